@@ -14,7 +14,8 @@ use std::process::Command;
 
 use toolgate_benches::{in_turns, report};
 use toolgate_sandbox::{
-    Exit, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxOptions, Streams,
+    BindMount, CapturedStdio, CommandStdio, Exit, Job, Network, OnOutputLimit, ResourceLimits, Sandbox,
+    SandboxOptions,
 };
 use toolgate_types::Cancellation;
 
@@ -23,18 +24,22 @@ fn main() {
     let workspace = File::open(scratch.path()).unwrap();
     let sandbox = Sandbox::prepare(SandboxOptions::default()).unwrap();
     let confined = || {
-        let mount = Mounted {
+        let mount = BindMount {
             directory: workspace.as_fd(),
             at: PathBuf::from("/mnt/project"),
             writable: true,
-            covers: Vec::new(),
+            overlays: Vec::new(),
         };
         let job = Job {
             program: "/bin/true".into(),
             arguments: Vec::new(),
             directory: PathBuf::from("/mnt/project"),
             environment: Vec::new(),
-            streams: Streams::Pumped(Pumped { input: None, max_output: 1000, on_flood: OnFlood::Stop }),
+            stdio: CommandStdio::Captured(CapturedStdio {
+                input: None,
+                max_output: 1000,
+                on_output_limit: OnOutputLimit::Stop,
+            }),
             mounts: vec![mount],
             read: Vec::new(),
             network: Network::None,

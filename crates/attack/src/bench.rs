@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use toolgate_audit::{AuditLog, Filter, LogOptions, Record, VerifyOptions};
-use toolgate_egress::{Dial, Direct};
+use toolgate_egress::{Dial, SystemDialer};
 use toolgate_gate::{
     Approver, AuditMode, Blocking, BreakerRule, CallOptions, Clock, Credential, Gate, GateOptions, Journal,
     Loaded, NobodyToAsk, RateRule, Tool, UndoError, UndoOptions, Undone,
@@ -100,7 +100,7 @@ impl BenchOptions {
             commands: false,
             manifests: Vec::new(),
             network: Vec::new(),
-            dialer: Arc::new(Direct),
+            dialer: Arc::new(SystemDialer),
             resources: ResourceLimits::default(),
             reserve: None,
             hard_links: HardLinks::default(),

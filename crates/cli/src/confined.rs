@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use toolgate_egress::{Direct, Rules};
+use toolgate_egress::{NetworkAllowlist, SystemDialer};
 use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
@@ -82,7 +82,7 @@ pub(crate) fn problems(config: &Config) -> Vec<ConfigProblem> {
         Some(config.problem_at(name, format!("`{}` {reason}", name.value), help))
     });
     let hosts = config.sandbox.network.iter().filter_map(|host| {
-        let error = Rules::parse(&[host.value.as_str()]).err()?;
+        let error = NetworkAllowlist::parse(&[host.value.as_str()]).err()?;
         Some(config.problem_at(host, error.to_string(), Some(error.help())))
     });
     refused.chain(hosts).collect()
@@ -115,7 +115,7 @@ pub(crate) fn runner(
         environment: passed.collect(),
         limits: limits(&config.sandbox),
         network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
-        dialer: Arc::new(Direct),
+        dialer: Arc::new(SystemDialer),
         reserve: Some(disk_reserve(settings)),
     });
     let runner = runner.map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;

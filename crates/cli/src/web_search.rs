@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolgate_egress::Direct;
+use toolgate_egress::SystemDialer;
 use toolgate_manifest::{ConfigProblem, ConfigWarning, WebSearchConfig};
 use toolgate_tools::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,
@@ -25,7 +25,7 @@ pub(crate) fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<Co
         key: key_variable(declared).and_then(key).map(|key| SearchKey::new(&key)),
         max_results: declared.max_results,
         suspended,
-        resolver: Arc::new(Direct),
+        resolver: Arc::new(SystemDialer),
     });
     made.map(Some).map_err(|error| vec![problem(settings, declared, &error)])
 }

@@ -3,62 +3,65 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::host::Host;
-use crate::reason::Reason;
-use crate::relay::{Broken, Side};
-use crate::wire::{Progress, Protocol, http, socks};
+use crate::refusal_reason::RefusalReason;
+use crate::relay::{RelayError, RelaySocket};
+use crate::wire::{ParseStatus, ProxyProtocol, http, socks};
 
 /// Bytes read at once before a request is whole.
-const PIECE: usize = 4096;
+const READ_BYTES: usize = 4096;
 
 /// A connection from the command, and what has been read of it but not used.
-pub(crate) struct Client {
-    pub(crate) side: Side,
+pub(crate) struct ClientConnection {
+    pub(crate) socket: RelaySocket,
     pub(crate) unread: Vec<u8>,
 }
 
 /// What a command wants.
-pub(crate) enum Wish {
+pub(crate) enum EgressRequest {
     /// A tunnel.
     Tunnel { host: Host, port: u16 },
     /// One plain request.
-    Forward(http::Forward),
+    Forward(http::ForwardRequest),
 }
 
-impl Client {
-    pub(crate) fn new(side: Side) -> Self {
-        Self { side, unread: Vec::new() }
+impl ClientConnection {
+    pub(crate) fn new(socket: RelaySocket) -> Self {
+        Self { socket, unread: Vec::new() }
     }
 
     /// What the connection speaks.
-    pub(crate) async fn protocol(&mut self) -> Result<Protocol, Broken> {
+    pub(crate) async fn protocol(&mut self) -> Result<ProxyProtocol, RelayError> {
         loop {
             match self.unread.first() {
-                Some(first) => return Ok(Protocol::of(*first)?),
+                Some(first) => return Ok(ProxyProtocol::detect(*first)?),
                 None => self.fill().await?,
             };
         }
     }
 
     /// The whole request. SOCKS5 has a greeting before it, which is answered here.
-    pub(crate) async fn wish(&mut self, protocol: Protocol) -> Result<Wish, Broken> {
+    pub(crate) async fn read_request(
+        &mut self,
+        protocol: ProxyProtocol,
+    ) -> Result<EgressRequest, RelayError> {
         match protocol {
-            Protocol::Http => match self.read(http::read_head, Some(b'\n')).await? {
-                http::Request::Connect { host, port } => Ok(Wish::Tunnel { host, port }),
-                http::Request::Forward(forward) => Ok(Wish::Forward(forward)),
+            ProxyProtocol::Http => match self.read(http::read_head, Some(b'\n')).await? {
+                http::ProxyRequest::Connect { host, port } => Ok(EgressRequest::Tunnel { host, port }),
+                http::ProxyRequest::Forward(forward) => Ok(EgressRequest::Forward(forward)),
             },
-            Protocol::Socks5 => {
+            ProxyProtocol::Socks5 => {
                 if !self.read(socks::read_greeting, None).await? {
                     return Err(socks::PASSWORD.into());
                 }
-                self.say(&socks::CHOSEN_METHOD).await?;
+                self.send(&socks::CHOSEN_METHOD).await?;
                 let (host, port) = self.read(socks::read_request, None).await?;
-                Ok(Wish::Tunnel { host, port })
+                Ok(EgressRequest::Tunnel { host, port })
             }
         }
     }
 
-    pub(crate) async fn say(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        Ok(self.side.stream.write_all(bytes).await?)
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), RelayError> {
+        Ok(self.socket.stream.write_all(bytes).await?)
     }
 
     /// Reads until `reader` has a whole value, and takes it off. Where only a certain byte can complete one,
@@ -66,28 +69,28 @@ impl Client {
     /// beginning for each byte.
     async fn read<T>(
         &mut self,
-        reader: fn(&[u8]) -> Result<Progress<T>, Reason>,
+        reader: fn(&[u8]) -> Result<ParseStatus<T>, RefusalReason>,
         completed_by: Option<u8>,
-    ) -> Result<T, Broken> {
+    ) -> Result<T, RelayError> {
         let mut worth_reading = true;
         loop {
-            if worth_reading && let Progress::Done { value, length } = reader(&self.unread)? {
+            if worth_reading && let ParseStatus::Complete { value, length } = reader(&self.unread)? {
                 self.unread.drain(..length.min(self.unread.len()));
                 return Ok(value);
             }
             let before = self.unread.len();
             self.fill().await?;
             let new = self.unread.get(before..).unwrap_or_default();
-            worth_reading =
-                completed_by.is_none_or(|byte| new.contains(&byte)) || self.unread.len() >= http::MAX_HEAD;
+            worth_reading = completed_by.is_none_or(|byte| new.contains(&byte))
+                || self.unread.len() >= http::MAX_HEAD_BYTES;
         }
     }
 
-    async fn fill(&mut self) -> Result<(), Broken> {
-        self.unread.reserve(PIECE);
-        let mut limited = (&mut self.side.stream).take(PIECE as u64);
+    async fn fill(&mut self) -> Result<(), RelayError> {
+        self.unread.reserve(READ_BYTES);
+        let mut limited = (&mut self.socket.stream).take(READ_BYTES as u64);
         match limited.read_buf(&mut self.unread).await? {
-            0 => Err(Broken::Gone),
+            0 => Err(RelayError::Disconnected),
             _ => Ok(()),
         }
     }

@@ -11,15 +11,15 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::bounds::Bounds;
+use crate::allowlist::{AdmittedHost, Destination, NetworkAllowlist};
 use crate::host::Host;
-use crate::reason::Reason;
-use crate::rules::{Admitted, Destination, Rules};
+use crate::limits::ProxyLimits;
+use crate::refusal_reason::RefusalReason;
 
 /// More addresses of one name than this are not tried.
-const MAX_TRIED: usize = 8;
+const MAX_TRIED_ADDRESSES: usize = 8;
 /// One address gets at most this share of the time, so that a dead one does not use it up.
-const SHARE: u32 = 3;
+const ADDRESS_TIMEOUT_DIVISOR: u32 = 3;
 
 /// Looks up names.
 pub trait Resolve: Send + Sync {
@@ -32,26 +32,26 @@ pub trait Resolve: Send + Sync {
 }
 
 /// A connection that is being made.
-pub type Dialing = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
 /// Makes connections, to addresses that were judged and to no others.
 pub trait Dial: Resolve {
     /// Begins a connection; it ends when the value is dropped.
-    fn dial(&self, address: SocketAddr) -> Dialing;
+    fn dial(&self, address: SocketAddr) -> DialFuture;
 }
 
 /// The system's own resolver and network.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Direct;
+pub struct SystemDialer;
 
-impl Resolve for Direct {
+impl Resolve for SystemDialer {
     fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
     }
 }
 
-impl Dial for Direct {
-    fn dial(&self, address: SocketAddr) -> Dialing {
+impl Dial for SystemDialer {
+    fn dial(&self, address: SocketAddr) -> DialFuture {
         Box::pin(TcpStream::connect(address))
     }
 }
@@ -61,56 +61,58 @@ impl Dial for Direct {
 ///
 /// # Errors
 /// Why it may go nowhere, and the address that was the reason.
-pub async fn locate(
-    rules: &Rules,
+pub async fn resolve_allowed(
+    rules: &NetworkAllowlist,
     host: Host,
     port: u16,
     resolver: Arc<dyn Resolve>,
     patience: Duration,
-) -> Result<Destination, (Reason, Option<IpAddr>)> {
+) -> Result<Destination, (RefusalReason, Option<IpAddr>)> {
     let admitted = rules.admit(host, port).map_err(|reason| (reason, None))?;
-    judged(&admitted, resolver, patience).await
+    resolve_and_check(&admitted, resolver, patience).await
 }
 
 /// A connection to a host that was admitted, or why there is none and which address was the reason.
-pub(crate) async fn reach(
-    admitted: &Admitted<'_>,
+pub(crate) async fn dial_host(
+    admitted: &AdmittedHost<'_>,
     dialer: &Arc<dyn Dial>,
-    bounds: &Bounds,
-) -> Result<TcpStream, (Reason, Option<IpAddr>)> {
-    let destination = judged(admitted, Arc::clone(dialer) as Arc<dyn Resolve>, bounds.connect).await?;
-    let dialled = timeout(bounds.connect, dial_any(&destination, dialer, bounds.connect)).await;
-    dialled.ok().flatten().ok_or((Reason::Unreachable, None))
+    bounds: &ProxyLimits,
+) -> Result<TcpStream, (RefusalReason, Option<IpAddr>)> {
+    let destination =
+        resolve_and_check(admitted, Arc::clone(dialer) as Arc<dyn Resolve>, bounds.connect_timeout).await?;
+    let dialled =
+        timeout(bounds.connect_timeout, dial_any(&destination, dialer, bounds.connect_timeout)).await;
+    dialled.ok().flatten().ok_or((RefusalReason::Unreachable, None))
 }
 
-async fn judged(
-    admitted: &Admitted<'_>,
+async fn resolve_and_check(
+    admitted: &AdmittedHost<'_>,
     resolver: Arc<dyn Resolve>,
     limit: Duration,
-) -> Result<Destination, (Reason, Option<IpAddr>)> {
+) -> Result<Destination, (RefusalReason, Option<IpAddr>)> {
     let resolved = match admitted.name_to_resolve() {
         Some(name) => resolve(name, resolver, limit).await?,
         None => Vec::new(),
     };
-    admitted.judge(&resolved)
+    admitted.check_addresses(&resolved)
 }
 
 async fn resolve(
     name: &str,
     resolver: Arc<dyn Resolve>,
     limit: Duration,
-) -> Result<Vec<IpAddr>, (Reason, Option<IpAddr>)> {
+) -> Result<Vec<IpAddr>, (RefusalReason, Option<IpAddr>)> {
     let name = name.to_owned();
     let answer = tokio::task::spawn_blocking(move || resolver.resolve(&name));
     match timeout(limit, answer).await {
         Ok(Ok(Ok(addresses))) => Ok(addresses),
-        _ => Err((Reason::Unresolved, None)),
+        _ => Err((RefusalReason::Unresolved, None)),
     }
 }
 
 async fn dial_any(destination: &Destination, dialer: &Arc<dyn Dial>, limit: Duration) -> Option<TcpStream> {
-    for address in destination.addresses().take(MAX_TRIED) {
-        if let Ok(Ok(stream)) = timeout(limit / SHARE, dialer.dial(address)).await {
+    for address in destination.addresses().take(MAX_TRIED_ADDRESSES) {
+        if let Ok(Ok(stream)) = timeout(limit / ADDRESS_TIMEOUT_DIVISOR, dialer.dial(address)).await {
             return Some(stream);
         }
     }

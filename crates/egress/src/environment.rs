@@ -1,6 +1,6 @@
 //! How programs learn of the proxy.
 
-use crate::rules::Rules;
+use crate::allowlist::NetworkAllowlist;
 
 /// The variables for a command whose network holds nothing but the proxy, on this port of 127.0.0.1.
 ///
@@ -8,9 +8,9 @@ use crate::rules::Rules;
 /// `localhost` means the host, through the proxy. All name HTTP: some clients fail as soon as they see a SOCKS proxy that they have no library
 /// for, and those that want SOCKS find it on the same port.
 #[must_use]
-pub fn environment(port: u16, rules: &Rules) -> Vec<(String, String)> {
+pub fn environment(port: u16, rules: &NetworkAllowlist) -> Vec<(String, String)> {
     let http = format!("http://127.0.0.1:{port}");
-    let direct = if rules.name_this_machine() { "" } else { "localhost,127.0.0.1,::1" };
+    let direct = if rules.allows_loopback() { "" } else { "localhost,127.0.0.1,::1" };
     let variables = [
         ("http_proxy", http.as_str()),
         ("https_proxy", &http),
@@ -36,7 +36,7 @@ mod tests {
             (&["example.com", "127.0.0.1:5432"], ""),
             (&["[::1]:5432"], ""),
         ] {
-            let variables = environment(3128, &Rules::parse(entries).unwrap());
+            let variables = environment(3128, &NetworkAllowlist::parse(entries).unwrap());
             let no_proxy = variables.iter().find(|(name, _)| name == "NO_PROXY").unwrap();
             assert_eq!(no_proxy.1, direct, "{entries:?}");
         }

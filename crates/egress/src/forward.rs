@@ -6,73 +6,77 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::answer;
-use crate::bounds::Bounds;
-use crate::client::Client;
-use crate::ledger::{Direction, Ledger};
-use crate::reason::Reason;
-use crate::relay::{Activity, Broken, Meter, Side, finish};
-use crate::wire::body::Body;
+use crate::client::ClientConnection;
+use crate::error_response;
+use crate::ledger::{Ledger, TransferDirection};
+use crate::limits::ProxyLimits;
+use crate::refusal_reason::RefusalReason;
+use crate::relay::{IdleTimer, RelayError, RelayMeter, RelaySocket, drain_and_close};
+use crate::wire::body::BodyReframer;
 use crate::wire::http;
 
 /// Bytes of a body that are read at once.
-const PIECE: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10;
 
 /// What passing a request on needs to know.
-pub(crate) struct Forwarding<'a> {
-    pub(crate) request: &'a http::Forward,
+pub(crate) struct RequestForwarder<'a> {
+    pub(crate) request: &'a http::ForwardRequest,
     pub(crate) target: &'a str,
-    pub(crate) bounds: &'a Bounds,
+    pub(crate) limits: &'a ProxyLimits,
     pub(crate) ledger: &'a Ledger,
 }
 
-impl Forwarding<'_> {
+impl RequestForwarder<'_> {
     /// Runs until the server has answered.
-    pub(crate) async fn run(&self, mut client: Client, mut server: Side) {
+    pub(crate) async fn run(&self, mut client: ClientConnection, mut server: RelaySocket) {
         match self.exchange(&mut client, &mut server).await {
             Ok(()) => {
-                server.ended_well = true;
+                server.closed_cleanly = true;
                 drop(server);
-                finish(&mut client.side, self.bounds.handshake).await;
+                drain_and_close(&mut client.socket, self.limits.handshake_timeout).await;
             }
-            Err(Broken::Gone) => {}
-            Err(Broken::Refused(reason)) => self.refuse(client, server, reason).await,
+            Err(RelayError::Disconnected) => {}
+            Err(RelayError::Refused(reason)) => self.refuse(client, server, reason).await,
         }
     }
 
-    async fn exchange(&self, client: &mut Client, server: &mut Side) -> Result<(), Broken> {
-        let activity = Activity::new();
-        let meter = Meter { ledger: self.ledger, activity: &activity };
+    async fn exchange(
+        &self,
+        client: &mut ClientConnection,
+        server: &mut RelaySocket,
+    ) -> Result<(), RelayError> {
+        let activity = IdleTimer::new();
+        let meter = RelayMeter { ledger: self.ledger, activity: &activity };
         let unread = std::mem::take(&mut client.unread);
-        let (mut from_client, mut to_client) = client.side.stream.split();
+        let (mut from_client, mut to_client) = client.socket.stream.split();
         let (mut from_server, mut to_server) = server.stream.split();
         let send = async {
-            let mut body = Body::new(self.request.body);
+            let mut body = BodyReframer::new(self.request.body);
             let mut out = self.request.head.clone();
             body.pass(&unread, &mut out)?;
-            meter.pass(Direction::Out, &out, &mut to_server).await?;
-            let mut piece = vec![0; PIECE];
+            meter.forward(TransferDirection::Out, &out, &mut to_server).await?;
+            let mut piece = vec![0; READ_BYTES];
             while !body.is_finished() {
                 let length = from_client.read(&mut piece).await?;
-                let Some(bytes @ [_, ..]) = piece.get(..length) else { return Err(Broken::Gone) };
+                let Some(bytes @ [_, ..]) = piece.get(..length) else { return Err(RelayError::Disconnected) };
                 out.clear();
                 body.pass(bytes, &mut out)?;
-                meter.pass(Direction::Out, &out, &mut to_server).await?;
+                meter.forward(TransferDirection::Out, &out, &mut to_server).await?;
             }
             Ok(())
         };
         tokio::select! {
-            answered = meter.copy(Direction::In, &mut from_server, &mut to_client) => answered,
+            answered = meter.copy(TransferDirection::In, &mut from_server, &mut to_client) => answered,
             Err(broken) = send => Err(broken),
-            () = activity.silence(self.bounds.idle) => Err(Broken::Gone),
+            () = activity.wait_idle(self.limits.idle_timeout) => Err(RelayError::Disconnected),
         }
     }
 
     /// The server never gets the end of a request that was refused in its body.
-    async fn refuse(&self, mut client: Client, server: Side, reason: Reason) {
+    async fn refuse(&self, mut client: ClientConnection, server: RelaySocket, reason: RefusalReason) {
         drop(server);
         self.ledger.refused(self.target, reason, None);
-        let _ = client.side.stream.write_all(&answer::http(reason, None)).await;
-        finish(&mut client.side, self.bounds.handshake).await;
+        let _ = client.socket.stream.write_all(&error_response::http_response(reason, None)).await;
+        drain_and_close(&mut client.socket, self.limits.handshake_timeout).await;
     }
 }

@@ -10,9 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
 
 /// The longest name that DNS knows, without its final dot.
-const MAX_NAME: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 /// The longest part between two dots.
-const MAX_LABEL: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// A host in its only accepted spelling: names in lower case without a final dot, addresses as numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -169,7 +169,7 @@ fn ends_in_number(text: &str) -> bool {
 /// Underscores are taken: service and bucket names have them, and no resolver reads them in two ways.
 fn parse_name(text: &str) -> Result<String, HostError> {
     let name = text.strip_suffix('.').unwrap_or(text);
-    if name.len() > MAX_NAME {
+    if name.len() > MAX_NAME_BYTES {
         return Err(HostError::TooLong);
     }
     name.split('.').try_for_each(check_label)?;
@@ -179,7 +179,7 @@ fn parse_name(text: &str) -> Result<String, HostError> {
 fn check_label(label: &str) -> Result<(), HostError> {
     match label {
         "" => Err(HostError::EmptyLabel),
-        _ if label.len() > MAX_LABEL => Err(HostError::TooLong),
+        _ if label.len() > MAX_LABEL_BYTES => Err(HostError::TooLong),
         _ if label.starts_with('-') || label.ends_with('-') => Err(HostError::Hyphen),
         _ => Ok(()),
     }

@@ -6,25 +6,25 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::reason::Reason;
+use crate::refusal_reason::RefusalReason;
 
 /// Different lines of one kind that a report lists; further ones are only counted.
-const MAX_LINES: usize = 256;
+const MAX_LISTED: usize = 256;
 
 /// A connection that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Visit {
+pub struct AllowedConnection {
     /// `host:port` as the command asked for it, in its plain spelling.
     pub target: String,
 }
 
 /// A connection that was not made, or cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Refusal {
+pub struct RejectedConnection {
     /// `host:port` in its plain spelling; empty when no host could be read.
     pub target: String,
     /// Why.
-    pub reason: Reason,
+    pub reason: RefusalReason,
     /// The address that was the reason. For the operator: it may tell what the inside of a network looks
     /// like.
     pub address: Option<IpAddr>,
@@ -32,36 +32,36 @@ pub struct Refusal {
 
 /// What just happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum EgressEvent {
     /// A connection was made.
-    Allowed(Visit),
+    Allowed(AllowedConnection),
     /// A connection was refused or cut.
-    Refused(Refusal),
+    Refused(RejectedConnection),
     /// A name was not resolved or a host not reached.
-    Failed(Refusal),
+    Failed(RejectedConnection),
 }
 
 /// Told of every event as it happens, on the proxy's thread: it must not block.
-pub type Observer = Box<dyn Fn(&Event) + Send + Sync>;
+pub type Observer = Box<dyn Fn(&EgressEvent) + Send + Sync>;
 
 /// How often something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted<T> {
+pub struct Occurrences<T> {
     /// What happened.
-    pub what: T,
+    pub item: T,
     /// How often.
-    pub times: u64,
+    pub count: u64,
 }
 
 /// Everything that happened, each thing once with its count, in the order of its first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct EgressReport {
     /// Connections that were made.
-    pub allowed: Vec<Counted<Visit>>,
+    pub allowed: Vec<Occurrences<AllowedConnection>>,
     /// Connections that were refused or cut.
-    pub refused: Vec<Counted<Refusal>>,
+    pub refused: Vec<Occurrences<RejectedConnection>>,
     /// Connections that the network failed to make.
-    pub failed: Vec<Counted<Refusal>>,
+    pub failed: Vec<Occurrences<RejectedConnection>>,
     /// Events beyond those that are listed.
     pub unlisted: u64,
     /// Bytes that came from outside.
@@ -72,7 +72,7 @@ pub struct Report {
 
 /// The direction of bytes, as the command sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum TransferDirection {
     In,
     Out,
 }
@@ -80,52 +80,56 @@ pub(crate) enum Direction {
 /// Keeps the books of one proxy.
 pub(crate) struct Ledger {
     observer: Observer,
-    total_bytes: Option<u64>,
+    max_total_bytes: Option<u64>,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
-    lines: Mutex<Lines>,
+    tallies: Mutex<EventTallies>,
 }
 
 #[derive(Default)]
-struct Lines {
-    allowed: Tally<Visit>,
-    refused: Tally<Refusal>,
-    failed: Tally<Refusal>,
+struct EventTallies {
+    allowed: EventTally<AllowedConnection>,
+    refused: EventTally<RejectedConnection>,
+    failed: EventTally<RejectedConnection>,
     unlisted: u64,
 }
 
 impl Ledger {
-    pub(crate) fn new(observer: Observer, total_bytes: Option<u64>) -> Self {
+    pub(crate) fn new(observer: Observer, max_total_bytes: Option<u64>) -> Self {
         let (bytes_in, bytes_out) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { observer, total_bytes, bytes_in, bytes_out, lines: Mutex::default() }
+        Self { observer, max_total_bytes, bytes_in, bytes_out, tallies: Mutex::default() }
     }
 
     pub(crate) fn allowed(&self, target: &str) {
-        self.record(Event::Allowed(Visit { target: target.to_owned() }));
+        self.record(EgressEvent::Allowed(AllowedConnection { target: target.to_owned() }));
     }
 
-    pub(crate) fn refused(&self, target: &str, reason: Reason, address: Option<IpAddr>) {
-        let refusal = Refusal { target: target.to_owned(), reason, address };
-        self.record(if reason.is_failure() { Event::Failed(refusal) } else { Event::Refused(refusal) });
+    pub(crate) fn refused(&self, target: &str, reason: RefusalReason, address: Option<IpAddr>) {
+        let refusal = RejectedConnection { target: target.to_owned(), reason, address };
+        self.record(if reason.is_failure() {
+            EgressEvent::Failed(refusal)
+        } else {
+            EgressEvent::Refused(refusal)
+        });
     }
 
     /// Counts bytes before they are passed on.
-    pub(crate) fn count(&self, direction: Direction, bytes: usize) -> Result<(), Reason> {
+    pub(crate) fn count(&self, direction: TransferDirection, bytes: usize) -> Result<(), RefusalReason> {
         let counter = match direction {
-            Direction::In => &self.bytes_in,
-            Direction::Out => &self.bytes_out,
+            TransferDirection::In => &self.bytes_in,
+            TransferDirection::Out => &self.bytes_out,
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
         let total = self.bytes_in.load(Ordering::Relaxed) + self.bytes_out.load(Ordering::Relaxed);
-        match self.total_bytes {
-            Some(limit) if total > limit => Err(Reason::TooManyBytes),
+        match self.max_total_bytes {
+            Some(limit) if total > limit => Err(RefusalReason::TooManyBytes),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn report(&self) -> Report {
-        let lines = self.lines();
-        Report {
+    pub(crate) fn report(&self) -> EgressReport {
+        let lines = self.tallies();
+        EgressReport {
             allowed: lines.allowed.listed.clone(),
             refused: lines.refused.listed.clone(),
             failed: lines.failed.listed.clone(),
@@ -135,47 +139,47 @@ impl Ledger {
         }
     }
 
-    fn record(&self, event: Event) {
+    fn record(&self, event: EgressEvent) {
         (self.observer)(&event);
-        let mut lines = self.lines();
+        let mut lines = self.tallies();
         let listed = match event {
-            Event::Allowed(visit) => lines.allowed.add(visit),
-            Event::Refused(refusal) => lines.refused.add(refusal),
-            Event::Failed(refusal) => lines.failed.add(refusal),
+            EgressEvent::Allowed(visit) => lines.allowed.add(visit),
+            EgressEvent::Refused(refusal) => lines.refused.add(refusal),
+            EgressEvent::Failed(refusal) => lines.failed.add(refusal),
         };
         lines.unlisted += u64::from(!listed);
     }
 
     /// Nothing panics while it holds the lock, so a poisoned one is whole.
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tallies(&self) -> MutexGuard<'_, EventTallies> {
+        self.tallies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Things in the order of their first time, each with its count.
-struct Tally<T> {
-    listed: Vec<Counted<T>>,
-    places: HashMap<T, usize>,
+struct EventTally<T> {
+    listed: Vec<Occurrences<T>>,
+    index: HashMap<T, usize>,
 }
 
-impl<T> Default for Tally<T> {
+impl<T> Default for EventTally<T> {
     fn default() -> Self {
-        Self { listed: Vec::new(), places: HashMap::new() }
+        Self { listed: Vec::new(), index: HashMap::new() }
     }
 }
 
-impl<T: Clone + Eq + Hash> Tally<T> {
+impl<T: Clone + Eq + Hash> EventTally<T> {
     /// Whether there was room to list it.
     fn add(&mut self, what: T) -> bool {
-        if let Some(counted) = self.places.get(&what).and_then(|place| self.listed.get_mut(*place)) {
-            counted.times += 1;
+        if let Some(counted) = self.index.get(&what).and_then(|place| self.listed.get_mut(*place)) {
+            counted.count += 1;
             return true;
         }
-        if self.listed.len() >= MAX_LINES {
+        if self.listed.len() >= MAX_LISTED {
             return false;
         }
-        self.places.insert(what.clone(), self.listed.len());
-        self.listed.push(Counted { what, times: 1 });
+        self.index.insert(what.clone(), self.listed.len());
+        self.listed.push(Occurrences { item: what, count: 1 });
         true
     }
 }
@@ -188,12 +192,12 @@ mod tests {
     fn a_report_lists_each_thing_once_and_never_more_than_its_bound() {
         let ledger = Ledger::new(Box::new(|_| {}), None);
         for round in 0..2 {
-            for index in 0..MAX_LINES + 10 {
-                ledger.refused(&format!("host{index}.example:443"), Reason::NotListed, None);
+            for index in 0..MAX_LISTED + 10 {
+                ledger.refused(&format!("host{index}.example:443"), RefusalReason::NotListed, None);
             }
             let report = ledger.report();
-            assert_eq!(report.refused.len(), MAX_LINES);
-            assert!(report.refused.iter().all(|counted| counted.times == round + 1));
+            assert_eq!(report.refused.len(), MAX_LISTED);
+            assert!(report.refused.iter().all(|counted| counted.count == round + 1));
             assert_eq!(report.unlisted, 10 * (round + 1));
         }
     }
@@ -201,8 +205,8 @@ mod tests {
     #[test]
     fn bytes_are_bounded_over_both_directions() {
         let ledger = Ledger::new(Box::new(|_| {}), Some(10));
-        assert_eq!(ledger.count(Direction::In, 6), Ok(()));
-        assert_eq!(ledger.count(Direction::Out, 4), Ok(()));
-        assert_eq!(ledger.count(Direction::Out, 1), Err(Reason::TooManyBytes));
+        assert_eq!(ledger.count(TransferDirection::In, 6), Ok(()));
+        assert_eq!(ledger.count(TransferDirection::Out, 4), Ok(()));
+        assert_eq!(ledger.count(TransferDirection::Out, 1), Err(RefusalReason::TooManyBytes));
     }
 }

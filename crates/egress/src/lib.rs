@@ -35,34 +35,34 @@
 // What may be asked for.
 mod host;
 mod address;
-mod entry;
-mod rules;
-mod reason;
+mod allowlist_entry;
+mod allowlist;
+mod refusal_reason;
 
 // What is asked for.
 pub mod wire;
 
 // One connection.
-mod bounds;
+mod limits;
 mod dial;
 mod ledger;
 mod relay;
 mod client;
-mod answer;
+mod error_response;
 mod tunnel;
 mod forward;
-mod session;
+mod proxy_connection;
 
 // All of them.
 mod proxy;
 mod environment;
 
 pub use address::AddressClass;
-pub use bounds::Bounds;
-pub use dial::{Dial, Dialing, Direct, Resolve, locate};
+pub use allowlist::{AdmittedHost, AllowlistError, Destination, EntryProblem, NetworkAllowlist};
+pub use dial::{Dial, DialFuture, Resolve, SystemDialer, resolve_allowed};
 pub use environment::environment;
 pub use host::{Host, HostError};
-pub use ledger::{Counted, Event, Observer, Refusal, Report, Visit};
-pub use proxy::Egress;
-pub use reason::Reason;
-pub use rules::{Admitted, Destination, EntryProblem, RuleError, Rules};
+pub use ledger::{AllowedConnection, EgressEvent, EgressReport, Observer, Occurrences, RejectedConnection};
+pub use limits::ProxyLimits;
+pub use proxy::EgressProxy;
+pub use refusal_reason::RefusalReason;

@@ -9,27 +9,27 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::bounds::Bounds;
+use crate::allowlist::NetworkAllowlist;
 use crate::dial::Dial;
-use crate::ledger::{Ledger, Observer, Report};
-use crate::reason::Reason;
-use crate::rules::Rules;
-use crate::session::Context;
+use crate::ledger::{EgressReport, Ledger, Observer};
+use crate::limits::ProxyLimits;
+use crate::proxy_connection::ProxyState;
+use crate::refusal_reason::RefusalReason;
 
 /// Threads that wait for the system's resolver, at most. They exist only while it is asked.
-const RESOLVING_THREADS: usize = 8;
+const MAX_RESOLVER_THREADS: usize = 8;
 /// A pause after the system could not hand out a connection, lest the loop spin while descriptors are short.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running proxy. One thread serves all its connections. Dropping it, like stopping it, cuts them all.
 #[must_use = "a proxy that is dropped serves nobody"]
-pub struct Egress {
-    context: Arc<Context>,
+pub struct EgressProxy {
+    state: Arc<ProxyState>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Egress {
+impl EgressProxy {
     /// Serves the connections of a listening socket, which may live in another network namespace than the
     /// dialer.
     ///
@@ -37,27 +37,27 @@ impl Egress {
     /// When the system has no thread or no event queue to give.
     pub fn start(
         listener: TcpListener,
-        rules: Rules,
+        rules: NetworkAllowlist,
         dialer: Arc<dyn Dial>,
         observer: Observer,
     ) -> io::Result<Self> {
-        Self::start_within(Bounds::default(), listener, rules, dialer, observer)
+        Self::start_with_limits(ProxyLimits::default(), listener, rules, dialer, observer)
     }
 
     /// Like [`Egress::start`], within other bounds.
     ///
     /// # Errors
     /// When the system has no thread or no event queue to give.
-    pub fn start_within(
-        bounds: Bounds,
+    pub fn start_with_limits(
+        bounds: ProxyLimits,
         listener: TcpListener,
-        rules: Rules,
+        rules: NetworkAllowlist,
         dialer: Arc<dyn Dial>,
         observer: Observer,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let ledger = Ledger::new(observer, bounds.total_bytes);
-        let context = Arc::new(Context { rules, dialer, bounds, ledger });
+        let ledger = Ledger::new(observer, bounds.max_total_bytes);
+        let context = Arc::new(ProxyState { allowlist: rules, dialer, limits: bounds, ledger });
         let runtime = runtime()?;
         let listener = {
             let _inside = runtime.enter();
@@ -68,23 +68,23 @@ impl Egress {
         let thread = std::thread::Builder::new()
             .name("egress".to_owned())
             .spawn(move || serve_until(runtime, listener, shared, stopped))?;
-        Ok(Self { context, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { state: context, stop: Some(stop), thread: Some(thread) })
     }
 
     /// What happened so far.
     #[must_use]
-    pub fn report(&self) -> Report {
-        self.context.ledger.report()
+    pub fn report(&self) -> EgressReport {
+        self.state.ledger.report()
     }
 
     /// Cuts every connection, and says what happened.
     #[must_use = "the report is the only thing that is left"]
-    pub fn stop(mut self) -> Report {
-        self.end();
+    pub fn stop(mut self) -> EgressReport {
+        self.shut_down();
         self.report()
     }
 
-    fn end(&mut self) {
+    fn shut_down(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has dropped its connections too.
@@ -93,16 +93,16 @@ impl Egress {
     }
 }
 
-impl Drop for Egress {
+impl Drop for EgressProxy {
     fn drop(&mut self) {
-        self.end();
+        self.shut_down();
     }
 }
 
 fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(RESOLVING_THREADS)
+        .max_blocking_threads(MAX_RESOLVER_THREADS)
         .thread_keep_alive(Duration::from_millis(100))
         .thread_name("egress-resolve")
         .build()
@@ -113,7 +113,7 @@ fn runtime() -> io::Result<Runtime> {
 fn serve_until(
     runtime: Runtime,
     listener: tokio::net::TcpListener,
-    context: Arc<Context>,
+    context: Arc<ProxyState>,
     stopped: oneshot::Receiver<()>,
 ) {
     runtime.block_on(async {
@@ -125,15 +125,15 @@ fn serve_until(
     runtime.shutdown_background();
 }
 
-async fn accept(listener: tokio::net::TcpListener, context: Arc<Context>) {
-    let room = Arc::new(Semaphore::new(context.bounds.connections));
+async fn accept(listener: tokio::net::TcpListener, context: Arc<ProxyState>) {
+    let room = Arc::new(Semaphore::new(context.limits.max_connections));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
+            tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
             continue;
         };
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-            context.ledger.refused("", Reason::TooManyConnections, None);
+            context.ledger.refused("", RefusalReason::TooManyConnections, None);
             continue;
         };
         let context = Arc::clone(&context);

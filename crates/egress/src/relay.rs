@@ -8,65 +8,65 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::ledger::{Direction, Ledger};
-use crate::reason::Reason;
+use crate::ledger::{Ledger, TransferDirection};
+use crate::refusal_reason::RefusalReason;
 
 /// Bytes that one direction of one connection holds at most.
-const BUFFER: usize = 32 << 10;
+const BUFFER_BYTES: usize = 32 << 10;
 /// Bytes that are read and thrown away after an answer, so that closing does not tear the answer up.
-const MAX_DRAINED: usize = 256 << 10;
+const MAX_DRAINED_BYTES: usize = 256 << 10;
 
 /// Why bytes stopped moving before both sides had finished.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum RelayError {
     /// A side went away, or was silent for too long.
-    Gone,
+    Disconnected,
     /// The proxy says no.
-    Refused(Reason),
+    Refused(RefusalReason),
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for RelayError {
     fn from(_: io::Error) -> Self {
-        Self::Gone
+        Self::Disconnected
     }
 }
 
-impl From<Reason> for Broken {
-    fn from(reason: Reason) -> Self {
+impl From<RefusalReason> for RelayError {
+    fn from(reason: RefusalReason) -> Self {
         Self::Refused(reason)
     }
 }
 
 /// One end of a relay. Unless it ended well it is reset when dropped, so that nobody takes half a transfer
 /// for a whole one.
-pub(crate) struct Side {
+pub(crate) struct RelaySocket {
     pub(crate) stream: TcpStream,
-    pub(crate) ended_well: bool,
+    pub(crate) closed_cleanly: bool,
 }
 
-impl Side {
+impl RelaySocket {
     pub(crate) fn new(stream: TcpStream) -> Self {
         // Without it small messages wait for each other; a socket that cannot do it still works.
         let _ = stream.set_nodelay(true);
-        Self { stream, ended_well: false }
+        Self { stream, closed_cleanly: false }
     }
 }
 
-impl Drop for Side {
+impl Drop for RelaySocket {
     fn drop(&mut self) {
-        if !self.ended_well {
+        if !self.closed_cleanly {
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
 /// When bytes last moved, in either direction.
-pub(crate) struct Activity {
+pub(crate) struct IdleTimer {
     start: Instant,
     last: AtomicU64,
 }
 
-impl Activity {
+impl IdleTimer {
     pub(crate) fn new() -> Self {
         Self { start: Instant::now(), last: AtomicU64::new(0) }
     }
@@ -80,7 +80,7 @@ impl Activity {
     }
 
     /// Returns once nothing has moved for so long.
-    pub(crate) async fn silence(&self, limit: Duration) {
+    pub(crate) async fn wait_idle(&self, limit: Duration) {
         loop {
             let quiet =
                 Duration::from_millis(self.elapsed().saturating_sub(self.last.load(Ordering::Relaxed)));
@@ -93,19 +93,19 @@ impl Activity {
 }
 
 /// What both directions of a relay share.
-pub(crate) struct Meter<'a> {
+pub(crate) struct RelayMeter<'a> {
     pub(crate) ledger: &'a Ledger,
-    pub(crate) activity: &'a Activity,
+    pub(crate) activity: &'a IdleTimer,
 }
 
-impl Meter<'_> {
+impl RelayMeter<'_> {
     /// Passes on bytes that were read.
-    pub(crate) async fn pass(
+    pub(crate) async fn forward(
         &self,
-        direction: Direction,
+        direction: TransferDirection,
         bytes: &[u8],
         writer: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RelayError> {
         self.activity.touch();
         self.ledger.count(direction, bytes.len())?;
         writer.write_all(bytes).await?;
@@ -116,16 +116,16 @@ impl Meter<'_> {
     /// Passes on everything up to the end, and then the end.
     pub(crate) async fn copy(
         &self,
-        direction: Direction,
+        direction: TransferDirection,
         reader: &mut (impl AsyncRead + Unpin),
         writer: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<(), Broken> {
-        let mut buffer = vec![0; BUFFER];
+    ) -> Result<(), RelayError> {
+        let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let length = reader.read(&mut buffer).await?;
             match buffer.get(..length) {
                 None | Some([]) => break,
-                Some(bytes) => self.pass(direction, bytes, writer).await?,
+                Some(bytes) => self.forward(direction, bytes, writer).await?,
             }
         }
         Ok(writer.shutdown().await?)
@@ -133,13 +133,13 @@ impl Meter<'_> {
 }
 
 /// Ends a side after an answer: says that nothing follows, then reads what is still under way, for a while.
-pub(crate) async fn finish(side: &mut Side, limit: Duration) {
-    side.ended_well = true;
+pub(crate) async fn drain_and_close(side: &mut RelaySocket, limit: Duration) {
+    side.closed_cleanly = true;
     let drain = async {
         side.stream.shutdown().await?;
         let mut buffer = [0; 4096];
         let mut drained = 0;
-        while drained < MAX_DRAINED {
+        while drained < MAX_DRAINED_BYTES {
             match side.stream.read(&mut buffer).await? {
                 0 => break,
                 length => drained += length,

@@ -18,139 +18,145 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer;
-use crate::bounds::Bounds;
-use crate::client::Client;
-use crate::forward::Forwarding;
+use crate::allowlist::NetworkAllowlist;
+use crate::client::ClientConnection;
+use crate::error_response;
+use crate::forward::RequestForwarder;
 use crate::host::Host;
-use crate::ledger::{Direction, Ledger};
-use crate::reason::Reason;
-use crate::relay::{Activity, Broken, Meter, Side, finish};
-use crate::rules::Rules;
-use crate::wire::Progress;
-use crate::wire::hello::{Hello, read_hello};
-use crate::wire::http::{Forward, MAX_HEAD, begins_request, read_head_in_tunnel};
+use crate::ledger::{Ledger, TransferDirection};
+use crate::limits::ProxyLimits;
+use crate::refusal_reason::RefusalReason;
+use crate::relay::{IdleTimer, RelayError, RelayMeter, RelaySocket, drain_and_close};
+use crate::wire::ParseStatus;
+use crate::wire::client_hello::{ClientHello, read_client_hello};
+use crate::wire::http::{ForwardRequest, MAX_HEAD_BYTES, begins_request, read_head_in_tunnel};
 
 /// Bytes read at once while the first message is not whole.
-const PIECE: usize = 4096;
+const READ_BYTES: usize = 4096;
 /// A fatal alert "access denied", so that a client says so instead of "connection reset".
 const ACCESS_DENIED: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 49];
 
 /// What a tunnel needs to know.
 pub(crate) struct Tunnel<'a> {
-    pub(crate) rules: &'a Rules,
+    pub(crate) allowlist: &'a NetworkAllowlist,
     pub(crate) host: &'a Host,
     pub(crate) port: u16,
-    pub(crate) bounds: &'a Bounds,
+    pub(crate) limits: &'a ProxyLimits,
     pub(crate) ledger: &'a Ledger,
 }
 
 /// Why a connection does not go on as a tunnel.
-enum Turn {
-    Broken(Broken),
+enum TunnelExit {
+    Failed(RelayError),
     /// It holds one plain request, which is not in what is unread any more.
-    Plain(Forward),
+    PlainRequest(ForwardRequest),
 }
 
-impl From<Broken> for Turn {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
+impl From<RelayError> for TunnelExit {
+    fn from(broken: RelayError) -> Self {
+        Self::Failed(broken)
     }
 }
 
-impl From<Reason> for Turn {
-    fn from(reason: Reason) -> Self {
-        Self::Broken(reason.into())
+impl From<RefusalReason> for TunnelExit {
+    fn from(reason: RefusalReason) -> Self {
+        Self::Failed(reason.into())
     }
 }
 
-impl From<io::Error> for Turn {
+impl From<io::Error> for TunnelExit {
     fn from(error: io::Error) -> Self {
-        Self::Broken(error.into())
+        Self::Failed(error.into())
     }
 }
 
 impl Tunnel<'_> {
     /// Runs until both sides have ended, or one is gone.
-    pub(crate) async fn run(&self, mut client: Client, mut server: Side) {
+    pub(crate) async fn run(&self, mut client: ClientConnection, mut server: RelaySocket) {
         match self.relay(&mut client, &mut server).await {
-            Ok(()) => (client.side.ended_well, server.ended_well) = (true, true),
-            Err(Turn::Broken(Broken::Gone)) => {}
-            Err(Turn::Broken(Broken::Refused(reason))) => self.refuse(client, server, reason).await,
-            Err(Turn::Plain(request)) => {
+            Ok(()) => (client.socket.closed_cleanly, server.closed_cleanly) = (true, true),
+            Err(TunnelExit::Failed(RelayError::Disconnected)) => {}
+            Err(TunnelExit::Failed(RelayError::Refused(reason))) => self.refuse(client, server, reason).await,
+            Err(TunnelExit::PlainRequest(request)) => {
                 let (target, bounds, ledger) =
-                    (format!("{}:{}", self.host, self.port), self.bounds, self.ledger);
-                Forwarding { request: &request, target: &target, bounds, ledger }.run(client, server).await;
+                    (format!("{}:{}", self.host, self.port), self.limits, self.ledger);
+                RequestForwarder { request: &request, target: &target, limits: bounds, ledger }
+                    .run(client, server)
+                    .await;
             }
         }
     }
 
     /// In the protocol that the tunnel began with, so that its client says why instead of "connection reset".
-    async fn refuse(&self, mut client: Client, server: Side, reason: Reason) {
+    async fn refuse(&self, mut client: ClientConnection, server: RelaySocket, reason: RefusalReason) {
         let host = self.denied_host(&client.unread, reason);
         self.ledger.refused(&format!("{host}:{}", self.port), reason, None);
         let answer = match reason {
-            Reason::ServerName | Reason::HiddenName | Reason::Handshake => ACCESS_DENIED.to_vec(),
-            reason if begins_request(&client.unread) == Some(true) => answer::http(reason, None),
+            RefusalReason::ServerName | RefusalReason::HiddenName | RefusalReason::Handshake => {
+                ACCESS_DENIED.to_vec()
+            }
+            reason if begins_request(&client.unread) == Some(true) => {
+                error_response::http_response(reason, None)
+            }
             _ => return,
         };
         drop(server);
-        let _ = client.side.stream.write_all(&answer).await;
-        finish(&mut client.side, self.bounds.handshake).await;
+        let _ = client.socket.stream.write_all(&answer).await;
+        drain_and_close(&mut client.socket, self.limits.handshake_timeout).await;
     }
 
-    async fn relay(&self, client: &mut Client, server: &mut Side) -> Result<(), Turn> {
-        let activity = Activity::new();
-        let meter = Meter { ledger: self.ledger, activity: &activity };
-        let (mut from_client, mut to_client) = client.side.stream.split();
+    async fn relay(&self, client: &mut ClientConnection, server: &mut RelaySocket) -> Result<(), TunnelExit> {
+        let activity = IdleTimer::new();
+        let meter = RelayMeter { ledger: self.ledger, activity: &activity };
+        let (mut from_client, mut to_client) = client.socket.stream.split();
         let (mut from_server, mut to_server) = server.stream.split();
         let out = async {
-            self.begin(&mut client.unread, &mut from_client, &meter, &mut to_server).await?;
-            Ok::<(), Turn>(meter.copy(Direction::Out, &mut from_client, &mut to_server).await?)
+            self.inspect_start(&mut client.unread, &mut from_client, &meter, &mut to_server).await?;
+            Ok::<(), TunnelExit>(meter.copy(TransferDirection::Out, &mut from_client, &mut to_server).await?)
         };
-        let back = async { Ok(meter.copy(Direction::In, &mut from_server, &mut to_client).await?) };
+        let back = async { Ok(meter.copy(TransferDirection::In, &mut from_server, &mut to_client).await?) };
         tokio::select! {
             done = async { tokio::try_join!(out, back) } => done.map(|_| ()),
-            () = activity.silence(self.bounds.idle) => Err(Broken::Gone.into()),
+            () = activity.wait_idle(self.limits.idle_timeout) => Err(RelayError::Disconnected.into()),
         }
     }
 
     /// Holds the first bytes back until they are known to be harmless. A server that speaks first is heard
     /// meanwhile.
-    async fn begin(
+    async fn inspect_start(
         &self,
         first: &mut Vec<u8>,
         from_client: &mut ReadHalf<'_>,
-        meter: &Meter<'_>,
+        meter: &RelayMeter<'_>,
         to_server: &mut WriteHalf<'_>,
-    ) -> Result<(), Turn> {
-        first.reserve(PIECE);
+    ) -> Result<(), TunnelExit> {
+        first.reserve(READ_BYTES);
         if first.is_empty() && from_client.read_buf(first).await? == 0 {
             return Ok(());
         }
-        let deadline = Instant::now() + self.bounds.handshake;
+        let deadline = Instant::now() + self.limits.handshake_timeout;
         let hello = loop {
-            match read_hello(first)? {
-                Progress::Done { value, .. } => {
+            match read_client_hello(first)? {
+                ParseStatus::Complete { value, .. } => {
                     self.check(&value)?;
                     break value;
                 }
-                Progress::Partial => first.reserve(PIECE),
+                ParseStatus::Partial => first.reserve(READ_BYTES),
             }
             match timeout_at(deadline, from_client.read_buf(first)).await {
-                Err(_) => return Err(Reason::TooSlow.into()),
+                Err(_) => return Err(RefusalReason::TooSlow.into()),
                 // A lone byte that might have begun TLS and did not.
-                Ok(Ok(0)) if first.len() < 2 => break Hello::Other,
-                Ok(Ok(0)) => return Err(Reason::Handshake.into()),
+                Ok(Ok(0)) if first.len() < 2 => break ClientHello::NotTls,
+                Ok(Ok(0)) => return Err(RefusalReason::Handshake.into()),
                 Ok(read) => read?,
             };
         };
-        if hello == Hello::Other && begins_request(first) == Some(true) {
-            return Err(Turn::Plain(self.plain_request(first, from_client, deadline).await?));
+        if hello == ClientHello::NotTls && begins_request(first) == Some(true) {
+            return Err(TunnelExit::PlainRequest(self.plain_request(first, from_client, deadline).await?));
         }
-        meter.pass(Direction::Out, first, to_server).await?;
-        if hello == Hello::Other {
-            self.watch_line(first, from_client, meter, to_server).await?;
+        meter.forward(TransferDirection::Out, first, to_server).await?;
+        if hello == ClientHello::NotTls {
+            self.inspect_first_line(first, from_client, meter, to_server).await?;
         }
         *first = Vec::new();
         Ok(())
@@ -162,19 +168,20 @@ impl Tunnel<'_> {
         first: &mut Vec<u8>,
         from_client: &mut ReadHalf<'_>,
         deadline: Instant,
-    ) -> Result<Forward, Broken> {
+    ) -> Result<ForwardRequest, RelayError> {
         loop {
-            if let Progress::Done { value, length } = read_head_in_tunnel(first, self.host, self.port)? {
-                if value.host != *self.host && self.rules.admit(value.host.clone(), self.port).is_err() {
-                    return Err(Reason::HostHeader.into());
+            if let ParseStatus::Complete { value, length } = read_head_in_tunnel(first, self.host, self.port)?
+            {
+                if value.host != *self.host && self.allowlist.admit(value.host.clone(), self.port).is_err() {
+                    return Err(RefusalReason::HostHeader.into());
                 }
                 first.drain(..length.min(first.len()));
                 return Ok(value);
             }
-            first.reserve(PIECE);
+            first.reserve(READ_BYTES);
             match timeout_at(deadline, from_client.read_buf(first)).await {
-                Err(_) => return Err(Reason::TooSlow.into()),
-                Ok(Ok(0)) => return Err(Broken::Gone),
+                Err(_) => return Err(RefusalReason::TooSlow.into()),
+                Ok(Ok(0)) => return Err(RelayError::Disconnected),
                 Ok(read) => read?,
             };
         }
@@ -182,50 +189,52 @@ impl Tunnel<'_> {
 
     /// A protocol whose first line is not whole yet: its client may wait for an answer to what it has sent, so nothing is held back; but should the line
     /// become that of an HTTP request, its end never reaches the server.
-    async fn watch_line(
+    async fn inspect_first_line(
         &self,
         line: &mut Vec<u8>,
         from_client: &mut ReadHalf<'_>,
-        meter: &Meter<'_>,
+        meter: &RelayMeter<'_>,
         to_server: &mut WriteHalf<'_>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RelayError> {
         while begins_request(line).is_none() {
             let passed = line.len();
-            line.reserve(PIECE);
+            line.reserve(READ_BYTES);
             if from_client.read_buf(line).await? == 0 {
                 break;
             }
             if begins_request(line) == Some(true) {
-                return Err(Reason::Malformed("a request line inside a tunnel came in pieces").into());
+                return Err(RefusalReason::Malformed("a request line inside a tunnel came in pieces").into());
             }
-            if line.len() > MAX_HEAD {
-                return Err(Reason::TooLarge.into());
+            if line.len() > MAX_HEAD_BYTES {
+                return Err(RefusalReason::TooLarge.into());
             }
-            meter.pass(Direction::Out, line.get(passed..).unwrap_or_default(), to_server).await?;
+            meter.forward(TransferDirection::Out, line.get(passed..).unwrap_or_default(), to_server).await?;
         }
         Ok(())
     }
 
-    fn check(&self, hello: &Hello) -> Result<(), Reason> {
+    fn check(&self, hello: &ClientHello) -> Result<(), RefusalReason> {
         match (hello, self.host) {
-            (Hello::Named(name), _) => {
-                let host = Host::parse(name).map_err(|_| Reason::ServerName)?;
-                self.rules.admit(host, self.port).map(|_| ()).map_err(|_| Reason::ServerName)
+            (ClientHello::ServerName(name), _) => {
+                let host = Host::parse(name).map_err(|_| RefusalReason::ServerName)?;
+                self.allowlist.admit(host, self.port).map(|_| ()).map_err(|_| RefusalReason::ServerName)
             }
-            (Hello::Nameless, Host::Name(_)) if self.port == 443 => Err(Reason::HiddenName),
-            (Hello::Nameless | Hello::Other, _) => Ok(()),
+            (ClientHello::NoServerName, Host::Name(_)) if self.port == 443 => Err(RefusalReason::HiddenName),
+            (ClientHello::NoServerName | ClientHello::NotTls, _) => Ok(()),
         }
     }
 
     /// A refused server name or `Host` is reported as the host that was asked for; anything else as the tunnel's own.
-    fn denied_host(&self, first: &[u8], reason: Reason) -> Host {
+    fn denied_host(&self, first: &[u8], reason: RefusalReason) -> Host {
         let named = match reason {
-            Reason::ServerName => match read_hello(first) {
-                Ok(Progress::Done { value: Hello::Named(name), .. }) => Host::parse(&name).ok(),
+            RefusalReason::ServerName => match read_client_hello(first) {
+                Ok(ParseStatus::Complete { value: ClientHello::ServerName(name), .. }) => {
+                    Host::parse(&name).ok()
+                }
                 _ => None,
             },
-            Reason::HostHeader => match read_head_in_tunnel(first, self.host, self.port) {
-                Ok(Progress::Done { value, .. }) => Some(value.host),
+            RefusalReason::HostHeader => match read_head_in_tunnel(first, self.host, self.port) {
+                Ok(ParseStatus::Complete { value, .. }) => Some(value.host),
                 _ => None,
             },
             _ => None,

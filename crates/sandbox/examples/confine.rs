@@ -11,7 +11,8 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use toolgate_sandbox::{
-    Exit, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxOptions, Stream, Streams,
+    BindMount, CapturedStdio, CommandStdio, Exit, Job, Network, OnOutputLimit, ResourceLimits, Sandbox,
+    SandboxOptions, Stream,
 };
 use toolgate_types::Cancellation;
 
@@ -20,18 +21,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let program = words.next().ok_or("name a program and its arguments")?;
     let sandbox = Sandbox::prepare(SandboxOptions::default())?;
     let here = std::fs::File::open(".")?;
-    let project = Mounted {
+    let project = BindMount {
         directory: here.as_fd(),
         at: PathBuf::from("/mnt/project"),
         writable: true,
-        covers: Vec::new(),
+        overlays: Vec::new(),
     };
     let job = Job {
         program,
         arguments: words.collect(),
         directory: PathBuf::from("/mnt/project"),
         environment: Vec::new(),
-        streams: Streams::Pumped(Pumped { input: None, max_output: 1_000_000, on_flood: OnFlood::Stop }),
+        stdio: CommandStdio::Captured(CapturedStdio {
+            input: None,
+            max_output: 1_000_000,
+            on_output_limit: OnOutputLimit::Stop,
+        }),
         mounts: vec![project],
         read: Vec::new(),
         network: Network::None,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use toolgate_types::Cancellation;
 
 use crate::error::SandboxError;
-use crate::job::{Ended, Job, Stream};
+use crate::job::{CommandExit, Job, Stream};
 use crate::sandbox::Sandbox;
 
 /// Confines and runs commands on one kind of system. Whoever runs commands knows this and no system.
@@ -23,7 +23,7 @@ pub trait Backend: Send + Sync {
         job: &Job<'_>,
         stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Ended, SandboxError>;
+    ) -> Result<CommandExit, SandboxError>;
 }
 
 impl Backend for Sandbox {
@@ -36,7 +36,7 @@ impl Backend for Sandbox {
         job: &Job<'_>,
         stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Ended, SandboxError> {
+    ) -> Result<CommandExit, SandboxError> {
         self.run(job, stop, sink)
     }
 }

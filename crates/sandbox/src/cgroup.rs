@@ -13,15 +13,15 @@ use rustix::io::{Errno, Result};
 use crate::limits::ResourceLimits;
 
 /// Where version 2 is mounted: alone, or beside version 1.
-const MOUNTED: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const CGROUP2_MOUNTS: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// What `statfs` says about version 2.
-const MAGIC: u64 = 0x6367_7270;
+const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
 /// The beginning of every name that gates give.
 const PREFIX: &str = "toolgate-";
 const CONTROLLERS: &[u8] = b"+memory +pids";
 
 /// How many sandboxes this process has made.
-static MADE: AtomicU64 = AtomicU64::new(0);
+static SANDBOX_COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// The group of one sandbox.
 pub(crate) struct Cgroups {
@@ -39,8 +39,8 @@ impl Cgroups {
         offer_controllers(&above).map_err(|error| {
             format!("{error}; start the gate in a group that was delegated to it, as with `systemd-run --user --scope -p Delegate=yes`")
         })?;
-        sweep(&above);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        remove_stale(&above);
+        let number = SANDBOX_COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}.{number}", rustix::process::getpid().as_raw_nonzero());
         let made = make(&above, &name).and_then(|own| {
             write_at(&own, "cgroup.subtree_control", CONTROLLERS)?;
@@ -51,20 +51,20 @@ impl Cgroups {
     }
 
     /// A group for one command.
-    pub(crate) fn make(&self, limits: &ResourceLimits) -> Result<Group<'_>> {
+    pub(crate) fn make(&self, limits: &ResourceLimits) -> Result<CommandCgroup<'_>> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let folder = make(&self.own, &name)?;
-        let group = Group {
+        let group = CommandCgroup {
             above: &self.own,
             name,
-            entrance: open_at(&folder, "cgroup.procs", OFlags::WRONLY)?,
-            folder,
+            procs: open_at(&folder, "cgroup.procs", OFlags::WRONLY)?,
+            directory: folder,
         };
-        write_at(&group.folder, "memory.max", limits.memory.to_string().as_bytes())?;
-        write_at(&group.folder, "pids.max", limits.processes.saturating_add(1).to_string().as_bytes())?;
+        write_at(&group.directory, "memory.max", limits.memory.to_string().as_bytes())?;
+        write_at(&group.directory, "pids.max", limits.processes.saturating_add(1).to_string().as_bytes())?;
         // Older kernels and machines without swap have neither, and lose nothing.
-        let _ = write_at(&group.folder, "memory.swap.max", b"0");
-        let _ = write_at(&group.folder, "memory.oom.group", b"1");
+        let _ = write_at(&group.directory, "memory.swap.max", b"0");
+        let _ = write_at(&group.directory, "memory.oom.group", b"1");
         Ok(group)
     }
 }
@@ -76,32 +76,32 @@ impl Drop for Cgroups {
 }
 
 /// The group of one command.
-pub(crate) struct Group<'a> {
+pub(crate) struct CommandCgroup<'a> {
     above: &'a OwnedFd,
     name: String,
-    folder: OwnedFd,
-    entrance: OwnedFd,
+    directory: OwnedFd,
+    procs: OwnedFd,
 }
 
-impl Group<'_> {
+impl CommandCgroup<'_> {
     /// Whoever writes a zero here is in.
-    pub(crate) fn entrance(&self) -> RawFd {
-        self.entrance.as_raw_fd()
+    pub(crate) fn procs(&self) -> RawFd {
+        self.procs.as_raw_fd()
     }
 
     /// Whether the kernel ended something in it for want of memory.
-    pub(crate) fn ran_out_of_memory(&self) -> bool {
+    pub(crate) fn was_oom_killed(&self) -> bool {
         let mut buffer = [0_u8; 1024];
-        let read = open_at(&self.folder, "memory.events", OFlags::RDONLY)
+        let read = open_at(&self.directory, "memory.events", OFlags::RDONLY)
             .and_then(|file| rustix::io::read(&file, &mut buffer));
         let text = String::from_utf8_lossy(buffer.get(..read.unwrap_or(0)).unwrap_or_default()).into_owned();
         text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
     }
 }
 
-impl Drop for Group<'_> {
+impl Drop for CommandCgroup<'_> {
     fn drop(&mut self) {
-        let _ = write_at(&self.folder, "cgroup.kill", b"1");
+        let _ = write_at(&self.directory, "cgroup.kill", b"1");
         let _ = rustix::fs::unlinkat(self.above, &*self.name, AtFlags::REMOVEDIR);
     }
 }
@@ -115,9 +115,9 @@ fn own_group() -> Option<PathBuf> {
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let is_version_2 = |place: &&&str| {
         rustix::fs::statfs(**place)
-            .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| kind == MAGIC))
+            .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| kind == CGROUP2_SUPER_MAGIC))
     };
-    MOUNTED.iter().find(is_version_2).map(|place| PathBuf::from(*place).join(path))
+    CGROUP2_MOUNTS.iter().find(is_version_2).map(|place| PathBuf::from(*place).join(path))
 }
 
 /// Groups below may limit memory and processes.
@@ -131,7 +131,7 @@ fn offer_controllers(above: &OwnedFd) -> Result<()> {
 }
 
 /// Removes what gates left that were killed, and nothing of those that live: the name says whose a group is.
-fn sweep(above: &OwnedFd) {
+fn remove_stale(above: &OwnedFd) {
     let Ok(folder) = rustix::fs::Dir::read_from(above) else { return };
     let left_behind = |entry: &rustix::fs::DirEntry| {
         let name = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(PREFIX));

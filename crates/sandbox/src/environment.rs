@@ -47,7 +47,7 @@ const SECRET_MARKS: &[&str] = &[
 ];
 
 /// Names that make the loader, a shell or an interpreter run something before the program.
-const STEERING: &[&str] = &[
+const LOADER_VARIABLES: &[&str] = &[
     "LD_",
     "DYLD_",
     "GCONV_PATH",
@@ -80,12 +80,12 @@ const STEERING: &[&str] = &[
 pub fn refused_variable(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let is_secret = SECRET_MARKS.iter().any(|mark| upper.contains(mark));
-    steering_variable(name).or(is_secret.then_some("looks like a secret"))
+    loader_variable(name).or(is_secret.then_some("looks like a secret"))
 }
 
 /// Why a variable is not passed on even where the operator gave it to this very program, if it is not: a secret may be what the program is for.
 #[must_use]
-pub fn steering_variable(name: &str) -> Option<&'static str> {
+pub fn loader_variable(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let is_name = !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
@@ -94,7 +94,7 @@ pub fn steering_variable(name: &str) -> Option<&'static str> {
         return Some("is not the name of a variable");
     }
     let steers = |mark: &&str| if mark.ends_with('_') { upper.starts_with(*mark) } else { upper == **mark };
-    STEERING.iter().any(steers).then_some("steers how programs start")
+    LOADER_VARIABLES.iter().any(steers).then_some("steers how programs start")
 }
 
 /// Pairs as the kernel takes them; a later one replaces an earlier one.
@@ -141,7 +141,7 @@ mod tests {
         for (name, refused) in
             [("GITHUB_TOKEN", false), ("LD_PRELOAD", true), ("A=B", true), ("GIT_SSH_KEY", true)]
         {
-            assert_eq!(steering_variable(name).is_some(), refused, "{name}");
+            assert_eq!(loader_variable(name).is_some(), refused, "{name}");
         }
     }
 

@@ -21,9 +21,9 @@ pub struct Job<'a> {
     /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and the few that programs cannot do without.
     pub environment: Vec<(String, String)>,
     /// How its standard streams are connected.
-    pub streams: Streams<'a>,
+    pub stdio: CommandStdio<'a>,
     /// The folders it sees beside the system.
-    pub mounts: Vec<Mounted<'a>>,
+    pub mounts: Vec<BindMount<'a>>,
     /// Folders and files of the host that it may read beside what all commands may, at the same place.
     pub read: Vec<PathBuf>,
     /// How far it gets.
@@ -35,37 +35,37 @@ pub struct Job<'a> {
 }
 
 /// How the standard streams of a command are connected.
-pub enum Streams<'a> {
+pub enum CommandStdio<'a> {
     /// The sandbox writes what the command reads, and hands all that it writes to the sink: a command with a beginning and an end.
-    Pumped(Pumped),
+    Captured(CapturedStdio),
     /// Standard input and output belong to somebody else, who talks with the command for as long as it lives. The sink is handed all of its
     /// standard error, however much that is.
-    Handed(Handed<'a>),
+    Piped(PipedStdio<'a>),
 }
 
 /// A command's input, and how much of its output is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pumped {
+pub struct CapturedStdio {
     /// What it reads; `None` is an empty standard input.
     pub input: Option<Vec<u8>>,
     /// How many bytes of output are kept, both streams together.
     pub max_output: u64,
     /// What happens to a command that writes more.
-    pub on_flood: OnFlood,
+    pub on_output_limit: OnOutputLimit,
 }
 
 /// Who talks with a command, and until when.
 #[derive(Clone, Copy)]
-pub struct Handed<'a> {
+pub struct PipedStdio<'a> {
     /// Given the ends of both pipes, once, when the command has been started. That its program cannot be run is only known after that.
-    pub take: &'a dyn Fn(Ends),
+    pub on_start: &'a dyn Fn(PipeEnds),
     /// Readable, or without anybody at its other end, when the command is to end.
-    pub until: BorrowedFd<'a>,
+    pub stop_fd: BorrowedFd<'a>,
 }
 
 /// The other ends of a command's standard input and output. Neither makes anybody wait: they are non-blocking.
 #[derive(Debug)]
-pub struct Ends {
+pub struct PipeEnds {
     /// What is written here the command reads. Closing it ends the command's input.
     pub input: OwnedFd,
     /// What the command writes.
@@ -73,7 +73,7 @@ pub struct Ends {
 }
 
 /// A folder of the host inside the sandbox.
-pub struct Mounted<'a> {
+pub struct BindMount<'a> {
     /// The folder, open.
     pub directory: BorrowedFd<'a>,
     /// Where it appears: an absolute path of plain names.
@@ -81,7 +81,7 @@ pub struct Mounted<'a> {
     /// Whether it may be changed.
     pub writable: bool,
     /// What in it is not as it is, parents before children.
-    pub covers: Vec<MountOverlay>,
+    pub overlays: Vec<MountOverlay>,
 }
 
 /// How far a command gets.
@@ -98,7 +98,7 @@ pub const PROXY_PORT: u16 = 3128;
 
 /// What happens to a command that writes more than is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFlood {
+pub enum OnOutputLimit {
     /// The rest is thrown away and the command goes on, up to this many bytes; then it is ended.
     Drain(u64),
     /// It is ended.
@@ -116,11 +116,11 @@ pub enum Stream {
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct CommandExit {
     /// By itself or by a signal.
     pub exit: Exit,
     /// Why it was ended, where it did not end by itself.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<TerminationReason>,
     /// How long it ran.
     pub duration: Duration,
     /// Bytes it wrote to standard output, kept or not.
@@ -146,18 +146,18 @@ pub enum Exit {
 
 /// Why a command was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum TerminationReason {
     /// Its time was up.
     Deadline,
     /// The call was cancelled.
     Cancelled,
     /// It wrote too much.
-    Flood,
+    OutputLimit,
     /// The disk had too little space left.
-    DiskShort,
+    DiskFull,
 }
 
-impl From<CancellationReason> for Stopped {
+impl From<CancellationReason> for TerminationReason {
     fn from(reason: CancellationReason) -> Self {
         match reason {
             CancellationReason::Deadline => Self::Deadline,

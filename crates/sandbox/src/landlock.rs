@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::error::SandboxError;
-use crate::sys::calls::{self, LandlockWatch};
+use crate::sys::calls::{self, LandlockRulesetAttr};
 
 // The kernel's numbers, in the order of its header.
 const EXECUTE: u64 = 1;
@@ -18,30 +18,30 @@ const EVERY_FILE_RIGHT: u64 = (1 << 16) - 1;
 /// Both scopes: abstract sockets and signals of others.
 const EVERY_SCOPE: u64 = 0b11;
 /// What can be asked of a file that is not a folder.
-const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+const FILE_RIGHTS: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 /// What a command may do at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum LandlockAccess {
     /// See the names in a folder.
     List,
     /// Read and start programs.
     Read,
     /// Everything but talking to devices.
-    Change,
+    Write,
     /// Read and write a device.
     Device,
 }
 
 /// Landlock as this kernel speaks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dialect {
+pub(crate) struct LandlockAbi {
     version: u32,
 }
 
-impl Dialect {
+impl LandlockAbi {
     /// The kernel's version, or nothing where it has none.
-    pub(crate) fn of_this_kernel() -> Result<Self, rustix::io::Errno> {
+    pub(crate) fn of_kernel() -> Result<Self, rustix::io::Errno> {
         calls::landlock_version().map(|version| Self { version })
     }
 
@@ -60,22 +60,22 @@ impl Dialect {
     }
 
     /// The bits for an access at a folder, or at a file.
-    pub(crate) fn bits(self, access: Access, is_directory: bool) -> u64 {
+    pub(crate) fn access_bits(self, access: LandlockAccess, is_directory: bool) -> u64 {
         let wanted = match access {
-            Access::List => READ_DIR,
-            Access::Read => EXECUTE | READ_FILE | READ_DIR,
-            Access::Change => EVERY_FILE_RIGHT & !IOCTL_DEV,
-            Access::Device => WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV,
+            LandlockAccess::List => READ_DIR,
+            LandlockAccess::Read => EXECUTE | READ_FILE | READ_DIR,
+            LandlockAccess::Write => EVERY_FILE_RIGHT & !IOCTL_DEV,
+            LandlockAccess::Device => WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV,
         };
-        let possible = if is_directory { self.file_rights() } else { self.file_rights() & OF_A_FILE };
+        let possible = if is_directory { self.file_rights() } else { self.file_rights() & FILE_RIGHTS };
         wanted & possible
     }
 
     /// An empty set of rules. The network is not Landlock's here: the namespace has none.
-    pub(crate) fn rules(self) -> Result<OwnedFd, SandboxError> {
+    pub(crate) fn create_ruleset(self) -> Result<OwnedFd, SandboxError> {
         let scoped = if self.version >= 6 { EVERY_SCOPE } else { 0 };
-        let watch = LandlockWatch { files: self.file_rights(), network: 0, scoped };
-        calls::landlock_rules(&watch).map_err(SandboxError::system("Landlock makes no rules"))
+        let watch = LandlockRulesetAttr { files: self.file_rights(), network: 0, scoped };
+        calls::landlock_create_ruleset(&watch).map_err(SandboxError::system("Landlock makes no rules"))
     }
 }
 
@@ -86,11 +86,11 @@ mod tests {
     #[test]
     fn rights_grow_with_versions_and_a_file_has_fewer() {
         let rights: Vec<u32> =
-            (0..=7).map(|version| Dialect { version }.file_rights().count_ones()).collect();
+            (0..=7).map(|version| LandlockAbi { version }.file_rights().count_ones()).collect();
         assert_eq!(rights, [0, 13, 14, 15, 15, 16, 16, 16]);
-        let dialect = Dialect { version: 7 };
-        assert_eq!(dialect.bits(Access::Read, true), EXECUTE | READ_FILE | READ_DIR);
-        assert_eq!(dialect.bits(Access::Read, false), EXECUTE | READ_FILE);
-        assert_eq!(dialect.bits(Access::Change, true) & IOCTL_DEV, 0);
+        let dialect = LandlockAbi { version: 7 };
+        assert_eq!(dialect.access_bits(LandlockAccess::Read, true), EXECUTE | READ_FILE | READ_DIR);
+        assert_eq!(dialect.access_bits(LandlockAccess::Read, false), EXECUTE | READ_FILE);
+        assert_eq!(dialect.access_bits(LandlockAccess::Write, true) & IOCTL_DEV, 0);
     }
 }

@@ -6,38 +6,38 @@
 //!
 //! Raw system calls are in `sys`, and only there. Other systems would come as further implementations of [`Backend`].
 
-mod apart;
+mod bare_binds;
 mod backend;
-mod cell;
+mod namespaces;
 mod cgroup;
 mod environment;
 mod error;
-mod filter;
+mod seccomp;
 mod job;
 mod landlock;
 mod layer;
 mod limits;
 mod plan;
 mod probe;
-mod pump;
+mod supervise;
 mod sandbox;
-mod step;
+mod setup_step;
 mod sys;
-mod view;
+mod system_view;
 
 /// Gives memory back that was only needed to start, for programs that then go on for long.
-pub fn give_back_program_text() {
-    sys::text::give_back();
+pub fn madvise_dontneed_text() {
+    sys::program_text::madvise_dontneed();
 }
 
 pub use backend::Backend;
-pub use environment::{refused_variable, steering_variable};
+pub use environment::{loader_variable, refused_variable};
 pub use error::SandboxError;
 pub use job::{
-    Ended, Ends, Exit, Handed, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Pumped, Stopped, Stream,
-    Streams,
+    BindMount, CapturedStdio, CommandExit, CommandStdio, Exit, Job, LimitHit, Network, OnOutputLimit,
+    PROXY_PORT, PipeEnds, PipedStdio, Stream, TerminationReason,
 };
 pub use layer::{Layer, LayerReport, Layers};
 pub use limits::ResourceLimits;
 pub use sandbox::{Sandbox, SandboxOptions};
-pub use view::refused_place;
+pub use system_view::refused_place;

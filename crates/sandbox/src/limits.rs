@@ -34,17 +34,17 @@ impl Default for ResourceLimits {
 }
 
 /// Processor time of a process that goes on for as long as somebody uses it.
-const YEARS: u64 = 10 * 366 * 24 * 3600;
+const LONG_LIVED_CPU_SECONDS: u64 = 10 * 366 * 24 * 3600;
 
 impl ResourceLimits {
     /// The same for a process that serves others: its time is that of its calls, which have bounds of their own.
     #[must_use]
     pub fn long_lived(self) -> Self {
-        Self { cpu_seconds: YEARS, ..self }
+        Self { cpu_seconds: LONG_LIVED_CPU_SECONDS, ..self }
     }
 
     /// What the kernel is told for each process. A second of grace between the warning and the end of processor time.
-    pub(crate) fn of_a_process(&self) -> Vec<(Resource, Rlimit)> {
+    pub(crate) fn rlimits(&self) -> Vec<(Resource, Rlimit)> {
         let both = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
         vec![
             // Private writable memory: what a process can fill, not what it reserves.

@@ -6,31 +6,32 @@ use std::path::{Component, Path, PathBuf};
 
 use toolgate_types::MountOverlay;
 
-use crate::apart::Bare;
+use crate::bare_binds::BareBinds;
 use crate::error::SandboxError;
-use crate::job::{Job, Mounted};
-use crate::landlock::{Access, Dialect};
+use crate::job::{BindMount, Job};
+use crate::landlock::{LandlockAbi, LandlockAccess};
 use crate::layer::{Layer, Layers};
-use crate::step::{Slot, Step};
-use crate::view::{
-    DEVICE_LINKS, DEVICES, HIDDEN_IN_PROC, SECRET_IN_PROC, Shown, SystemView, c_path, changed, identity,
+use crate::setup_step::{SetupStep, Slot};
+use crate::system_view::{
+    DEVICE_LINKS, DEVICES, HIDDEN_IN_PROC, SECRET_IN_PROC, SystemView, VisiblePath, c_path, ctime,
+    inode_identity,
 };
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
-const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const NOSUID_NODEV: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 /// For a copy of something that lies in the sealed root, which has [`PLAIN`] and [`READ_ONLY`]: a copy of a mount has the attributes of that mount.
-const AS_IN_ROOT: u64 = 0;
+const INHERITED: u64 = 0;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
 /// Where the things lie that are put over others: an empty file and an empty folder that nobody can open.
-const NOTHING_FILE: &str = "/.toolgate/file";
-const NOTHING_FOLDER: &str = "/.toolgate/folder";
+const EMPTY_FILE: &str = "/.toolgate/file";
+const EMPTY_DIRECTORY: &str = "/.toolgate/folder";
 
 /// What is needed to plan.
-pub(crate) struct Planning<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) layers: Layers,
     pub(crate) system: &'a SystemView,
-    pub(crate) landlock: Option<Dialect>,
+    pub(crate) landlock: Option<LandlockAbi>,
     /// Where temporary files go when there is no view of its own.
     pub(crate) temporary: &'a Path,
     /// Whether the view was switched off by somebody who wants to see what happens then.
@@ -41,25 +42,25 @@ pub(crate) struct Planning<'a> {
 
 /// The steps, and how many trees they hold open.
 #[derive(Default)]
-pub(crate) struct Plan {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct LaunchPlan {
+    pub(crate) steps: Vec<SetupStep>,
     pub(crate) slots: usize,
 }
 
 /// Makes the plan of a job.
-pub(crate) fn plan(job: &Job<'_>, planning: &Planning<'_>) -> Result<Plan, SandboxError> {
-    let mut plan = Plan::default();
+pub(crate) fn plan(job: &Job<'_>, planning: &PlanContext<'_>) -> Result<LaunchPlan, SandboxError> {
+    let mut plan = LaunchPlan::default();
     let has_view = planning.layers.contains(Layer::MountNamespace);
     if has_view {
-        plan.fit(job, planning)?;
-    } else if let Some(path) = uncovered(job, planning) {
+        plan.adapt_to_job(job, planning)?;
+    } else if let Some(path) = first_unenforced(job, planning) {
         return Err(SandboxError::CannotCover { path });
     }
     if planning.layers.contains(Layer::UtsNamespace) {
-        plan.steps.push(Step::HostName { name: CString::from(c"toolgate") });
+        plan.steps.push(SetupStep::HostName { name: CString::from(c"toolgate") });
     }
     let directory = if has_view { job.directory.clone() } else { host_place(job, &job.directory)? };
-    plan.steps.push(Step::WorkIn { path: c_text(&directory, "the folder")? });
+    plan.steps.push(SetupStep::WorkIn { path: c_text(&directory, "the folder")? });
     if let Some(dialect) = planning.landlock {
         plan.rules(job, planning, dialect)?;
     }
@@ -67,9 +68,9 @@ pub(crate) fn plan(job: &Job<'_>, planning: &Planning<'_>) -> Result<Plan, Sandb
 }
 
 /// Something that must be covered, where there is no view to cover it in.
-fn uncovered(job: &Job<'_>, planning: &Planning<'_>) -> Option<PathBuf> {
+fn first_unenforced(job: &Job<'_>, planning: &PlanContext<'_>) -> Option<PathBuf> {
     let in_mounts =
-        job.mounts.iter().flat_map(|mount| mount.covers.iter().filter(|cover| must_hold(mount, cover)));
+        job.mounts.iter().flat_map(|mount| mount.overlays.iter().filter(|cover| must_enforce(mount, cover)));
     in_mounts
         .map(|cover| cover.path().to_path_buf())
         .next()
@@ -77,11 +78,11 @@ fn uncovered(job: &Job<'_>, planning: &Planning<'_>) -> Option<PathBuf> {
 }
 
 /// Whether a cover matters without a view. A mount that cannot be written needs no protection from being written.
-fn must_hold(mount: &Mounted<'_>, cover: &MountOverlay) -> bool {
+fn must_enforce(mount: &BindMount<'_>, cover: &MountOverlay) -> bool {
     mount.writable || matches!(cover, MountOverlay::Mask { .. } | MountOverlay::Substitute { .. })
 }
 
-impl Plan {
+impl LaunchPlan {
     fn slot(&mut self) -> Slot {
         self.slots += 1;
         self.slots - 1
@@ -89,62 +90,62 @@ impl Plan {
 
     fn open(&mut self, from: &Path, identity: Option<(u64, u64)>) -> Result<Slot, SandboxError> {
         let slot = self.slot();
-        self.steps.push(Step::OpenTree { from: c_text(from, "a path")?, slot, identity });
+        self.steps.push(SetupStep::OpenTree { from: c_text(from, "a path")?, slot, identity });
         Ok(slot)
     }
 
     /// Everything is opened before the new root covers it.
     fn view(
         &mut self,
-        mounts: &[Mounted<'_>],
-        planning: &Planning<'_>,
-        bare: &Bare,
+        mounts: &[BindMount<'_>],
+        planning: &PlanContext<'_>,
+        bare: &BareBinds,
     ) -> Result<(), SandboxError> {
-        self.steps.push(Step::StopPropagation);
-        let shown = planning.system.shown.iter().map(|shown| Ok((shown, self.open_shown(shown, bare)?)));
+        self.steps.push(SetupStep::StopPropagation);
+        let shown = planning.system.visible.iter().map(|shown| Ok((shown, self.open_shown(shown, bare)?)));
         let shown: Vec<_> = shown.collect::<Result<_, SandboxError>>()?;
         let devices = DEVICES.iter().map(|name| Ok((*name, self.open(&Path::new("/dev").join(name), None)?)));
         let devices: Vec<_> = devices.collect::<Result<_, SandboxError>>()?;
         let own_proc = planning.layers.contains(Layer::PrivateProc);
         let proc = if own_proc { None } else { Some(self.open(Path::new("/proc"), None)?) };
         let mounts = mounts.iter().map(|mount| {
-            let (place, identity) = whereabouts(mount)?;
+            let (place, identity) = host_identity(mount)?;
             Ok((mount, self.open(&place, Some(identity))?))
         });
         let mounts: Vec<_> = mounts.collect::<Result<_, SandboxError>>()?;
         self.root();
-        let mut made = Made::default();
+        let mut made = CreatedDirectories::default();
         for (place, slot) in &shown {
             made.parents(&place.path, self)?;
             self.show(place, *slot, bare)?;
         }
         for (path, target) in &planning.system.links {
             made.parents(path, self)?;
-            self.steps.push(Step::Link { path: inside(path)?, target: c_text(target, "a path")? });
+            self.steps.push(SetupStep::Link { path: inside(path)?, target: c_text(target, "a path")? });
         }
         self.devices(&devices)?;
         for (mount, slot) in &mounts {
             made.parents(&mount.at, self)?;
             self.place_for(&mount.at, true)?;
-            let attributes = if mount.writable { PLAIN } else { PLAIN | READ_ONLY };
-            self.steps.push(Step::Attach { slot: *slot, path: inside(&mount.at)?, attributes });
+            let attributes = if mount.writable { NOSUID_NODEV } else { NOSUID_NODEV | READ_ONLY };
+            self.steps.push(SetupStep::Attach { slot: *slot, path: inside(&mount.at)?, attributes });
         }
-        self.steps.push(Step::Directory { path: CString::from(c"tmp"), mode: 0o755 });
-        self.steps.push(Step::Directory { path: CString::from(c"proc"), mode: 0o555 });
+        self.steps.push(SetupStep::Directory { path: CString::from(c"tmp"), mode: 0o755 });
+        self.steps.push(SetupStep::Directory { path: CString::from(c"proc"), mode: 0o555 });
         let path = CString::from(c"proc");
         self.steps.push(match proc {
-            Some(slot) => Step::Attach { slot, path, attributes: PLAIN | READ_ONLY },
+            Some(slot) => SetupStep::Attach { slot, path, attributes: NOSUID_NODEV | READ_ONLY },
             // That of the process that furnishes, which shows nothing once it has ended. Each command mounts its own over it, which the kernel only allows
             // where one can be seen already.
-            None => Step::Proc { path, processes: None },
+            None => SetupStep::Proc { path, processes: None },
         });
-        self.steps.push(Step::Enter);
-        self.steps.push(Step::SealRoot { attributes: PLAIN | READ_ONLY });
+        self.steps.push(SetupStep::Enter);
+        self.steps.push(SetupStep::SealRoot { attributes: NOSUID_NODEV | READ_ONLY });
         Ok(())
     }
 
     /// Opens a place of the system as it will be shown: as a layer of an overlay, or as a tree to attach.
-    fn open_shown(&mut self, shown: &Shown, bare: &Bare) -> Result<Slot, SandboxError> {
+    fn open_shown(&mut self, shown: &VisiblePath, bare: &BareBinds) -> Result<Slot, SandboxError> {
         if !shown.is_directory || bare.contains(&shown.path) {
             return self.open(&shown.path, None);
         }
@@ -153,30 +154,30 @@ impl Plan {
 
     fn open_place(&mut self, path: CString) -> Result<Slot, SandboxError> {
         let slot = self.slot();
-        self.steps.push(Step::OpenPlace { path, slot });
+        self.steps.push(SetupStep::OpenPlace { path, slot });
         Ok(slot)
     }
 
     /// Shows a place of the system, without what is hidden in it and without anything that leads to a process outside.
-    fn show(&mut self, place: &Shown, opened: Slot, bare: &Bare) -> Result<(), SandboxError> {
+    fn show(&mut self, place: &VisiblePath, opened: Slot, bare: &BareBinds) -> Result<(), SandboxError> {
         self.place_for(&place.path, place.is_directory)?;
         let path = inside(&place.path)?;
         let slot = if !place.is_directory || bare.contains(&place.path) {
-            self.steps.push(Step::Attach { slot: opened, path, attributes: PLAIN | READ_ONLY });
+            self.steps.push(SetupStep::Attach { slot: opened, path, attributes: NOSUID_NODEV | READ_ONLY });
             opened
         } else {
             let from = place.path.clone();
-            self.steps.push(Step::Overlay { slot: opened, path: path.clone(), from });
+            self.steps.push(SetupStep::Overlay { slot: opened, path: path.clone(), from });
             self.open_place(path)?
         };
         let masks = bare.masks(&place.path).iter().map(|path| (path, false));
         for (path, is_directory) in place.hidden.iter().map(|(path, kind)| (path, *kind)).chain(masks) {
             let with = c_literal(if is_directory { ".toolgate/folder" } else { ".toolgate/file" })?;
-            self.steps.push(Step::Cover {
+            self.steps.push(SetupStep::Cover {
                 slot,
                 path: c_text(path, "a path")?,
                 with,
-                attributes: PLAIN | READ_ONLY,
+                attributes: NOSUID_NODEV | READ_ONLY,
                 missing_is_fine: true,
             });
         }
@@ -184,11 +185,11 @@ impl Plan {
     }
 
     /// Makes a copy of the view fit one command.
-    fn fit(&mut self, job: &Job<'_>, planning: &Planning<'_>) -> Result<(), SandboxError> {
+    fn adapt_to_job(&mut self, job: &Job<'_>, planning: &PlanContext<'_>) -> Result<(), SandboxError> {
         self.temporary(job);
-        for mount in job.mounts.iter().filter(|mount| !mount.covers.is_empty()) {
+        for mount in job.mounts.iter().filter(|mount| !mount.overlays.is_empty()) {
             let slot = self.open_place(c_text(&mount.at, "a path")?)?;
-            self.covers(mount, slot)?;
+            self.overlays(mount, slot)?;
         }
         if planning.layers.contains(Layer::PrivateProc) {
             let processes =
@@ -196,7 +197,7 @@ impl Plan {
                     // The kernel keeps the first three hundred numbers to itself.
                     CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
                 });
-            self.steps.push(Step::Proc { path: CString::from(c"/proc"), processes });
+            self.steps.push(SetupStep::Proc { path: CString::from(c"/proc"), processes });
         }
         self.hide_in_proc(planning.is_root)
     }
@@ -206,11 +207,11 @@ impl Plan {
         let slot = self.open_place(CString::from(c"/proc"))?;
         let secret = SECRET_IN_PROC.iter().filter(|_| is_root);
         for name in HIDDEN_IN_PROC.iter().chain(secret) {
-            self.steps.push(Step::Cover {
+            self.steps.push(SetupStep::Cover {
                 slot,
                 path: c_literal(name)?,
-                with: c_literal(NOTHING_FILE)?,
-                attributes: AS_IN_ROOT,
+                with: c_literal(EMPTY_FILE)?,
+                attributes: INHERITED,
                 missing_is_fine: true,
             });
         }
@@ -220,10 +221,10 @@ impl Plan {
     fn root(&mut self) {
         // A handful of empty files and folders, and nobody who could write more.
         let options = CString::from(c"mode=0755,size=1m");
-        self.steps.push(Step::NewRoot { over: CString::from(c"/usr"), options });
-        self.steps.push(Step::Directory { path: CString::from(c".toolgate"), mode: 0o755 });
-        self.steps.push(Step::Directory { path: CString::from(c".toolgate/folder"), mode: 0o000 });
-        self.steps.push(Step::File {
+        self.steps.push(SetupStep::NewRoot { over: CString::from(c"/usr"), options });
+        self.steps.push(SetupStep::Directory { path: CString::from(c".toolgate"), mode: 0o755 });
+        self.steps.push(SetupStep::Directory { path: CString::from(c".toolgate/folder"), mode: 0o000 });
+        self.steps.push(SetupStep::File {
             path: CString::from(c".toolgate/file"),
             content: Vec::new(),
             mode: 0o000,
@@ -234,31 +235,31 @@ impl Plan {
     fn place_for(&mut self, path: &Path, is_directory: bool) -> Result<(), SandboxError> {
         let path = inside(path)?;
         self.steps.push(match is_directory {
-            true => Step::Directory { path, mode: 0o755 },
-            false => Step::File { path, content: Vec::new(), mode: 0o644 },
+            true => SetupStep::Directory { path, mode: 0o755 },
+            false => SetupStep::File { path, content: Vec::new(), mode: 0o644 },
         });
         Ok(())
     }
 
     fn devices(&mut self, devices: &[(&str, Slot)]) -> Result<(), SandboxError> {
-        self.steps.push(Step::Directory { path: CString::from(c"dev"), mode: 0o755 });
+        self.steps.push(SetupStep::Directory { path: CString::from(c"dev"), mode: 0o755 });
         for (name, slot) in devices {
             let path = c_literal(&format!("dev/{name}"))?;
-            self.steps.push(Step::File { path: path.clone(), content: Vec::new(), mode: 0o666 });
-            self.steps.push(Step::Attach { slot: *slot, path, attributes: DEVICE });
+            self.steps.push(SetupStep::File { path: path.clone(), content: Vec::new(), mode: 0o666 });
+            self.steps.push(SetupStep::Attach { slot: *slot, path, attributes: DEVICE });
         }
         for (name, target) in DEVICE_LINKS {
             let (path, target) = (c_literal(&format!("dev/{name}"))?, c_literal(target)?);
-            self.steps.push(Step::Link { path, target });
+            self.steps.push(SetupStep::Link { path, target });
         }
         Ok(())
     }
 
-    fn covers(&mut self, mount: &Mounted<'_>, slot: Slot) -> Result<(), SandboxError> {
-        for (number, cover) in mount.covers.iter().enumerate() {
+    fn overlays(&mut self, mount: &BindMount<'_>, slot: Slot) -> Result<(), SandboxError> {
+        for (number, cover) in mount.overlays.iter().enumerate() {
             let path = c_text(cover.path(), "a path")?;
-            let writable = if mount.writable { PLAIN } else { PLAIN | READ_ONLY };
-            let over = |with: CString, attributes: u64| Step::Cover {
+            let writable = if mount.writable { NOSUID_NODEV } else { NOSUID_NODEV | READ_ONLY };
+            let over = |with: CString, attributes: u64| SetupStep::Cover {
                 slot,
                 path: path.clone(),
                 with,
@@ -267,26 +268,30 @@ impl Plan {
             };
             match cover {
                 MountOverlay::Mask { directory: true, .. } => {
-                    self.steps.push(over(c_literal(NOTHING_FOLDER)?, AS_IN_ROOT));
+                    self.steps.push(over(c_literal(EMPTY_DIRECTORY)?, INHERITED));
                 }
                 MountOverlay::Mask { directory: false, .. } => {
-                    self.steps.push(over(c_literal(NOTHING_FILE)?, AS_IN_ROOT));
+                    self.steps.push(over(c_literal(EMPTY_FILE)?, INHERITED));
                 }
                 MountOverlay::ReadOnly { .. } => {
-                    self.steps.push(Step::CoverWithItself { slot, path, attributes: PLAIN | READ_ONLY });
+                    self.steps.push(SetupStep::CoverWithItself {
+                        slot,
+                        path,
+                        attributes: NOSUID_NODEV | READ_ONLY,
+                    });
                 }
                 MountOverlay::PinDirectory { .. } => {
-                    self.steps.push(Step::CoverWithItself { slot, path, attributes: writable })
+                    self.steps.push(SetupStep::CoverWithItself { slot, path, attributes: writable })
                 }
                 MountOverlay::Substitute { content, .. } => {
                     let shown = c_literal(&format!("/tmp/.shown-{slot}-{number}"))?;
-                    self.steps.push(Step::File {
+                    self.steps.push(SetupStep::File {
                         path: shown.clone(),
                         content: content.clone(),
                         mode: 0o444,
                     });
-                    self.steps.push(over(shown.clone(), PLAIN | READ_ONLY));
-                    self.steps.push(Step::Unlink { path: shown, directory: false });
+                    self.steps.push(over(shown.clone(), NOSUID_NODEV | READ_ONLY));
+                    self.steps.push(SetupStep::Unlink { path: shown, directory: false });
                 }
             }
         }
@@ -301,38 +306,38 @@ impl Plan {
             job.limits.temporary / 4096 + 1024
         );
         let options = CString::new(options).unwrap_or_default();
-        self.steps.push(Step::Temporary { path: CString::from(c"/tmp"), options });
-        self.steps.push(Step::Directory { path: CString::from(c"/tmp/.shm"), mode: 0o1777 });
-        self.steps.push(Step::Directory { path: CString::from(c"/tmp/home"), mode: 0o700 });
+        self.steps.push(SetupStep::Temporary { path: CString::from(c"/tmp"), options });
+        self.steps.push(SetupStep::Directory { path: CString::from(c"/tmp/.shm"), mode: 0o1777 });
+        self.steps.push(SetupStep::Directory { path: CString::from(c"/tmp/home"), mode: 0o700 });
     }
 
     /// The same view once more, for Landlock.
     fn rules(
         &mut self,
         job: &Job<'_>,
-        planning: &Planning<'_>,
-        dialect: Dialect,
+        planning: &PlanContext<'_>,
+        dialect: LandlockAbi,
     ) -> Result<(), SandboxError> {
         let has_view = planning.layers.contains(Layer::MountNamespace);
-        for shown in &planning.system.shown {
-            self.allow(&shown.path, Access::Read, shown.is_directory, dialect)?;
+        for shown in &planning.system.visible {
+            self.allow(&shown.path, LandlockAccess::Read, shown.is_directory, dialect)?;
         }
         for mount in &job.mounts {
-            let access = if mount.writable { Access::Change } else { Access::Read };
-            let place = if has_view { mount.at.clone() } else { whereabouts(mount)?.0 };
+            let access = if mount.writable { LandlockAccess::Write } else { LandlockAccess::Read };
+            let place = if has_view { mount.at.clone() } else { host_identity(mount)?.0 };
             self.allow(&place, access, true, dialect)?;
         }
-        self.allow(Path::new("/proc"), Access::Read, true, dialect)?;
+        self.allow(Path::new("/proc"), LandlockAccess::Read, true, dialect)?;
         if has_view {
             // Whatever is in the view may be named; it was put there.
-            self.allow(Path::new("/"), Access::List, true, dialect)?;
-            self.allow(Path::new("/dev"), Access::Device, true, dialect)?;
-            self.allow(Path::new("/tmp"), Access::Change, true, dialect)?;
+            self.allow(Path::new("/"), LandlockAccess::List, true, dialect)?;
+            self.allow(Path::new("/dev"), LandlockAccess::Device, true, dialect)?;
+            self.allow(Path::new("/tmp"), LandlockAccess::Write, true, dialect)?;
         } else {
             for name in DEVICES {
-                self.allow(&Path::new("/dev").join(name), Access::Device, false, dialect)?;
+                self.allow(&Path::new("/dev").join(name), LandlockAccess::Device, false, dialect)?;
             }
-            self.allow(planning.temporary, Access::Change, true, dialect)?;
+            self.allow(planning.temporary, LandlockAccess::Write, true, dialect)?;
         }
         Ok(())
     }
@@ -340,12 +345,12 @@ impl Plan {
     fn allow(
         &mut self,
         path: &Path,
-        access: Access,
+        access: LandlockAccess,
         is_directory: bool,
-        dialect: Dialect,
+        dialect: LandlockAbi,
     ) -> Result<(), SandboxError> {
-        let access = dialect.bits(access, is_directory);
-        self.steps.push(Step::Allow { path: c_text(path, "a path")?, access, missing_is_fine: true });
+        let access = dialect.access_bits(access, is_directory);
+        self.steps.push(SetupStep::Allow { path: c_text(path, "a path")?, access, missing_is_fine: true });
         Ok(())
     }
 }
@@ -355,12 +360,12 @@ impl Plan {
 pub(crate) struct ViewKey(Vec<(PathBuf, PathBuf, (u64, u64), bool)>);
 
 /// The steps that furnish a view for these mounts.
-pub(crate) fn furnish(
-    mounts: &[Mounted<'_>],
-    planning: &Planning<'_>,
-    bare: &Bare,
-) -> Result<Plan, SandboxError> {
-    let mut plan = Plan::default();
+pub(crate) fn populate_rootfs(
+    mounts: &[BindMount<'_>],
+    planning: &PlanContext<'_>,
+    bare: &BareBinds,
+) -> Result<LaunchPlan, SandboxError> {
+    let mut plan = LaunchPlan::default();
     plan.view(mounts, planning, bare)?;
     Ok(plan)
 }
@@ -372,14 +377,14 @@ pub(crate) fn view_key(
     system: &SystemView,
     programs: &[PathBuf],
 ) -> Result<ViewKey, SandboxError> {
-    let roots = system.shown.iter().map(|shown| &shown.path);
+    let roots = system.visible.iter().map(|shown| &shown.path);
     let key = programs.iter().filter(|path| !system.is_linked(path)).chain(roots);
-    let mut key: Vec<_> = key.map(|path| (path.clone(), PathBuf::new(), changed(path), false)).collect();
+    let mut key: Vec<_> = key.map(|path| (path.clone(), PathBuf::new(), ctime(path), false)).collect();
     for place in &job.read {
-        key.push((place.clone(), place.clone(), identity(place), false));
+        key.push((place.clone(), place.clone(), inode_identity(place), false));
     }
     for mount in &job.mounts {
-        let (place, identity) = whereabouts(mount)?;
+        let (place, identity) = host_identity(mount)?;
         key.push((mount.at.clone(), place, identity, mount.writable));
     }
     for (secret, identity) in system.hidden_now() {
@@ -390,11 +395,11 @@ pub(crate) fn view_key(
 
 /// Folders of the new root that exist already.
 #[derive(Default)]
-struct Made(Vec<PathBuf>);
+struct CreatedDirectories(Vec<PathBuf>);
 
-impl Made {
+impl CreatedDirectories {
     /// Makes the folders above a place, each once.
-    fn parents(&mut self, path: &Path, plan: &mut Plan) -> Result<(), SandboxError> {
+    fn parents(&mut self, path: &Path, plan: &mut LaunchPlan) -> Result<(), SandboxError> {
         let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
         above.reverse();
         for folder in above.into_iter().filter(|folder| *folder != Path::new("/")) {
@@ -409,7 +414,7 @@ impl Made {
 }
 
 /// Where a mount is on the host, and what it is there.
-fn whereabouts(mount: &Mounted<'_>) -> Result<(PathBuf, (u64, u64)), SandboxError> {
+fn host_identity(mount: &BindMount<'_>) -> Result<(PathBuf, (u64, u64)), SandboxError> {
     use std::os::fd::AsRawFd as _;
     let cannot = SandboxError::system;
     let link = format!("/proc/self/fd/{}", mount.directory.as_raw_fd());
@@ -423,7 +428,7 @@ fn whereabouts(mount: &Mounted<'_>) -> Result<(PathBuf, (u64, u64)), SandboxErro
 pub(crate) fn host_place(job: &Job<'_>, path: &Path) -> Result<PathBuf, SandboxError> {
     for mount in &job.mounts {
         if let Ok(rest) = path.strip_prefix(&mount.at) {
-            return Ok(whereabouts(mount)?.0.join(rest));
+            return Ok(host_identity(mount)?.0.join(rest));
         }
     }
     Ok(path.to_path_buf())

@@ -1,25 +1,25 @@
 //! What this machine can enforce, found out by trying.
 
-use crate::cell::{Cell, CellKind};
-use crate::landlock::Dialect;
+use crate::landlock::LandlockAbi;
 use crate::layer::{Layer, LayerReport, Layers};
-use crate::sys::launch::{Errand, errand};
+use crate::namespaces::{NamespaceKinds, NamespaceSet};
+use crate::sys::launch::{HelperProcess, run_helper};
 
 /// What was found.
-pub(crate) struct Probed {
+pub(crate) struct ProbeResult {
     pub(crate) works: Layers,
-    pub(crate) landlock: Option<Dialect>,
+    pub(crate) landlock: Option<LandlockAbi>,
     pub(crate) reports: Vec<LayerReport>,
 }
 
 /// Tries every layer but those that are switched off.
-pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> Probed {
+pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> ProbeResult {
     let cell = |network: bool| {
-        let made = Cell::make(CellKind { user: true, network, proc: false }, None);
+        let made = NamespaceSet::create(NamespaceKinds { user: true, network, proc: false }, None);
         made.map(drop).map_err(|error| error.to_string())
     };
     let (user, network) = (cell(false), cell(true));
-    let landlock = Dialect::of_this_kernel();
+    let landlock = LandlockAbi::of_kernel();
     let is_root = rustix::process::geteuid().is_root();
     let namespaces = match (&user, is_root) {
         (Ok(()), _) => Ok("the kernel makes one for every command".to_owned()),
@@ -64,28 +64,28 @@ pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> Probed {
     // Without a process namespace of its own there is nothing that a `/proc` of its own could show.
     let works: Layers = reports.iter().filter(|report| report.works).map(|report| report.layer).collect();
     let works = if works.contains(Layer::PidNamespace) { works } else { works.without(Layer::PrivateProc) };
-    Probed { works, landlock: landlock.ok().filter(|_| !without.contains(Layer::Landlock)), reports }
+    ProbeResult { works, landlock: landlock.ok().filter(|_| !without.contains(Layer::Landlock)), reports }
 }
 
 /// Installs the filter in a process that ends right after.
 fn try_filter() -> Result<String, String> {
-    let trying = TryingFilter {
-        program: crate::filter::compile(crate::filter::Sockets::Confined),
+    let trying = FilterProbe {
+        program: crate::seccomp::compile(crate::seccomp::Sockets::Confined),
         error: std::sync::atomic::AtomicI32::new(0),
     };
-    errand(&trying, 0).map_err(|error| error.to_string())?;
+    run_helper(&trying, 0).map_err(|error| error.to_string())?;
     match trying.error.into_inner() {
         0 => Ok("refuses what commands do not need".to_owned()),
         error => Err(rustix::io::Errno::from_raw_os_error(error).to_string()),
     }
 }
 
-struct TryingFilter {
+struct FilterProbe {
     program: Vec<libc::sock_filter>,
     error: std::sync::atomic::AtomicI32,
 }
 
-impl Errand for TryingFilter {
+impl HelperProcess for FilterProbe {
     fn run(&self) {
         let tried = rustix::thread::set_no_new_privs(true)
             .and_then(|()| crate::sys::calls::install_filter(&self.program));
@@ -97,9 +97,9 @@ impl Errand for TryingFilter {
 
 /// Mounts a `/proc` where nobody sees it. Containers often forbid it.
 fn try_proc() -> Result<String, String> {
-    let trying = TryingProc(std::sync::atomic::AtomicI32::new(0));
+    let trying = ProcProbe(std::sync::atomic::AtomicI32::new(0));
     let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS;
-    errand(&trying, flags).map_err(|error| error.to_string())?;
+    run_helper(&trying, flags).map_err(|error| error.to_string())?;
     match trying.0.into_inner() {
         0 => Ok("shows the command's own processes alone".to_owned()),
         error => {
@@ -109,9 +109,9 @@ fn try_proc() -> Result<String, String> {
     }
 }
 
-struct TryingProc(std::sync::atomic::AtomicI32);
+struct ProcProbe(std::sync::atomic::AtomicI32);
 
-impl Errand for TryingProc {
+impl HelperProcess for ProcProbe {
     fn run(&self) {
         use rustix::mount::MountFlags;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;

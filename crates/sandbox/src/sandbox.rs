@@ -11,23 +11,23 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 use toolgate_types::Cancellation;
 
-use crate::apart::Bare;
-use crate::cell::{Cell, CellKind, Furnishing, Made, Shelf};
-use crate::cgroup::{Cgroups, Group};
+use crate::bare_binds::BareBinds;
+use crate::cgroup::{Cgroups, CommandCgroup};
 use crate::environment;
 use crate::error::SandboxError;
-use crate::filter::{Filters, Sockets};
-use crate::job::{Ended, Ends, Exit, Job, LimitHit, Network, Stream, Streams};
-use crate::landlock::Dialect;
+use crate::job::{CommandExit, CommandStdio, Exit, Job, LimitHit, Network, PipeEnds, Stream};
+use crate::landlock::LandlockAbi;
 use crate::layer::{Layer, LayerReport, Layers};
-use crate::plan::{Plan, Planning, ViewKey, furnish, host_place, plan, view_key};
+use crate::namespaces::{NamespaceCreation, NamespaceKinds, NamespacePool, NamespaceSet, RootfsSpec};
+use crate::plan::{LaunchPlan, PlanContext, ViewKey, host_place, plan, populate_rootfs, view_key};
 use crate::probe::probe;
-use crate::pump::{Bounds, DiskWatch, Ears, Until, listen};
-use crate::step::Step;
+use crate::seccomp::{Filters, Sockets};
+use crate::setup_step::SetupStep;
+use crate::supervise::{ChildPipes, DiskWatch, OutputLimits, StopCondition, supervise};
 use crate::sys::calls;
-use crate::sys::child::{Hands, Joining, Launch, Part, Pointers, Progress};
+use crate::sys::child::{CStringArray, ChildFds, ChildLaunch, JoinNamespaces, LaunchPhase, LaunchProgress};
 use crate::sys::launch;
-use crate::view::{SystemView, refused_place};
+use crate::system_view::{SystemView, refused_place};
 
 /// The program that becomes process 1.
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
@@ -67,13 +67,13 @@ pub struct Sandbox {
     options: SandboxOptions,
     layers: Layers,
     reports: Vec<LayerReport>,
-    landlock: Option<Dialect>,
+    landlock: Option<LandlockAbi>,
     filters: Filters,
     system: SystemView,
     init: OwnedFd,
     /// This process, for children to see whether it is still there.
     gate: OwnedFd,
-    cells: Shelf,
+    namespaces: NamespacePool,
     cgroups: Option<Cgroups>,
 }
 
@@ -94,9 +94,9 @@ impl Sandbox {
         let cgroup =
             cgroups.as_ref().map(|_| "limits every command as a whole".to_owned()).map_err(Clone::clone);
         let probed = probe(options.without, cgroup);
-        let init = calls::program_in_memory(c"toolgate-init", INIT)
+        let init = calls::memfd_program(c"toolgate-init", INIT)
             .map_err(cannot("the init program cannot be kept"))?;
-        let init = out_of_the_way(init)?;
+        let init = move_fd_above_10(init)?;
         let me = rustix::process::getpid();
         let gate = rustix::process::pidfd_open(me, PidfdFlags::empty())
             .map_err(cannot("this process has no handle"))?;
@@ -105,10 +105,10 @@ impl Sandbox {
             reports: probed.reports,
             landlock: probed.landlock,
             filters: Filters::default(),
-            system: SystemView::look(&options.read, &options.hide),
+            system: SystemView::detect(&options.read, &options.hide),
             init,
-            gate: out_of_the_way(gate)?,
-            cells: Shelf::default(),
+            gate: move_fd_above_10(gate)?,
+            namespaces: NamespacePool::default(),
             cgroups: cgroups.ok(),
             options,
         })
@@ -160,20 +160,20 @@ impl Sandbox {
         job: &Job<'_>,
         stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Ended, SandboxError> {
+    ) -> Result<CommandExit, SandboxError> {
         self.check()?;
         let of_its_own = self.view_with(&job.read)?;
         let system = of_its_own.as_ref().unwrap_or(&self.system);
         let program = self
             .find_in(system, &job.program)
             .ok_or_else(|| SandboxError::NotFound { program: job.program.clone() })?;
-        let temporary = Temporary::make(self.has(Layer::MountNamespace))?;
-        let planning = self.planning(system, &temporary);
-        let cell = self.cell(job, &planning)?;
+        let temporary = TempDirectory::make(self.has(Layer::MountNamespace))?;
+        let planning = self.plan_context(system, &temporary);
+        let cell = self.acquire_namespaces(job, &planning)?;
         let ended = self.run_in(&cell, job, &program, &planning, stop, sink);
         // A cell whose command could not be started is not used again.
         if let Ok(_) | Err(SandboxError::NotFound { .. } | SandboxError::NotRunnable { .. }) = &ended {
-            self.cells.put_back(cell);
+            self.namespaces.release(cell);
         }
         ended
     }
@@ -185,12 +185,12 @@ impl Sandbox {
     /// What a command sees of the system that may read more than others.
     fn view_with(&self, read: &[PathBuf]) -> Result<Option<SystemView>, SandboxError> {
         check_places(read)?;
-        let look = || SystemView::look(&[&*self.options.read, read].concat(), &self.options.hide);
+        let look = || SystemView::detect(&[&*self.options.read, read].concat(), &self.options.hide);
         Ok((!read.is_empty()).then(look))
     }
 
-    fn planning<'a>(&self, system: &'a SystemView, temporary: &'a Temporary) -> Planning<'a> {
-        Planning {
+    fn plan_context<'a>(&self, system: &'a SystemView, temporary: &'a TempDirectory) -> PlanContext<'a> {
+        PlanContext {
             layers: self.layers,
             system,
             landlock: self.landlock,
@@ -201,28 +201,32 @@ impl Sandbox {
     }
 
     /// A cell for a job: one that waited, or a new one.
-    fn cell(&self, job: &Job<'_>, planning: &Planning<'_>) -> Result<Cell, SandboxError> {
+    fn acquire_namespaces(
+        &self,
+        job: &Job<'_>,
+        planning: &PlanContext<'_>,
+    ) -> Result<NamespaceSet, SandboxError> {
         let has_view = self.has(Layer::MountNamespace);
         let key = has_view.then(|| view_key(job, planning.system, &self.options.path)).transpose()?;
-        if let Some(cell) = self.cells.take(key.as_ref()) {
+        if let Some(cell) = self.namespaces.acquire(key.as_ref()) {
             return Ok(cell);
         }
-        let kind = CellKind {
+        let kind = NamespaceKinds {
             user: self.has(Layer::UserNamespace),
             network: self.has(Layer::NetworkNamespace),
             proc: self.has(Layer::PrivateProc),
         };
         // Without a user namespace an overlay is not refused over a directory that holds further mounts, and shows none of them.
-        let mut bare = if kind.user { Bare::default() } else { Bare::all_of(planning.system) };
+        let mut bare = if kind.user { BareBinds::default() } else { BareBinds::all_of(planning.system) };
         loop {
             let furnishing = |key: ViewKey| {
-                let plan = furnish(&job.mounts, planning, &bare)?;
-                Ok(Furnishing { key, plan, sockets: self.sockets(&bare) })
+                let plan = populate_rootfs(&job.mounts, planning, &bare)?;
+                Ok(RootfsSpec { key, plan, sockets: self.sockets(&bare) })
             };
-            match Cell::make(kind, key.clone().map(furnishing).transpose()?)? {
-                Made::Cell(cell) => return Ok(cell),
-                Made::NoOverlay(path) if bare.add(&path) => {}
-                Made::NoOverlay(_) => {
+            match NamespaceSet::create(kind, key.clone().map(furnishing).transpose()?)? {
+                NamespaceCreation::Created(cell) => return Ok(cell),
+                NamespaceCreation::NoOverlay(path) if bare.add(&path) => {}
+                NamespaceCreation::NoOverlay(_) => {
                     return Err(SandboxError::system("a view cannot be made")(Errno::INVAL));
                 }
             }
@@ -230,8 +234,8 @@ impl Sandbox {
     }
 
     /// Which sockets a command may have in a view.
-    fn sockets(&self, bare: &Bare) -> Sockets {
-        match (self.has(Layer::NetworkNamespace), bare.leads_out()) {
+    fn sockets(&self, bare: &BareBinds) -> Sockets {
+        match (self.has(Layer::NetworkNamespace), bare.may_expose_sockets()) {
             (true, false) => Sockets::Confined,
             (true, true) => Sockets::NoUnix,
             (false, _) => Sockets::None,
@@ -240,13 +244,13 @@ impl Sandbox {
 
     fn run_in(
         &self,
-        cell: &Cell,
+        cell: &NamespaceSet,
         job: &Job<'_>,
         program: &Path,
-        planning: &Planning<'_>,
+        planning: &PlanContext<'_>,
         stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Ended, SandboxError> {
+    ) -> Result<CommandExit, SandboxError> {
         let _proxy = match &job.network {
             Network::None => None,
             Network::Proxied(serve) if self.has(Layer::NetworkNamespace) => {
@@ -269,13 +273,14 @@ impl Sandbox {
         let begun = Instant::now();
         let group = self.cgroups.as_ref().map(|groups| groups.make(&job.limits)).transpose();
         let group = group.map_err(SandboxError::system("no control group can be made"))?;
-        let place = Place { cell, group: group.as_ref(), temporary: planning.temporary };
+        let place =
+            LaunchEnvironment { namespaces: cell, group: group.as_ref(), temporary: planning.temporary };
         let (process, ears) = self.launch(&place, job, program, &prepared)?;
-        let until = match &job.streams {
-            Streams::Pumped(_) => Until::Asked(stop),
-            Streams::Handed(handed) => Until::Told(handed.until),
+        let until = match &job.stdio {
+            CommandStdio::Captured(_) => StopCondition::Polled(stop),
+            CommandStdio::Piped(handed) => StopCondition::Fd(handed.stop_fd),
         };
-        let heard = listen(ears, Bounds::of(&job.streams), until, DiskWatch::new(job), sink);
+        let heard = supervise(ears, OutputLimits::of(&job.stdio), until, DiskWatch::new(job), sink);
         // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
         if heard.is_err() {
             let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
@@ -283,7 +288,7 @@ impl Sandbox {
         wait(process)?;
         let heard = heard?;
         let exit = exit(&heard.report, &job.program)?;
-        Ok(Ended {
+        Ok(CommandExit {
             exit,
             stopped: heard.stopped,
             duration: begun.elapsed(),
@@ -297,12 +302,12 @@ impl Sandbox {
 
     fn launch(
         &self,
-        place: &Place<'_>,
+        place: &LaunchEnvironment<'_>,
         job: &Job<'_>,
         program: &Path,
-        prepared: &Plan,
-    ) -> Result<(Pid, Ears), SandboxError> {
-        let Place { cell, group, temporary } = *place;
+        prepared: &LaunchPlan,
+    ) -> Result<(Pid, ChildPipes), SandboxError> {
+        let LaunchEnvironment { namespaces: cell, group, temporary } = *place;
         let (read_input, write_input) = pipe()?;
         let (output, write_output) = pipe()?;
         let (error, write_error) = pipe()?;
@@ -310,29 +315,30 @@ impl Sandbox {
         let theirs = [read_input, write_output, write_error, write_report];
         let arguments = self.arguments(job, program)?;
         let environment = self.environment(job, temporary)?;
-        let limits = if self.has(Layer::ResourceLimits) { job.limits.of_a_process() } else { Vec::new() };
+        let limits = if self.has(Layer::ResourceLimits) { job.limits.rlimits() } else { Vec::new() };
         let slots: Vec<AtomicI32> = (0..prepared.slots).map(|_| AtomicI32::new(-1)).collect();
-        let rules = self.landlock.map(Dialect::rules).transpose()?.map(out_of_the_way).transpose()?;
-        let (namespaces, progress) = (cell.namespaces(), Progress::default());
-        let launch = Launch {
+        let rules =
+            self.landlock.map(LandlockAbi::create_ruleset).transpose()?.map(move_fd_above_10).transpose()?;
+        let (namespaces, progress) = (cell.namespaces(), LaunchProgress::default());
+        let launch = ChildLaunch {
             layers: self.layers,
             namespaces: &namespaces,
-            cgroup: group.map(Group::entrance),
-            flags: self.birth_flags(),
+            cgroup: group.map(CommandCgroup::procs),
+            flags: self.clone_flags(),
             steps: &prepared.steps,
-            hands: Hands { slots: &slots, rules: rules.as_ref().map(AsRawFd::as_raw_fd) },
+            fds: ChildFds { slots: &slots, rules: rules.as_ref().map(AsRawFd::as_raw_fd) },
             limits: &limits,
             filter: self.has(Layer::Seccomp).then(|| self.filters.get(cell.sockets)),
             streams: theirs.each_ref().map(AsRawFd::as_raw_fd),
             program: self.init.as_raw_fd(),
-            arguments: &Pointers::to(arguments.iter().map(CString::as_c_str)),
-            environment: &Pointers::to(environment.iter().map(CString::as_c_str)),
+            arguments: &CStringArray::to(arguments.iter().map(CString::as_c_str)),
+            environment: &CStringArray::to(environment.iter().map(CString::as_c_str)),
             gate: self.gate.as_raw_fd(),
             progress: &progress,
         };
-        let first =
-            launch::borrowed(&Joining(&launch), 0).map_err(SandboxError::system("no process can be made"))?;
-        launch::collect(first).map_err(SandboxError::system("a process cannot be collected"))?;
+        let first = launch::spawn_vfork(&JoinNamespaces(&launch), 0)
+            .map_err(SandboxError::system("no process can be made"))?;
+        launch::reap(first).map_err(SandboxError::system("a process cannot be collected"))?;
         let process = Pid::from_raw(progress.process.load(Ordering::Acquire));
         if let Some(failure) = progress.failure(&prepared.steps) {
             if let Some(process) = process {
@@ -345,21 +351,21 @@ impl Sandbox {
         let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())
             .map_err(SandboxError::system("the command has no handle"))?;
         for file in [&write_input, &output, &error, &report] {
-            no_waiting(file)?;
+            set_nonblocking(file)?;
         }
-        let (input, output) = match &job.streams {
-            Streams::Pumped(pumped) => {
+        let (input, output) = match &job.stdio {
+            CommandStdio::Captured(pumped) => {
                 (pumped.input.clone().map(|content| (write_input, content)), Some(output))
             }
-            Streams::Handed(handed) => {
-                (handed.take)(Ends { input: write_input, output });
+            CommandStdio::Piped(handed) => {
+                (handed.on_start)(PipeEnds { input: write_input, output });
                 (None, None)
             }
         };
-        Ok((process, Ears { output, error, report, input, process: handle }))
+        Ok((process, ChildPipes { output, error, report, input, process: handle }))
     }
 
-    fn birth_flags(&self) -> i32 {
+    fn clone_flags(&self) -> i32 {
         let namespaces = [
             (Layer::PidNamespace, libc::CLONE_NEWPID),
             (Layer::MountNamespace, libc::CLONE_NEWNS),
@@ -395,22 +401,22 @@ impl Sandbox {
 }
 
 /// Where one command is started.
-struct Place<'a> {
-    cell: &'a Cell,
-    group: Option<&'a Group<'a>>,
+struct LaunchEnvironment<'a> {
+    namespaces: &'a NamespaceSet,
+    group: Option<&'a CommandCgroup<'a>>,
     temporary: &'a Path,
 }
 
 /// Where temporary files go: the view's own `/tmp`, or a folder of the host that is removed in the end.
-enum Temporary {
-    OfTheView,
-    OfTheHost(PathBuf),
+enum TempDirectory {
+    View,
+    Host(PathBuf),
 }
 
-impl Temporary {
+impl TempDirectory {
     fn make(has_view: bool) -> Result<Self, SandboxError> {
         if has_view {
-            return Ok(Self::OfTheView);
+            return Ok(Self::View);
         }
         let cannot = SandboxError::system("there is no place for temporary files");
         let mut name = [0_u8; 8];
@@ -418,24 +424,24 @@ impl Temporary {
             .map_err(SandboxError::system("there is no randomness"))?;
         let path = PathBuf::from(format!("/tmp/toolgate-{:016x}", u64::from_le_bytes(name)));
         rustix::fs::mkdir(&path, rustix::fs::Mode::from_raw_mode(0o700)).map_err(cannot)?;
-        Ok(Self::OfTheHost(path))
+        Ok(Self::Host(path))
     }
 
     fn path(&self) -> &Path {
         match self {
-            Self::OfTheView => Path::new("/tmp"),
-            Self::OfTheHost(path) => path,
+            Self::View => Path::new("/tmp"),
+            Self::Host(path) => path,
         }
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempDirectory {
     #[expect(
         clippy::disallowed_methods,
         reason = "removes the folder that it made itself; links in it are not followed"
     )]
     fn drop(&mut self) {
-        if let Self::OfTheHost(path) = self {
+        if let Self::Host(path) = self {
             let _ = std::fs::remove_dir_all(path);
         }
     }
@@ -456,19 +462,19 @@ fn is_program(place: &Path) -> bool {
 fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxError> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(SandboxError::system("a pipe cannot be made"))?;
-    Ok((out_of_the_way(read)?, out_of_the_way(write)?))
+    Ok((move_fd_above_10(read)?, move_fd_above_10(write)?))
 }
 
 /// The lowest numbers are used while the child arranges its descriptors, so nothing of ours may be there.
-fn out_of_the_way(file: OwnedFd) -> Result<OwnedFd, SandboxError> {
-    const LOWEST: RawFd = 10;
-    if file.as_raw_fd() >= LOWEST {
+fn move_fd_above_10(file: OwnedFd) -> Result<OwnedFd, SandboxError> {
+    const MIN_FD: RawFd = 10;
+    if file.as_raw_fd() >= MIN_FD {
         return Ok(file);
     }
-    rustix::io::fcntl_dupfd_cloexec(&file, LOWEST).map_err(SandboxError::system("a file cannot be moved"))
+    rustix::io::fcntl_dupfd_cloexec(&file, MIN_FD).map_err(SandboxError::system("a file cannot be moved"))
 }
 
-fn no_waiting(file: &OwnedFd) -> Result<(), SandboxError> {
+fn set_nonblocking(file: &OwnedFd) -> Result<(), SandboxError> {
     rustix::fs::fcntl_setfl(file, rustix::fs::OFlags::NONBLOCK)
         .map_err(SandboxError::system("a pipe cannot be set up"))
 }
@@ -482,24 +488,24 @@ fn wait(process: Pid) -> Result<(), SandboxError> {
     }
 }
 
-impl Progress {
+impl LaunchProgress {
     /// The step that failed, if one did.
-    pub(crate) fn failed_step<'s>(&self, steps: &'s [Step]) -> Option<&'s Step> {
-        let is_step = self.part.load(Ordering::Acquire) == Part::Step as i32;
+    pub(crate) fn failed_step<'s>(&self, steps: &'s [SetupStep]) -> Option<&'s SetupStep> {
+        let is_step = self.phase.load(Ordering::Acquire) == LaunchPhase::Step as i32;
         let step = usize::try_from(self.step.load(Ordering::Relaxed)).ok().filter(|_| is_step)?;
         steps.get(step)
     }
 
     /// What went wrong before the command began, if anything did.
-    pub(crate) fn failure(&self, steps: &[Step]) -> Option<SandboxError> {
-        let part = self.part.load(Ordering::Acquire);
-        let part = Part::ALL.into_iter().find(|known| *known as i32 == part)?;
+    pub(crate) fn failure(&self, steps: &[SetupStep]) -> Option<SandboxError> {
+        let part = self.phase.load(Ordering::Acquire);
+        let part = LaunchPhase::ALL.into_iter().find(|known| *known as i32 == part)?;
         let error = Errno::from_raw_os_error(self.error.load(Ordering::Relaxed));
         let path = |text: &CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
         Some(match (self.failed_step(steps), error) {
-            (Some(Step::WorkIn { path: text }), _) => SandboxError::NoDirectory { path: path(text) },
+            (Some(SetupStep::WorkIn { path: text }), _) => SandboxError::NoDirectory { path: path(text) },
             (
-                Some(Step::Cover { path: text, .. } | Step::CoverWithItself { path: text, .. }),
+                Some(SetupStep::Cover { path: text, .. } | SetupStep::CoverWithItself { path: text, .. }),
                 Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV,
             ) => SandboxError::Changed { path: path(text) },
             (Some(step), error) => SandboxError::Setup { step: step.to_string(), source: error.into() },
@@ -527,9 +533,9 @@ fn exit(report: &[u8], program: &OsStr) -> Result<Exit, SandboxError> {
     }
 }
 
-fn limit_hit(exit: Exit, group: Option<&Group<'_>>) -> Option<LimitHit> {
+fn limit_hit(exit: Exit, group: Option<&CommandCgroup<'_>>) -> Option<LimitHit> {
     match exit {
-        _ if group.is_some_and(Group::ran_out_of_memory) => Some(LimitHit::Memory),
+        _ if group.is_some_and(CommandCgroup::was_oom_killed) => Some(LimitHit::Memory),
         Exit::Signal(libc::SIGXCPU) => Some(LimitHit::CpuTime),
         Exit::Signal(libc::SIGXFSZ) => Some(LimitHit::FileSize),
         _ => None,

@@ -66,7 +66,7 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
         let keeping_up = tokio::spawn(keep_up(reloader));
         let settled = tokio::spawn(async {
             tokio::time::sleep(STARTED).await;
-            toolgate_sandbox::give_back_program_text();
+            toolgate_sandbox::madvise_dontneed_text();
         });
         let ending = interrupt.token().child_token();
         let useless = useless_token(common, &settings, &gate, credential.clone());

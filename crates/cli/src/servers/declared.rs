@@ -7,13 +7,13 @@ use toolgate_connect::{
     ClientCredentials, HttpSettings, MOST_CALLS, PinPolicy, Secret, ServerName, ServerProcess,
     ServerSettings, ToolSettings, TransportSettings,
 };
-use toolgate_egress::Rules;
+use toolgate_egress::NetworkAllowlist;
 use toolgate_manifest::{
     self as manifest, Config, ConfigProblem, DeclaredPath, Located, PinMode, PolicyRule, ServerConfig,
     ServerTransport, Treatment, VariableText,
 };
 use toolgate_policy::{OutputPolicy, OutputRule};
-use toolgate_sandbox::{refused_place, steering_variable};
+use toolgate_sandbox::{loader_variable, refused_place};
 use toolgate_types::ToolClass;
 
 use crate::ambient::real_path;
@@ -121,11 +121,11 @@ fn process_problems(settings: &Settings, process: &manifest::ServerProcessConfig
         Some(config.problem_at(&mount.alias, message, Some(help)))
     });
     let hosts = process.network.iter().filter_map(|host| {
-        let error = Rules::parse(&[host.value.as_str()]).err()?;
+        let error = NetworkAllowlist::parse(&[host.value.as_str()]).err()?;
         Some(config.problem_at(host, error.to_string(), Some(error.help())))
     });
     let variables = process.environment.iter().filter_map(|(name, _)| {
-        let reason = steering_variable(&name.value)?;
+        let reason = loader_variable(&name.value)?;
         let help = Some("remove it: the sandbox sets what a server needs".to_owned());
         Some(config.problem_at(name, format!("`{}` {reason}", name.value), help))
     });

@@ -2,26 +2,26 @@
 //!
 //! What comes after the end is not looked at: a second request on the same connection is never passed on.
 
-use crate::reason::Reason;
-use crate::wire::http::Framing;
+use crate::refusal_reason::RefusalReason;
+use crate::wire::http::BodyFraming;
 
 /// The longest line within a chunked body: a size with its extensions, or a trailer.
-const MAX_LINE: usize = 1024;
+const MAX_LINE_BYTES: usize = 1024;
 /// The most bytes of trailers; they are dropped.
-const MAX_TRAILERS: usize = 8 << 10;
+const MAX_TRAILER_BYTES: usize = 8 << 10;
 
 /// Reads a body piece by piece.
 #[derive(Debug)]
-pub struct Body {
-    state: State,
+pub struct BodyReframer {
+    state: BodyState,
     line: Vec<u8>,
     trailers: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyState {
     /// So many bytes to the end of the body.
-    Plain(u64),
+    Fixed(u64),
     /// In the line that says how long the next chunk is.
     Size,
     /// So many bytes to the end of the chunk.
@@ -34,14 +34,14 @@ enum State {
     Finished,
 }
 
-impl Body {
+impl BodyReframer {
     /// A body that has yet to arrive.
     #[must_use]
-    pub fn new(framing: Framing) -> Self {
+    pub fn new(framing: BodyFraming) -> Self {
         let state = match framing {
-            Framing::Length(0) => State::Finished,
-            Framing::Length(length) => State::Plain(length),
-            Framing::Chunked => State::Size,
+            BodyFraming::Length(0) => BodyState::Finished,
+            BodyFraming::Length(length) => BodyState::Fixed(length),
+            BodyFraming::Chunked => BodyState::Size,
         };
         Self { state, line: Vec::new(), trailers: 0 }
     }
@@ -49,7 +49,7 @@ impl Body {
     /// Whether the request is whole.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.state == State::Finished
+        self.state == BodyState::Finished
     }
 
     /// Takes bytes from the command and appends to `out` what the server is to get. Bytes behind the end are
@@ -57,10 +57,10 @@ impl Body {
     ///
     /// # Errors
     /// When the chunks are malformed.
-    pub fn pass(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+    pub fn pass(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), RefusalReason> {
         while !bytes.is_empty() && !self.is_finished() {
             bytes = match self.state {
-                State::Plain(left) | State::Chunk(left) => self.pass_data(left, bytes, out),
+                BodyState::Fixed(left) | BodyState::Chunk(left) => self.pass_data(left, bytes, out),
                 _ => self.pass_line(bytes, out)?,
             };
         }
@@ -71,20 +71,20 @@ impl Body {
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         let (data, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
         let left = left.saturating_sub(data.len() as u64);
-        if let State::Chunk(_) = self.state {
+        if let BodyState::Chunk(_) = self.state {
             out.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
             out.extend_from_slice(data);
             out.extend_from_slice(b"\r\n");
-            self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
+            self.state = if left == 0 { BodyState::ChunkEnd } else { BodyState::Chunk(left) };
         } else {
             out.extend_from_slice(data);
-            self.state = if left == 0 { State::Finished } else { State::Plain(left) };
+            self.state = if left == 0 { BodyState::Finished } else { BodyState::Fixed(left) };
         }
         rest
     }
 
     /// Collects a line up to its CRLF and acts on it.
-    fn pass_line<'a>(&mut self, bytes: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], Reason> {
+    fn pass_line<'a>(&mut self, bytes: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], RefusalReason> {
         let Some((byte, rest)) = bytes.split_first() else { return Ok(bytes) };
         match (self.line.last(), byte) {
             (Some(b'\r'), b'\n') => {
@@ -93,27 +93,27 @@ impl Body {
                 self.end_line(&line, out)?;
             }
             (Some(b'\r'), _) | (_, b'\n') => return Err(MALFORMED),
-            _ if self.line.len() >= MAX_LINE => return Err(Reason::TooLarge),
+            _ if self.line.len() >= MAX_LINE_BYTES => return Err(RefusalReason::TooLarge),
             _ => self.line.push(*byte),
         }
         Ok(rest)
     }
 
-    fn end_line(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+    fn end_line(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), RefusalReason> {
         match self.state {
-            State::Size => match chunk_size(line)? {
-                0 => self.state = State::Trailers,
-                size => self.state = State::Chunk(size),
+            BodyState::Size => match chunk_size(line)? {
+                0 => self.state = BodyState::Trailers,
+                size => self.state = BodyState::Chunk(size),
             },
-            State::ChunkEnd if line.is_empty() => self.state = State::Size,
-            State::Trailers if line.is_empty() => {
+            BodyState::ChunkEnd if line.is_empty() => self.state = BodyState::Size,
+            BodyState::Trailers if line.is_empty() => {
                 out.extend_from_slice(b"0\r\n\r\n");
-                self.state = State::Finished;
+                self.state = BodyState::Finished;
             }
-            State::Trailers => {
+            BodyState::Trailers => {
                 self.trailers += line.len();
-                if self.trailers > MAX_TRAILERS {
-                    return Err(Reason::TooLarge);
+                if self.trailers > MAX_TRAILER_BYTES {
+                    return Err(RefusalReason::TooLarge);
                 }
             }
             _ => return Err(MALFORMED),
@@ -122,10 +122,10 @@ impl Body {
     }
 }
 
-const MALFORMED: Reason = Reason::Malformed("the chunks of the body do not fit together");
+const MALFORMED: RefusalReason = RefusalReason::Malformed("the chunks of the body do not fit together");
 
 /// A size in plain hexadecimal digits. Extensions behind a semicolon are dropped.
-fn chunk_size(line: &[u8]) -> Result<u64, Reason> {
+fn chunk_size(line: &[u8]) -> Result<u64, RefusalReason> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let digits = digits.trim_ascii_end();
     if digits.is_empty() || digits.len() > 15 || !digits.iter().all(u8::is_ascii_hexdigit) {

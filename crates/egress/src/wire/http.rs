@@ -5,11 +5,11 @@
 //! written anew from what was read.
 
 use crate::host::Host;
-use crate::reason::Reason;
-use crate::wire::Progress;
+use crate::refusal_reason::RefusalReason;
+use crate::wire::ParseStatus;
 
 /// The longest head that is read.
-pub const MAX_HEAD: usize = 16 << 10;
+pub const MAX_HEAD_BYTES: usize = 16 << 10;
 /// More headers than this are refused.
 const MAX_HEADERS: usize = 128;
 
@@ -19,7 +19,7 @@ const HOP_BY_HOP: &[&str] =
 
 /// What the head of a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ProxyRequest {
     /// `CONNECT host:port`: a tunnel.
     Connect {
         /// The host of the request line; a `Host` header decides nothing.
@@ -28,12 +28,12 @@ pub enum Request {
         port: u16,
     },
     /// `GET http://host/path`: one request to be passed on.
-    Forward(Forward),
+    Forward(ForwardRequest),
 }
 
 /// A plain request, ready to be passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forward {
+pub struct ForwardRequest {
     /// The host of the URL.
     pub host: Host,
     /// The port of the URL.
@@ -41,12 +41,12 @@ pub struct Forward {
     /// The head as the server gets it.
     pub head: Vec<u8>,
     /// What follows the head.
-    pub body: Framing,
+    pub body: BodyFraming,
 }
 
 /// How the end of a request's body is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum BodyFraming {
     /// So many bytes; none without a body.
     Length(u64),
     /// Chunks, the last of which is empty.
@@ -57,31 +57,35 @@ pub enum Framing {
 ///
 /// # Errors
 /// When it is malformed, too large, or names no host in its plain spelling.
-pub fn read_head(bytes: &[u8]) -> Result<Progress<Request>, Reason> {
+pub fn read_head(bytes: &[u8]) -> Result<ParseStatus<ProxyRequest>, RefusalReason> {
     read(bytes, |line, headers| line.request(headers))
 }
 
 fn read<T>(
     bytes: &[u8],
-    request: impl FnOnce(&RequestLine<'_>, &[Header<'_>]) -> Result<T, Reason>,
-) -> Result<Progress<T>, Reason> {
-    let bytes = bytes.get(..MAX_HEAD).unwrap_or(bytes);
+    request: impl FnOnce(&RequestLine<'_>, &[HttpHeader<'_>]) -> Result<T, RefusalReason>,
+) -> Result<ParseStatus<T>, RefusalReason> {
+    let bytes = bytes.get(..MAX_HEAD_BYTES).unwrap_or(bytes);
     let Some(length) = head_length(bytes)? else {
-        return if bytes.len() < MAX_HEAD { Ok(Progress::Partial) } else { Err(Reason::TooLarge) };
+        return if bytes.len() < MAX_HEAD_BYTES {
+            Ok(ParseStatus::Partial)
+        } else {
+            Err(RefusalReason::TooLarge)
+        };
     };
     let head = bytes.get(..length).unwrap_or_default();
-    let head = std::str::from_utf8(head).map_err(|_| Reason::Malformed("the head is not text"))?;
+    let head = std::str::from_utf8(head).map_err(|_| RefusalReason::Malformed("the head is not text"))?;
     let mut lines = head.split("\r\n");
     let line = RequestLine::parse(lines.next().unwrap_or_default())?;
-    let headers = lines.take_while(|line| !line.is_empty()).map(Header::parse);
+    let headers = lines.take_while(|line| !line.is_empty()).map(HttpHeader::parse);
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     if headers.len() > MAX_HEADERS {
-        return Err(Reason::TooLarge);
+        return Err(RefusalReason::TooLarge);
     }
     if headers.iter().filter(|header| header.is("host")).count() > 1 {
-        return Err(Reason::Malformed("there is more than one Host header"));
+        return Err(RefusalReason::Malformed("there is more than one Host header"));
     }
-    Ok(Progress::Done { value: request(&line, &headers)?, length })
+    Ok(ParseStatus::Complete { value: request(&line, &headers)?, length })
 }
 
 /// Reads the head of a request inside a tunnel, where its target is a path and its `Host` may name any host that the same server answers to. The host that it
@@ -89,7 +93,11 @@ fn read<T>(
 ///
 /// # Errors
 /// As for [`read_head`].
-pub fn read_head_in_tunnel(bytes: &[u8], host: &Host, port: u16) -> Result<Progress<Forward>, Reason> {
+pub fn read_head_in_tunnel(
+    bytes: &[u8],
+    host: &Host,
+    port: u16,
+) -> Result<ParseStatus<ForwardRequest>, RefusalReason> {
     read(bytes, |line, headers| line.request_in_tunnel(headers, host, port))
 }
 
@@ -113,22 +121,22 @@ pub fn begins_request(bytes: &[u8]) -> Option<bool> {
 
 /// The length of the head with its empty line, once that is there. Every byte is looked at, so that a line
 /// that ends in another way than CRLF is refused as soon as it arrives.
-fn head_length(bytes: &[u8]) -> Result<Option<usize>, Reason> {
+fn head_length(bytes: &[u8]) -> Result<Option<usize>, RefusalReason> {
     let mut line_start = 0;
     for (index, pair) in bytes.windows(2).enumerate() {
         match pair {
             [b'\r', b'\n'] if index == line_start => return Ok(Some(index + 2)),
             [b'\r', b'\n'] => line_start = index + 2,
-            [b'\r', _] => return Err(Reason::Malformed("a carriage return stands alone")),
-            [_, b'\n'] => return Err(Reason::Malformed("a line feed stands alone")),
+            [b'\r', _] => return Err(RefusalReason::Malformed("a carriage return stands alone")),
+            [_, b'\n'] => return Err(RefusalReason::Malformed("a line feed stands alone")),
             [0..=8 | 11..=12 | 14..=31 | 127, _] => {
-                return Err(Reason::Malformed("the head holds a control character"));
+                return Err(RefusalReason::Malformed("the head holds a control character"));
             }
             _ => {}
         }
     }
     match bytes {
-        [b'\n', ..] => Err(Reason::Malformed("a line feed stands alone")),
+        [b'\n', ..] => Err(RefusalReason::Malformed("a line feed stands alone")),
         _ => Ok(None),
     }
 }
@@ -140,38 +148,43 @@ struct RequestLine<'a> {
 }
 
 impl<'a> RequestLine<'a> {
-    fn parse(line: &'a str) -> Result<Self, Reason> {
+    fn parse(line: &'a str) -> Result<Self, RefusalReason> {
         let mut parts = line.split(' ');
         let (Some(method), Some(target), Some(version), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(Reason::Malformed("the request line has not three parts"));
+            return Err(RefusalReason::Malformed("the request line has not three parts"));
         };
         if !is_name(method) {
-            return Err(Reason::Malformed("the method is not a word"));
+            return Err(RefusalReason::Malformed("the method is not a word"));
         }
         if !target.bytes().all(|byte| byte.is_ascii_graphic()) || target.is_empty() {
-            return Err(Reason::Malformed("the target holds characters that no URL has"));
+            return Err(RefusalReason::Malformed("the target holds characters that no URL has"));
         }
         if !matches!(version, "HTTP/1.1" | "HTTP/1.0") {
-            return Err(Reason::Malformed("the version is neither HTTP/1.1 nor HTTP/1.0"));
+            return Err(RefusalReason::Malformed("the version is neither HTTP/1.1 nor HTTP/1.0"));
         }
         Ok(Self { method, target, version })
     }
 
-    fn request(&self, headers: &[Header<'_>]) -> Result<Request, Reason> {
+    fn request(&self, headers: &[HttpHeader<'_>]) -> Result<ProxyRequest, RefusalReason> {
         if self.method == "CONNECT" {
             let (host, port) = Host::parse_with_port(self.target, None)?;
-            return Ok(Request::Connect { host, port });
+            return Ok(ProxyRequest::Connect { host, port });
         }
         let body = self.framing(headers)?;
         let (authority, path) = split_url(self.target)?;
         let (host, port) = Host::parse_with_port(authority, Some(80))?;
         let head = self.rewritten(&host, port, &path, headers, body);
-        Ok(Request::Forward(Forward { host, port, head, body }))
+        Ok(ProxyRequest::Forward(ForwardRequest { host, port, head, body }))
     }
 
-    fn request_in_tunnel(&self, headers: &[Header<'_>], host: &Host, port: u16) -> Result<Forward, Reason> {
+    fn request_in_tunnel(
+        &self,
+        headers: &[HttpHeader<'_>],
+        host: &Host,
+        port: u16,
+    ) -> Result<ForwardRequest, RefusalReason> {
         let body = self.framing(headers)?;
         let named = headers.iter().find(|header| header.is("host")).map(|header| header.value);
         let (authority, path) = match self.target {
@@ -183,22 +196,22 @@ impl<'a> RequestLine<'a> {
             None => host.clone(),
         };
         let head = self.rewritten(&host, port, &path, headers, body);
-        Ok(Forward { host, port, head, body })
+        Ok(ForwardRequest { host, port, head, body })
     }
 
-    fn framing(&self, headers: &[Header<'_>]) -> Result<Framing, Reason> {
+    fn framing(&self, headers: &[HttpHeader<'_>]) -> Result<BodyFraming, RefusalReason> {
         let values = |name| headers.iter().filter(move |header| header.is(name)).map(|header| header.value);
         let codings: Vec<&str> = values("transfer-encoding").collect();
         let lengths: Vec<&str> = values("content-length").collect();
         match (codings.as_slice(), lengths.as_slice()) {
-            ([], []) => Ok(Framing::Length(0)),
-            ([], [length]) => parse_length(length).map(Framing::Length),
+            ([], []) => Ok(BodyFraming::Length(0)),
+            ([], [length]) => parse_length(length).map(BodyFraming::Length),
             ([coding], []) if coding.eq_ignore_ascii_case("chunked") && self.version == "HTTP/1.1" => {
-                Ok(Framing::Chunked)
+                Ok(BodyFraming::Chunked)
             }
-            ([], _) => Err(Reason::Malformed("there is more than one Content-Length header")),
-            (_, []) => Err(Reason::Malformed("the transfer coding is not chunked alone, in HTTP/1.1")),
-            _ => Err(Reason::Malformed("there are both Content-Length and Transfer-Encoding")),
+            ([], _) => Err(RefusalReason::Malformed("there is more than one Content-Length header")),
+            (_, []) => Err(RefusalReason::Malformed("the transfer coding is not chunked alone, in HTTP/1.1")),
+            _ => Err(RefusalReason::Malformed("there are both Content-Length and Transfer-Encoding")),
         }
     }
 
@@ -209,8 +222,8 @@ impl<'a> RequestLine<'a> {
         host: &Host,
         port: u16,
         path: &str,
-        headers: &[Header<'_>],
-        body: Framing,
+        headers: &[HttpHeader<'_>],
+        body: BodyFraming,
     ) -> Vec<u8> {
         let port = if port == 80 { String::new() } else { format!(":{port}") };
         let mut head = format!("{} {path} {}\r\nHost: {host}{port}\r\n", self.method, self.version);
@@ -220,10 +233,10 @@ impl<'a> RequestLine<'a> {
             .flat_map(|header| header.value.split(','))
             .map(str::trim)
             .collect();
-        for header in headers.iter().filter(|header| header.goes_on(&named)) {
+        for header in headers.iter().filter(|header| header.is_forwarded(&named)) {
             head.extend([header.name, ": ", header.value, "\r\n"]);
         }
-        if body == Framing::Chunked {
+        if body == BodyFraming::Chunked {
             head.push_str("Transfer-Encoding: chunked\r\n");
         }
         head.push_str("Connection: close\r\n\r\n");
@@ -232,15 +245,15 @@ impl<'a> RequestLine<'a> {
 }
 
 /// The authority of an `http` URL, and its path in origin form.
-fn split_url(target: &str) -> Result<(&str, String), Reason> {
+fn split_url(target: &str) -> Result<(&str, String), RefusalReason> {
     let Some((scheme, rest)) = target.split_once("://") else {
-        return Err(Reason::Malformed("the target is not a whole URL, as a proxy needs it"));
+        return Err(RefusalReason::Malformed("the target is not a whole URL, as a proxy needs it"));
     };
     if !scheme.eq_ignore_ascii_case("http") {
-        return Err(Reason::Unsupported("a scheme other than http (use CONNECT)"));
+        return Err(RefusalReason::Unsupported("a scheme other than http (use CONNECT)"));
     }
     if rest.contains('#') {
-        return Err(Reason::Malformed("the URL has a fragment"));
+        return Err(RefusalReason::Malformed("the URL has a fragment"));
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
@@ -249,26 +262,26 @@ fn split_url(target: &str) -> Result<(&str, String), Reason> {
 }
 
 /// A length in plain digits: `+5`, `5, 5` and `0x5` are read differently by different servers.
-fn parse_length(text: &str) -> Result<u64, Reason> {
+fn parse_length(text: &str) -> Result<u64, RefusalReason> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let length = text.parse().ok().filter(|_| plain);
-    length.ok_or(Reason::Malformed("the Content-Length is not a plain number"))
+    length.ok_or(RefusalReason::Malformed("the Content-Length is not a plain number"))
 }
 
 #[derive(Clone, Copy)]
-struct Header<'a> {
+struct HttpHeader<'a> {
     name: &'a str,
     value: &'a str,
 }
 
-impl<'a> Header<'a> {
-    fn parse(line: &'a str) -> Result<Self, Reason> {
+impl<'a> HttpHeader<'a> {
+    fn parse(line: &'a str) -> Result<Self, RefusalReason> {
         if line.starts_with([' ', '\t']) {
-            return Err(Reason::Malformed("a header is folded over two lines"));
+            return Err(RefusalReason::Malformed("a header is folded over two lines"));
         }
-        let (name, value) = line.split_once(':').ok_or(Reason::Malformed("a header has no colon"))?;
+        let (name, value) = line.split_once(':').ok_or(RefusalReason::Malformed("a header has no colon"))?;
         if !is_name(name) {
-            return Err(Reason::Malformed("a header's name is not a word"));
+            return Err(RefusalReason::Malformed("a header's name is not a word"));
         }
         Ok(Self { name, value: value.trim_matches([' ', '\t']) })
     }
@@ -279,7 +292,7 @@ impl<'a> Header<'a> {
 
     /// Whether the server gets to see it. Content-Length stays even where `Connection` names it: it frames
     /// the body.
-    fn goes_on(&self, named: &[&str]) -> bool {
+    fn is_forwarded(&self, named: &[&str]) -> bool {
         let proxy = self.name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("proxy-"));
         let hop = HOP_BY_HOP.iter().any(|name| self.is(name)) || named.iter().any(|name| self.is(name));
         !self.is("host") && !proxy && (!hop || self.is("content-length"))

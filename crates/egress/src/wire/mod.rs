@@ -7,17 +7,17 @@
 pub mod http;
 pub mod body;
 pub mod socks;
-pub mod hello;
+pub mod client_hello;
 
-use crate::reason::Reason;
+use crate::refusal_reason::RefusalReason;
 
 /// How far a reader came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress<T> {
+pub enum ParseStatus<T> {
     /// More bytes are needed.
     Partial,
     /// It is whole.
-    Done {
+    Complete {
         /// What was read.
         value: T,
         /// How many bytes it took.
@@ -27,25 +27,25 @@ pub enum Progress<T> {
 
 /// What a connection speaks, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ProxyProtocol {
     /// An HTTP proxy request.
     Http,
     /// SOCKS5.
     Socks5,
 }
 
-impl Protocol {
+impl ProxyProtocol {
     /// Tells the protocols apart.
     ///
     /// # Errors
     /// When the byte begins neither of them.
-    pub fn of(first: u8) -> Result<Self, Reason> {
+    pub fn detect(first: u8) -> Result<Self, RefusalReason> {
         match first {
             0x05 => Ok(Self::Socks5),
             0x04 => Err(socks::SOCKS4),
-            0x16 => Err(Reason::Unsupported("TLS to the proxy itself")),
+            0x16 => Err(RefusalReason::Unsupported("TLS to the proxy itself")),
             _ if http::is_token(first) => Ok(Self::Http),
-            _ => Err(Reason::Malformed("it begins neither like HTTP nor like SOCKS5")),
+            _ => Err(RefusalReason::Malformed("it begins neither like HTTP nor like SOCKS5")),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::host::Host;
-use crate::reason::Reason;
-use crate::wire::Progress;
+use crate::refusal_reason::RefusalReason;
+use crate::wire::ParseStatus;
 
 /// The greeting is answered with "no authentication".
 pub const CHOSEN_METHOD: [u8; 2] = [5, 0];
@@ -13,13 +13,13 @@ pub const NO_METHOD: [u8; 2] = [5, 0xff];
 /// The version of the protocol before: its request is answered in its own form.
 pub const SOCKS4_REFUSED: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 /// Why a greeting without "no authentication" is refused.
-pub const PASSWORD: Reason = Reason::Unsupported("SOCKS5 with a password");
+pub const PASSWORD: RefusalReason = RefusalReason::Unsupported("SOCKS5 with a password");
 /// Why the version before is refused.
-pub const SOCKS4: Reason = Reason::Unsupported("SOCKS4");
+pub const SOCKS4: RefusalReason = RefusalReason::Unsupported("SOCKS4");
 
 /// The answer to a request. The address in it is never told: it is the host's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum SocksReply {
     /// The tunnel is open.
     Succeeded = 0,
     /// Anything else that went wrong.
@@ -34,13 +34,13 @@ pub enum Reply {
     AddressType = 8,
 }
 
-impl Reply {
-    fn to(reason: Reason) -> Self {
+impl SocksReply {
+    fn for_reason(reason: RefusalReason) -> Self {
         match reason {
-            Reason::Unresolved | Reason::Unreachable => Self::Unreachable,
-            Reason::Unsupported(_) => Self::Command,
-            Reason::Malformed(ADDRESS_TYPE) => Self::AddressType,
-            Reason::Malformed(_) | Reason::TooSlow | Reason::TooLarge => Self::Failed,
+            RefusalReason::Unresolved | RefusalReason::Unreachable => Self::Unreachable,
+            RefusalReason::Unsupported(_) => Self::Command,
+            RefusalReason::Malformed(ADDRESS_TYPE) => Self::AddressType,
+            RefusalReason::Malformed(_) | RefusalReason::TooSlow | RefusalReason::TooLarge => Self::Failed,
             _ => Self::NotAllowed,
         }
     }
@@ -54,10 +54,10 @@ impl Reply {
 
 /// The answer to a greeting or a request that came to nothing.
 #[must_use]
-pub fn refusal(reason: Reason) -> Vec<u8> {
+pub fn refusal(reason: RefusalReason) -> Vec<u8> {
     match reason {
         PASSWORD => NO_METHOD.to_vec(),
-        _ => Reply::to(reason).bytes().to_vec(),
+        _ => SocksReply::for_reason(reason).bytes().to_vec(),
     }
 }
 
@@ -67,14 +67,16 @@ const ADDRESS_TYPE: &str = "the type of the address is unknown";
 ///
 /// # Errors
 /// When it is not a SOCKS5 greeting.
-pub fn read_greeting(bytes: &[u8]) -> Result<Progress<bool>, Reason> {
+pub fn read_greeting(bytes: &[u8]) -> Result<ParseStatus<bool>, RefusalReason> {
     match bytes {
-        [] | [5] => Ok(Progress::Partial),
+        [] | [5] => Ok(ParseStatus::Partial),
         [5, count, methods @ ..] => match methods.get(..usize::from(*count)) {
-            Some(methods) => Ok(Progress::Done { value: methods.contains(&0), length: 2 + methods.len() }),
-            None => Ok(Progress::Partial),
+            Some(methods) => {
+                Ok(ParseStatus::Complete { value: methods.contains(&0), length: 2 + methods.len() })
+            }
+            None => Ok(ParseStatus::Partial),
         },
-        _ => Err(Reason::Malformed("the version is not 5")),
+        _ => Err(RefusalReason::Malformed("the version is not 5")),
     }
 }
 
@@ -82,38 +84,38 @@ pub fn read_greeting(bytes: &[u8]) -> Result<Progress<bool>, Reason> {
 ///
 /// # Errors
 /// When it is malformed, asks for something else than a connection, or names no host in its plain spelling.
-pub fn read_request(bytes: &[u8]) -> Result<Progress<(Host, u16)>, Reason> {
+pub fn read_request(bytes: &[u8]) -> Result<ParseStatus<(Host, u16)>, RefusalReason> {
     match bytes {
-        [] | [5] | [5, _] | [5, _, 0] => Ok(Progress::Partial),
+        [] | [5] | [5, _] | [5, _, 0] => Ok(ParseStatus::Partial),
         [5, 1, 0, kind, rest @ ..] => read_target(*kind, rest),
-        [5, 2, 0, ..] => Err(Reason::Unsupported("SOCKS5 BIND")),
-        [5, 3, 0, ..] => Err(Reason::Unsupported("SOCKS5 UDP ASSOCIATE")),
-        [5, _, 0, ..] => Err(Reason::Unsupported("this SOCKS5 command")),
-        [5, ..] => Err(Reason::Malformed("the reserved byte is not zero")),
-        _ => Err(Reason::Malformed("the version is not 5")),
+        [5, 2, 0, ..] => Err(RefusalReason::Unsupported("SOCKS5 BIND")),
+        [5, 3, 0, ..] => Err(RefusalReason::Unsupported("SOCKS5 UDP ASSOCIATE")),
+        [5, _, 0, ..] => Err(RefusalReason::Unsupported("this SOCKS5 command")),
+        [5, ..] => Err(RefusalReason::Malformed("the reserved byte is not zero")),
+        _ => Err(RefusalReason::Malformed("the version is not 5")),
     }
 }
 
-fn read_target(kind: u8, rest: &[u8]) -> Result<Progress<(Host, u16)>, Reason> {
+fn read_target(kind: u8, rest: &[u8]) -> Result<ParseStatus<(Host, u16)>, RefusalReason> {
     let (skipped, length) = match (kind, rest) {
         (1, _) => (0, 4),
         (4, _) => (0, 16),
         (3, [length, ..]) => (1, usize::from(*length)),
-        (3, []) => return Ok(Progress::Partial),
-        _ => return Err(Reason::Malformed(ADDRESS_TYPE)),
+        (3, []) => return Ok(ParseStatus::Partial),
+        _ => return Err(RefusalReason::Malformed(ADDRESS_TYPE)),
     };
     let end = skipped + length;
     let (Some(host), Some([high, low])) = (rest.get(skipped..end), rest.get(end..end + 2)) else {
-        return Ok(Progress::Partial);
+        return Ok(ParseStatus::Partial);
     };
     let host = read_host(host, kind)?;
     match u16::from_be_bytes([*high, *low]) {
-        0 => Err(Reason::Malformed("the port is zero")),
-        port => Ok(Progress::Done { value: (host, port), length: 4 + end + 2 }),
+        0 => Err(RefusalReason::Malformed("the port is zero")),
+        port => Ok(ParseStatus::Complete { value: (host, port), length: 4 + end + 2 }),
     }
 }
 
-fn read_host(bytes: &[u8], kind: u8) -> Result<Host, Reason> {
+fn read_host(bytes: &[u8], kind: u8) -> Result<Host, RefusalReason> {
     let address = match kind {
         1 => <[u8; 4]>::try_from(bytes).ok().map(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
         4 => <[u8; 16]>::try_from(bytes).ok().map(|octets| IpAddr::V6(Ipv6Addr::from(octets))),

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use toolgate_egress::{AddressClass, Bounds, Dial, Dialing, Event, Reason, Resolve};
+use toolgate_egress::{AddressClass, Dial, DialFuture, EgressEvent, ProxyLimits, RefusalReason, Resolve};
 
-use crate::world::{PUBLIC, World, echo};
+use crate::fixture::{PUBLIC, ProxyFixture, echo};
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -34,14 +34,14 @@ fn a_name_opens_no_address_but_public_ones() {
         ("64:ff9b::7f00:1", AddressClass::Never),
     ];
     for (inside, class) in cases {
-        let world = World::new(&["good.example"]);
+        let world = ProxyFixture::new(&["good.example"]);
         // Alone, and hidden behind a public address.
         for answer in [&[address(inside)][..], &[PUBLIC, address(inside)]] {
             world.network.name("good.example", &[answer]).route(PUBLIC, 443, echo());
             world.exchange(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n");
             match world.events.recv().unwrap() {
-                Event::Refused(refusal) => {
-                    assert_eq!(refusal.reason, Reason::Address(class));
+                EgressEvent::Refused(refusal) => {
+                    assert_eq!(refusal.reason, RefusalReason::Address(class));
                     assert_eq!(refusal.address, Some(address(inside)));
                 }
                 event => panic!("{inside}: {event:?}"),
@@ -59,7 +59,7 @@ fn an_entry_for_the_address_opens_it_on_its_port() {
         ("inside.example:443", "10.0.1.7", false),
         ("other.example:8443", "10.0.0.7", false),
     ] {
-        let world = World::new(&entries);
+        let world = ProxyFixture::new(&entries);
         let (name, port) = target.split_once(':').unwrap();
         let network = &world.network;
         network.name(name, &[&[address(inside)]]).route(address(inside), port.parse().unwrap(), echo());
@@ -70,7 +70,7 @@ fn an_entry_for_the_address_opens_it_on_its_port() {
 
 #[test]
 fn a_name_that_answers_differently_the_second_time_gains_nothing() {
-    let world = World::new(&["rebind.example"]);
+    let world = ProxyFixture::new(&["rebind.example"]);
     let inside = address("127.0.0.1");
     world.network.name("rebind.example", &[&[PUBLIC], &[inside]]);
     world.network.route(PUBLIC, 443, echo()).route(inside, 443, echo());
@@ -83,7 +83,7 @@ fn a_name_that_answers_differently_the_second_time_gains_nothing() {
 
 #[test]
 fn localhost_is_never_asked_of_dns() {
-    let world = World::new(&["localhost:3000"]);
+    let world = ProxyFixture::new(&["localhost:3000"]);
     world.network.name("localhost", &[&[PUBLIC]]).route(address("127.0.0.1"), 3000, echo());
     assert!(world.exchange(b"CONNECT localhost:3000 HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 200"));
     assert!(world.network.resolved.lock().unwrap().is_empty());
@@ -92,7 +92,7 @@ fn localhost_is_never_asked_of_dns() {
 
 #[test]
 fn the_next_address_is_tried_when_one_does_not_answer() {
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     let other = address("93.184.216.35");
     world.network.name("good.example", &[&[PUBLIC, other]]).route(other, 443, echo());
     assert!(world.exchange(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 200"));
@@ -114,7 +114,7 @@ impl Resolve for Silent {
 }
 
 impl Dial for Silent {
-    fn dial(&self, _: std::net::SocketAddr) -> Dialing {
+    fn dial(&self, _: std::net::SocketAddr) -> DialFuture {
         Box::pin(std::future::pending())
     }
 }
@@ -122,22 +122,24 @@ impl Dial for Silent {
 #[test]
 fn a_network_that_never_answers_is_not_waited_for() {
     // Long enough for a name that is resolved at once.
-    let bounds = Bounds { connect: Duration::from_secs(1), ..Bounds::default() };
+    let bounds = ProxyLimits { connect_timeout: Duration::from_secs(1), ..ProxyLimits::default() };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let rules = toolgate_egress::Rules::parse(&["unresolved.example", "unreached.example"]).unwrap();
+    let rules =
+        toolgate_egress::NetworkAllowlist::parse(&["unresolved.example", "unreached.example"]).unwrap();
     let (waiting, until) = channel();
     let dialer = Arc::new(Silent { until: Mutex::new(until) });
     let egress =
-        toolgate_egress::Egress::start_within(bounds, listener, rules, dialer, Box::new(|_| {})).unwrap();
+        toolgate_egress::EgressProxy::start_with_limits(bounds, listener, rules, dialer, Box::new(|_| {}))
+            .unwrap();
     for name in ["unresolved.example", "unreached.example"] {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         std::io::Write::write_all(&mut stream, format!("CONNECT {name}:443 HTTP/1.1\r\n\r\n").as_bytes())
             .unwrap();
-        assert!(crate::world::read_head(&mut stream).starts_with("HTTP/1.1 502 "));
+        assert!(crate::fixture::read_head(&mut stream).starts_with("HTTP/1.1 502 "));
     }
     drop(waiting);
     let report = egress.stop();
-    let reasons: Vec<Reason> = report.failed.iter().map(|line| line.what.reason).collect();
-    assert_eq!(reasons, [Reason::Unresolved, Reason::Unreachable]);
+    let reasons: Vec<RefusalReason> = report.failed.iter().map(|line| line.item.reason).collect();
+    assert_eq!(reasons, [RefusalReason::Unresolved, RefusalReason::Unreachable]);
 }

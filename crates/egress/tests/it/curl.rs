@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output};
 
-use toolgate_egress::{Reason, Rules, environment};
+use toolgate_egress::{NetworkAllowlist, RefusalReason, environment};
 
-use crate::world::{World, read_all, server, web};
+use crate::fixture::{ProxyFixture, read_all, server, web};
 
 /// Which of the two protocols curl is told of.
 #[derive(Clone, Copy)]
@@ -15,13 +15,12 @@ enum Told {
     Socks,
 }
 
-fn curl(world: &World, told: Told, arguments: &[&str]) -> Output {
+fn curl(world: &ProxyFixture, told: Told, arguments: &[&str]) -> Output {
     let mut command = Command::new("curl");
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     match told {
-        Told::AsCommandsAre => {
-            command.envs(environment(world.address.port(), &Rules::parse(&["good.example"]).unwrap()))
-        }
+        Told::AsCommandsAre => command
+            .envs(environment(world.address.port(), &NetworkAllowlist::parse(&["good.example"]).unwrap())),
         Told::Socks => command.env("ALL_PROXY", format!("socks5h://{}", world.address)),
     };
     command.args(["--silent", "--show-error", "--max-time", "60"]).args(arguments).output().unwrap()
@@ -30,7 +29,7 @@ fn curl(world: &World, told: Told, arguments: &[&str]) -> Output {
 #[test]
 fn plain_requests_go_through_http_and_socks() {
     let (address, received) = web();
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 80, address);
     for told in [Told::AsCommandsAre, Told::Socks] {
         let output = curl(&world, told, &["--data", "name=value", "http://good.example/form?x=1"]);
@@ -43,7 +42,7 @@ fn plain_requests_go_through_http_and_socks() {
 
 #[test]
 fn a_refusal_is_shown_to_the_user_of_curl() {
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     let output = curl(&world, Told::AsCommandsAre, &["--include", "http://evil.example/"]);
     let answer = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
@@ -55,7 +54,7 @@ fn a_refusal_is_shown_to_the_user_of_curl() {
     for (told, code) in [(Told::AsCommandsAre, 56), (Told::Socks, 97)] {
         let output = curl(&world, told, &["https://evil.example/"]);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        assert_eq!(world.refusal().1, Reason::NotListed);
+        assert_eq!(world.refusal().1, RefusalReason::NotListed);
     }
     assert_eq!(world.dialled(), []);
 }
@@ -71,7 +70,7 @@ fn its_tls_handshake_is_read() {
         read_all(&mut stream);
         let _ = sender.send((arrived, first));
     });
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 443, listening);
     for told in [Told::AsCommandsAre, Told::Socks] {
         curl(&world, told, &["https://good.example/"]);
@@ -84,6 +83,6 @@ fn its_tls_handshake_is_read() {
         Told::AsCommandsAre,
         &["--connect-to", "evil.example:443:good.example:443", "https://evil.example/"],
     );
-    assert_eq!(world.refusal(), ("evil.example:443".to_owned(), Reason::ServerName));
+    assert_eq!(world.refusal(), ("evil.example:443".to_owned(), RefusalReason::ServerName));
     assert!(!received.recv().unwrap().0, "the server got nothing");
 }

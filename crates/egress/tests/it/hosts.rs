@@ -1,8 +1,8 @@
 //! Every spelling of a host that has fooled a filter, through the rules and through the proxy itself.
 
-use toolgate_egress::{Host, Reason, Rules};
+use toolgate_egress::{Host, NetworkAllowlist, RefusalReason};
 
-use crate::world::World;
+use crate::fixture::ProxyFixture;
 
 const ENTRIES: &[&str] = &[
     "example.com",
@@ -37,13 +37,13 @@ fn unescape(text: &str) -> String {
 
 #[test]
 fn the_rules_judge_every_spelling() {
-    let rules = Rules::parse(ENTRIES).unwrap();
+    let rules = NetworkAllowlist::parse(ENTRIES).unwrap();
     let cases = cases();
     assert!(cases.len() >= 60, "the table has {} cases", cases.len());
     for (expected, form) in cases {
-        let host = Host::parse_with_port(&form, None).map_err(Reason::from);
+        let host = Host::parse_with_port(&form, None).map_err(RefusalReason::from);
         let outcome = host.and_then(|(host, port)| rules.admit(host, port).map(|_| ()));
-        let outcome = outcome.map_or_else(Reason::as_str, |()| "allowed");
+        let outcome = outcome.map_or_else(RefusalReason::as_str, |()| "allowed");
         assert_eq!(outcome, expected, "{form:?}");
     }
     for long in [format!("{}.good.com:443", "a".repeat(64)), format!("{}good.com:443", "a.".repeat(130))] {
@@ -56,7 +56,7 @@ fn the_rules_judge_every_spelling() {
 
 #[test]
 fn nothing_that_is_refused_is_resolved_or_dialled() {
-    let world = World::new(ENTRIES);
+    let world = ProxyFixture::new(ENTRIES);
     for (expected, form) in cases().into_iter().filter(|(expected, _)| expected != "allowed") {
         let connect = world.exchange(format!("CONNECT {form} HTTP/1.1\r\n\r\n").as_bytes());
         let plain = world.exchange(format!("GET http://{form}/ HTTP/1.1\r\n\r\n").as_bytes());
@@ -75,7 +75,7 @@ fn nothing_that_is_refused_is_resolved_or_dialled() {
 
 #[test]
 fn socks_names_are_judged_by_the_same_table() {
-    let world = World::new(ENTRIES);
+    let world = ProxyFixture::new(ENTRIES);
     for (expected, form) in cases() {
         let Some((host, port)) =
             form.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)))

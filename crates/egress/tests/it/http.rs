@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use toolgate_egress::{Bounds, Reason};
+use toolgate_egress::{ProxyLimits, RefusalReason};
 
-use crate::world::{World, echo, read_all, read_head, web};
+use crate::fixture::{ProxyFixture, echo, read_all, read_head, web};
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
@@ -15,7 +15,7 @@ fn text(bytes: Vec<u8>) -> String {
 #[test]
 fn a_plain_request_is_written_anew() {
     let (server, received) = web();
-    let world = World::new(&["good.example", "good.example:8080"]);
+    let world = ProxyFixture::new(&["good.example", "good.example:8080"]);
     world.network.host("good.example", 80, server).host("good.example", 8080, server);
     let cases = [
         (
@@ -103,7 +103,7 @@ fn what_two_programs_could_read_differently_is_refused() {
         "GET ftp://good.example/ HTTP/1.1\r\n\r\n".to_owned(),
         "GET file:///etc/passwd HTTP/1.1\r\n\r\n".to_owned(),
     ];
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 80, web().0);
     for request in cases {
         let answer = text(world.exchange(request.as_bytes()));
@@ -117,7 +117,7 @@ fn what_two_programs_could_read_differently_is_refused() {
 #[test]
 fn an_answer_ends_with_an_end_and_not_with_a_reset() {
     let (server, _received) = web();
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 80, server);
     for host in ["good.example", "evil.example"] {
         for unread in [0, 1, 100_000] {
@@ -135,7 +135,7 @@ fn an_answer_ends_with_an_end_and_not_with_a_reset() {
 fn an_answer_that_is_read_late_is_whole() {
     const LENGTH: usize = 300_000;
     let (sender, over) = std::sync::mpsc::channel();
-    let server = crate::world::server(move |mut stream| {
+    let server = crate::fixture::server(move |mut stream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
         stream.write_all(&[7; LENGTH]).unwrap();
@@ -143,12 +143,12 @@ fn an_answer_that_is_read_late_is_whole() {
         read_all(&mut stream);
         sender.send(()).unwrap();
     });
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 80, server);
     let mut stream = world.connect();
     stream.write_all(b"GET http://good.example/ HTTP/1.1\r\n\r\n").unwrap();
     // The server is done with, and most of its answer is still on its way to the command.
-    over.recv_timeout(crate::world::PATIENCE).unwrap();
+    over.recv_timeout(crate::fixture::TEST_TIMEOUT).unwrap();
     read_head(&mut stream);
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -167,21 +167,21 @@ fn a_refused_body_never_ends_at_the_server() {
         "5\r\nhello\n",
     ] {
         let (server, received) = web();
-        let world = World::new(&["good.example"]);
+        let world = ProxyFixture::new(&["good.example"]);
         world.network.host("good.example", 80, server);
         let request =
             format!("POST http://good.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
         let answer = text(world.exchange(request.as_bytes()));
         assert!(answer.starts_with("HTTP/1.1 400 "), "{body:?}: {answer}");
         assert!(!text(received.recv().unwrap()).ends_with("0\r\n\r\n"), "{body:?}");
-        assert!(matches!(world.refusal(), (_, Reason::Malformed(_))));
+        assert!(matches!(world.refusal(), (_, RefusalReason::Malformed(_))));
     }
 }
 
 #[test]
 fn a_second_request_on_the_same_connection_is_never_passed_on() {
     let (server, received) = web();
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 80, server).host("evil.example", 80, server);
     let second = "GET http://evil.example/stolen HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     let cases = [
@@ -210,7 +210,7 @@ fn a_second_request_on_the_same_connection_is_never_passed_on() {
 
 #[test]
 fn the_request_line_decides_and_no_host_header() {
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 443, echo()).host("evil.example", 443, echo());
     for (target, header, status) in [
         ("good.example:443", "evil.example:443", "200"),
@@ -229,7 +229,7 @@ fn the_request_line_decides_and_no_host_header() {
 
 #[test]
 fn a_refusal_tells_how_it_can_be_allowed() {
-    let world = World::new(&["good.example", "inside.example"]);
+    let world = ProxyFixture::new(&["good.example", "inside.example"]);
     world.network.name("inside.example", &[&["10.0.0.7".parse().unwrap()]]);
     let cases = [
         ("api.example.com:443", "host_not_listed", "the operator can add \"api.example.com\" to network:"),
@@ -264,8 +264,8 @@ fn a_refusal_tells_how_it_can_be_allowed() {
 
 #[test]
 fn failures_of_the_network_are_not_refusals() {
-    let world = World::new(&["good.example", "unknown.example"]);
-    world.network.name("good.example", &[&[crate::world::PUBLIC]]);
+    let world = ProxyFixture::new(&["good.example", "unknown.example"]);
+    world.network.name("good.example", &[&[crate::fixture::PUBLIC]]);
     for (target, reason) in
         [("unknown.example:443", "name_not_resolved"), ("good.example:443", "host_unreachable")]
     {
@@ -279,7 +279,7 @@ fn failures_of_the_network_are_not_refusals() {
 
 #[test]
 fn garbage_is_answered_with_nothing_or_a_refusal() {
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     for first in 0..=255_u8 {
         let answer = world.exchange(&[first; 40]);
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{first}");
@@ -292,7 +292,7 @@ fn garbage_is_answered_with_nothing_or_a_refusal() {
 
 #[test]
 fn a_head_without_end_is_cut_off() {
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     for filler in ["x".repeat(40_000), "X: y\r\n".repeat(5000), "X:\r\n".repeat(200) + "\r\n"] {
         let request = format!("GET http://good.example/ HTTP/1.1\r\nX: {filler}");
         let answer = text(world.exchange(request.as_bytes()));
@@ -304,8 +304,8 @@ fn a_head_without_end_is_cut_off() {
 #[test]
 fn a_request_that_trickles_is_not_waited_for() {
     // Long enough that the first bytes are always there.
-    let bounds = Bounds { handshake: Duration::from_secs(1), ..Bounds::default() };
-    let world = World::within(bounds, &["good.example"]);
+    let bounds = ProxyLimits { handshake_timeout: Duration::from_secs(1), ..ProxyLimits::default() };
+    let world = ProxyFixture::within(bounds, &["good.example"]);
     for start in [&b"GET http://good.example/ HTTP/1.1\r\nX: "[..], &[5], &[5, 1, 0, 5, 1]] {
         let mut stream = world.connect();
         stream.write_all(start).unwrap();
@@ -318,7 +318,7 @@ fn a_request_that_trickles_is_not_waited_for() {
                 std::thread::park_timeout(Duration::from_millis(1));
             }
         });
-        assert!(matches!(world.refusal(), (_, Reason::TooSlow | Reason::TooLarge)));
+        assert!(matches!(world.refusal(), (_, RefusalReason::TooSlow | RefusalReason::TooLarge)));
         let answer = read_all(&mut stream);
         assert!(answer.starts_with(b"HTTP/1.1 4") || answer.starts_with(&[5]), "{answer:?}");
         stream.shutdown(Shutdown::Both).ok();
@@ -331,7 +331,7 @@ fn a_request_that_trickles_is_not_waited_for() {
 
 #[test]
 fn an_answer_before_the_body_is_heard() {
-    let server = crate::world::server(|mut stream| {
+    let server = crate::fixture::server(|mut stream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
         let mut body = [0; 5];
@@ -339,7 +339,7 @@ fn an_answer_before_the_body_is_heard() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
         stream.write_all(&body).unwrap();
     });
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 80, server);
     let mut stream = world.connect();
     let head = "POST http://good.example/ HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";

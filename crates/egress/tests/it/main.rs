@@ -10,9 +10,9 @@
     reason = "tests panic when they fail, and run curl as a foreign client"
 )]
 
-mod world;
+mod fixture;
 
-mod rules;
+mod allowlist;
 mod hosts;
 mod wire;
 mod http;

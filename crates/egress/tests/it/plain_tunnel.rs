@@ -3,13 +3,13 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use toolgate_egress::Reason;
+use toolgate_egress::RefusalReason;
 use toolgate_egress::wire::http::begins_request;
 
-use crate::world::{World, echo, read_all, web};
+use crate::fixture::{ProxyFixture, echo, read_all, web};
 
-fn world(server: std::net::SocketAddr) -> World {
-    let world = World::new(&["good.example", "*.friend.example", "10.0.0.5:80"]);
+fn world(server: std::net::SocketAddr) -> ProxyFixture {
+    let world = ProxyFixture::new(&["good.example", "*.friend.example", "10.0.0.5:80"]);
     world.network.host("good.example", 80, server).host("good.example", 443, server);
     world.network.route("10.0.0.5".parse().unwrap(), 80, server);
     world
@@ -18,32 +18,32 @@ fn world(server: std::net::SocketAddr) -> World {
 #[test]
 fn a_request_for_another_host_never_reaches_the_server_of_the_tunnel() {
     for (target, reason, request) in [
-        ("evil.example:80", Reason::HostHeader, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
-        ("evil.example:80", Reason::HostHeader, "FOO / HTTP/1.0\r\nhOsT:evil.example:8080\r\n\r\n"),
+        ("evil.example:80", RefusalReason::HostHeader, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
+        ("evil.example:80", RefusalReason::HostHeader, "FOO / HTTP/1.0\r\nhOsT:evil.example:8080\r\n\r\n"),
         (
             "evil.example:80",
-            Reason::HostHeader,
+            RefusalReason::HostHeader,
             "GET http://evil.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n",
         ),
-        ("friend.example:80", Reason::HostHeader, "GET / HTTP/1.1\r\nHost: friend.example\r\n\r\n"),
+        ("friend.example:80", RefusalReason::HostHeader, "GET / HTTP/1.1\r\nHost: friend.example\r\n\r\n"),
         (
             "good.example:80",
-            Reason::Malformed("there is more than one Host header"),
+            RefusalReason::Malformed("there is more than one Host header"),
             "GET / HTTP/1.1\r\nHost: good.example\r\nHost: evil.example\r\n\r\n",
         ),
         (
             "good.example:80",
-            Reason::Malformed("a line feed stands alone"),
+            RefusalReason::Malformed("a line feed stands alone"),
             "GET / HTTP/1.1\nHost: evil.example\n\n",
         ),
         (
             "good.example:80",
-            Reason::Malformed("the request line has not three parts"),
+            RefusalReason::Malformed("the request line has not three parts"),
             "\r\n\r\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
         ),
         (
             "good.example:80",
-            Reason::Malformed("the version is neither HTTP/1.1 nor HTTP/1.0"),
+            RefusalReason::Malformed("the version is neither HTTP/1.1 nor HTTP/1.0"),
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         ),
     ] {
@@ -54,7 +54,7 @@ fn a_request_for_another_host_never_reaches_the_server_of_the_tunnel() {
         let answer = String::from_utf8(read_all(&mut tunnel)).unwrap();
         assert!(answer.starts_with("HTTP/1.1 4") && answer.contains(reason.as_str()), "{request}: {answer}");
         let report = world.stop();
-        let refused = &report.refused[0].what;
+        let refused = &report.refused[0].item;
         assert_eq!((refused.target.as_str(), refused.reason), (target, reason), "{request}");
         assert_eq!((report.bytes_out, report.bytes_in), (0, 0), "{request}");
     }
@@ -85,7 +85,7 @@ fn a_request_line_in_pieces_never_becomes_whole() {
     tunnel.write_all(b"HTTP/1.1\r\nHost: evil.example\r\n\r\n").unwrap();
     let answer = String::from_utf8(read_all(&mut tunnel)).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("malformed_request"), "{answer}");
-    assert_eq!(world.refusal().1, Reason::Malformed("a request line inside a tunnel came in pieces"));
+    assert_eq!(world.refusal().1, RefusalReason::Malformed("a request line inside a tunnel came in pieces"));
     assert_eq!(world.stop().bytes_out, 6);
 }
 

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use toolgate_egress::Reason;
+use toolgate_egress::RefusalReason;
 
-use crate::world::{World, echo, read_all};
+use crate::fixture::{ProxyFixture, echo, read_all};
 
 const OPEN: [u8; 10] = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 
@@ -17,8 +17,8 @@ fn name(name: &str) -> Vec<u8> {
     [&[u8::try_from(name.len()).unwrap()], name.as_bytes()].concat()
 }
 
-fn world() -> World {
-    let world = World::new(&["good.example:7000", "10.0.0.5:7000", "[fd12::5]:7000"]);
+fn world() -> ProxyFixture {
+    let world = ProxyFixture::new(&["good.example:7000", "10.0.0.5:7000", "[fd12::5]:7000"]);
     let server = echo();
     world.network.host("good.example", 7000, server);
     world.network.route("10.0.0.5".parse().unwrap(), 7000, server);
@@ -48,7 +48,7 @@ fn names_and_both_kinds_of_addresses_are_reached() {
         }
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_all(&mut stream), [&OPEN, &b"early"[..]].concat(), "{target}");
-        assert!(world.egress.report().allowed.iter().any(|line| line.what.target == target));
+        assert!(world.egress.report().allowed.iter().any(|line| line.item.target == target));
     }
 }
 
@@ -85,18 +85,18 @@ fn what_is_not_offered_is_answered_with_its_code() {
 
 #[test]
 fn failures_have_a_code_of_their_own() {
-    let world = World::new(&["unknown.example"]);
+    let world = ProxyFixture::new(&["unknown.example"]);
     let answer = world.exchange(&[&[5, 1, 0], &request(3, &name("unknown.example"), 443)[..]].concat());
     assert_eq!(answer, [5, 0, 5, 4, 0, 1, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(world.refusal(), ("unknown.example:443".to_owned(), Reason::Unresolved));
+    assert_eq!(world.refusal(), ("unknown.example:443".to_owned(), RefusalReason::Unresolved));
 }
 
 #[test]
 fn the_server_name_of_tls_is_checked_here_too() {
-    let world = World::new(&["good.example"]);
+    let world = ProxyFixture::new(&["good.example"]);
     world.network.host("good.example", 443, echo());
     let hello = crate::tls::client_hello(Some("evil.example"), &[], 10_000);
     let answer = world.exchange(&[&[5, 1, 0], &request(3, &name("good.example"), 443)[..], &hello].concat());
     assert_eq!(answer, [&[5, 0], &OPEN[..], &[0x15, 3, 3, 0, 2, 2, 49]].concat());
-    assert_eq!(world.refusal(), ("evil.example:443".to_owned(), Reason::ServerName));
+    assert_eq!(world.refusal(), ("evil.example:443".to_owned(), RefusalReason::ServerName));
 }

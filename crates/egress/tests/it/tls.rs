@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use toolgate_egress::{Bounds, Reason};
+use toolgate_egress::{ProxyLimits, RefusalReason};
 
-use crate::world::{World, echo, read_all};
+use crate::fixture::{ProxyFixture, echo, read_all};
 
 /// A fatal alert "access denied".
 const ALERT: &[u8] = &[0x15, 3, 3, 0, 2, 2, 49];
@@ -38,8 +38,8 @@ pub(crate) fn client_hello(name: Option<&str>, more: &[Vec<u8>], record: usize) 
     message.chunks(record).flat_map(|part| [&[0x16, 3, 1][..], &block16(part)].concat()).collect()
 }
 
-fn world() -> World {
-    let world = World::new(&["good.example", "*.friend.example", "good.example:8443", "10.0.0.5"]);
+fn world() -> ProxyFixture {
+    let world = ProxyFixture::new(&["good.example", "*.friend.example", "good.example:8443", "10.0.0.5"]);
     let server = echo();
     world.network.host("good.example", 443, server).host("good.example", 8443, server);
     world.network.route("10.0.0.5".parse().unwrap(), 443, server);
@@ -78,28 +78,36 @@ fn a_hello_for_another_name_never_reaches_the_server() {
     let good = || client_hello(Some("good.example"), &[], 10_000);
     let twice = server_name("evil.example");
     let cases = [
-        ("evil.example:443", Reason::ServerName, client_hello(Some("evil.example"), &[], 10_000)),
-        ("evil.example:443", Reason::ServerName, client_hello(Some("evil.example"), &[], 3)),
-        ("friend.example:443", Reason::ServerName, client_hello(Some("friend.example"), &[], 100)),
-        ("good.example:443", Reason::ServerName, client_hello(Some("evil.com\0.good.example"), &[], 100)),
-        ("good.example:443", Reason::ServerName, client_hello(Some(""), &[], 100)),
+        ("evil.example:443", RefusalReason::ServerName, client_hello(Some("evil.example"), &[], 10_000)),
+        ("evil.example:443", RefusalReason::ServerName, client_hello(Some("evil.example"), &[], 3)),
+        ("friend.example:443", RefusalReason::ServerName, client_hello(Some("friend.example"), &[], 100)),
         (
             "good.example:443",
-            Reason::HiddenName,
+            RefusalReason::ServerName,
+            client_hello(Some("evil.com\0.good.example"), &[], 100),
+        ),
+        ("good.example:443", RefusalReason::ServerName, client_hello(Some(""), &[], 100)),
+        (
+            "good.example:443",
+            RefusalReason::HiddenName,
             client_hello(Some("good.example"), &[extension(0xfe0d, &[0; 50])], 999),
         ),
-        ("good.example:443", Reason::HiddenName, client_hello(None, &[], 999)),
-        ("good.example:443", Reason::Handshake, client_hello(Some("good.example"), &[twice], 999)),
-        ("good.example:443", Reason::Handshake, client_hello(Some("good.example"), &[vec![0, 0, 0]], 999)),
-        ("good.example:443", Reason::Handshake, [&[0x14, 3, 3, 0, 1, 1], &good()[..]].concat()),
-        ("good.example:443", Reason::Handshake, [&[0x15, 3, 3, 0, 2, 1, 90], &good()[..]].concat()),
-        ("good.example:443", Reason::Handshake, [&[0x16, 3, 3, 0, 0], &good()[..]].concat()),
-        ("good.example:443", Reason::Handshake, [0x16, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff].to_vec()),
-        ("good.example:443", Reason::Handshake, [0x16, 3, 1, 0, 4, 2, 0, 0, 0].to_vec()),
-        ("good.example:443", Reason::Handshake, good()[..40].to_vec()),
+        ("good.example:443", RefusalReason::HiddenName, client_hello(None, &[], 999)),
+        ("good.example:443", RefusalReason::Handshake, client_hello(Some("good.example"), &[twice], 999)),
         (
             "good.example:443",
-            Reason::Handshake,
+            RefusalReason::Handshake,
+            client_hello(Some("good.example"), &[vec![0, 0, 0]], 999),
+        ),
+        ("good.example:443", RefusalReason::Handshake, [&[0x14, 3, 3, 0, 1, 1], &good()[..]].concat()),
+        ("good.example:443", RefusalReason::Handshake, [&[0x15, 3, 3, 0, 2, 1, 90], &good()[..]].concat()),
+        ("good.example:443", RefusalReason::Handshake, [&[0x16, 3, 3, 0, 0], &good()[..]].concat()),
+        ("good.example:443", RefusalReason::Handshake, [0x16, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff].to_vec()),
+        ("good.example:443", RefusalReason::Handshake, [0x16, 3, 1, 0, 4, 2, 0, 0, 0].to_vec()),
+        ("good.example:443", RefusalReason::Handshake, good()[..40].to_vec()),
+        (
+            "good.example:443",
+            RefusalReason::Handshake,
             client_hello(Some("good.example"), &[extension(21, &[0; 17_000])], 16_000),
         ),
     ];
@@ -111,7 +119,7 @@ fn a_hello_for_another_name_never_reaches_the_server() {
         assert_eq!(read_all(&mut tunnel), ALERT, "{reason:?}");
         let report = world.stop();
         assert_eq!(report.refused.len(), 1, "{report:?}");
-        assert_eq!((report.refused[0].what.target.as_str(), report.refused[0].what.reason), (target, reason));
+        assert_eq!((report.refused[0].item.target.as_str(), report.refused[0].item.reason), (target, reason));
         assert_eq!((report.bytes_out, report.bytes_in), (0, 0));
     }
 }
@@ -122,25 +130,25 @@ fn a_hello_sent_with_the_request_is_checked_too() {
     let hello = client_hello(Some("evil.example"), &[], 10_000);
     let answer = world.exchange(&[b"CONNECT good.example:443 HTTP/1.1\r\n\r\n", &hello[..]].concat());
     assert!(answer.ends_with(ALERT));
-    assert_eq!(world.refusal(), ("evil.example:443".to_owned(), Reason::ServerName));
+    assert_eq!(world.refusal(), ("evil.example:443".to_owned(), RefusalReason::ServerName));
 }
 
 #[test]
 fn a_hello_that_stops_halfway_is_not_waited_for() {
     // The time runs from the beginning of the connection, so the tunnel must be there within it.
-    let bounds = Bounds { handshake: Duration::from_secs(2), ..Bounds::default() };
-    let world = World::within(bounds, &["good.example"]);
+    let bounds = ProxyLimits { handshake_timeout: Duration::from_secs(2), ..ProxyLimits::default() };
+    let world = ProxyFixture::within(bounds, &["good.example"]);
     world.network.host("good.example", 443, echo());
     let mut tunnel = world.tunnel("good.example:443");
     tunnel.write_all(&client_hello(Some("good.example"), &[], 10_000)[..60]).unwrap();
-    assert_eq!(world.refusal(), ("good.example:443".to_owned(), Reason::TooSlow));
+    assert_eq!(world.refusal(), ("good.example:443".to_owned(), RefusalReason::TooSlow));
     assert_eq!(read_all(&mut tunnel), b"");
 }
 
 #[test]
 fn a_server_that_speaks_first_is_heard() {
-    let world = World::new(&["good.example"]);
-    let server = crate::world::server(|mut stream| {
+    let world = ProxyFixture::new(&["good.example"]);
+    let server = crate::fixture::server(|mut stream| {
         stream.write_all(b"SSH-2.0-server\r\n").unwrap();
         let mut answer = [0; 4];
         stream.read_exact(&mut answer).unwrap();

@@ -6,12 +6,12 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use toolgate_egress::{Bounds, Reason};
+use toolgate_egress::{ProxyLimits, RefusalReason};
 
-use crate::world::{PATIENCE, World, echo, read_all, server};
+use crate::fixture::{ProxyFixture, TEST_TIMEOUT, echo, read_all, server};
 
-fn world_with(server: std::net::SocketAddr) -> World {
-    let world = World::new(&["good.example:7000"]);
+fn world_with(server: std::net::SocketAddr) -> ProxyFixture {
+    let world = ProxyFixture::new(&["good.example:7000"]);
     world.network.host("good.example", 7000, server);
     world
 }
@@ -64,7 +64,7 @@ fn either_side_may_end_first() {
     let mut stream = world.tunnel("good.example:7000");
     stream.write_all(b"all of it").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), b"all of it");
+    assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), b"all of it");
     assert_eq!(read_all(&mut stream), b"after the end");
 
     // The server ends; the command hears it, and still sends.
@@ -79,7 +79,7 @@ fn either_side_may_end_first() {
     assert_eq!(read_all(&mut stream), b"first");
     stream.write_all(b"after the end").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), b"after the end");
+    assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), b"after the end");
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn a_reset_is_not_taken_for_an_end() {
 fn stopping_cuts_everything_at_once() {
     // At an address of its own, where nobody else listens once it is gone.
     let [.., high, low] = std::process::id().to_be_bytes();
-    let bounds = Bounds { handshake: PATIENCE, ..Bounds::default() };
-    let world = World::at(Ipv4Addr::new(127, 77, high, low), bounds, &["good.example:7000"]);
+    let bounds = ProxyLimits { handshake_timeout: TEST_TIMEOUT, ..ProxyLimits::default() };
+    let world = ProxyFixture::at(Ipv4Addr::new(127, 77, high, low), bounds, &["good.example:7000"]);
     world.network.host("good.example", 7000, echo());
     let transferring = world.tunnel("good.example:7000");
     let half_asked = world.connect();
@@ -132,7 +132,7 @@ fn stopping_cuts_everything_at_once() {
         }
     });
     for _ in 0..20 {
-        moving.recv_timeout(PATIENCE).unwrap();
+        moving.recv_timeout(TEST_TIMEOUT).unwrap();
     }
     let address = world.address;
     let report = world.stop();
@@ -175,16 +175,16 @@ fn a_flood_is_refused_beyond_the_bound_and_leaves_nothing_behind() {
     assert!(answered);
     let report = world.stop();
     let flood: Vec<_> =
-        report.refused.iter().filter(|line| line.what.reason == Reason::TooManyConnections).collect();
+        report.refused.iter().filter(|line| line.item.reason == RefusalReason::TooManyConnections).collect();
     assert_eq!(flood.len(), 1);
-    assert!(flood[0].times >= 1000);
+    assert!(flood[0].count >= 1000);
 }
 
 #[test]
 fn a_thousand_connections_at_once_are_served_or_refused() {
     // The first ones must still be waited for when the last one is there.
-    let bounds = Bounds { handshake: PATIENCE, ..Bounds::default() };
-    let world = World::within(bounds, &["good.example:7000"]);
+    let bounds = ProxyLimits { handshake_timeout: TEST_TIMEOUT, ..ProxyLimits::default() };
+    let world = ProxyFixture::within(bounds, &["good.example:7000"]);
     world.network.host("good.example", 7000, echo());
     let streams: Vec<TcpStream> = (0..1000).map(|_| world.connect()).collect();
     let mut answered = 0;
@@ -194,24 +194,24 @@ fn a_thousand_connections_at_once_are_served_or_refused() {
         answered += usize::from(read_all(&mut stream).starts_with(b"HTTP/1.1 200"));
     }
     assert!(answered >= 64, "{answered}");
-    assert!(world.stop().allowed[0].times >= 64);
+    assert!(world.stop().allowed[0].count >= 64);
 }
 
 #[test]
 fn a_call_moves_no_more_bytes_than_it_may() {
-    let bounds = Bounds { total_bytes: Some(100_000), ..Bounds::default() };
-    let world = World::within(bounds, &["good.example:7000"]);
+    let bounds = ProxyLimits { max_total_bytes: Some(100_000), ..ProxyLimits::default() };
+    let world = ProxyFixture::within(bounds, &["good.example:7000"]);
     let endless = server(|mut stream| while stream.write_all(&[7; 10_000]).is_ok() {});
     world.network.host("good.example", 7000, endless);
     let mut stream = world.tunnel("good.example:7000");
     assert!(read_all(&mut stream).len() <= 100_000);
-    assert_eq!(world.refusal(), ("good.example:7000".to_owned(), Reason::TooManyBytes));
+    assert_eq!(world.refusal(), ("good.example:7000".to_owned(), RefusalReason::TooManyBytes));
 }
 
 #[test]
 fn a_silent_connection_is_cut() {
-    let bounds = Bounds { idle: Duration::from_millis(50), ..Bounds::default() };
-    let world = World::within(bounds, &["good.example:7000", "good.example"]);
+    let bounds = ProxyLimits { idle_timeout: Duration::from_millis(50), ..ProxyLimits::default() };
+    let world = ProxyFixture::within(bounds, &["good.example:7000", "good.example"]);
     let (sender, gone) = channel();
     let silent = server(move |mut stream| {
         read_all(&mut stream);
@@ -220,8 +220,8 @@ fn a_silent_connection_is_cut() {
     world.network.host("good.example", 7000, silent).host("good.example", 80, silent);
     let mut stream = world.tunnel("good.example:7000");
     assert_eq!(read_all(&mut stream), b"");
-    gone.recv_timeout(PATIENCE).unwrap();
+    gone.recv_timeout(TEST_TIMEOUT).unwrap();
     // The same for a plain request that is never answered.
     assert_eq!(world.exchange(b"GET http://good.example/ HTTP/1.1\r\n\r\n"), b"");
-    gone.recv_timeout(PATIENCE).unwrap();
+    gone.recv_timeout(TEST_TIMEOUT).unwrap();
 }

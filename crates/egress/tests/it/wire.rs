@@ -1,11 +1,11 @@
 //! The readers of untrusted bytes: the same answer however the bytes are cut.
 
 use proptest::prelude::*;
-use toolgate_egress::wire::body::Body;
-use toolgate_egress::wire::hello::{Hello, read_hello};
-use toolgate_egress::wire::http::{Framing, Request, read_head};
+use toolgate_egress::wire::body::BodyReframer;
+use toolgate_egress::wire::client_hello::{ClientHello, read_client_hello};
+use toolgate_egress::wire::http::{BodyFraming, ProxyRequest, read_head};
 use toolgate_egress::wire::socks::{read_greeting, read_request};
-use toolgate_egress::wire::{Progress, Protocol};
+use toolgate_egress::wire::{ParseStatus, ProxyProtocol};
 
 use crate::tls::client_hello;
 
@@ -39,8 +39,8 @@ fn unchunked(mut wire: &[u8]) -> Vec<u8> {
     }
 }
 
-fn pass(framing: Framing, wire: &[u8], cut: usize) -> (Vec<u8>, bool) {
-    let mut body = Body::new(framing);
+fn pass(framing: BodyFraming, wire: &[u8], cut: usize) -> (Vec<u8>, bool) {
+    let mut body = BodyReframer::new(framing);
     let mut out = Vec::new();
     for piece in wire.chunks(cut) {
         body.pass(piece, &mut out).unwrap();
@@ -55,7 +55,7 @@ proptest! {
     ) {
         let mut wire = chunked(&data, cut);
         wire.extend_from_slice(b"GET http://evil.example/ HTTP/1.1\r\n\r\n");
-        let (out, finished) = pass(Framing::Chunked, &wire, piece);
+        let (out, finished) = pass(BodyFraming::Chunked, &wire, piece);
         prop_assert!(finished);
         prop_assert_eq!(unchunked(&out), data);
     }
@@ -64,7 +64,7 @@ proptest! {
     fn plain_bodies_end_where_they_said(
         data in proptest::collection::vec(any::<u8>(), 0..600), length in 0usize..600, piece in 1usize..50,
     ) {
-        let (out, finished) = pass(Framing::Length(length as u64), &data, piece);
+        let (out, finished) = pass(BodyFraming::Length(length as u64), &data, piece);
         prop_assert_eq!(&out[..], &data[..length.min(data.len())]);
         prop_assert_eq!(finished, data.len() >= length);
     }
@@ -75,10 +75,10 @@ proptest! {
     ) {
         let head = format!("GET http://example.com/{path} HTTP/1.1\r\nX-Extra: {extra}\r\n\r\n");
         for length in 0..head.len() {
-            prop_assert_eq!(read_head(&head.as_bytes()[..length]), Ok(Progress::Partial));
+            prop_assert_eq!(read_head(&head.as_bytes()[..length]), Ok(ParseStatus::Partial));
         }
         let whole = [head.as_bytes(), &rest].concat();
-        let Ok(Progress::Done { value: Request::Forward(forward), length }) = read_head(&whole) else {
+        let Ok(ParseStatus::Complete { value: ProxyRequest::Forward(forward), length }) = read_head(&whole) else {
             return Err(TestCaseError::fail("not whole"));
         };
         prop_assert_eq!(length, head.len());
@@ -93,23 +93,23 @@ proptest! {
     fn a_hello_is_the_same_in_any_records(name in "[a-z]{1,10}\\.example", record in 1usize..400) {
         let hello = client_hello(Some(&name), &[], record);
         for length in 0..hello.len() {
-            prop_assert_eq!(read_hello(&hello[..length]), Ok(Progress::Partial));
+            prop_assert_eq!(read_client_hello(&hello[..length]), Ok(ParseStatus::Partial));
         }
-        let expected = Progress::Done { value: Hello::Named(name), length: hello.len() };
-        prop_assert_eq!(read_hello(&hello), Ok(expected));
+        let expected = ParseStatus::Complete { value: ClientHello::ServerName(name), length: hello.len() };
+        prop_assert_eq!(read_client_hello(&hello), Ok(expected));
     }
 
     #[test]
     fn no_bytes_are_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = bytes.first().map(|first| Protocol::of(*first));
+        let _ = bytes.first().map(|first| ProxyProtocol::detect(*first));
         let _ = read_head(&bytes);
         let _ = read_greeting(&bytes);
         let _ = read_request(&bytes);
-        let _ = read_hello(&bytes);
-        let _ = Body::new(Framing::Chunked).pass(&bytes, &mut Vec::new());
+        let _ = read_client_hello(&bytes);
+        let _ = BodyReframer::new(BodyFraming::Chunked).pass(&bytes, &mut Vec::new());
         // The same behind a beginning that leads further in.
         let _ = read_request(&[&[5, 1, 0], &bytes[..]].concat());
-        let _ = read_hello(&[&[0x16, 3, 1, 0, 200, 1, 0, 0, 196], &bytes[..]].concat());
+        let _ = read_client_hello(&[&[0x16, 3, 1, 0, 200, 1, 0, 0, 196], &bytes[..]].concat());
     }
 
     #[test]
@@ -117,7 +117,7 @@ proptest! {
         let mut hello = client_hello(Some("good.example"), &[], 10_000);
         let at = at % hello.len();
         hello[at] = value;
-        if let Ok(Progress::Done { value: Hello::Named(name), .. }) = read_hello(&hello) {
+        if let Ok(ParseStatus::Complete { value: ClientHello::ServerName(name), .. }) = read_client_hello(&hello) {
             let different = name.bytes().zip(b"good.example").filter(|(left, right)| left != *right).count();
             prop_assert!(name.len() == 12 && different <= 1, "{}", name);
         }

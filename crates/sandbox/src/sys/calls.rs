@@ -62,14 +62,14 @@ pub(crate) fn install_filter(filter: &[libc::sock_filter]) -> Result<()> {
 /// What Landlock is asked to watch over.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LandlockWatch {
+pub(crate) struct LandlockRulesetAttr {
     pub(crate) files: u64,
     pub(crate) network: u64,
     pub(crate) scoped: u64,
 }
 
 #[repr(C, packed)]
-struct LandlockPath {
+struct LandlockPathBeneathAttr {
     allowed: u64,
     parent: i32,
 }
@@ -83,11 +83,11 @@ pub(crate) fn landlock_version() -> Result<u32> {
 }
 
 /// An empty set of rules: what is watched is refused.
-pub(crate) fn landlock_rules(watch: &LandlockWatch) -> Result<OwnedFd> {
-    let pointer: *const LandlockWatch = watch;
+pub(crate) fn landlock_create_ruleset(watch: &LandlockRulesetAttr) -> Result<OwnedFd> {
+    let pointer: *const LandlockRulesetAttr = watch;
     // SAFETY: the structure is of the size that is said and outlives the call.
     let result = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, pointer, size_of::<LandlockWatch>(), 0_u32)
+        libc::syscall(libc::SYS_landlock_create_ruleset, pointer, size_of::<LandlockRulesetAttr>(), 0_u32)
     };
     let file = checked(result)?;
     // SAFETY: the kernel just handed this descriptor to us and to nobody else.
@@ -95,15 +95,15 @@ pub(crate) fn landlock_rules(watch: &LandlockWatch) -> Result<OwnedFd> {
 }
 
 /// Allows something at and below a place.
-pub(crate) fn landlock_allow(rules: RawFd, place: BorrowedFd<'_>, allowed: u64) -> Result<()> {
-    let rule = LandlockPath { allowed, parent: place.as_raw_fd() };
+pub(crate) fn landlock_add_rule(rules: RawFd, place: BorrowedFd<'_>, allowed: u64) -> Result<()> {
+    let rule = LandlockPathBeneathAttr { allowed, parent: place.as_raw_fd() };
     // SAFETY: rule type 1 is a path beneath a descriptor, and the structure is one; it outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_landlock_add_rule, rules, 1_u32, &raw const rule, 0_u32) };
     checked(result).map(drop)
 }
 
 /// Obeys the rules from now on.
-pub(crate) fn landlock_obey(rules: RawFd) -> Result<()> {
+pub(crate) fn landlock_restrict_self(rules: RawFd) -> Result<()> {
     // SAFETY: takes numbers only.
     let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules, 0_u32) };
     checked(result).map(drop)
@@ -149,10 +149,10 @@ pub(crate) fn default_signals() {
 }
 
 /// No signal reaches this thread until the guard is gone.
-pub(crate) struct SignalsHeld(libc::sigset_t);
+pub(crate) struct SignalMaskGuard(libc::sigset_t);
 
-impl SignalsHeld {
-    pub(crate) fn hold() -> Self {
+impl SignalMaskGuard {
+    pub(crate) fn block_all() -> Self {
         // SAFETY: two sets of ours, filled before they are used.
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -164,7 +164,7 @@ impl SignalsHeld {
     }
 }
 
-impl Drop for SignalsHeld {
+impl Drop for SignalMaskGuard {
     fn drop(&mut self) {
         // SAFETY: restores the set that was in force before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
@@ -172,14 +172,14 @@ impl Drop for SignalsHeld {
 }
 
 /// Gives up every supplementary group. Only those who may change users can; for others the namespace takes the rights away.
-pub(crate) fn leave_groups() -> Result<()> {
+pub(crate) fn drop_groups() -> Result<()> {
     // SAFETY: an empty list is not read.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, 0_usize, std::ptr::null::<libc::gid_t>()) };
     checked(result).map(drop)
 }
 
 /// Becomes another program. Comes back only with an error.
-pub(crate) fn become_program(
+pub(crate) fn execveat(
     file: RawFd,
     arguments: &[*const libc::c_char],
     environment: &[*const libc::c_char],
@@ -222,7 +222,7 @@ pub(crate) fn forget(file: OwnedFd) -> RawFd {
 }
 
 /// A piece of one program, unreadable to others, that can be started by its descriptor.
-pub(crate) fn program_in_memory(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
+pub(crate) fn memfd_program(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut rest = bytes;
@@ -245,4 +245,4 @@ pub(crate) fn program_in_memory(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
 }
 
 /// Bytes of stack for a process that borrows memory.
-pub(crate) const STACK: usize = 128 * 1024;
+pub(crate) const STACK_BYTES: usize = 128 * 1024;

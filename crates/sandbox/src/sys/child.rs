@@ -13,12 +13,12 @@ use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use super::calls;
-use super::launch::{self, Errand};
+use super::launch::{self, HelperProcess};
 use crate::layer::{Layer, Layers};
-use crate::step::Step;
+use crate::setup_step::SetupStep;
 
 /// Everything a process needs to become the command.
-pub(crate) struct Launch<'a> {
+pub(crate) struct ChildLaunch<'a> {
     pub(crate) layers: Layers,
     /// The namespaces to join, the user's first: rights over the others come from it.
     pub(crate) namespaces: &'a [RawFd],
@@ -26,23 +26,23 @@ pub(crate) struct Launch<'a> {
     pub(crate) cgroup: Option<RawFd>,
     /// Further namespaces to be born into.
     pub(crate) flags: i32,
-    pub(crate) steps: &'a [Step],
-    pub(crate) hands: Hands<'a>,
+    pub(crate) steps: &'a [SetupStep],
+    pub(crate) fds: ChildFds<'a>,
     pub(crate) limits: &'a [(Resource, Rlimit)],
     pub(crate) filter: Option<&'a [libc::sock_filter]>,
     /// Standard input, output and error, and where the ending is told.
     pub(crate) streams: [RawFd; 4],
     pub(crate) program: RawFd,
-    pub(crate) arguments: &'a Pointers<'a>,
-    pub(crate) environment: &'a Pointers<'a>,
+    pub(crate) arguments: &'a CStringArray<'a>,
+    pub(crate) environment: &'a CStringArray<'a>,
     /// Whether the gate is still there: readable once it is not.
     pub(crate) gate: RawFd,
-    pub(crate) progress: &'a Progress,
+    pub(crate) progress: &'a LaunchProgress,
 }
 
 /// What steps work with.
 #[derive(Clone, Copy)]
-pub(crate) struct Hands<'a> {
+pub(crate) struct ChildFds<'a> {
     /// Trees and folders that steps opened.
     pub(crate) slots: &'a [AtomicI32],
     /// What Landlock is being told.
@@ -50,12 +50,12 @@ pub(crate) struct Hands<'a> {
 }
 
 /// Pointers to C strings, with a null at the end.
-pub(crate) struct Pointers<'a> {
+pub(crate) struct CStringArray<'a> {
     list: Vec<*const libc::c_char>,
     _strings: std::marker::PhantomData<&'a CStr>,
 }
 
-impl<'a> Pointers<'a> {
+impl<'a> CStringArray<'a> {
     pub(crate) fn to(strings: impl IntoIterator<Item = &'a CStr>) -> Self {
         let pointers = strings.into_iter().map(CStr::as_ptr);
         Self { list: pointers.chain([std::ptr::null()]).collect(), _strings: std::marker::PhantomData }
@@ -65,15 +65,15 @@ impl<'a> Pointers<'a> {
 // The pointers are to strings that are borrowed for as long as this value lives, and are only read.
 #[expect(unsafe_code, reason = "pointers to shared, immutable strings may be read from any thread")]
 // SAFETY: as above.
-unsafe impl Sync for Pointers<'_> {}
+unsafe impl Sync for CStringArray<'_> {}
 
 /// How far a launch came.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct LaunchProgress {
     /// The number of the process that becomes the command.
     pub(crate) process: AtomicI32,
     /// The part that failed, and why; zero is none.
-    pub(crate) part: AtomicI32,
+    pub(crate) phase: AtomicI32,
     pub(crate) step: AtomicI32,
     pub(crate) error: AtomicI32,
 }
@@ -81,7 +81,7 @@ pub(crate) struct Progress {
 /// The parts of a launch, for whoever has to say which one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(crate) enum Part {
+pub(crate) enum LaunchPhase {
     Join = 1,
     Birth,
     Step,
@@ -95,7 +95,7 @@ pub(crate) enum Part {
     Program,
 }
 
-impl Part {
+impl LaunchPhase {
     pub(crate) const ALL: [Self; 11] = [
         Self::Join,
         Self::Birth,
@@ -111,36 +111,36 @@ impl Part {
     ];
 }
 
-impl Progress {
+impl LaunchProgress {
     /// Says what failed, and ends the process.
-    pub(crate) fn failed(&self, part: Part, step: usize, error: Errno) -> ! {
+    pub(crate) fn failed(&self, part: LaunchPhase, step: usize, error: Errno) -> ! {
         self.step.store(i32::try_from(step).unwrap_or(i32::MAX), Ordering::Relaxed);
         self.error.store(error.raw_os_error(), Ordering::Relaxed);
-        self.part.store(part as i32, Ordering::Release);
+        self.phase.store(part as i32, Ordering::Release);
         calls::exit_now(1)
     }
 }
 
 /// The first of two processes: joins namespaces, which only a process with a single thread can, and gives birth to the second in them.
-pub(crate) struct Joining<'a>(pub(crate) &'a Launch<'a>);
+pub(crate) struct JoinNamespaces<'a>(pub(crate) &'a ChildLaunch<'a>);
 
-impl Errand for Joining<'_> {
+impl HelperProcess for JoinNamespaces<'_> {
     fn run(&self) {
         let Self(launch) = self;
         if let Err(error) = join(launch) {
-            launch.progress.failed(Part::Join, 0, error);
+            launch.progress.failed(LaunchPhase::Join, 0, error);
         }
         // The second is the gate's child as well, so that the gate can wait for it and is missed by it.
-        match launch::start(&Becoming(launch), launch.flags | libc::CLONE_PARENT) {
+        match launch::clone_vfork(&ExecCommand(launch), launch.flags | libc::CLONE_PARENT) {
             Ok(process) => launch.progress.process.store(process.as_raw_nonzero().get(), Ordering::Release),
-            Err(error) => launch.progress.failed(Part::Birth, 0, error),
+            Err(error) => launch.progress.failed(LaunchPhase::Birth, 0, error),
         }
     }
 }
 
-fn join(launch: &Launch<'_>) -> Result<()> {
+fn join(launch: &ChildLaunch<'_>) -> Result<()> {
     // Groups open doors that no namespace closes. Whoever may not leave them was not given rights that this would take away.
-    match calls::leave_groups() {
+    match calls::drop_groups() {
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(error),
     }
@@ -159,39 +159,39 @@ pub(crate) fn join_namespaces(namespaces: &[RawFd]) -> Result<()> {
 }
 
 /// The second process: takes every step and becomes the command.
-struct Becoming<'a>(&'a Launch<'a>);
+struct ExecCommand<'a>(&'a ChildLaunch<'a>);
 
-impl Errand for Becoming<'_> {
+impl HelperProcess for ExecCommand<'_> {
     fn run(&self) {
         let Self(launch) = self;
-        let or_fail = |part: Part, result: Result<()>| {
+        let or_fail = |part: LaunchPhase, result: Result<()>| {
             if let Err(error) = result {
                 launch.progress.failed(part, 0, error);
             }
         };
-        or_fail(Part::Session, stay_with_the_gate(launch));
+        or_fail(LaunchPhase::Session, die_with_parent(launch));
         rustix::process::umask(Mode::empty());
         for (index, step) in launch.steps.iter().enumerate() {
-            if let Err(error) = take(step, launch.hands) {
-                launch.progress.failed(Part::Step, index, error);
+            if let Err(error) = apply_step(step, launch.fds) {
+                launch.progress.failed(LaunchPhase::Step, index, error);
             }
         }
         rustix::process::umask(Mode::WGRP | Mode::WOTH);
-        or_fail(Part::Limits, limit(launch));
-        or_fail(Part::Descriptors, arrange_descriptors(launch));
+        or_fail(LaunchPhase::Limits, limit(launch));
+        or_fail(LaunchPhase::Descriptors, arrange_descriptors(launch));
         if launch.layers.contains(Layer::NoNewPrivileges) {
-            or_fail(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
+            or_fail(LaunchPhase::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
         }
-        if launch.hands.rules.is_some() {
-            or_fail(Part::Landlock, calls::landlock_obey(RULES));
+        if launch.fds.rules.is_some() {
+            or_fail(LaunchPhase::Landlock, calls::landlock_restrict_self(RULES));
         }
         calls::default_signals();
         if let Some(filter) = launch.filter {
-            or_fail(Part::Filter, calls::install_filter(filter));
+            or_fail(LaunchPhase::Filter, calls::install_filter(filter));
         }
-        or_fail(Part::Capabilities, drop_capabilities(launch));
-        let error = calls::become_program(PROGRAM, &launch.arguments.list, &launch.environment.list);
-        launch.progress.failed(Part::Program, 0, error)
+        or_fail(LaunchPhase::Capabilities, drop_capabilities(launch));
+        let error = calls::execveat(PROGRAM, &launch.arguments.list, &launch.environment.list);
+        launch.progress.failed(LaunchPhase::Program, 0, error)
     }
 }
 
@@ -201,7 +201,7 @@ const PROGRAM: RawFd = 4;
 const RULES: RawFd = 5;
 
 /// Ends with the gate, and has no terminal.
-fn stay_with_the_gate(launch: &Launch<'_>) -> Result<()> {
+fn die_with_parent(launch: &ChildLaunch<'_>) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // The gate may have ended before it was asked for that signal.
     let gate = calls::borrow(launch.gate);
@@ -215,16 +215,16 @@ fn stay_with_the_gate(launch: &Launch<'_>) -> Result<()> {
     Ok(())
 }
 
-fn limit(launch: &Launch<'_>) -> Result<()> {
+fn limit(launch: &ChildLaunch<'_>) -> Result<()> {
     for (resource, limit) in launch.limits {
-        let limit = within_reach(*resource, *limit);
+        let limit = clamp_rlimit(*resource, *limit);
         rustix::process::setrlimit(*resource, limit)?;
     }
     Ok(())
 }
 
 /// Nobody can raise a limit that was put on the gate itself.
-fn within_reach(resource: Resource, wanted: Rlimit) -> Rlimit {
+fn clamp_rlimit(resource: Resource, wanted: Rlimit) -> Rlimit {
     let most = rustix::process::getrlimit(resource).maximum;
     let lower = |value: Option<u64>| match (value, most) {
         (Some(value), Some(most)) => Some(value.min(most)),
@@ -234,12 +234,12 @@ fn within_reach(resource: Resource, wanted: Rlimit) -> Rlimit {
 }
 
 /// Standard streams and the report stay; the program and the rules go with the start; all else goes now.
-fn arrange_descriptors(launch: &Launch<'_>) -> Result<()> {
+fn arrange_descriptors(launch: &ChildLaunch<'_>) -> Result<()> {
     for (from, to) in launch.streams.iter().zip([0, 1, 2, REPORT]) {
         calls::duplicate(*from, to, false)?;
     }
     calls::duplicate(launch.program, PROGRAM, true)?;
-    let first_to_go = match launch.hands.rules {
+    let first_to_go = match launch.fds.rules {
         Some(rules) => {
             calls::duplicate(rules, RULES, true)?;
             RULES + 1
@@ -251,7 +251,7 @@ fn arrange_descriptors(launch: &Launch<'_>) -> Result<()> {
 
 /// None inside the namespace, and none to be had by starting a program: being root means nothing any more, files give none to those who gain no privileges, and
 /// all of it is locked. The bounding set is left alone: it bounds what files give, and emptying it costs a copy of the credentials for each of its members.
-fn drop_capabilities(launch: &Launch<'_>) -> Result<()> {
+fn drop_capabilities(launch: &ChildLaunch<'_>) -> Result<()> {
     if !launch.layers.contains(Layer::Capabilities) {
         return Ok(());
     }
@@ -276,13 +276,13 @@ fn drop_capabilities(launch: &Launch<'_>) -> Result<()> {
 }
 
 /// Takes one step.
-pub(crate) fn take(step: &Step, hands: Hands<'_>) -> Result<()> {
+pub(crate) fn apply_step(step: &SetupStep, hands: ChildFds<'_>) -> Result<()> {
     let cwd = rustix::fs::CWD;
     match step {
-        Step::StopPropagation => {
+        SetupStep::StopPropagation => {
             rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         }
-        Step::OpenTree { from, slot, identity } => {
+        SetupStep::OpenTree { from, slot, identity } => {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE
                 | OpenTreeFlags::OPEN_TREE_CLOEXEC
                 | OpenTreeFlags::AT_RECURSIVE;
@@ -296,65 +296,65 @@ pub(crate) fn take(step: &Step, hands: Hands<'_>) -> Result<()> {
             hands.slots.get(*slot).ok_or(Errno::INVAL)?.store(calls::forget(tree), Ordering::Relaxed);
             Ok(())
         }
-        Step::NewRoot { over, options } => {
+        SetupStep::NewRoot { over, options } => {
             let flags = MountFlags::NOSUID | MountFlags::NODEV;
             rustix::mount::mount(c"toolgate", &**over, c"tmpfs", flags, Some(&**options))?;
             rustix::process::chdir(&**over)
         }
-        Step::Directory { path, mode } => rustix::fs::mkdirat(cwd, &**path, Mode::from_raw_mode(*mode)),
-        Step::File { path, content, mode } => make_file(path, content, *mode),
-        Step::Link { path, target } => rustix::fs::symlinkat(&**target, cwd, &**path),
-        Step::Unlink { path, directory } => {
+        SetupStep::Directory { path, mode } => rustix::fs::mkdirat(cwd, &**path, Mode::from_raw_mode(*mode)),
+        SetupStep::File { path, content, mode } => make_file(path, content, *mode),
+        SetupStep::Link { path, target } => rustix::fs::symlinkat(&**target, cwd, &**path),
+        SetupStep::Unlink { path, directory } => {
             let flags = if *directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             rustix::fs::unlinkat(cwd, &**path, flags)
         }
-        Step::Attach { slot, path, attributes } => {
+        SetupStep::Attach { slot, path, attributes } => {
             let tree = calls::borrow(slot_of(hands, *slot)?);
             calls::set_mount_attributes(tree, true, *attributes)?;
             rustix::mount::move_mount(tree, c"", cwd, &**path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         }
-        Step::Overlay { slot, path, .. } => mount_overlay(slot_of(hands, *slot)?, path),
-        Step::Cover { slot, path, with, attributes, missing_is_fine } => {
+        SetupStep::Overlay { slot, path, .. } => mount_overlay(slot_of(hands, *slot)?, path),
+        SetupStep::Cover { slot, path, with, attributes, missing_is_fine } => {
             let target = match beneath(slot_of(hands, *slot)?, path) {
                 Err(Errno::NOENT) if *missing_is_fine => return Ok(()),
                 other => other?,
             };
             let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
             let tree = rustix::mount::open_tree(cwd, &**with, flags)?;
-            put_over(&tree, &target, *attributes)
+            mount_over(&tree, &target, *attributes)
         }
-        Step::CoverWithItself { slot, path, attributes } => {
+        SetupStep::CoverWithItself { slot, path, attributes } => {
             let target = beneath(slot_of(hands, *slot)?, path)?;
             let tree = copy_of(&target)?;
-            put_over(&tree, &target, *attributes)
+            mount_over(&tree, &target, *attributes)
         }
-        Step::OpenPlace { path, slot } => {
+        SetupStep::OpenPlace { path, slot } => {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let place = rustix::fs::open(&**path, flags, Mode::empty())?;
             hands.slots.get(*slot).ok_or(Errno::INVAL)?.store(calls::forget(place), Ordering::Relaxed);
             Ok(())
         }
-        Step::Temporary { path, options } => {
+        SetupStep::Temporary { path, options } => {
             let flags = MountFlags::NOSUID | MountFlags::NODEV;
             rustix::mount::mount(c"toolgate", &**path, c"tmpfs", flags, Some(&**options))
         }
-        Step::Proc { path, processes } => mount_proc(path, processes.as_deref()),
-        Step::Enter => {
+        SetupStep::Proc { path, processes } => mount_proc(path, processes.as_deref()),
+        SetupStep::Enter => {
             rustix::process::pivot_root(c".", c".")?;
             rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
             rustix::process::chdir(c"/")
         }
-        Step::SealRoot { attributes } => {
+        SetupStep::SealRoot { attributes } => {
             let root = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
             calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&root), false, *attributes)
         }
-        Step::HostName { name } => rustix::system::sethostname(name.to_bytes()),
-        Step::WorkIn { path } => rustix::process::chdir(&**path),
-        Step::Allow { path, access, missing_is_fine } => allow(path, *access, *missing_is_fine, hands),
+        SetupStep::HostName { name } => rustix::system::sethostname(name.to_bytes()),
+        SetupStep::WorkIn { path } => rustix::process::chdir(&**path),
+        SetupStep::Allow { path, access, missing_is_fine } => allow(path, *access, *missing_is_fine, hands),
     }
 }
 
-fn slot_of(hands: Hands<'_>, slot: usize) -> Result<RawFd> {
+fn slot_of(hands: ChildFds<'_>, slot: usize) -> Result<RawFd> {
     Ok(hands.slots.get(slot).ok_or(Errno::INVAL)?.load(Ordering::Relaxed))
 }
 
@@ -390,7 +390,7 @@ fn copy_of(target: &std::os::fd::OwnedFd) -> Result<std::os::fd::OwnedFd> {
     rustix::mount::open_tree(target, c"", flags)
 }
 
-fn put_over(tree: &std::os::fd::OwnedFd, target: &std::os::fd::OwnedFd, attributes: u64) -> Result<()> {
+fn mount_over(tree: &std::os::fd::OwnedFd, target: &std::os::fd::OwnedFd, attributes: u64) -> Result<()> {
     if attributes != 0 {
         calls::set_mount_attributes(std::os::fd::AsFd::as_fd(tree), true, attributes)?;
     }
@@ -409,12 +409,12 @@ fn mount_overlay(lower: RawFd, path: &CStr) -> Result<()> {
     let mut number = [0_u8; 10];
     let parts: [&[u8]; 3] =
         [b"xino=off,lowerdir=/proc/self/fd/", digits(lower, &mut number), b":.toolgate/folder"];
-    let options = in_order(&mut options, &parts)?;
+    let options = concat(&mut options, &parts)?;
     rustix::mount::mount(c"toolgate", path, c"overlay", flags, Some(options))
 }
 
 /// Puts text together without allocating.
-fn in_order<'b>(buffer: &'b mut [u8], parts: &[&[u8]]) -> Result<&'b CStr> {
+fn concat<'b>(buffer: &'b mut [u8], parts: &[&[u8]]) -> Result<&'b CStr> {
     for (at, byte) in parts.iter().copied().flatten().enumerate() {
         *buffer.get_mut(at).ok_or(Errno::NAMETOOLONG)? = *byte;
     }
@@ -451,10 +451,10 @@ fn mount_proc(path: &CStr, processes: Option<&CStr>) -> Result<()> {
     calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&mount), false, libc::MOUNT_ATTR_RDONLY)
 }
 
-fn allow(path: &CStr, access: u64, missing_is_fine: bool, hands: Hands<'_>) -> Result<()> {
+fn allow(path: &CStr, access: u64, missing_is_fine: bool, hands: ChildFds<'_>) -> Result<()> {
     let Some(rules) = hands.rules else { return Ok(()) };
     match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(place) => calls::landlock_allow(rules, std::os::fd::AsFd::as_fd(&place), access),
+        Ok(place) => calls::landlock_add_rule(rules, std::os::fd::AsFd::as_fd(&place), access),
         Err(Errno::NOENT) if missing_is_fine => Ok(()),
         Err(error) => Err(error),
     }

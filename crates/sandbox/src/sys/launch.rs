@@ -4,24 +4,24 @@
 use rustix::io::{Errno, Result};
 use rustix::process::{Pid, WaitOptions};
 
-use super::calls::{STACK, SignalsHeld, exit_now};
+use super::calls::{STACK_BYTES, SignalMaskGuard, exit_now};
 
 /// What a borrowed process does: everything it needs, behind one pointer. It must not allocate, lock or panic, and what it leaves behind is in
 /// atomics.
-pub(crate) trait Errand: Sync {
+pub(crate) trait HelperProcess: Sync {
     /// Runs in the new process. Its end is the end of the process.
     fn run(&self);
 }
 
 /// Starts a process with these flags of `clone` on top of sharing memory and waiting. Returns when the process has become another program or
 /// ended; its number is the caller's to wait for.
-pub(crate) fn borrowed<Work: Errand>(work: &Work, flags: i32) -> Result<Pid> {
-    let _held = SignalsHeld::hold();
-    start(work, flags)
+pub(crate) fn spawn_vfork<Work: HelperProcess>(work: &Work, flags: i32) -> Result<Pid> {
+    let _held = SignalMaskGuard::block_all();
+    clone_vfork(work, flags)
 }
 
 /// The same from inside such a process, which holds back signals already.
-pub(crate) fn start<Work: Errand>(work: &Work, flags: i32) -> Result<Pid> {
+pub(crate) fn clone_vfork<Work: HelperProcess>(work: &Work, flags: i32) -> Result<Pid> {
     let mut stack = Stack::new()?;
     let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let argument: *const Work = work;
@@ -35,7 +35,7 @@ pub(crate) fn start<Work: Errand>(work: &Work, flags: i32) -> Result<Pid> {
     Pid::from_raw(process).ok_or(Errno::SRCH)
 }
 
-extern "C" fn enter<Work: Errand>(argument: *mut libc::c_void) -> i32 {
+extern "C" fn enter<Work: HelperProcess>(argument: *mut libc::c_void) -> i32 {
     // SAFETY: `start` passed a pointer to a `Work` and waits.
     let work = unsafe { &*argument.cast_const().cast::<Work>() };
     work.run();
@@ -43,13 +43,13 @@ extern "C" fn enter<Work: Errand>(argument: *mut libc::c_void) -> i32 {
 }
 
 /// Runs a short errand in a process of its own and waits for its end.
-pub(crate) fn errand<Work: Errand>(work: &Work, flags: i32) -> Result<()> {
-    let process = borrowed(work, flags)?;
-    collect(process)
+pub(crate) fn run_helper<Work: HelperProcess>(work: &Work, flags: i32) -> Result<()> {
+    let process = spawn_vfork(work, flags)?;
+    reap(process)
 }
 
 /// Waits for a process that has ended or is about to.
-pub(crate) fn collect(process: Pid) -> Result<()> {
+pub(crate) fn reap(process: Pid) -> Result<()> {
     loop {
         match rustix::process::waitpid(Some(process), WaitOptions::empty()) {
             Err(Errno::INTR) => {}
@@ -66,19 +66,19 @@ impl Stack {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
         // SAFETY: asks for fresh memory at no particular place.
         let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), STACK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+            libc::mmap(std::ptr::null_mut(), STACK_BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         if memory == libc::MAP_FAILED { Err(Errno::NOMEM) } else { Ok(Self(memory)) }
     }
 
     fn top(&mut self) -> *mut libc::c_void {
-        self.0.wrapping_byte_add(STACK)
+        self.0.wrapping_byte_add(STACK_BYTES)
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
         // SAFETY: this memory was mapped above with this size, and the process that used it is gone or another program.
-        unsafe { libc::munmap(self.0, STACK) };
+        unsafe { libc::munmap(self.0, STACK_BYTES) };
     }
 }

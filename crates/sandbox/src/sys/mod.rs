@@ -7,4 +7,4 @@
 pub(crate) mod calls;
 pub(crate) mod child;
 pub(crate) mod launch;
-pub(crate) mod text;
+pub(crate) mod program_text;

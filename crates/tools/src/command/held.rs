@@ -1,7 +1,7 @@
 //! What a command was held to that it may have run into: told when it failed, so that nobody has to guess it from messages of the system.
 
 use toolgate_gate::CallContext;
-use toolgate_sandbox::{Ended, Exit};
+use toolgate_sandbox::{CommandExit, Exit};
 use toolgate_types::MountOverlay;
 use toolgate_workspace::ConfinedMount;
 
@@ -52,7 +52,7 @@ impl Held {
     }
 
     /// What of it would explain how the command ended.
-    pub(super) fn denials(&self, ended: &Ended) -> Vec<Denial> {
+    pub(super) fn denials(&self, ended: &CommandExit) -> Vec<Denial> {
         let denial = |what, reason: &str, remedy: &str| Denial {
             what,
             target: None,

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tokio::sync::{oneshot, watch};
-use toolgate_egress::Refusal;
-use toolgate_sandbox::{Ended, Ends, Handed, Job, Network, SandboxError, Stream, Streams};
+use toolgate_egress::RejectedConnection;
+use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, PipeEnds, PipedStdio, SandboxError, Stream};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{ConfineRequest, ConfinedMount, ConfinedRun, DiskReserve};
 
@@ -41,20 +41,20 @@ pub(super) struct Keeper {
 }
 
 /// Tells whoever wants to start a process how that went, once.
-pub(super) struct News(Mutex<Option<mpsc::Sender<Result<Ends, Failure>>>>);
+pub(super) struct News(Mutex<Option<mpsc::Sender<Result<PipeEnds, Failure>>>>);
 
 impl News {
-    pub(super) fn to(whom: mpsc::Sender<Result<Ends, Failure>>) -> Self {
+    pub(super) fn to(whom: mpsc::Sender<Result<PipeEnds, Failure>>) -> Self {
         Self(Mutex::new(Some(whom)))
     }
 
-    fn tell(&self, how: Result<Ends, Failure>) {
+    fn tell(&self, how: Result<PipeEnds, Failure>) {
         if let Some(sender) = self.take() {
             let _ = sender.send(how);
         }
     }
 
-    fn take(&self) -> Option<mpsc::Sender<Result<Ends, Failure>>> {
+    fn take(&self) -> Option<mpsc::Sender<Result<PipeEnds, Failure>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -144,7 +144,7 @@ impl Keeper {
         }
     }
 
-    fn run(&self, made: Made<'_>, confined: &[ConfinedMount<'_>]) -> Result<Ended, SandboxError> {
+    fn run(&self, made: Made<'_>, confined: &[ConfinedMount<'_>]) -> Result<CommandExit, SandboxError> {
         let dialer = &self.runner.options.dialer;
         let proxy = self
             .reach
@@ -170,7 +170,7 @@ impl Keeper {
                 &self.process.environment,
                 &self.reach,
             ),
-            streams: Streams::Handed(Handed { take: &take, until: self.until.as_fd() }),
+            stdio: CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: self.until.as_fd() }),
             mounts: confined.iter().map(mounted).collect(),
             read: self.process.read.clone(),
             network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
@@ -187,7 +187,7 @@ const MOST_REFUSALS: usize = 32;
 
 impl Keeper {
     /// Tells of each host that the process was denied, once, among what it says on standard error.
-    fn denials(&self) -> impl Fn(&Refusal) + Send + Sync + 'static {
+    fn denials(&self) -> impl Fn(&RejectedConnection) + Send + Sync + 'static {
         let (tail, key, told) = (Arc::clone(&self.tail), self.reach.key, Mutex::new(HashSet::new()));
         move |refusal| {
             let line = refused_line(refusal, key);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
-use toolgate_sandbox::{Ended, Ends, ResourceLimits, SandboxError, steering_variable};
+use toolgate_sandbox::{CommandExit, PipeEnds, ResourceLimits, SandboxError, loader_variable};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
 use toolgate_workspace::{Mount, PathStyle, WorkspaceView};
 
@@ -123,7 +123,7 @@ impl ProcessEnd {
         Self { reason: "it ended unexpectedly".to_owned(), quarantined: Vec::new(), unchecked: None }
     }
 
-    pub(super) fn of(ended: Result<Ended, SandboxError>, left: Result<Vec<String>, Failure>) -> Self {
+    pub(super) fn of(ended: Result<CommandExit, SandboxError>, left: Result<Vec<String>, Failure>) -> Self {
         let reason = ended.map_or_else(|error| error.to_string(), |ended| ending(&ended));
         let (quarantined, unchecked) = match left {
             Ok(quarantined) => (quarantined, None),
@@ -167,7 +167,7 @@ impl CommandRunner {
         };
         let thread = std::thread::Builder::new().name("server".to_owned());
         thread.spawn(move || keeper.keep()).map_err(cannot)?;
-        let Ends { input, output } = told.recv().map_err(|_| not_started("its thread ended"))??;
+        let PipeEnds { input, output } = told.recv().map_err(|_| not_started("its thread ended"))??;
         let process = LastingProcess { leash: Mutex::new(Some(leash.into())), end: ended, tail, checks };
         Ok(Started { input, output, process })
     }
@@ -236,7 +236,7 @@ pub(super) fn looking() -> Cancellation {
 }
 
 fn refuse_steering(environment: &[(String, String)]) -> Result<(), Failure> {
-    match environment.iter().find_map(|(name, _)| Some((name, steering_variable(name)?))) {
+    match environment.iter().find_map(|(name, _)| Some((name, loader_variable(name)?))) {
         Some((name, reason)) => {
             Err(Failure::new(ErrorCode::InvalidArguments, format!("`{}` {reason}", told(name)))
                 .help("remove it: the sandbox sets what a process needs"))

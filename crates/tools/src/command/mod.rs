@@ -24,10 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolgate_egress::{Dial, Rules, environment};
+use toolgate_egress::{Dial, NetworkAllowlist, environment};
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{
-    Job, Mounted, Network, OnFlood, PROXY_PORT, Pumped, ResourceLimits, SandboxError, Streams,
+    BindMount, CapturedStdio, CommandStdio, Job, Network, OnOutputLimit, PROXY_PORT, ResourceLimits,
+    SandboxError,
 };
 use toolgate_types::{CallId, Cancellation, CancellationReason, Failure};
 use toolgate_workspace::{
@@ -109,20 +110,22 @@ pub(crate) struct Command<'a> {
     pub(crate) max_output: u64,
     /// How many more are kept, for whoever wants to see the whole; nobody is shown these while they come.
     pub(crate) whole: u64,
-    pub(crate) on_flood: OnFlood,
+    pub(crate) on_flood: OnOutputLimit,
     /// Asked right before the process starts, when everything else is done: whether the files that it names are still those that were judged.
     pub(crate) last_look: &'a dyn Fn() -> Result<(), Failure>,
 }
 
 impl Command<'_> {
     /// What is kept as bytes, and what happens to a command that writes more: the same, however much is kept.
-    fn pumped(&self) -> Pumped {
+    fn pumped(&self) -> CapturedStdio {
         let most = self.max_output.max(self.whole);
         let on_flood = match self.on_flood {
-            OnFlood::Drain(more) => OnFlood::Drain(self.max_output.saturating_add(more).saturating_sub(most)),
-            OnFlood::Stop => OnFlood::Stop,
+            OnOutputLimit::Drain(more) => {
+                OnOutputLimit::Drain(self.max_output.saturating_add(more).saturating_sub(most))
+            }
+            OnOutputLimit::Stop => OnOutputLimit::Stop,
         };
-        Pumped { input: self.input.clone(), max_output: most, on_flood }
+        CapturedStdio { input: self.input.clone(), max_output: most, on_output_limit: on_flood }
     }
 
     /// How much of each stream is kept as text. Where somebody may want the whole, it is there once; a stream by itself is as long as an answer.
@@ -137,7 +140,7 @@ impl CommandRunner {
     ///
     /// # Errors
     /// A host that is none.
-    pub fn new(options: CommandOptions) -> Result<Self, toolgate_egress::RuleError> {
+    pub fn new(options: CommandOptions) -> Result<Self, toolgate_egress::AllowlistError> {
         let reach = Reach { rules: rules(&options.network)?, key: "sandbox.network" };
         Ok(Self { options, reach, identity: Identity::default() })
     }
@@ -302,7 +305,7 @@ impl CommandRunner {
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
             environment: self.variables(&command.directory, confined, &declared, command.reach),
-            streams: Streams::Pumped(command.pumped()),
+            stdio: CommandStdio::Captured(command.pumped()),
             mounts: confined.iter().map(mounted).collect(),
             read: Vec::new(),
             network,
@@ -360,16 +363,18 @@ pub(crate) fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -
 }
 
 /// Rules, or none where there is nothing to reach.
-pub(crate) fn rules<S: AsRef<str>>(hosts: &[S]) -> Result<Option<Rules>, toolgate_egress::RuleError> {
-    if hosts.is_empty() { Ok(None) } else { Rules::parse(hosts).map(Some) }
+pub(crate) fn rules<S: AsRef<str>>(
+    hosts: &[S],
+) -> Result<Option<NetworkAllowlist>, toolgate_egress::AllowlistError> {
+    if hosts.is_empty() { Ok(None) } else { NetworkAllowlist::parse(hosts).map(Some) }
 }
 
-fn mounted<'j>(mount: &'j ConfinedMount<'_>) -> Mounted<'j> {
-    Mounted {
+fn mounted<'j>(mount: &'j ConfinedMount<'_>) -> BindMount<'j> {
+    BindMount {
         directory: mount.handle(),
         at: inside(mount.alias(), ""),
         writable: mount.is_writable(),
-        covers: mount.overlays().to_vec(),
+        overlays: mount.overlays().to_vec(),
     }
 }
 

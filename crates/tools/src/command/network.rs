@@ -4,7 +4,9 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolgate_egress::{Dial, Egress, Event, Reason, Refusal, Report, Rules};
+use toolgate_egress::{
+    Dial, EgressEvent, EgressProxy, EgressReport, NetworkAllowlist, RefusalReason, RejectedConnection,
+};
 
 use super::denial::Denial;
 
@@ -14,51 +16,51 @@ const MOST_LISTED: usize = 8;
 /// The hosts that a command may reach, and where an operator would add one.
 #[derive(Clone)]
 pub(crate) struct Reach {
-    pub(crate) rules: Option<Rules>,
+    pub(crate) rules: Option<NetworkAllowlist>,
     /// The key, for remedies.
     pub(crate) key: &'static str,
 }
 
 /// A proxy that is started when the sandbox has made the network, and stopped before it takes the network down.
 pub(super) struct Proxy {
-    rules: Rules,
+    rules: NetworkAllowlist,
     dialer: Arc<dyn Dial>,
-    report: Arc<Mutex<Report>>,
-    told: Arc<dyn Fn(&Refusal) + Send + Sync>,
+    report: Arc<Mutex<EgressReport>>,
+    told: Arc<dyn Fn(&RejectedConnection) + Send + Sync>,
 }
 
 impl Proxy {
-    pub(super) fn new(rules: Rules, dialer: Arc<dyn Dial>) -> Self {
+    pub(super) fn new(rules: NetworkAllowlist, dialer: Arc<dyn Dial>) -> Self {
         Self { rules, dialer, report: Arc::default(), told: Arc::new(|_| {}) }
     }
 
     /// The same, with somebody who is told of every refusal as it happens.
-    pub(super) fn telling(self, told: Arc<dyn Fn(&Refusal) + Send + Sync>) -> Self {
+    pub(super) fn telling(self, told: Arc<dyn Fn(&RejectedConnection) + Send + Sync>) -> Self {
         Self { told, ..self }
     }
 
     /// Serves until what is returned is dropped.
     pub(super) fn serve(&self, listener: TcpListener) -> io::Result<Box<dyn Send>> {
         let told = Arc::clone(&self.told);
-        let observer = move |event: &Event| {
-            if let Event::Refused(refusal) = event {
+        let observer = move |event: &EgressEvent| {
+            if let EgressEvent::Refused(refusal) = event {
                 told(refusal);
             }
         };
         let egress =
-            Egress::start(listener, self.rules.clone(), Arc::clone(&self.dialer), Box::new(observer))?;
+            EgressProxy::start(listener, self.rules.clone(), Arc::clone(&self.dialer), Box::new(observer))?;
         Ok(Box::new(Serving { egress: Some(egress), report: Arc::clone(&self.report) }))
     }
 
     /// What happened, once the command has ended.
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> EgressReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 struct Serving {
-    egress: Option<Egress>,
-    report: Arc<Mutex<Report>>,
+    egress: Option<EgressProxy>,
+    report: Arc<Mutex<EgressReport>>,
 }
 
 impl Drop for Serving {
@@ -70,13 +72,13 @@ impl Drop for Serving {
 }
 
 /// A refusal as a line of its own.
-pub(super) fn refused_line(refusal: &Refusal, key: &str) -> String {
+pub(super) fn refused_line(refusal: &RejectedConnection, key: &str) -> String {
     format!("{}\n", denied(refusal, key).to_line())
 }
 
-fn denied(refusal: &Refusal, key: &str) -> Denial {
+fn denied(refusal: &RejectedConnection, key: &str) -> Denial {
     let remedy = match refusal.reason {
-        Reason::NotListed => {
+        RefusalReason::NotListed => {
             let host = refusal.target.rsplit_once(':').map_or(&*refusal.target, |(host, _)| host);
             format!("the operator can add `{host}` to `{key}`")
         }
@@ -91,10 +93,10 @@ fn denied(refusal: &Refusal, key: &str) -> Denial {
 }
 
 /// What of the network was wanted and not given.
-pub(super) fn denials(reach: &Reach, report: Option<&Report>, wanted_more: bool) -> Vec<Denial> {
+pub(super) fn denials(reach: &Reach, report: Option<&EgressReport>, wanted_more: bool) -> Vec<Denial> {
     let key = reach.key;
     let refused = report.into_iter().flat_map(|report| &report.refused).take(MOST_LISTED);
-    let mut denials: Vec<Denial> = refused.map(|counted| denied(&counted.what, key)).collect();
+    let mut denials: Vec<Denial> = refused.map(|counted| denied(&counted.item, key)).collect();
     if wanted_more {
         let (reason, remedy) = match report {
             None => (

@@ -1,7 +1,7 @@
 //! What came of a command, and how much of it fits into an answer.
 
 use serde_json::{Map, Value, json};
-use toolgate_sandbox::{Ended, Exit, LimitHit, ResourceLimits, Stopped};
+use toolgate_sandbox::{CommandExit, Exit, LimitHit, ResourceLimits, TerminationReason};
 use toolgate_types::{ErrorCode, Failure, Limits};
 use toolgate_workspace::{Leftover, LeftoverKind, Quarantined};
 
@@ -22,7 +22,7 @@ pub(crate) struct Finished {
     pub(crate) quarantined: Vec<Quarantined>,
     pub(crate) leftovers: Vec<Leftover>,
     pub(crate) held: Held,
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<CommandExit>,
 }
 
 /// What a command was held to, for the words about it.
@@ -57,7 +57,7 @@ impl Finished {
         self.ended.as_ref().is_some_and(|ended| ended.truncated)
     }
 
-    fn stopped(&self) -> Option<Stopped> {
+    fn stopped(&self) -> Option<TerminationReason> {
         self.ended.as_ref().and_then(|ended| ended.stopped)
     }
 
@@ -66,7 +66,7 @@ impl Finished {
         let limit = self.ended.as_ref().and_then(|ended| ended.limit);
         let failure = match (self.stopped(), limit) {
             (None, None) => return Ok(()),
-            (Some(Stopped::Deadline), _) => {
+            (Some(TerminationReason::Deadline), _) => {
                 let time = shown_time(bounds.timeout);
                 let help = match bounds.timeout < limits.timeout {
                     true => "give it more time with `timeout_ms`, or do less at once",
@@ -75,12 +75,14 @@ impl Finished {
                 Failure::new(ErrorCode::Timeout, format!("the command took longer than {time} and was ended"))
                     .help(help)
             }
-            (Some(Stopped::Cancelled), _) => Failure::new(ErrorCode::Cancelled, "the command was cancelled"),
-            (Some(Stopped::Flood), _) => {
+            (Some(TerminationReason::Cancelled), _) => {
+                Failure::new(ErrorCode::Cancelled, "the command was cancelled")
+            }
+            (Some(TerminationReason::OutputLimit), _) => {
                 let message = format!("the command wrote more than {} bytes and was ended", bounds.flood);
                 Failure::new(ErrorCode::ResourceLimit, message).help("write less, or write to a file")
             }
-            (Some(Stopped::DiskShort), _) => {
+            (Some(TerminationReason::DiskFull), _) => {
                 let message =
                     "the command was ended: the disk that the gate keeps its record on was almost full";
                 Failure::new(ErrorCode::DiskFull, message)
@@ -112,7 +114,7 @@ impl Finished {
             ("signal", json!(self.signal())),
             ("duration_ms", json!(duration)),
             ("truncated", json!(cut || self.was_cut())),
-            ("timed_out", json!(self.stopped() == Some(Stopped::Deadline))),
+            ("timed_out", json!(self.stopped() == Some(TerminationReason::Deadline))),
             ("denied", json!(denied)),
             ("quarantined", json!(quarantined)),
             ("quarantined_total", json!(self.quarantined.len())),
@@ -280,9 +282,9 @@ fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {
 }
 
 /// How a process ended that was not meant to, in words for the operator.
-pub(crate) fn ending(ended: &Ended) -> String {
+pub(crate) fn ending(ended: &CommandExit) -> String {
     let how = match (ended.stopped, ended.exit) {
-        (Some(Stopped::DiskShort), _) => {
+        (Some(TerminationReason::DiskFull), _) => {
             "it was ended because the disk of the gate's record was almost full (`audit.reserve`)".to_owned()
         }
         // One that failed did so before anybody asked it: whoever sees that it is gone asks all the same.

@@ -10,7 +10,7 @@ use toolgate_gate::{
     ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
-use toolgate_sandbox::OnFlood;
+use toolgate_sandbox::OnOutputLimit;
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{ConfineRequest, Mount, MountAccess};
@@ -302,7 +302,7 @@ impl Shell {
             limits,
             max_output: context.limits.max_output_bytes,
             whole: WHOLE,
-            on_flood: OnFlood::Drain(FLOOD),
+            on_flood: OnOutputLimit::Drain(FLOOD),
             last_look: &last_look,
         };
         let finished = self.runner.run(&command, context, &stop)?;

@@ -17,7 +17,7 @@ use toolgate_manifest::{
     CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, StderrRule, ToolManifest, WHOLE_WORKTREE,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
-use toolgate_sandbox::{OnFlood, ResourceLimits};
+use toolgate_sandbox::{OnOutputLimit, ResourceLimits};
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{ConfineRequest, LocatedFile, WorkspaceView};
@@ -135,7 +135,7 @@ impl CommandTool {
             limits,
             max_output,
             whole: 0,
-            on_flood: OnFlood::Stop,
+            on_flood: OnOutputLimit::Stop,
             last_look: &last_look,
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;

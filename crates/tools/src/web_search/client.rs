@@ -10,7 +10,7 @@ use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use tokio::sync::OnceCell;
-use toolgate_egress::{AddressClass, Host, Reason, Resolve, Rules, locate};
+use toolgate_egress::{AddressClass, Host, NetworkAllowlist, RefusalReason, Resolve, resolve_allowed};
 use toolgate_gate::CallContext;
 use toolgate_manifest::SearchBackend;
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
@@ -45,7 +45,7 @@ pub(super) struct SearchClient {
     /// The engine, as failures name it.
     host: String,
     key: Option<(SearchKey, HeaderValue)>,
-    rules: Arc<Rules>,
+    rules: Arc<NetworkAllowlist>,
     resolver: Arc<dyn Resolve>,
     /// Made when it is first needed: it reads the certificates of the system.
     client: OnceCell<Client>,
@@ -63,7 +63,7 @@ impl SearchClient {
         let (host, port) = destination(&endpoint)?;
         let shown = format!("{host}:{port}");
         let refused = |reason: String| WebSearchError::Address(reason);
-        let rules = Rules::parse(&[&shown]).map_err(|error| refused(error.to_string()))?;
+        let rules = NetworkAllowlist::parse(&[&shown]).map_err(|error| refused(error.to_string()))?;
         refuse_link_local(&host)?;
         // An address that is written out is not looked up any more, so it is judged here.
         rules.admit(host, port).map_err(|reason| refused(reason.to_string()))?;
@@ -313,14 +313,14 @@ fn header(backend: SearchBackend, key: &SearchKey) -> Option<HeaderValue> {
 
 /// Looks up the engine's name once for a connection, and lets through what may be dialled.
 struct Judge {
-    rules: Arc<Rules>,
+    rules: Arc<NetworkAllowlist>,
     resolver: Arc<dyn Resolve>,
     port: u16,
 }
 
 /// Why nothing may be dialled, and the address that was the reason.
 #[derive(Debug)]
-struct Refused(Reason, Option<IpAddr>);
+struct Refused(RefusalReason, Option<IpAddr>);
 
 impl fmt::Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -335,7 +335,7 @@ impl reqwest::dns::Resolve for Judge {
         let (rules, resolver, port) = (Arc::clone(&self.rules), Arc::clone(&self.resolver), self.port);
         Box::pin(async move {
             let host = Host::parse(name.as_str()).map_err(|error| Refused(error.into(), None))?;
-            let found = locate(&rules, host, port, resolver, CONNECTING).await;
+            let found = resolve_allowed(&rules, host, port, resolver, CONNECTING).await;
             let destination = found.map_err(|(reason, address)| Refused(reason, address))?;
             let addresses: Vec<_> = destination.addresses().collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toolgate_egress::{Dial, Dialing, Resolve};
+use toolgate_egress::{Dial, DialFuture, Resolve};
 use toolgate_tools::{ConfinedProcess, Started};
 use toolgate_types::{CallId, ErrorCode};
 
@@ -232,7 +232,7 @@ impl Resolve for OneServer {
 }
 
 impl Dial for OneServer {
-    fn dial(&self, _address: SocketAddr) -> Dialing {
+    fn dial(&self, _address: SocketAddr) -> DialFuture {
         Box::pin(tokio::net::TcpStream::connect(self.0))
     }
 }

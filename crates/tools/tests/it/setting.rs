@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use toolgate_egress::{Dial, Direct};
+use toolgate_egress::{Dial, SystemDialer};
 use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement, OwnFolders};
@@ -14,7 +14,7 @@ use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// A folder that goes away with its value, with a workspace and a quarantine in it.
 pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
-    setting_in(Arc::new(Direct))
+    setting_in(Arc::new(SystemDialer))
 }
 
 /// The same in another network.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_egress::{Direct, Resolve};
+use toolgate_egress::{Resolve, SystemDialer};
 use toolgate_gate::{
     Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk,
 };
@@ -37,7 +37,7 @@ fn options(backend: SearchBackend, url: &str) -> WebSearchOptions {
         key: (backend != SearchBackend::Searxng).then(|| SearchKey::new(KEY)),
         max_results: None,
         suspended: None,
-        resolver: Arc::new(Direct),
+        resolver: Arc::new(SystemDialer),
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use toolgate_attack::{Bounds, Covered, HELD, Order, Report};
 use toolgate_sandbox::{
-    Exit, Handed, Job, Layer, Layers, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox,
-    SandboxError, SandboxOptions, Stream, Streams,
+    BindMount, CapturedStdio, CommandStdio, Exit, Job, Layer, Layers, Network, OnOutputLimit, PipedStdio,
+    ResourceLimits, Sandbox, SandboxError, SandboxOptions, Stream,
 };
 use toolgate_types::{Cancellation, MountOverlay};
 
@@ -199,24 +199,28 @@ fn confined(
     heard_it: &dyn Fn(),
 ) -> Result<Report, SandboxError> {
     let folders: Vec<File> = order.mounts.iter().map(|place| File::open(&place.host).unwrap()).collect();
-    let mounts = order.mounts.iter().zip(&folders).map(|(place, folder)| Mounted {
+    let mounts = order.mounts.iter().zip(&folders).map(|(place, folder)| BindMount {
         directory: folder.as_fd(),
         at: place.at.clone(),
         writable: place.writable,
-        covers: place.covers.iter().map(cover).collect(),
+        overlays: place.covers.iter().map(cover).collect(),
     });
     let passed = order.passed.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
     let (until, _leash) = std::io::pipe().unwrap();
     let talking = Mutex::new(None);
-    let handed = Handed { take: &|ends| *talking.lock().unwrap() = Some(ends), until: until.as_fd() };
-    let pumped =
-        Pumped { input: None, max_output: order.max_output.unwrap_or(1 << 20), on_flood: OnFlood::Stop };
+    let handed =
+        PipedStdio { on_start: &|ends| *talking.lock().unwrap() = Some(ends), stop_fd: until.as_fd() };
+    let pumped = CapturedStdio {
+        input: None,
+        max_output: order.max_output.unwrap_or(1 << 20),
+        on_output_limit: OnOutputLimit::Stop,
+    };
     let job = Job {
         program: order.program.clone().into(),
         arguments: order.arguments.iter().map(Into::into).collect(),
         directory: order.directory.clone(),
         environment: order.environment.iter().chain(&traps.variables).cloned().chain(passed).collect(),
-        streams: if order.handed { Streams::Handed(handed) } else { Streams::Pumped(pumped) },
+        stdio: if order.handed { CommandStdio::Piped(handed) } else { CommandStdio::Captured(pumped) },
         mounts: mounts.collect(),
         read: Vec::new(),
         network: Network::None,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use serde_json::json;
-use toolgate_egress::{Dial, Dialing, Resolve};
+use toolgate_egress::{Dial, DialFuture, Resolve};
 use toolgate_tools::Profile;
 
 use super::{Desk, native, structured};
@@ -30,7 +30,7 @@ impl Resolve for ToTest {
 }
 
 impl Dial for ToTest {
-    fn dial(&self, _address: SocketAddr) -> Dialing {
+    fn dial(&self, _address: SocketAddr) -> DialFuture {
         let server = self.0;
         Box::pin(tokio::net::TcpStream::connect(server))
     }

@@ -12,7 +12,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
-use toolgate_egress::Direct;
+use toolgate_egress::SystemDialer;
 use toolgate_gate::CallOptions;
 use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
@@ -188,7 +188,7 @@ impl Server {
             environment: Vec::new(),
             limits: ResourceLimits::default(),
             network: Vec::new(),
-            dialer: Arc::new(Direct),
+            dialer: Arc::new(SystemDialer),
             reserve: None,
         };
         let started = Arc::new(CommandRunner::new(options).unwrap()).start(&ConfinedProcess {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use toolgate_attack::Order;
-use toolgate_sandbox::{Exit, Job, LimitHit, ResourceLimits, Stopped};
+use toolgate_sandbox::{Exit, Job, LimitHit, ResourceLimits, TerminationReason};
 use toolgate_types::Cancellation;
 
 use super::Shop;
@@ -45,15 +45,15 @@ fn a_command_that_is_asked_to_end_may_tidy_up() {
     let line = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done";
     let (stop, mut heard) = cancelled_when_ready();
     let ran = shop.run_until(&shop.shell(line), &stop, &mut heard).unwrap();
-    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(Stopped::Cancelled)));
+    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(TerminationReason::Cancelled)));
     assert_eq!(ran.text(), "ready\nbye\n");
     let soon = Cancellation::new(Some(Instant::now() + Duration::from_millis(50)), || false);
     let ran = shop.run_until(&shop.shell("echo ready; exec sleep 300"), &soon, &mut |_| {}).unwrap();
-    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(15), Some(Stopped::Deadline)));
+    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(15), Some(TerminationReason::Deadline)));
     // A call that is cancelled already does not wait for anything either.
     let now = Cancellation::new(None, || true);
     let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
-    assert_eq!(ended.stopped, Some(Stopped::Cancelled));
+    assert_eq!(ended.stopped, Some(TerminationReason::Cancelled));
 }
 
 /// `SIGTERM` reaches the command even where it is sent while process 1 is being started: a command that it did not reach ends by `SIGKILL` after the grace period.
@@ -63,7 +63,7 @@ fn a_command_that_is_cancelled_while_it_starts_ends_by_sigterm() {
     for _ in 0..50 {
         let now = Cancellation::new(None, || true);
         let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
-        assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(Stopped::Cancelled)));
+        assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(TerminationReason::Cancelled)));
     }
 }
 

@@ -93,7 +93,7 @@ fn a_cover_whose_place_is_not_what_it_was_stops_everything() {
         ];
         for cover in covers {
             let mut job = shop.shell("echo ran > ran");
-            job.mounts[0].covers.push(cover);
+            job.mounts[0].overlays.push(cover);
             let refused = shop.run(&job).map(|ran| ran.ended).unwrap_err();
             assert!(matches!(refused, SandboxError::Changed { .. }), "{path}: {refused}");
         }
@@ -101,8 +101,8 @@ fn a_cover_whose_place_is_not_what_it_was_stops_everything() {
     assert!(!shop.folder.path().join("ran").exists());
     // A link is covered itself, wherever it leads.
     let mut job = shop.shell("cat link; rm -f link; mv link moved; echo x > link; readlink link; cat target");
-    job.mounts[0].covers.push(MountOverlay::Mask { path: "link".into(), directory: false });
-    job.mounts[0].covers.push(MountOverlay::Mask { path: "target".into(), directory: false });
+    job.mounts[0].overlays.push(MountOverlay::Mask { path: "link".into(), directory: false });
+    job.mounts[0].overlays.push(MountOverlay::Mask { path: "target".into(), directory: false });
     let ran = shop.run(&job).unwrap();
     assert_eq!(ran.text(), "", "{:?}", String::from_utf8_lossy(&ran.error));
     assert_eq!(std::fs::read_link(shop.folder.path().join("link")).unwrap(), Path::new("target"));

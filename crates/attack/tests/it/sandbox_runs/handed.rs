@@ -4,7 +4,7 @@ use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use toolgate_sandbox::{Ends, Exit, Handed, Job, SandboxError, Stopped, Streams};
+use toolgate_sandbox::{CommandStdio, Exit, Job, PipeEnds, PipedStdio, SandboxError, TerminationReason};
 use toolgate_types::Cancellation;
 
 use super::{Ran, Shop};
@@ -19,11 +19,11 @@ fn talked_with(
     let (sender, ends) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let running = scope.spawn(move || {
-            let take = |taken: Ends| sender.send(taken).unwrap();
-            let streams = Streams::Handed(Handed { take: &take, until: until.as_fd() });
+            let take = |taken: PipeEnds| sender.send(taken).unwrap();
+            let streams = CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: until.as_fd() });
             // That nobody may be asked whether it must end shows here: this would end it at once.
             shop.run_until(
-                &Job { streams, ..shop.shell(line) },
+                &Job { stdio: streams, ..shop.shell(line) },
                 &Cancellation::new(None, || true),
                 &mut |_| {},
             )
@@ -69,13 +69,13 @@ fn whoever_is_handed_the_streams_talks_with_the_command_until_it_is_to_end() {
         }
     });
     let ran = ran.unwrap();
-    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(Stopped::Cancelled)));
+    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(TerminationReason::Cancelled)));
     assert_eq!((ran.text().as_str(), ran.error.as_slice()), ("", b"bye\n".as_slice()));
     // All that it started goes with it, whatever it listens to.
     let family =
         "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 300' & (sleep 300 &); echo ready; sleep 300";
     let ran = talked_with(&shop, family, |_, output| assert_eq!(line(output), "ready\n")).unwrap();
-    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(9), Some(Stopped::Cancelled)));
+    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(9), Some(TerminationReason::Cancelled)));
     // One that ends by itself is waited for by nobody.
     let ran =
         talked_with(&shop, "seq 1 100000 >&2; exit 5", |_, output| assert_eq!(line(output), "")).unwrap();

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 use toolgate_sandbox::{
-    Ended, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxError, SandboxOptions,
-    Stream, Streams,
+    BindMount, CapturedStdio, CommandExit, CommandStdio, Job, Network, OnOutputLimit, ResourceLimits,
+    Sandbox, SandboxError, SandboxOptions, Stream,
 };
 use toolgate_types::Cancellation;
 
@@ -26,11 +26,12 @@ struct Shop {
 }
 
 /// No input, and room for all that tests write.
-const PLENTY: Pumped = Pumped { input: None, max_output: 1 << 24, on_flood: OnFlood::Stop };
+const PLENTY: CapturedStdio =
+    CapturedStdio { input: None, max_output: 1 << 24, on_output_limit: OnOutputLimit::Stop };
 
 /// What one command did.
 struct Ran {
-    ended: Ended,
+    ended: CommandExit,
     output: Vec<u8>,
     error: Vec<u8>,
 }
@@ -54,13 +55,13 @@ impl Shop {
             arguments: arguments.iter().map(Into::into).collect(),
             directory: PathBuf::from("/mnt/project"),
             environment: Vec::new(),
-            streams: Streams::Pumped(PLENTY),
+            stdio: CommandStdio::Captured(PLENTY),
             read: Vec::new(),
-            mounts: vec![Mounted {
+            mounts: vec![BindMount {
                 directory: self.opened.as_fd(),
                 at: PathBuf::from("/mnt/project"),
                 writable: true,
-                covers: Vec::new(),
+                overlays: Vec::new(),
             }],
             network: Network::None,
             limits: ResourceLimits::default(),

@@ -1,11 +1,11 @@
 //! What a command reads and says, each stream whole and its own.
 
-use toolgate_sandbox::{Exit, Job, OnFlood, Pumped, Stopped, Streams};
+use toolgate_sandbox::{CapturedStdio, CommandStdio, Exit, Job, OnOutputLimit, TerminationReason};
 
 use super::{PLENTY, Shop};
 
-fn reading(content: Vec<u8>) -> Streams<'static> {
-    Streams::Pumped(Pumped { input: Some(content), ..PLENTY })
+fn reading(content: Vec<u8>) -> CommandStdio<'static> {
+    CommandStdio::Captured(CapturedStdio { input: Some(content), ..PLENTY })
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn sixty_four_commands_at_once_each_hear_themselves() {
             let shop = &shop;
             scope.spawn(move || {
                 let line = format!("echo {number}; cat; echo no {number} >&2; echo {number} > /tmp/own; cat /tmp/*; exit {number}");
-                let job = Job { streams: reading(format!("in {number}\n").into_bytes()), ..shop.shell(&line) };
+                let job = Job { stdio: reading(format!("in {number}\n").into_bytes()), ..shop.shell(&line) };
                 let ran = shop.run(&job).unwrap();
                 assert_eq!(ran.ended.exit, Exit::Code(number));
                 let error = String::from_utf8(ran.error.clone()).unwrap();
@@ -31,12 +31,12 @@ fn sixty_four_commands_at_once_each_hear_themselves() {
 fn input_is_delivered_and_ends() {
     let shop = Shop::open();
     let content: Vec<u8> = (0..1_u32 << 20).map(|number| (number % 251) as u8).collect();
-    let job = Job { streams: reading(content.clone()), ..shop.job("cat", &[]) };
+    let job = Job { stdio: reading(content.clone()), ..shop.job("cat", &[]) };
     let ran = shop.run(&job).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.output_bytes), (Exit::Code(0), 1 << 20));
     assert!(ran.output == content);
     // Nobody has to read it, and nobody waits for more where there is none.
-    let unread = Job { streams: reading(content), ..shop.job("true", &[]) };
+    let unread = Job { stdio: reading(content), ..shop.job("true", &[]) };
     assert_eq!(shop.run(&unread).unwrap().ended.exit, Exit::Code(0));
     assert_eq!(shop.run(&shop.job("cat", &[])).unwrap().output, b"");
 }
@@ -56,10 +56,14 @@ fn each_stream_comes_in_order_and_whole() {
 #[test]
 fn floods_are_drained_or_dammed() {
     let shop = Shop::open();
-    let flood = |on_flood: OnFlood| {
+    let flood = |on_flood: OnOutputLimit| {
         let line = "head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; exit 5";
         let job = Job {
-            streams: Streams::Pumped(Pumped { max_output: 1000, on_flood, ..PLENTY }),
+            stdio: CommandStdio::Captured(CapturedStdio {
+                max_output: 1000,
+                on_output_limit: on_flood,
+                ..PLENTY
+            }),
             ..shop.shell(line)
         };
         let ran = shop.run(&job).unwrap();
@@ -67,10 +71,10 @@ fn floods_are_drained_or_dammed() {
         assert!(ran.ended.truncated);
         ran.ended
     };
-    let drained = flood(OnFlood::Drain(1 << 20));
+    let drained = flood(OnOutputLimit::Drain(1 << 20));
     assert_eq!((drained.exit, drained.stopped), (Exit::Code(5), None));
     assert_eq!((drained.output_bytes, drained.error_bytes), (300_000, 300_000));
-    for dammed in [flood(OnFlood::Drain(100_000)), flood(OnFlood::Stop)] {
-        assert_eq!((dammed.exit, dammed.stopped), (Exit::Signal(9), Some(Stopped::Flood)));
+    for dammed in [flood(OnOutputLimit::Drain(100_000)), flood(OnOutputLimit::Stop)] {
+        assert_eq!((dammed.exit, dammed.stopped), (Exit::Signal(9), Some(TerminationReason::OutputLimit)));
     }
 }

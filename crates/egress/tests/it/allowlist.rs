@@ -1,9 +1,9 @@
 //! Which entries are taken, and what they open.
 
 use proptest::prelude::*;
-use toolgate_egress::{Host, Reason, Rules};
+use toolgate_egress::{Host, NetworkAllowlist, RefusalReason};
 
-fn allows(rules: &Rules, target: &str) -> bool {
+fn allows(rules: &NetworkAllowlist, target: &str) -> bool {
     let (host, port) = Host::parse_with_port(target, None).unwrap();
     rules.admit(host, port).is_ok()
 }
@@ -46,7 +46,7 @@ fn entries_open_what_they_say_and_no_more() {
         ("db:5432", &["db:5432"], &["db.evil.net:5432"]),
     ];
     for (entry, opened, closed) in cases {
-        let rules = Rules::parse(&[entry]).unwrap_or_else(|error| panic!("{error}"));
+        let rules = NetworkAllowlist::parse(&[entry]).unwrap_or_else(|error| panic!("{error}"));
         for target in *opened {
             assert!(allows(&rules, target), "`{entry}` should open {target}");
         }
@@ -111,7 +111,7 @@ fn doubtful_entries_are_refused_with_a_remedy() {
         ("224.0.0.0/8", "never a destination", "a machine can have"),
     ];
     for (entry, problem, help) in cases {
-        let error = Rules::parse(&["example.com", entry]).expect_err(entry);
+        let error = NetworkAllowlist::parse(&["example.com", entry]).expect_err(entry);
         assert!(error.to_string().contains(problem), "{entry:?}: {error}");
         assert!(error.help().contains(help), "{entry:?}: {}", error.help());
         assert!(!error.to_string().contains(['\0', '\n']), "{entry:?}");
@@ -120,7 +120,7 @@ fn doubtful_entries_are_refused_with_a_remedy() {
 
 #[test]
 fn no_entries_open_nothing() {
-    let rules = Rules::parse::<String>(&[]).unwrap();
+    let rules = NetworkAllowlist::parse::<String>(&[]).unwrap();
     assert!(rules.is_empty());
     assert!(!allows(&rules, "example.com:443"));
     assert!(!allows(&rules, "127.0.0.1:80"));
@@ -138,11 +138,11 @@ proptest! {
     fn stars_match_whole_labels(
         name in "[aAb]{1,2}(\\.[aAb]{1,2}){0,4}", domain in "[ab]{1,2}(\\.[ab]{1,2}){1,2}",
     ) {
-        let rules = Rules::parse(&[format!("*.{domain}")]).unwrap();
+        let rules = NetworkAllowlist::parse(&[format!("*.{domain}")]).unwrap();
         let admitted = rules.admit(Host::parse(&name).unwrap(), 443);
         prop_assert_eq!(admitted.is_ok(), below(&name, &domain));
         if let Err(reason) = admitted {
-            prop_assert_eq!(reason, Reason::NotListed);
+            prop_assert_eq!(reason, RefusalReason::NotListed);
         }
     }
 
@@ -155,7 +155,7 @@ proptest! {
         let near = base ^ (address & !network) ^ (u32::from(address & 1 == 1) << (32 - prefix));
         let address = if is_near { near } else { address };
         let (base, address) = (std::net::Ipv4Addr::from_bits(base), std::net::Ipv4Addr::from_bits(address));
-        let Ok(rules) = Rules::parse(&[format!("{base}/{prefix}")]) else { return Ok(()) };
+        let Ok(rules) = NetworkAllowlist::parse(&[format!("{base}/{prefix}")]) else { return Ok(()) };
         let host = Host::from_address(address.into()).unwrap();
         let same = bits(base.to_bits()) == bits(address.to_bits());
         prop_assert_eq!(rules.admit(host, 443).is_ok(), same);
@@ -163,7 +163,7 @@ proptest! {
 
     #[test]
     fn no_text_is_a_panic_and_every_host_is_plain(text in "\\PC{0,40}|[a-f0-9.:\\[\\]x%@*/ -]{0,30}") {
-        let _ = Rules::parse(&[&text]);
+        let _ = NetworkAllowlist::parse(&[&text]);
         if let Ok(host) = Host::parse(&text) {
             let shown = host.to_string();
             prop_assert!(shown.is_ascii() && !shown.contains(['%', '@', '/', ' ', '*']));

@@ -7,8 +7,8 @@ use std::ops::Range;
 /// Gives the pages of the program's own code back to the kernel. Whatever runs next is mapped again, from memory.
 ///
 /// A program that has started needs little of what it started with, and the kernel has mapped sixteen pages for each of them that was touched.
-pub(crate) fn give_back() {
-    let here = give_back as *const () as usize;
+pub(crate) fn madvise_dontneed() {
+    let here = madvise_dontneed as *const () as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let Some(text) = maps.lines().find_map(|line| program_text(line, here)) else { return };
     // SAFETY: the range is one whole mapping of this program's file that cannot be written, so that every page of it is as it is in the file and comes
@@ -49,13 +49,13 @@ mod tests {
     fn the_program_goes_on() {
         let resident = || {
             let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            let here = give_back as *const () as usize;
+            let here = madvise_dontneed as *const () as usize;
             let mut lines = maps.lines().skip_while(|line| program_text(line, here).is_none());
             let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
             resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
         };
         let before = resident();
-        give_back();
+        madvise_dontneed();
         assert!(resident() < before, "of {before} kB nothing was given back");
     }
 }

@@ -69,8 +69,8 @@ const SECRET: &[&str] = &[
 const PRIVATE_FILES_IN: &[&str] = &["/etc", "/opt"];
 
 /// A place with more in it, or with more to hide, is not shown at all to the commands of root.
-const MOST_ENTRIES: usize = 100_000;
-const MOST_HIDDEN: usize = 1_000;
+const MAX_ENTRIES: usize = 100_000;
+const MAX_HIDDEN: usize = 1_000;
 
 /// What of `/proc` everybody may read, and no command needs: how the machine was started, for which some keep credentials on the kernel's command line.
 pub(crate) const HIDDEN_IN_PROC: &[&str] = &["cmdline", "bootconfig"];
@@ -104,13 +104,13 @@ pub(crate) const DEVICE_LINKS: &[(&str, &str)] = &[
 /// The system as commands see it, found once.
 pub(crate) struct SystemView {
     /// Folders and files that are shown, by their real place; parents before children.
-    pub(crate) shown: Vec<Shown>,
+    pub(crate) visible: Vec<VisiblePath>,
     /// Links at the top, such as `/bin`, with what they say.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
 }
 
 /// A place that is shown, and what in it is hidden.
-pub(crate) struct Shown {
+pub(crate) struct VisiblePath {
     pub(crate) path: PathBuf,
     pub(crate) is_directory: bool,
     /// Relative to the place.
@@ -119,8 +119,8 @@ pub(crate) struct Shown {
 
 impl SystemView {
     /// Looks at the machine. `more` are places that the operator adds, `own` what belongs to the gate.
-    pub(crate) fn look(more: &[PathBuf], own: &[PathBuf]) -> Self {
-        let (mut shown, mut links): (Vec<Shown>, Vec<(PathBuf, PathBuf)>) = (Vec::new(), Vec::new());
+    pub(crate) fn detect(more: &[PathBuf], own: &[PathBuf]) -> Self {
+        let (mut visible, mut links): (Vec<VisiblePath>, Vec<(PathBuf, PathBuf)>) = (Vec::new(), Vec::new());
         let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).chain(more.iter().cloned()).collect();
         paths.sort();
         paths.dedup();
@@ -132,9 +132,9 @@ impl SystemView {
                     }
                 }
                 Some(kind @ (FileType::Directory | FileType::RegularFile)) => {
-                    let inside = shown.iter().any(|shown| path.starts_with(&shown.path));
+                    let inside = visible.iter().any(|shown| path.starts_with(&shown.path));
                     if !inside {
-                        shown.push(Shown {
+                        visible.push(VisiblePath {
                             path,
                             is_directory: kind == FileType::Directory,
                             hidden: Vec::new(),
@@ -144,20 +144,20 @@ impl SystemView {
                 _ => {}
             }
         }
-        for place in &mut shown {
+        for place in &mut visible {
             place.hidden = hidden_in(&place.path, own);
         }
         if rustix::process::geteuid().is_root() {
             let is_searched =
-                |place: &Shown| PRIVATE_FILES_IN.iter().any(|known| Path::new(known) == place.path);
-            shown.retain_mut(|place| !is_searched(place) || place.hide_private_files());
+                |place: &VisiblePath| PRIVATE_FILES_IN.iter().any(|known| Path::new(known) == place.path);
+            visible.retain_mut(|place| !is_searched(place) || place.hide_private_files());
         }
-        Self { shown, links }
+        Self { visible, links }
     }
 
     /// Whether a place is in it.
     pub(crate) fn shows(&self, place: &Path) -> bool {
-        self.shown.iter().any(|shown| place.starts_with(&shown.path)) || self.is_linked(place)
+        self.visible.iter().any(|shown| place.starts_with(&shown.path)) || self.is_linked(place)
     }
 
     /// Whether a place is reached through a link at the top, such as `/bin`: the same is shown under another name.
@@ -172,26 +172,26 @@ impl SystemView {
     }
 
     fn hidden(&self) -> impl Iterator<Item = PathBuf> {
-        self.shown.iter().flat_map(|shown| shown.hidden.iter().map(|(path, _)| shown.path.join(path)))
+        self.visible.iter().flat_map(|shown| shown.hidden.iter().map(|(path, _)| shown.path.join(path)))
     }
 
     /// What is hidden, each with what it is right now.
     pub(crate) fn hidden_now(&self) -> impl Iterator<Item = (PathBuf, (u64, u64))> {
         self.hidden().map(|path| {
-            let identity = identity(&path);
+            let identity = inode_identity(&path);
             (path, identity)
         })
     }
 }
 
 /// What is at a place right now.
-pub(crate) fn identity(path: &Path) -> (u64, u64) {
+pub(crate) fn inode_identity(path: &Path) -> (u64, u64) {
     let found = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     found.map_or((0, 0), |found| (found.st_dev, found.st_ino))
 }
 
 /// When a directory last changed, in seconds and nanoseconds.
-pub(crate) fn changed(path: &Path) -> (u64, u64) {
+pub(crate) fn ctime(path: &Path) -> (u64, u64) {
     let found = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::empty());
     found.map_or((0, 0), |found| (found.st_ctime.cast_unsigned(), found.st_ctime_nsec))
 }
@@ -209,7 +209,7 @@ pub fn refused_place(path: &Path) -> Option<&'static str> {
     own.iter().any(|own| path.starts_with(own)).then_some("is where a command has something of its own")
 }
 
-impl Shown {
+impl VisiblePath {
     /// Hides what only its owner may read, which root is for most of the system: what others may not read, commands may not either. Whether that could be done.
     fn hide_private_files(&mut self) -> bool {
         let (mut folders, mut seen) = (vec![PathBuf::new()], 0_usize);
@@ -231,7 +231,7 @@ impl Shown {
                     folders.push(path);
                 }
             }
-            if seen > MOST_ENTRIES || self.hidden.len() > MOST_HIDDEN {
+            if seen > MAX_ENTRIES || self.hidden.len() > MAX_HIDDEN {
                 return false;
             }
         }
@@ -310,7 +310,8 @@ mod tests {
         place("listed", 0o751);
         place("key", 0o600);
         symlink("key", scratch.path().join("link")).unwrap();
-        let mut shown = Shown { path: scratch.path().to_path_buf(), is_directory: true, hidden: Vec::new() };
+        let mut shown =
+            VisiblePath { path: scratch.path().to_path_buf(), is_directory: true, hidden: Vec::new() };
         assert!(shown.hide_private_files());
         let mut hidden: Vec<(&str, bool)> =
             shown.hidden.iter().map(|(path, is_directory)| (path.to_str().unwrap(), *is_directory)).collect();

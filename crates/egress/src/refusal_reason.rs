@@ -7,7 +7,7 @@ use crate::host::HostError;
 
 /// Why a connection was refused, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
-pub enum Reason {
+pub enum RefusalReason {
     /// Neither a proxy request nor a SOCKS5 greeting, or one that two programs could read differently.
     #[error("the request is malformed: {0}")]
     Malformed(&'static str),
@@ -55,7 +55,7 @@ pub enum Reason {
     Unreachable,
 }
 
-impl Reason {
+impl RefusalReason {
     /// The reason as one stable word, for headers and records.
     #[must_use]
     pub fn as_str(self) -> &'static str {

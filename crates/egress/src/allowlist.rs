@@ -16,27 +16,27 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::address::AddressClass;
-use crate::entry::{Entry, What};
-pub use crate::entry::{EntryProblem, RuleError};
+use crate::allowlist_entry::{AllowedHost, AllowlistEntry};
+pub use crate::allowlist_entry::{AllowlistError, EntryProblem};
 use crate::host::Host;
-use crate::reason::Reason;
+use crate::refusal_reason::RefusalReason;
 
 /// This machine, as `localhost` means it. DNS is never asked.
 const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// The hosts and ports that one command may reach. No entries: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    entries: Vec<Entry>,
+pub struct NetworkAllowlist {
+    entries: Vec<AllowlistEntry>,
 }
 
-impl Rules {
+impl NetworkAllowlist {
     /// Reads the entries of `network:`.
     ///
     /// # Errors
     /// The first entry that is not one of the forms above, and what to write instead.
-    pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, RuleError> {
-        let entries = entries.iter().map(|entry| Entry::parse(entry.as_ref()));
+    pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, AllowlistError> {
+        let entries = entries.iter().map(|entry| AllowlistEntry::parse(entry.as_ref()));
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 
@@ -50,66 +50,68 @@ impl Rules {
     ///
     /// # Errors
     /// When no entry names it.
-    pub fn admit(&self, host: Host, port: u16) -> Result<Admitted<'_>, Reason> {
+    pub fn admit(&self, host: Host, port: u16) -> Result<AdmittedHost<'_>, RefusalReason> {
         match &host {
-            Host::Name(name) if self.names(name, port) => Ok(Admitted { rules: self, host, port }),
-            Host::Name(_) => Err(Reason::NotListed),
-            Host::Address(address) if self.opens(*address, port) => Ok(Admitted { rules: self, host, port }),
+            Host::Name(name) if self.allows_name(name, port) => Ok(AdmittedHost { rules: self, host, port }),
+            Host::Name(_) => Err(RefusalReason::NotListed),
+            Host::Address(address) if self.allows_address(*address, port) => {
+                Ok(AdmittedHost { rules: self, host, port })
+            }
             Host::Address(address) => match AddressClass::of(*address) {
-                AddressClass::Public => Err(Reason::NotListed),
-                class => Err(Reason::Address(class)),
+                AddressClass::Public => Err(RefusalReason::NotListed),
+                class => Err(RefusalReason::Address(class)),
             },
         }
     }
 
     /// Whether an entry names this host name, in lower case and without a final dot, and port.
-    pub(crate) fn names(&self, name: &str, port: u16) -> bool {
-        self.on_port(port).any(|what| match what {
-            What::Name(listed) => listed == name,
-            What::Below(suffix) => name.ends_with(suffix),
-            What::Localhost => name == "localhost",
-            What::Address(_) | What::Network { .. } => false,
+    pub(crate) fn allows_name(&self, name: &str, port: u16) -> bool {
+        self.hosts_on_port(port).any(|what| match what {
+            AllowedHost::Name(listed) => listed == name,
+            AllowedHost::Subdomains(suffix) => name.ends_with(suffix),
+            AllowedHost::Localhost => name == "localhost",
+            AllowedHost::Address(_) | AllowedHost::Network { .. } => false,
         })
     }
 
     /// Whether an entry names this very address, or the network around it where that is enough.
-    fn opens(&self, address: IpAddr, port: u16) -> bool {
+    fn allows_address(&self, address: IpAddr, port: u16) -> bool {
         let class = AddressClass::of(address);
         class != AddressClass::Never
-            && self.on_port(port).any(|what| match what {
-                What::Address(listed) => *listed == address,
-                What::Network { base, prefix } => {
+            && self.hosts_on_port(port).any(|what| match what {
+                AllowedHost::Address(listed) => *listed == address,
+                AllowedHost::Network { base, prefix } => {
                     class != AddressClass::Metadata && within(address, *base, *prefix)
                 }
-                What::Localhost => LOCALHOST.contains(&address),
-                What::Name(_) | What::Below(_) => false,
+                AllowedHost::Localhost => LOCALHOST.contains(&address),
+                AllowedHost::Name(_) | AllowedHost::Subdomains(_) => false,
             })
     }
 
     /// Whether an entry is about the host's own loopback addresses.
-    pub(crate) fn name_this_machine(&self) -> bool {
-        self.entries.iter().any(|entry| match &entry.what {
-            What::Localhost => true,
-            What::Address(address) => address.is_loopback(),
-            What::Network { base, .. } => base.is_loopback(),
-            What::Name(_) | What::Below(_) => false,
+    pub(crate) fn allows_loopback(&self) -> bool {
+        self.entries.iter().any(|entry| match &entry.host {
+            AllowedHost::Localhost => true,
+            AllowedHost::Address(address) => address.is_loopback(),
+            AllowedHost::Network { base, .. } => base.is_loopback(),
+            AllowedHost::Name(_) | AllowedHost::Subdomains(_) => false,
         })
     }
 
-    fn on_port(&self, port: u16) -> impl Iterator<Item = &What> {
-        self.entries.iter().filter(move |entry| entry.ports.contain(port)).map(|entry| &entry.what)
+    fn hosts_on_port(&self, port: u16) -> impl Iterator<Item = &AllowedHost> {
+        self.entries.iter().filter(move |entry| entry.ports.contains(port)).map(|entry| &entry.host)
     }
 }
 
 /// A host that an entry names. Its addresses are still to be judged.
 #[derive(Clone, Debug)]
-pub struct Admitted<'rules> {
-    rules: &'rules Rules,
+pub struct AdmittedHost<'rules> {
+    rules: &'rules NetworkAllowlist,
     host: Host,
     port: u16,
 }
 
-impl Admitted<'_> {
+impl AdmittedHost<'_> {
     /// The name that must be resolved; none when the addresses are known already.
     #[must_use]
     pub fn name_to_resolve(&self) -> Option<&str> {
@@ -125,23 +127,26 @@ impl Admitted<'_> {
     ///
     /// # Errors
     /// When there is no address, or one of them is not public and has no entry of its own.
-    pub fn judge(&self, resolved: &[IpAddr]) -> Result<Destination, (Reason, Option<IpAddr>)> {
+    pub fn check_addresses(
+        &self,
+        resolved: &[IpAddr],
+    ) -> Result<Destination, (RefusalReason, Option<IpAddr>)> {
         let addresses = match &self.host {
             Host::Address(address) => vec![*address],
             Host::Name(name) if name == "localhost" => LOCALHOST.to_vec(),
             Host::Name(_) => resolved.to_vec(),
         };
         if addresses.is_empty() {
-            return Err((Reason::Unresolved, None));
+            return Err((RefusalReason::Unresolved, None));
         }
         match addresses.iter().find(|address| !self.may_dial(**address)) {
-            Some(address) => Err((Reason::Address(AddressClass::of(*address)), Some(*address))),
+            Some(address) => Err((RefusalReason::Address(AddressClass::of(*address)), Some(*address))),
             None => Ok(Destination { addresses, port: self.port }),
         }
     }
 
     fn may_dial(&self, address: IpAddr) -> bool {
-        AddressClass::of(address) == AddressClass::Public || self.rules.opens(address, self.port)
+        AddressClass::of(address) == AddressClass::Public || self.rules.allows_address(address, self.port)
     }
 }
 

@@ -9,22 +9,22 @@ use rustix::process::Signal;
 use toolgate_types::Cancellation;
 
 use crate::error::SandboxError;
-use crate::job::{Job, OnFlood, Stopped, Stream, Streams};
+use crate::job::{CommandStdio, Job, OnOutputLimit, Stream, TerminationReason};
 
 /// How long a command has between being asked to end and being ended.
-pub(crate) const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const TERMINATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often the caller is asked whether to go on, which is also how late a cancellation may come.
-const TICK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often the space on the disk is asked for where nothing else wakes up: for a process that is talked with for as long as it lives.
-const DISK_INTERVAL: Duration = Duration::from_secs(1);
+const DISK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often one has to read to empty the largest pipe that there is.
-const FULL_PIPE: u32 = 16;
+const MAX_PIPE_READS: u32 = 16;
 
 /// Where the pipes end on this side.
-pub(crate) struct Ears {
+pub(crate) struct ChildPipes {
     /// Where somebody else does not have it.
     pub(crate) output: Option<OwnedFd>,
     pub(crate) error: OwnedFd,
@@ -37,50 +37,52 @@ pub(crate) struct Ears {
 
 /// What was heard.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct IoSummary {
     pub(crate) output_bytes: u64,
     pub(crate) error_bytes: u64,
     pub(crate) kept: u64,
-    pub(crate) stopped: Option<Stopped>,
+    pub(crate) stopped: Option<TerminationReason>,
     /// The eight bytes of process 1.
     pub(crate) report: Vec<u8>,
 }
 
 /// How much is kept.
 #[derive(Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct OutputLimits {
     pub(crate) max_output: u64,
-    pub(crate) on_flood: OnFlood,
+    pub(crate) on_limit: OnOutputLimit,
 }
 
-impl Bounds {
-    pub(crate) fn of(streams: &Streams<'_>) -> Self {
+impl OutputLimits {
+    pub(crate) fn of(streams: &CommandStdio<'_>) -> Self {
         match streams {
-            Streams::Pumped(pumped) => Self { max_output: pumped.max_output, on_flood: pumped.on_flood },
-            Streams::Handed(_) => Self { max_output: u64::MAX, on_flood: OnFlood::Stop },
+            CommandStdio::Captured(pumped) => {
+                Self { max_output: pumped.max_output, on_limit: pumped.on_output_limit }
+            }
+            CommandStdio::Piped(_) => Self { max_output: u64::MAX, on_limit: OnOutputLimit::Stop },
         }
     }
 }
 
 /// When a command must end.
 #[derive(Clone, Copy)]
-pub(crate) enum Until<'a> {
+pub(crate) enum StopCondition<'a> {
     /// When this says so, which is asked at every tick.
-    Asked(&'a Cancellation),
+    Polled(&'a Cancellation),
     /// When this can be read: nobody has to be asked, and nothing wakes up for a command that has nothing to say.
-    Told(BorrowedFd<'a>),
+    Fd(BorrowedFd<'a>),
 }
 
-impl Until<'_> {
-    fn reason(self) -> Result<Option<Stopped>, SandboxError> {
+impl StopCondition<'_> {
+    fn reason(self) -> Result<Option<TerminationReason>, SandboxError> {
         match self {
-            Self::Asked(stop) => Ok(stop.reason().map(Stopped::from)),
-            Self::Told(file) => {
+            Self::Polled(stop) => Ok(stop.reason().map(TerminationReason::from)),
+            Self::Fd(file) => {
                 let mut polled = [PollFd::new(&file, PollFlags::IN)];
                 let now = Timespec { tv_sec: 0, tv_nsec: 0 };
                 match rustix::event::poll(&mut polled, Some(&now)) {
                     Ok(0) | Err(Errno::INTR) => Ok(None),
-                    Ok(_) => Ok(Some(Stopped::Cancelled)),
+                    Ok(_) => Ok(Some(TerminationReason::Cancelled)),
                     Err(error) => Err(SandboxError::system("the command cannot be watched")(error)),
                 }
             }
@@ -100,7 +102,9 @@ impl<'a> DiskWatch<'a> {
     }
 
     fn is_short(&mut self) -> bool {
-        let Some(is_short) = self.is_short.filter(|_| self.asked.elapsed() >= TICK) else { return false };
+        let Some(is_short) = self.is_short.filter(|_| self.asked.elapsed() >= POLL_INTERVAL) else {
+            return false;
+        };
         let answer = is_short();
         self.asked = Instant::now();
         answer
@@ -108,91 +112,91 @@ impl<'a> DiskWatch<'a> {
 }
 
 /// Listens until nothing of the command is left.
-pub(crate) fn listen(
-    ears: Ears,
-    bounds: Bounds,
-    until: Until<'_>,
+pub(crate) fn supervise(
+    ears: ChildPipes,
+    bounds: OutputLimits,
+    until: StopCondition<'_>,
     disk: DiskWatch<'_>,
     sink: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Heard, SandboxError> {
-    let mut listening = Listening {
+) -> Result<IoSummary, SandboxError> {
+    let mut listening = Supervision {
         open: [ears.output.is_some(), true, true],
-        ears,
+        pipes: ears,
         bounds,
         disk,
-        heard: Heard::default(),
-        asked_to_end: None,
+        summary: IoSummary::default(),
+        terminated_at: None,
         written: 0,
         buffer: vec![0; 64 * 1024],
     };
     let mut rounds_after_the_end = 0;
     while listening.open.contains(&true) {
-        listening.mind_the_time(until)?;
+        listening.enforce_deadline(until)?;
         listening.wait(until)?;
         listening.write_input();
         let [.., report_is_open] = listening.open;
         let heard = listening.read(Stream::Output, sink)? | listening.read(Stream::Error, sink)?;
         // Process 1 is gone, and so the command: whoever still holds its pipes is a leftover, and is not waited for.
         rounds_after_the_end += u32::from(!report_is_open);
-        if !report_is_open && !heard || rounds_after_the_end > FULL_PIPE {
+        if !report_is_open && !heard || rounds_after_the_end > MAX_PIPE_READS {
             break;
         }
         listening.read_report()?;
     }
-    Ok(listening.heard)
+    Ok(listening.summary)
 }
 
-struct Listening<'a> {
+struct Supervision<'a> {
     /// Output, error, report.
     open: [bool; 3],
-    ears: Ears,
-    bounds: Bounds,
+    pipes: ChildPipes,
+    bounds: OutputLimits,
     disk: DiskWatch<'a>,
-    heard: Heard,
-    asked_to_end: Option<Instant>,
+    summary: IoSummary,
+    terminated_at: Option<Instant>,
     written: usize,
     buffer: Vec<u8>,
 }
 
-impl Listening<'_> {
+impl Supervision<'_> {
     /// Asks the command to end when it must, and ends it when it does not.
-    fn mind_the_time(&mut self, until: Until<'_>) -> Result<(), SandboxError> {
+    fn enforce_deadline(&mut self, until: StopCondition<'_>) -> Result<(), SandboxError> {
         // `SIGTERM` would leave it the time to fill the rest.
-        if self.heard.stopped != Some(Stopped::DiskShort) && self.disk.is_short() {
-            return self.end(Stopped::DiskShort, Signal::KILL);
+        if self.summary.stopped != Some(TerminationReason::DiskFull) && self.disk.is_short() {
+            return self.end(TerminationReason::DiskFull, Signal::KILL);
         }
-        match self.asked_to_end {
+        match self.terminated_at {
             None => {
                 if let Some(reason) = until.reason()? {
                     self.end(reason, Signal::TERM)?;
                 }
             }
-            Some(asked) if asked.elapsed() >= GRACE => self.signal(Signal::KILL)?,
+            Some(asked) if asked.elapsed() >= TERMINATE_TIMEOUT => self.signal(Signal::KILL)?,
             Some(_) => {}
         }
         Ok(())
     }
 
-    fn end(&mut self, why: Stopped, signal: Signal) -> Result<(), SandboxError> {
-        if self.heard.stopped.is_none() {
-            self.heard.stopped = Some(why);
+    fn end(&mut self, why: TerminationReason, signal: Signal) -> Result<(), SandboxError> {
+        if self.summary.stopped.is_none() {
+            self.summary.stopped = Some(why);
         }
-        self.asked_to_end.get_or_insert_with(Instant::now);
+        self.terminated_at.get_or_insert_with(Instant::now);
         self.signal(signal)
     }
 
     fn signal(&self, signal: Signal) -> Result<(), SandboxError> {
-        match rustix::process::pidfd_send_signal(&self.ears.process, signal) {
+        match rustix::process::pidfd_send_signal(&self.pipes.process, signal) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(SandboxError::system("the command cannot be ended")(error)),
         }
     }
 
     /// Waits for something to hear, for room to write, or for the next tick.
-    fn wait(&mut self, until: Until<'_>) -> Result<(), SandboxError> {
+    fn wait(&mut self, until: StopCondition<'_>) -> Result<(), SandboxError> {
         let [output, error, report] = self.open;
         let mut polled = Vec::with_capacity(4);
-        let ears = &self.ears;
+        let ears = &self.pipes;
         let listened =
             [(output, ears.output.as_ref()), (error, Some(&ears.error)), (report, Some(&ears.report))];
         let listened = listened.iter().filter(|(open, _)| *open).filter_map(|(_, file)| *file);
@@ -200,12 +204,12 @@ impl Listening<'_> {
         if let Some((input, _)) = &ears.input {
             polled.push(PollFd::new(input, PollFlags::OUT));
         }
-        let tick = match (&until, self.asked_to_end) {
-            (Until::Told(told), None) => {
+        let tick = match (&until, self.terminated_at) {
+            (StopCondition::Fd(told), None) => {
                 polled.push(PollFd::new(told, PollFlags::IN));
-                self.disk.is_short.map(|_| DISK_INTERVAL)
+                self.disk.is_short.map(|_| DISK_CHECK_INTERVAL)
             }
-            _ => Some(TICK),
+            _ => Some(POLL_INTERVAL),
         };
         let tick = tick.and_then(|tick| Timespec::try_from(tick).ok());
         match rustix::event::poll(&mut polled, tick.as_ref()) {
@@ -216,7 +220,7 @@ impl Listening<'_> {
 
     /// Writes what the command reads, as far as it wants to; a command that closed its input does not.
     fn write_input(&mut self) {
-        let Some((input, content)) = &self.ears.input else { return };
+        let Some((input, content)) = &self.pipes.input else { return };
         let rest = content.get(self.written..).unwrap_or_default();
         let done = match rustix::io::write(input, rest) {
             Ok(written) => {
@@ -227,7 +231,7 @@ impl Listening<'_> {
             Err(_) => true,
         };
         if done {
-            self.ears.input = None;
+            self.pipes.input = None;
         }
     }
 
@@ -235,8 +239,8 @@ impl Listening<'_> {
     fn read(&mut self, stream: Stream, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<bool, SandboxError> {
         let [output, error, _] = &mut self.open;
         let (open, file) = match stream {
-            Stream::Output => (output, self.ears.output.as_ref().map(AsFd::as_fd)),
-            Stream::Error => (error, Some(self.ears.error.as_fd())),
+            Stream::Output => (output, self.pipes.output.as_ref().map(AsFd::as_fd)),
+            Stream::Error => (error, Some(self.pipes.error.as_fd())),
         };
         let Some(file) = file.filter(|_| *open) else { return Ok(false) };
         let length = match rustix::io::read(file, &mut *self.buffer) {
@@ -249,26 +253,26 @@ impl Listening<'_> {
             Err(error) => return Err(SandboxError::system("output cannot be read")(error)),
         };
         match stream {
-            Stream::Output => self.heard.output_bytes += length as u64,
-            Stream::Error => self.heard.error_bytes += length as u64,
+            Stream::Output => self.summary.output_bytes += length as u64,
+            Stream::Error => self.summary.error_bytes += length as u64,
         }
         let room =
-            usize::try_from(self.bounds.max_output.saturating_sub(self.heard.kept)).unwrap_or(usize::MAX);
+            usize::try_from(self.bounds.max_output.saturating_sub(self.summary.kept)).unwrap_or(usize::MAX);
         if let Some(kept) = self.buffer.get(..length.min(room)).filter(|kept| !kept.is_empty()) {
-            self.heard.kept += kept.len() as u64;
+            self.summary.kept += kept.len() as u64;
             sink(stream, kept);
         }
-        self.mind_the_flood().map(|()| true)
+        self.enforce_output_limit().map(|()| true)
     }
 
-    fn mind_the_flood(&mut self) -> Result<(), SandboxError> {
-        let total = self.heard.output_bytes + self.heard.error_bytes;
-        let most = match self.bounds.on_flood {
-            OnFlood::Stop => self.bounds.max_output,
-            OnFlood::Drain(more) => self.bounds.max_output.saturating_add(more),
+    fn enforce_output_limit(&mut self) -> Result<(), SandboxError> {
+        let total = self.summary.output_bytes + self.summary.error_bytes;
+        let most = match self.bounds.on_limit {
+            OnOutputLimit::Stop => self.bounds.max_output,
+            OnOutputLimit::Drain(more) => self.bounds.max_output.saturating_add(more),
         };
-        if total > most && self.heard.stopped.is_none() {
-            self.end(Stopped::Flood, Signal::KILL)
+        if total > most && self.summary.stopped.is_none() {
+            self.end(TerminationReason::OutputLimit, Signal::KILL)
         } else {
             Ok(())
         }
@@ -280,9 +284,9 @@ impl Listening<'_> {
             return Ok(());
         }
         let mut buffer = [0_u8; 16];
-        match rustix::io::read(&self.ears.report, &mut buffer) {
+        match rustix::io::read(&self.pipes.report, &mut buffer) {
             Ok(0) => *open = false,
-            Ok(length) => self.heard.report.extend(buffer.get(..length).unwrap_or_default()),
+            Ok(length) => self.summary.report.extend(buffer.get(..length).unwrap_or_default()),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(SandboxError::system("the command's end cannot be read")(error)),
         }

@@ -15,36 +15,36 @@ use std::time::Instant;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 
-use crate::apart::MAX_AGE;
+use crate::bare_binds::MAX_VIEW_AGE;
 use crate::error::SandboxError;
-use crate::filter::Sockets;
 use crate::job::PROXY_PORT;
-use crate::plan::{Plan, ViewKey};
-use crate::step::Step;
+use crate::plan::{LaunchPlan, ViewKey};
+use crate::seccomp::Sockets;
+use crate::setup_step::SetupStep;
 use crate::sys::calls;
-use crate::sys::child::{Hands, Part, Progress, join_namespaces, take};
-use crate::sys::launch::{Errand, errand};
+use crate::sys::child::{ChildFds, LaunchPhase, LaunchProgress, apply_step, join_namespaces};
+use crate::sys::launch::{HelperProcess, run_helper};
 
 /// Cells that wait for the next command.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<Vec<Cell>>);
+pub(crate) struct NamespacePool(Mutex<Vec<NamespaceSet>>);
 
 /// How many are kept.
-const KEPT: usize = 64;
+const MAX_POOLED: usize = 64;
 
-impl Shelf {
+impl NamespacePool {
     /// A cell with this view that nobody uses, if there is one.
-    pub(crate) fn take(&self, view: Option<&ViewKey>) -> Option<Cell> {
+    pub(crate) fn acquire(&self, view: Option<&ViewKey>) -> Option<NamespaceSet> {
         let mut kept = self.0.lock().ok()?;
-        kept.retain(|cell| cell.made.elapsed() < MAX_AGE);
+        kept.retain(|cell| cell.made.elapsed() < MAX_VIEW_AGE);
         let place = kept.iter().rposition(|cell| cell.view_key.as_ref() == view)?;
         Some(kept.remove(place))
     }
 
     /// Puts a cell back whose command has ended. The one that has waited longest makes room.
-    pub(crate) fn put_back(&self, cell: Cell) {
+    pub(crate) fn release(&self, cell: NamespaceSet) {
         if let Ok(mut kept) = self.0.lock() {
-            if kept.len() >= KEPT {
+            if kept.len() >= MAX_POOLED {
                 kept.remove(0);
             }
             kept.push(cell);
@@ -54,7 +54,7 @@ impl Shelf {
 
 /// Which namespaces a cell has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CellKind {
+pub(crate) struct NamespaceKinds {
     pub(crate) user: bool,
     pub(crate) network: bool,
     /// Whether the view has a `/proc` of its own.
@@ -62,7 +62,7 @@ pub(crate) struct CellKind {
 }
 
 /// Namespaces that outlive a command.
-pub(crate) struct Cell {
+pub(crate) struct NamespaceSet {
     user: Option<OwnedFd>,
     network: Option<OwnedFd>,
     view: Option<OwnedFd>,
@@ -76,35 +76,38 @@ pub(crate) struct Cell {
 }
 
 /// What became of making a cell.
-pub(crate) enum Made {
-    Cell(Cell),
+pub(crate) enum NamespaceCreation {
+    Created(NamespaceSet),
     /// No overlay can be made of this directory.
     NoOverlay(PathBuf),
 }
 
 /// A view to be furnished.
-pub(crate) struct Furnishing {
+pub(crate) struct RootfsSpec {
     pub(crate) key: ViewKey,
-    pub(crate) plan: Plan,
+    pub(crate) plan: LaunchPlan,
     pub(crate) sockets: Sockets,
 }
 
-impl Cell {
+impl NamespaceSet {
     /// Makes the namespaces, and furnishes a view in them where one is wanted.
-    pub(crate) fn make(kind: CellKind, view: Option<Furnishing>) -> std::result::Result<Made, SandboxError> {
+    pub(crate) fn create(
+        kind: NamespaceKinds,
+        view: Option<RootfsSpec>,
+    ) -> std::result::Result<NamespaceCreation, SandboxError> {
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let map = |id: u32| CString::new(format!("{id} {id} 1")).unwrap_or_default();
         let sockets = view.as_ref().map_or(Sockets::None, |view| view.sockets);
         let (view_key, plan) = view.map(|view| (view.key, view.plan)).unzip();
         let slots: Vec<AtomicI32> =
             (0..plan.as_ref().map_or(0, |plan| plan.slots)).map(|_| AtomicI32::new(-1)).collect();
-        let progress = Progress::default();
-        let making = Making {
+        let progress = LaunchProgress::default();
+        let making = CreateNamespaces {
             user_map: map(user),
             group_map: map(group),
             kind,
             steps: plan.as_ref().map(|plan| &*plan.steps),
-            hands: Hands { slots: &slots, rules: None },
+            fds: ChildFds { slots: &slots, rules: None },
             progress: &progress,
             files: std::array::from_fn(|_| AtomicI32::new(-1)),
         };
@@ -117,7 +120,7 @@ impl Cell {
         ];
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |flags, (_, flag)| flags | flag);
         // The table of descriptors is shared, so that what the process opens is ours when it has ended.
-        let made = errand(&making, libc::CLONE_FILES | flags);
+        let made = run_helper(&making, libc::CLONE_FILES | flags);
         let [user, network, view, counters @ ..] = making.files.map(|file| calls::adopt(file.into_inner()));
         // The trees are in the view now; their handles are ours to close.
         for slot in slots {
@@ -125,15 +128,24 @@ impl Cell {
         }
         made.map_err(SandboxError::system("a namespace cannot be made"))?;
         let steps = plan.as_ref().map_or(&[][..], |plan| &*plan.steps);
-        if let Some(Step::Overlay { from, .. }) = progress.failed_step(steps) {
-            return Ok(Made::NoOverlay(from.clone()));
+        if let Some(SetupStep::Overlay { from, .. }) = progress.failed_step(steps) {
+            return Ok(NamespaceCreation::NoOverlay(from.clone()));
         }
         if let Some(failure) = progress.failure(steps) {
             return Err(failure);
         }
         let counters = counters.into_iter().flatten().collect();
         let (lost_before, made) = (AtomicU64::new(0), Instant::now());
-        Ok(Made::Cell(Self { user, network, view, view_key, counters, lost_before, made, sockets }))
+        Ok(NamespaceCreation::Created(Self {
+            user,
+            network,
+            view,
+            view_key,
+            counters,
+            lost_before,
+            made,
+            sockets,
+        }))
     }
 
     /// The namespaces to join, in the order in which they can be.
@@ -143,17 +155,17 @@ impl Cell {
     }
 
     /// A listener inside the cell's network, and what ends it.
-    pub(crate) fn listen(&self) -> Result<(TcpListener, Listened)> {
+    pub(crate) fn listen(&self) -> Result<(TcpListener, ListenerGuard)> {
         let namespaces: Vec<RawFd> = [self.user.as_ref(), self.network.as_ref()]
             .into_iter()
             .flatten()
             .map(AsRawFd::as_raw_fd)
             .collect();
-        let listening = Listening { namespaces, error: AtomicI32::new(0), socket: AtomicI32::new(-1) };
-        errand(&listening, libc::CLONE_FILES)?;
+        let listening = OpenListener { namespaces, error: AtomicI32::new(0), socket: AtomicI32::new(-1) };
+        run_helper(&listening, libc::CLONE_FILES)?;
         match (listening.error.into_inner(), calls::adopt(listening.socket.into_inner())) {
             (0, Some(socket)) => {
-                let listened = Listened(rustix::io::fcntl_dupfd_cloexec(&socket, 0)?);
+                let listened = ListenerGuard(rustix::io::fcntl_dupfd_cloexec(&socket, 0)?);
                 Ok((TcpListener::from(socket), listened))
             }
             (error, _) => Err(Errno::from_raw_os_error(error)),
@@ -171,9 +183,9 @@ impl Cell {
 /// From its end on nobody is listened to, so that the next command in the same network can be given a listener of its own.
 ///
 /// Closing a listener would not end it at once: a process that another thread is just starting has all handles, until it becomes another program.
-pub(crate) struct Listened(OwnedFd);
+pub(crate) struct ListenerGuard(OwnedFd);
 
-impl Drop for Listened {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         // If this fails, closing it has to do.
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
@@ -195,55 +207,55 @@ fn lost_packets(counters: &OwnedFd) -> u64 {
 }
 
 /// Runs in the new namespaces: says who is who, furnishes the view, and leaves handles.
-struct Making<'a> {
+struct CreateNamespaces<'a> {
     user_map: CString,
     group_map: CString,
-    kind: CellKind,
-    steps: Option<&'a [Step]>,
-    hands: Hands<'a>,
-    progress: &'a Progress,
+    kind: NamespaceKinds,
+    steps: Option<&'a [SetupStep]>,
+    fds: ChildFds<'a>,
+    progress: &'a LaunchProgress,
     /// The user namespace, the network namespace, the mount namespace, two files of counters.
     files: [AtomicI32; 5],
 }
 
-impl Errand for Making<'_> {
+impl HelperProcess for CreateNamespaces<'_> {
     fn run(&self) {
-        if let Err(error) = self.settle() {
-            self.progress.failed(Part::Birth, 0, error);
+        if let Err(error) = self.set_up() {
+            self.progress.failed(LaunchPhase::Birth, 0, error);
         }
         rustix::process::umask(Mode::empty());
         for (index, step) in self.steps.into_iter().flatten().enumerate() {
-            if let Err(error) = take(step, self.hands) {
-                self.progress.failed(Part::Step, index, error);
+            if let Err(error) = apply_step(step, self.fds) {
+                self.progress.failed(LaunchPhase::Step, index, error);
             }
         }
     }
 }
 
-impl Making<'_> {
-    fn settle(&self) -> Result<()> {
+impl CreateNamespaces<'_> {
+    fn set_up(&self) -> Result<()> {
         let [user, network, view, packets, packets6] = &self.files;
         if self.kind.user {
             write_to(c"/proc/self/setgroups", b"deny")?;
             write_to(c"/proc/self/uid_map", self.user_map.to_bytes())?;
             write_to(c"/proc/self/gid_map", self.group_map.to_bytes())?;
-            keep(user, c"/proc/self/ns/user")?;
+            keep_fd(user, c"/proc/self/ns/user")?;
         }
         if self.kind.network {
             calls::loopback_up()?;
-            keep(network, c"/proc/self/ns/net")?;
+            keep_fd(network, c"/proc/self/ns/net")?;
             // Only good for explaining a failure, so a machine without them is fine.
-            let _ = keep(packets, c"/proc/self/net/snmp");
-            let _ = keep(packets6, c"/proc/self/net/snmp6");
+            let _ = keep_fd(packets, c"/proc/self/net/snmp");
+            let _ = keep_fd(packets6, c"/proc/self/net/snmp6");
         }
         if self.steps.is_some() {
-            keep(view, c"/proc/self/ns/mnt")?;
+            keep_fd(view, c"/proc/self/ns/mnt")?;
         }
         Ok(())
     }
 }
 
-fn keep(place: &AtomicI32, path: &std::ffi::CStr) -> Result<()> {
+fn keep_fd(place: &AtomicI32, path: &std::ffi::CStr) -> Result<()> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     place.store(calls::forget(file), Ordering::Release);
     Ok(())
@@ -255,13 +267,13 @@ fn write_to(path: &std::ffi::CStr, content: &[u8]) -> Result<()> {
 }
 
 /// Runs in a cell's network: leaves a listener.
-struct Listening {
+struct OpenListener {
     namespaces: Vec<RawFd>,
     error: AtomicI32,
     socket: AtomicI32,
 }
 
-impl Errand for Listening {
+impl HelperProcess for OpenListener {
     fn run(&self) {
         if let Err(error) = self.work() {
             self.error.store(error.raw_os_error(), Ordering::Release);
@@ -269,7 +281,7 @@ impl Errand for Listening {
     }
 }
 
-impl Listening {
+impl OpenListener {
     fn work(&self) -> Result<()> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType};
         join_namespaces(&self.namespaces)?;

@@ -9,26 +9,26 @@ use crate::address::AddressClass;
 use crate::host::{Host, HostError, carries_ipv4, parse_port, split_port};
 
 /// Wider IPv4 networks than this are as good as everything.
-const WIDEST_V4: u32 = 8;
+const MIN_PREFIX_V4: u32 = 8;
 /// Wider IPv6 networks than this are as good as everything.
-const WIDEST_V6: u32 = 32;
+const MIN_PREFIX_V6: u32 = 32;
 /// Names that stand before a country's code where everybody may have a name below, such as `co.uk`.
 const SHARED_SECOND_LEVEL: &[&str] = &["ac", "co", "com", "edu", "gov", "go", "ne", "net", "or", "org"];
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) what: What,
-    pub(crate) ports: Ports,
+pub(crate) struct AllowlistEntry {
+    pub(crate) host: AllowedHost,
+    pub(crate) ports: AllowedPorts,
 }
 
 /// What an entry names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum AllowedHost {
     /// One name.
     Name(String),
     /// Every name that ends with this, which begins with a dot.
-    Below(String),
+    Subdomains(String),
     /// One address.
     Address(IpAddr),
     /// Every address that shares the first bits.
@@ -39,17 +39,17 @@ pub(crate) enum What {
 
 /// The ports of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ports {
+pub(crate) enum AllowedPorts {
     /// 443 and 80.
-    Web,
+    HttpAndHttps,
     /// The one that was written.
     One(u16),
 }
 
-impl Ports {
-    pub(crate) fn contain(self, port: u16) -> bool {
+impl AllowedPorts {
+    pub(crate) fn contains(self, port: u16) -> bool {
         match self {
-            Self::Web => port == 443 || port == 80,
+            Self::HttpAndHttps => port == 443 || port == 80,
             Self::One(one) => port == one,
         }
     }
@@ -58,12 +58,12 @@ impl Ports {
 /// An entry of `network` that is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the network entry `{entry}` is not taken: {problem}")]
-pub struct RuleError {
+pub struct AllowlistError {
     entry: String,
     problem: EntryProblem,
 }
 
-impl RuleError {
+impl AllowlistError {
     /// The entry, with everything unprintable escaped.
     #[must_use]
     pub fn entry(&self) -> &str {
@@ -132,30 +132,31 @@ impl EntryProblem {
             Self::HostBits { network } => format!("write `{network}`, or the address without a prefix"),
             Self::Prefix => "write a network such as `10.1.0.0/16` or `fd12::/64`".to_owned(),
             Self::NetworkTooWide => {
-                format!("name networks of at least /{WIDEST_V4} (IPv4) or /{WIDEST_V6} (IPv6)")
+                format!("name networks of at least /{MIN_PREFIX_V4} (IPv4) or /{MIN_PREFIX_V6} (IPv6)")
             }
             Self::Never => "name an address that a machine can have".to_owned(),
         }
     }
 }
 
-impl Entry {
-    pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
-        read(text).map_err(|problem| RuleError { entry: text.escape_debug().take(300).collect(), problem })
+impl AllowlistEntry {
+    pub(crate) fn parse(text: &str) -> Result<Self, AllowlistError> {
+        read(text)
+            .map_err(|problem| AllowlistError { entry: text.escape_debug().take(300).collect(), problem })
     }
 }
 
-fn read(text: &str) -> Result<Entry, EntryProblem> {
+fn read(text: &str) -> Result<AllowlistEntry, EntryProblem> {
     if text.contains("://") {
         return Err(EntryProblem::Url);
     }
     let (host, port) = split_entry(text);
     let what = read_host(host)?;
     let ports = match port {
-        Some(port) => Ports::One(parse_port(port)?),
-        None => Ports::Web,
+        Some(port) => AllowedPorts::One(parse_port(port)?),
+        None => AllowedPorts::HttpAndHttps,
     };
-    Ok(Entry { what, ports })
+    Ok(AllowlistEntry { host: what, ports })
 }
 
 /// An IPv6 network may stand bare: its prefix shows where it ends. An address may not, lest `fd12::5:5432`
@@ -165,7 +166,7 @@ fn split_entry(text: &str) -> (&str, Option<&str>) {
     if network { (text, None) } else { split_port(text) }
 }
 
-fn read_host(host: &str) -> Result<What, EntryProblem> {
+fn read_host(host: &str) -> Result<AllowedHost, EntryProblem> {
     if let Some((address, prefix)) = bare(host).split_once('/') {
         return read_network(address, prefix);
     }
@@ -178,9 +179,9 @@ fn read_host(host: &str) -> Result<What, EntryProblem> {
         _ => {}
     }
     match Host::parse(host)? {
-        Host::Name(name) if name == "localhost" => Ok(What::Localhost),
-        Host::Name(name) => Ok(What::Name(name)),
-        Host::Address(address) => destination(address).map(What::Address),
+        Host::Name(name) if name == "localhost" => Ok(AllowedHost::Localhost),
+        Host::Name(name) => Ok(AllowedHost::Name(name)),
+        Host::Address(address) => destination(address).map(AllowedHost::Address),
     }
 }
 
@@ -189,7 +190,7 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
 
-fn read_domain(domain: &str) -> Result<What, EntryProblem> {
+fn read_domain(domain: &str) -> Result<AllowedHost, EntryProblem> {
     if domain.contains('*') {
         return Err(EntryProblem::Star);
     }
@@ -198,13 +199,13 @@ fn read_domain(domain: &str) -> Result<What, EntryProblem> {
     match labels.as_slice() {
         [] | [_] => Err(EntryProblem::TooWide),
         [second, top] if top.len() == 2 && SHARED_SECOND_LEVEL.contains(second) => Err(EntryProblem::TooWide),
-        _ => Ok(What::Below(format!(".{name}"))),
+        _ => Ok(AllowedHost::Subdomains(format!(".{name}"))),
     }
 }
 
-fn read_network(address: &str, prefix: &str) -> Result<What, EntryProblem> {
+fn read_network(address: &str, prefix: &str) -> Result<AllowedHost, EntryProblem> {
     let base: IpAddr = address.parse().map_err(|_| EntryProblem::Url)?;
-    let (width, widest) = if base.is_ipv4() { (32, WIDEST_V4) } else { (128, WIDEST_V6) };
+    let (width, widest) = if base.is_ipv4() { (32, MIN_PREFIX_V4) } else { (128, MIN_PREFIX_V6) };
     let plain = prefix.len() <= 3 && prefix.bytes().all(|byte| byte.is_ascii_digit());
     let prefix: u32 = prefix.parse().ok().filter(|_| plain).ok_or(EntryProblem::Prefix)?;
     if prefix > width {
@@ -217,7 +218,7 @@ fn read_network(address: &str, prefix: &str) -> Result<What, EntryProblem> {
     if network != base {
         return Err(EntryProblem::HostBits { network: format!("{network}/{prefix}") });
     }
-    destination(base).map(|base| What::Network { base, prefix })
+    destination(base).map(|base| AllowedHost::Network { base, prefix })
 }
 
 fn destination(address: IpAddr) -> Result<IpAddr, EntryProblem> {

@@ -13,7 +13,7 @@ use libc::sock_filter;
 use self::program::{Leaf, NOT_THERE, answer, program, refuse_cases};
 
 /// One refusal: the call answers "not permitted" when all conditions of one of the cases hold; no case is always.
-struct Refusal {
+struct DenyRule {
     call: i64,
     cases: &'static [&'static [Condition]],
 }
@@ -35,12 +35,12 @@ enum Comparison {
 
 use Comparison::{Above, Below, HasAny, Is, IsNot, Within};
 
-const fn refuse(call: i64) -> Refusal {
-    Refusal { call, cases: &[] }
+const fn deny(call: i64) -> DenyRule {
+    DenyRule { call, cases: &[] }
 }
 
-const fn refuse_if(call: i64, cases: &'static [&'static [Condition]]) -> Refusal {
-    Refusal { call, cases }
+const fn deny_if(call: i64, cases: &'static [&'static [Condition]]) -> DenyRule {
+    DenyRule { call, cases }
 }
 
 /// Set-user-id and set-group-id bits: a file that carries them outlives the sandbox.
@@ -65,81 +65,81 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWCGROUP) as u64;
 
-const REFUSALS: &[Refusal] = &[
+const DENY_RULES: &[DenyRule] = &[
     // Reads, steers or borrows from other processes.
-    refuse(libc::SYS_ptrace),
-    refuse(libc::SYS_process_vm_readv),
-    refuse(libc::SYS_process_vm_writev),
-    refuse(libc::SYS_process_madvise),
-    refuse(libc::SYS_pidfd_getfd),
-    refuse(libc::SYS_kcmp),
+    deny(libc::SYS_ptrace),
+    deny(libc::SYS_process_vm_readv),
+    deny(libc::SYS_process_vm_writev),
+    deny(libc::SYS_process_madvise),
+    deny(libc::SYS_pidfd_getfd),
+    deny(libc::SYS_kcmp),
     // Namespaces: inside one of its own a process has every capability again, and with it most of the kernel to attack.
-    refuse(libc::SYS_unshare),
-    refuse(libc::SYS_setns),
-    refuse_if(libc::SYS_clone, &[&[(0, HasAny, NAMESPACES)]]),
+    deny(libc::SYS_unshare),
+    deny(libc::SYS_setns),
+    deny_if(libc::SYS_clone, &[&[(0, HasAny, NAMESPACES)]]),
     // Changes the view that was made for the command.
-    refuse(libc::SYS_mount),
-    refuse(libc::SYS_umount2),
-    refuse(libc::SYS_pivot_root),
-    refuse(libc::SYS_chroot),
-    refuse(libc::SYS_open_tree),
-    refuse(OPEN_TREE_ATTR),
-    refuse(libc::SYS_move_mount),
-    refuse(libc::SYS_fsopen),
-    refuse(libc::SYS_fsconfig),
-    refuse(libc::SYS_fsmount),
-    refuse(libc::SYS_fspick),
-    refuse(libc::SYS_mount_setattr),
-    refuse(libc::SYS_swapon),
-    refuse(libc::SYS_swapoff),
-    refuse(libc::SYS_quotactl),
-    refuse(libc::SYS_quotactl_fd),
+    deny(libc::SYS_mount),
+    deny(libc::SYS_umount2),
+    deny(libc::SYS_pivot_root),
+    deny(libc::SYS_chroot),
+    deny(libc::SYS_open_tree),
+    deny(OPEN_TREE_ATTR),
+    deny(libc::SYS_move_mount),
+    deny(libc::SYS_fsopen),
+    deny(libc::SYS_fsconfig),
+    deny(libc::SYS_fsmount),
+    deny(libc::SYS_fspick),
+    deny(libc::SYS_mount_setattr),
+    deny(libc::SYS_swapon),
+    deny(libc::SYS_swapoff),
+    deny(libc::SYS_quotactl),
+    deny(libc::SYS_quotactl_fd),
     // Opens files by number, past every folder on the way.
-    refuse(libc::SYS_open_by_handle_at),
-    refuse(libc::SYS_name_to_handle_at),
-    refuse(libc::SYS_fanotify_init),
+    deny(libc::SYS_open_by_handle_at),
+    deny(libc::SYS_name_to_handle_at),
+    deny(libc::SYS_fanotify_init),
     // Keys of the user: the session's keyring is not in any namespace.
-    refuse(libc::SYS_add_key),
-    refuse(libc::SYS_request_key),
-    refuse(libc::SYS_keyctl),
+    deny(libc::SYS_add_key),
+    deny(libc::SYS_request_key),
+    deny(libc::SYS_keyctl),
     // Large parts of the kernel that commands can do without, and that have been the way out of sandboxes. io_uring does file and network
     // operations that no filter sees.
-    refuse(libc::SYS_io_uring_setup),
-    refuse(libc::SYS_io_uring_enter),
-    refuse(libc::SYS_io_uring_register),
-    refuse(libc::SYS_bpf),
-    refuse(libc::SYS_perf_event_open),
-    refuse(libc::SYS_userfaultfd),
+    deny(libc::SYS_io_uring_setup),
+    deny(libc::SYS_io_uring_enter),
+    deny(libc::SYS_io_uring_register),
+    deny(libc::SYS_bpf),
+    deny(libc::SYS_perf_event_open),
+    deny(libc::SYS_userfaultfd),
     // The machine as a whole.
-    refuse(libc::SYS_init_module),
-    refuse(libc::SYS_finit_module),
-    refuse(libc::SYS_delete_module),
-    refuse(libc::SYS_kexec_load),
-    refuse(libc::SYS_kexec_file_load),
-    refuse(libc::SYS_reboot),
-    refuse(libc::SYS_acct),
-    refuse(libc::SYS_syslog),
-    refuse(libc::SYS_settimeofday),
-    refuse(libc::SYS_clock_settime),
-    refuse(libc::SYS_clock_adjtime),
-    refuse(libc::SYS_adjtimex),
-    refuse(libc::SYS_sethostname),
-    refuse(libc::SYS_setdomainname),
-    refuse(libc::SYS_vhangup),
-    refuse(libc::SYS_lookup_dcookie),
-    refuse(libc::SYS_nfsservctl),
+    deny(libc::SYS_init_module),
+    deny(libc::SYS_finit_module),
+    deny(libc::SYS_delete_module),
+    deny(libc::SYS_kexec_load),
+    deny(libc::SYS_kexec_file_load),
+    deny(libc::SYS_reboot),
+    deny(libc::SYS_acct),
+    deny(libc::SYS_syslog),
+    deny(libc::SYS_settimeofday),
+    deny(libc::SYS_clock_settime),
+    deny(libc::SYS_clock_adjtime),
+    deny(libc::SYS_adjtimex),
+    deny(libc::SYS_sethostname),
+    deny(libc::SYS_setdomainname),
+    deny(libc::SYS_vhangup),
+    deny(libc::SYS_lookup_dcookie),
+    deny(libc::SYS_nfsservctl),
     // Memory of other nodes and processes.
-    refuse(libc::SYS_mbind),
-    refuse(libc::SYS_migrate_pages),
-    refuse(libc::SYS_move_pages),
-    refuse(libc::SYS_set_mempolicy),
+    deny(libc::SYS_mbind),
+    deny(libc::SYS_migrate_pages),
+    deny(libc::SYS_move_pages),
+    deny(libc::SYS_set_mempolicy),
     // Execution domains other than the plain one (and asking which one it is) reopen old holes.
-    refuse_if(libc::SYS_personality, &[&[(0, IsNot, 0), (0, IsNot, 0xffff_ffff), (0, IsNot, 0x0004_0000)]]),
+    deny_if(libc::SYS_personality, &[&[(0, IsNot, 0), (0, IsNot, 0xffff_ffff), (0, IsNot, 0x0004_0000)]]),
     // Types what the person at the terminal seems to have typed.
-    refuse_if(libc::SYS_ioctl, &[&[(1, Is, libc::TIOCSTI)], &[(1, Is, libc::TIOCLINUX)]]),
+    deny_if(libc::SYS_ioctl, &[&[(1, Is, libc::TIOCSTI)], &[(1, Is, libc::TIOCLINUX)]]),
     // Sockets: own machine, IPv4, IPv6 and asking for interfaces. A datagram socket of the own machine can be aimed at any socket file, and a raw one of
     // that family is a datagram socket by another name. Virtual machine sockets reach the hypervisor past every network namespace.
-    refuse_if(
+    deny_if(
         libc::SYS_socket,
         &[
             &[(0, Above, libc::AF_INET6 as u64), (0, IsNot, NETLINK)],
@@ -149,17 +149,17 @@ const REFUSALS: &[Refusal] = &[
             &[(1, Within(KIND), RAW)],
         ],
     ),
-    refuse_if(
+    deny_if(
         libc::SYS_socketpair,
         &[&[(1, Within(KIND), DATAGRAM)], &[(1, Within(KIND), RAW)], &[(0, IsNot, UNIX)]],
     ),
     // Files that give their owner's rights to whoever starts them.
-    refuse_if(libc::SYS_fchmod, SET_ID_IN_1),
-    refuse_if(libc::SYS_fchmodat, SET_ID_IN_2),
-    refuse_if(FCHMODAT2, SET_ID_IN_2),
-    refuse_if(libc::SYS_mkdirat, SET_ID_IN_2),
-    refuse_if(libc::SYS_mknodat, SET_ID_IN_2),
-    refuse_if(libc::SYS_openat, &[&[(2, HasAny, CREATE), (3, HasAny, SET_ID)]]),
+    deny_if(libc::SYS_fchmod, SET_ID_IN_1),
+    deny_if(libc::SYS_fchmodat, SET_ID_IN_2),
+    deny_if(FCHMODAT2, SET_ID_IN_2),
+    deny_if(libc::SYS_mkdirat, SET_ID_IN_2),
+    deny_if(libc::SYS_mknodat, SET_ID_IN_2),
+    deny_if(libc::SYS_openat, &[&[(2, HasAny, CREATE), (3, HasAny, SET_ID)]]),
 ];
 
 const FCHMODAT2: i64 = 452;
@@ -167,28 +167,28 @@ const OPEN_TREE_ATTR: i64 = 467;
 
 /// The older sisters of the calls above, which newer machines do not have.
 #[cfg(target_arch = "x86_64")]
-const OLDER: &[Refusal] = &[
-    refuse_if(libc::SYS_chmod, SET_ID_IN_1),
-    refuse_if(libc::SYS_mkdir, SET_ID_IN_1),
-    refuse_if(libc::SYS_mknod, SET_ID_IN_1),
-    refuse_if(libc::SYS_creat, SET_ID_IN_1),
-    refuse_if(libc::SYS_open, &[&[(1, HasAny, CREATE), (2, HasAny, SET_ID)]]),
-    refuse(libc::SYS_iopl),
-    refuse(libc::SYS_ioperm),
-    refuse(libc::SYS_modify_ldt),
-    refuse(libc::SYS_uselib),
-    refuse(libc::SYS_ustat),
-    refuse(libc::SYS_sysfs),
-    refuse(libc::SYS__sysctl),
+const OLDER: &[DenyRule] = &[
+    deny_if(libc::SYS_chmod, SET_ID_IN_1),
+    deny_if(libc::SYS_mkdir, SET_ID_IN_1),
+    deny_if(libc::SYS_mknod, SET_ID_IN_1),
+    deny_if(libc::SYS_creat, SET_ID_IN_1),
+    deny_if(libc::SYS_open, &[&[(1, HasAny, CREATE), (2, HasAny, SET_ID)]]),
+    deny(libc::SYS_iopl),
+    deny(libc::SYS_ioperm),
+    deny(libc::SYS_modify_ldt),
+    deny(libc::SYS_uselib),
+    deny(libc::SYS_ustat),
+    deny(libc::SYS_sysfs),
+    deny(libc::SYS__sysctl),
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const OLDER: &[Refusal] = &[];
+const OLDER: &[DenyRule] = &[];
 
 /// Calls that do not exist for commands: their arguments lie in memory, and older sisters do the same in sight.
-const UNKNOWN: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2];
+const ENOSYS_CALLS: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2];
 
 /// The newest call that was looked at: `file_setattr`.
-const NEWEST: u32 = 469;
+const MAX_KNOWN_CALL: u32 = 469;
 
 /// Numbers from here on are those of the x32 interface, which would be a second way to every call.
 const X32: u32 = 0x4000_0000;
@@ -222,16 +222,16 @@ impl Filters {
 
 /// The program for the kernel.
 pub(crate) fn compile(sockets: Sockets) -> Vec<sock_filter> {
-    let cases = |refusal: &Refusal| match (refusal.call, sockets) {
+    let cases = |refusal: &DenyRule| match (refusal.call, sockets) {
         (libc::SYS_socket, Sockets::None) => refuse_cases(&[]),
         (libc::SYS_socket, Sockets::NoUnix) => refuse_cases(&[refusal.cases, &[&[(0, Is, UNIX)]]].concat()),
         _ => refuse_cases(refusal.cases),
     };
-    let refused = REFUSALS.iter().chain(OLDER).map(|refusal| Leaf::of(refusal.call, cases(refusal)));
-    let unknown = UNKNOWN.iter().map(|call| Leaf::of(*call, vec![answer(NOT_THERE)]));
+    let refused = DENY_RULES.iter().chain(OLDER).map(|refusal| Leaf::of(refusal.call, cases(refusal)));
+    let unknown = ENOSYS_CALLS.iter().map(|call| Leaf::of(*call, vec![answer(NOT_THERE)]));
     // Everything above the newest call, and so everything of the x32 interface too.
-    const { assert!(NEWEST < X32) };
-    program(refused.chain(unknown).collect(), NEWEST)
+    const { assert!(MAX_KNOWN_CALL < X32) };
+    program(refused.chain(unknown).collect(), MAX_KNOWN_CALL)
 }
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn plainly(call: u32, arguments: [u64; 6]) -> u32 {
-        if UNKNOWN.iter().any(|unknown| number(*unknown) == call) || call > NEWEST {
+        if ENOSYS_CALLS.iter().any(|unknown| number(*unknown) == call) || call > MAX_KNOWN_CALL {
             return NOT_THERE;
         }
         let holds = |(argument, comparison, value): &Condition| {
@@ -286,7 +286,7 @@ mod tests {
                 Within(mask) => given & mask == *value,
             }
         };
-        let refusal = REFUSALS.iter().chain(OLDER).find(|refusal| number(refusal.call) == call);
+        let refusal = DENY_RULES.iter().chain(OLDER).find(|refusal| number(refusal.call) == call);
         match refusal {
             Some(refusal) if refusal.cases.is_empty() => REFUSED,
             Some(refusal) if refusal.cases.iter().any(|case| case.iter().all(holds)) => REFUSED,
@@ -370,8 +370,12 @@ mod tests {
 
     #[test]
     fn no_call_is_named_twice() {
-        let mut numbers: Vec<i64> =
-            REFUSALS.iter().chain(OLDER).map(|refusal| refusal.call).chain(UNKNOWN.iter().copied()).collect();
+        let mut numbers: Vec<i64> = DENY_RULES
+            .iter()
+            .chain(OLDER)
+            .map(|refusal| refusal.call)
+            .chain(ENOSYS_CALLS.iter().copied())
+            .collect();
         numbers.sort_unstable();
         assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]));
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub(crate) type Slot = usize;
 
 /// One step. While a view is furnished, paths of the host are absolute and paths of the view are relative to its root; for a command all are absolute.
-pub(crate) enum Step {
+pub(crate) enum SetupStep {
     /// Mounts made elsewhere no longer appear here.
     StopPropagation,
     /// Takes a copy of a folder, file or device of the host, with all that is mounted below.
@@ -57,7 +57,7 @@ pub(crate) enum Step {
     Allow { path: CString, access: u64, missing_is_fine: bool },
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SetupStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |path: &CString| path.to_string_lossy().into_owned();
         match self {

@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
-use crate::view::SystemView;
+use crate::system_view::SystemView;
 
 /// How long a view is used: for so long a command may miss what was installed, or see what was removed.
-pub(crate) const MAX_AGE: Duration = Duration::from_secs(30);
+pub(crate) const MAX_VIEW_AGE: Duration = Duration::from_secs(30);
 
 /// How much of a directory is looked at for sockets and FIFOs.
 const MAX_ENTRIES: usize = 100_000;
@@ -30,18 +30,18 @@ const MAX_MASKS: usize = 1_000;
 
 /// Directories that no overlay can be made of, each with what is hidden in it instead; nothing where that is too much.
 #[derive(Debug, Default)]
-pub(crate) struct Bare(BTreeMap<PathBuf, Option<Vec<PathBuf>>>);
+pub(crate) struct BareBinds(BTreeMap<PathBuf, Option<Vec<PathBuf>>>);
 
-impl Bare {
+impl BareBinds {
     /// All directories, for a gate whose overlays would show less than there is.
     pub(crate) fn all_of(system: &SystemView) -> Self {
-        let directories = system.shown.iter().filter(|shown| shown.is_directory);
-        Self(directories.map(|shown| (shown.path.clone(), leading_out(&shown.path))).collect())
+        let directories = system.visible.iter().filter(|shown| shown.is_directory);
+        Self(directories.map(|shown| (shown.path.clone(), sockets_and_fifos(&shown.path))).collect())
     }
 
     /// Adds one. Whether it was not there yet.
     pub(crate) fn add(&mut self, path: &Path) -> bool {
-        self.0.insert(path.to_path_buf(), leading_out(path)).is_none()
+        self.0.insert(path.to_path_buf(), sockets_and_fifos(path)).is_none()
     }
 
     pub(crate) fn contains(&self, path: &Path) -> bool {
@@ -54,13 +54,13 @@ impl Bare {
     }
 
     /// Whether a socket of the host may be left that a command could connect to.
-    pub(crate) fn leads_out(&self) -> bool {
+    pub(crate) fn may_expose_sockets(&self) -> bool {
         self.0.values().any(Option::is_none)
     }
 }
 
 /// The sockets and FIFOs in a directory; nothing where there is too much to look at.
-fn leading_out(place: &Path) -> Option<Vec<PathBuf>> {
+fn sockets_and_fifos(place: &Path) -> Option<Vec<PathBuf>> {
     let (mut pending, mut seen, mut found) = (vec![PathBuf::new()], 0_usize, Vec::new());
     while let Some(directory) = pending.pop() {
         // What the gate cannot read its commands cannot reach either.
@@ -112,7 +112,7 @@ mod tests {
         let _outside = UnixListener::bind(outside.join("socket")).unwrap();
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, place.join("fifo"), FileType::Fifo, mode, 0).unwrap();
-        let mut found = leading_out(&place).unwrap();
+        let mut found = sockets_and_fifos(&place).unwrap();
         found.sort();
         assert_eq!(found, [PathBuf::from("a/b/socket"), PathBuf::from("fifo")]);
     }
@@ -125,7 +125,7 @@ mod tests {
             let path = scratch.path().join(number.to_string());
             rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0).unwrap();
         }
-        let mut bare = Bare::default();
-        assert!(bare.add(scratch.path()) && bare.leads_out());
+        let mut bare = BareBinds::default();
+        assert!(bare.add(scratch.path()) && bare.may_expose_sockets());
     }
 }

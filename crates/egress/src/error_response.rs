@@ -2,11 +2,11 @@
 
 use crate::address::AddressClass;
 use crate::host::Host;
-use crate::reason::Reason;
+use crate::refusal_reason::RefusalReason;
 
 /// An HTTP answer. The host is the one that was asked for, when it could be read.
-pub(crate) fn http(reason: Reason, asked: Option<(&Host, u16)>) -> Vec<u8> {
-    let body = format!("toolgate: {}\n", sentence(reason, asked));
+pub(crate) fn http_response(reason: RefusalReason, asked: Option<(&Host, u16)>) -> Vec<u8> {
+    let body = format!("toolgate: {}\n", explanation(reason, asked));
     let header = if reason.is_failure() { "X-Toolgate-Failed" } else { "X-Toolgate-Refused" };
     let head = format!(
         "HTTP/1.1 {}\r\n{header}: {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -18,25 +18,25 @@ pub(crate) fn http(reason: Reason, asked: Option<(&Host, u16)>) -> Vec<u8> {
     (head + &body).into_bytes()
 }
 
-fn status(reason: Reason) -> &'static str {
+fn status(reason: RefusalReason) -> &'static str {
     match reason {
-        Reason::Malformed(_) | Reason::Unsupported(_) => "400 Bad Request",
-        Reason::TooLarge => "431 Request Header Fields Too Large",
-        Reason::TooSlow => "408 Request Timeout",
-        Reason::Unresolved | Reason::Unreachable => "502 Bad Gateway",
+        RefusalReason::Malformed(_) | RefusalReason::Unsupported(_) => "400 Bad Request",
+        RefusalReason::TooLarge => "431 Request Header Fields Too Large",
+        RefusalReason::TooSlow => "408 Request Timeout",
+        RefusalReason::Unresolved | RefusalReason::Unreachable => "502 Bad Gateway",
         _ => "403 Forbidden",
     }
 }
 
 /// The reason, and how an operator can change it. Resolved addresses are not told: the command has no
 /// business inside.
-fn sentence(reason: Reason, asked: Option<(&Host, u16)>) -> String {
+fn explanation(reason: RefusalReason, asked: Option<(&Host, u16)>) -> String {
     match (reason, asked) {
-        (Reason::NotListed, Some((host, port))) => {
+        (RefusalReason::NotListed, Some((host, port))) => {
             let entry = entry(host, port);
             format!("`{host}:{port}` is not allowed; the operator can add \"{entry}\" to network:")
         }
-        (Reason::Address(class), Some((host, port))) => address(class, host, port),
+        (RefusalReason::Address(class), Some((host, port))) => address(class, host, port),
         _ => reason.to_string(),
     }
 }

@@ -4,97 +4,105 @@
 //! one server. The first message says which, in clear, and is read here. It may come in several records and
 //! in any number of pieces.
 
-use crate::reason::Reason;
-use crate::wire::Progress;
+use crate::refusal_reason::RefusalReason;
+use crate::wire::ParseStatus;
 
 /// The largest first message that is waited for.
-pub const MAX_HELLO: usize = 16 << 10;
+pub const MAX_CLIENT_HELLO_BYTES: usize = 16 << 10;
 
 const SERVER_NAME: u16 = 0;
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
 /// What the first bytes of a tunnel are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hello {
+pub enum ClientHello {
     /// Not TLS.
-    Other,
+    NotTls,
     /// TLS without a name.
-    Nameless,
+    NoServerName,
     /// TLS for this name, as it was written.
-    Named(String),
+    ServerName(String),
 }
 
 /// Reads the first bytes of a tunnel.
 ///
 /// # Errors
 /// When they begin like TLS, and no single name can be read from them, or they hide it.
-pub fn read_hello(bytes: &[u8]) -> Result<Progress<Hello>, Reason> {
+pub fn read_client_hello(bytes: &[u8]) -> Result<ParseStatus<ClientHello>, RefusalReason> {
     match bytes {
-        [] | [0x14..=0x17] => Ok(Progress::Partial),
+        [] | [0x14..=0x17] => Ok(ParseStatus::Partial),
         [0x16, 3, ..] => read_records(bytes),
         // A record of another type before the first message would hide it from us, and some servers pass over
         // it.
-        [0x14 | 0x15 | 0x17, 3, ..] => Err(Reason::Handshake),
-        _ => Ok(Progress::Done { value: Hello::Other, length: 0 }),
+        [0x14 | 0x15 | 0x17, 3, ..] => Err(RefusalReason::Handshake),
+        _ => Ok(ParseStatus::Complete { value: ClientHello::NotTls, length: 0 }),
     }
 }
 
 /// Puts the message together from its records.
-fn read_records(bytes: &[u8]) -> Result<Progress<Hello>, Reason> {
+fn read_records(bytes: &[u8]) -> Result<ParseStatus<ClientHello>, RefusalReason> {
     let mut message = Vec::new();
     let mut rest = bytes;
     let mut length = 0;
     loop {
         if let Some(whole) = whole_message(&message)? {
-            return Ok(Progress::Done { value: read_message(whole)?, length });
+            return Ok(ParseStatus::Complete { value: read_message(whole)?, length });
         }
         let [kind, major, _minor, high, low, after @ ..] = rest else { break };
         let size = usize::from(u16::from_be_bytes([*high, *low]));
         if *kind != 0x16 || *major != 3 || size == 0 {
-            return Err(Reason::Handshake);
+            return Err(RefusalReason::Handshake);
         }
         let Some((fragment, after)) = after.split_at_checked(size) else { break };
         message.extend_from_slice(fragment);
         length += 5 + size;
         rest = after;
     }
-    if bytes.len() < MAX_HELLO { Ok(Progress::Partial) } else { Err(Reason::Handshake) }
-}
-
-/// The body of the message once it is all there.
-fn whole_message(message: &[u8]) -> Result<Option<&[u8]>, Reason> {
-    match message {
-        [1, a, b, c, body @ ..] => {
-            let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
-            if length > MAX_HELLO { Err(Reason::Handshake) } else { Ok(body.get(..length)) }
-        }
-        [] | [1, ..] => Ok(None),
-        _ => Err(Reason::Handshake),
+    if bytes.len() < MAX_CLIENT_HELLO_BYTES {
+        Ok(ParseStatus::Partial)
+    } else {
+        Err(RefusalReason::Handshake)
     }
 }
 
-fn read_message(body: &[u8]) -> Result<Hello, Reason> {
-    find_name(&mut Reader(body)).ok_or(Reason::Handshake)?
+/// The body of the message once it is all there.
+fn whole_message(message: &[u8]) -> Result<Option<&[u8]>, RefusalReason> {
+    match message {
+        [1, a, b, c, body @ ..] => {
+            let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+            if length > MAX_CLIENT_HELLO_BYTES {
+                Err(RefusalReason::Handshake)
+            } else {
+                Ok(body.get(..length))
+            }
+        }
+        [] | [1, ..] => Ok(None),
+        _ => Err(RefusalReason::Handshake),
+    }
+}
+
+fn read_message(body: &[u8]) -> Result<ClientHello, RefusalReason> {
+    find_name(&mut ByteCursor(body)).ok_or(RefusalReason::Handshake)?
 }
 
 /// `None` when the message breaks off or has too much.
-fn find_name(reader: &mut Reader<'_>) -> Option<Result<Hello, Reason>> {
+fn find_name(reader: &mut ByteCursor<'_>) -> Option<Result<ClientHello, RefusalReason>> {
     reader.take(2 + 32)?; // version and random
     reader.block8()?; // session
     reader.block16()?; // ciphers
     reader.block8()?; // compression
     if reader.0.is_empty() {
-        return Some(Ok(Hello::Nameless));
+        return Some(Ok(ClientHello::NoServerName));
     }
-    let mut extensions = Reader(reader.block16()?);
-    let mut hello = Hello::Nameless;
+    let mut extensions = ByteCursor(reader.block16()?);
+    let mut hello = ClientHello::NoServerName;
     while !extensions.0.is_empty() {
         let kind = extensions.number16()?;
         let content = extensions.block16()?;
         match kind {
-            ENCRYPTED_CLIENT_HELLO => return Some(Err(Reason::HiddenName)),
-            SERVER_NAME if hello != Hello::Nameless => return None,
-            SERVER_NAME => hello = Hello::Named(only_name(content)?),
+            ENCRYPTED_CLIENT_HELLO => return Some(Err(RefusalReason::HiddenName)),
+            SERVER_NAME if hello != ClientHello::NoServerName => return None,
+            SERVER_NAME => hello = ClientHello::ServerName(sole_server_name(content)?),
             _ => {}
         }
     }
@@ -102,9 +110,9 @@ fn find_name(reader: &mut Reader<'_>) -> Option<Result<Hello, Reason>> {
 }
 
 /// The list of names has room for several and for other kinds; nobody sends them honestly.
-fn only_name(content: &[u8]) -> Option<String> {
-    let mut content = Reader(content);
-    let mut list = Reader(content.block16()?);
+fn sole_server_name(content: &[u8]) -> Option<String> {
+    let mut content = ByteCursor(content);
+    let mut list = ByteCursor(content.block16()?);
     let kind = list.take(1)?;
     let name = list.block16()?;
     let alone = content.0.is_empty() && list.0.is_empty() && kind == [0];
@@ -112,9 +120,9 @@ fn only_name(content: &[u8]) -> Option<String> {
 }
 
 /// Bytes that are taken from the front.
-struct Reader<'a>(&'a [u8]);
+struct ByteCursor<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteCursor<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 /// The bounds of one proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ProxyLimits {
     /// Connections open at once; further ones are closed unread.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Time for a whole request, or a whole TLS handshake message, to arrive, however it trickles.
-    pub handshake: Duration,
+    pub handshake_timeout: Duration,
     /// Time for a name to be resolved, and again for one of its addresses to answer.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// Time without a byte in either direction after which a connection is cut.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// Bytes of the whole call, in both directions together.
-    pub total_bytes: Option<u64>,
+    pub max_total_bytes: Option<u64>,
 }
 
-impl Default for Bounds {
+impl Default for ProxyLimits {
     fn default() -> Self {
         Self {
-            connections: 64,
-            handshake: Duration::from_secs(10),
-            connect: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
-            total_bytes: None,
+            max_connections: 64,
+            handshake_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
+            max_total_bytes: None,
         }
     }
 }

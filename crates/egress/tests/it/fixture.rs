@@ -8,23 +8,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpStream as TokioStream;
-use toolgate_egress::{Bounds, Dial, Dialing, Egress, Event, Reason, Report, Resolve, Rules};
+use toolgate_egress::{
+    Dial, DialFuture, EgressEvent, EgressProxy, EgressReport, NetworkAllowlist, ProxyLimits, RefusalReason,
+    Resolve,
+};
 
 /// A public address that no test ever dials: the invented network leads it to loopback.
 pub(crate) const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// Longer than any step takes; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Names and addresses of an invented network.
 #[derive(Default)]
-pub(crate) struct Invented {
+pub(crate) struct FakeNetwork {
     answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
     routes: Mutex<HashMap<SocketAddr, SocketAddr>>,
     pub(crate) resolved: Mutex<Vec<String>>,
     pub(crate) dialled: Mutex<Vec<SocketAddr>>,
 }
 
-impl Invented {
+impl FakeNetwork {
     /// A name that answers differently each time; the last answer stays.
     pub(crate) fn name(&self, name: &str, answers: &[&[IpAddr]]) -> &Self {
         let answers = answers.iter().map(|answer| answer.to_vec()).collect();
@@ -44,7 +47,7 @@ impl Invented {
     }
 }
 
-impl Resolve for Invented {
+impl Resolve for FakeNetwork {
     fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         self.resolved.lock().unwrap().push(name.to_owned());
         let mut answers = self.answers.lock().unwrap();
@@ -53,8 +56,8 @@ impl Resolve for Invented {
     }
 }
 
-impl Dial for Invented {
-    fn dial(&self, address: SocketAddr) -> Dialing {
+impl Dial for FakeNetwork {
+    fn dial(&self, address: SocketAddr) -> DialFuture {
         self.dialled.lock().unwrap().push(address);
         let route = self.routes.lock().unwrap().get(&address).copied();
         Box::pin(async move { TokioStream::connect(route.ok_or(io::ErrorKind::ConnectionRefused)?).await })
@@ -62,39 +65,39 @@ impl Dial for Invented {
 }
 
 /// A proxy on loopback, with everything that it does written down.
-pub(crate) struct World {
-    pub(crate) network: Arc<Invented>,
+pub(crate) struct ProxyFixture {
+    pub(crate) network: Arc<FakeNetwork>,
     pub(crate) address: SocketAddr,
-    pub(crate) egress: Egress,
-    pub(crate) events: Receiver<Event>,
+    pub(crate) egress: EgressProxy,
+    pub(crate) events: Receiver<EgressEvent>,
 }
 
-impl World {
+impl ProxyFixture {
     pub(crate) fn new(entries: &[&str]) -> Self {
-        Self::within(Bounds::default(), entries)
+        Self::within(ProxyLimits::default(), entries)
     }
 
-    pub(crate) fn within(bounds: Bounds, entries: &[&str]) -> Self {
+    pub(crate) fn within(bounds: ProxyLimits, entries: &[&str]) -> Self {
         Self::at(Ipv4Addr::LOCALHOST, bounds, entries)
     }
 
     /// The same at another address of this machine.
-    pub(crate) fn at(address: Ipv4Addr, bounds: Bounds, entries: &[&str]) -> Self {
+    pub(crate) fn at(address: Ipv4Addr, bounds: ProxyLimits, entries: &[&str]) -> Self {
         let listener = TcpListener::bind((address, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let network = Arc::new(Invented::default());
+        let network = Arc::new(FakeNetwork::default());
         let (sender, events) = channel();
-        let observer = Box::new(move |event: &Event| drop(sender.send(event.clone())));
-        let rules = Rules::parse(entries).unwrap();
+        let observer = Box::new(move |event: &EgressEvent| drop(sender.send(event.clone())));
+        let rules = NetworkAllowlist::parse(entries).unwrap();
         let dialer: Arc<dyn Dial> = Arc::clone(&network) as Arc<dyn Dial>;
-        let egress = Egress::start_within(bounds, listener, rules, dialer, observer).unwrap();
+        let egress = EgressProxy::start_with_limits(bounds, listener, rules, dialer, observer).unwrap();
         Self { network, address, egress, events }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream
     }
 
@@ -120,16 +123,18 @@ impl World {
     }
 
     /// Waits for the next refusal.
-    pub(crate) fn refusal(&self) -> (String, Reason) {
+    pub(crate) fn refusal(&self) -> (String, RefusalReason) {
         loop {
-            match self.events.recv_timeout(PATIENCE).unwrap() {
-                Event::Refused(refusal) | Event::Failed(refusal) => return (refusal.target, refusal.reason),
-                Event::Allowed(_) => {}
+            match self.events.recv_timeout(TEST_TIMEOUT).unwrap() {
+                EgressEvent::Refused(refusal) | EgressEvent::Failed(refusal) => {
+                    return (refusal.target, refusal.reason);
+                }
+                EgressEvent::Allowed(_) => {}
             }
         }
     }
 
-    pub(crate) fn stop(self) -> Report {
+    pub(crate) fn stop(self) -> EgressReport {
         self.egress.stop()
     }
 }
@@ -163,7 +168,7 @@ pub(crate) fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Socke
     let serve = Arc::new(serve);
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             let serve = Arc::clone(&serve);
             std::thread::spawn(move || serve(stream));
         }
