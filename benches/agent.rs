@@ -20,11 +20,11 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{Agent, AgentSettings, ChatEvent, EndReason, EventSink, Turn, numbered};
 use toolgate_benches::{Bench, report_extra};
-use toolgate_gate::NobodyToAsk;
+use toolgate_gate::NoApprover;
 use toolgate_llm::{
     AssistantMessage, CallResult, Endpoint, Key, Message, ModelCall, ModelName, Part, Wire, provider,
 };
-use toolgate_session::{NewSession, Session, Store};
+use toolgate_session::{NewSession, Session, SessionStore};
 use toolgate_tools::Profile;
 use toolgate_types::Caller;
 
@@ -272,7 +272,7 @@ fn many() {
 /// A gate, an agent and a store.
 struct World {
     agent: Arc<Agent>,
-    store: Store,
+    store: SessionStore,
     runtime: Runtime,
     caller: Caller,
     _bench: Bench,
@@ -302,7 +302,8 @@ impl World {
             AgentSettings::of(Profile::Native),
         );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let store = runtime.block_on(Store::open(&folder.path().join("sessions/sessions.db"))).unwrap();
+        let store =
+            runtime.block_on(SessionStore::open(&folder.path().join("sessions/sessions.db"))).unwrap();
         let caller = bench.caller().clone();
         Self { agent: Arc::new(agent), store, runtime, caller, _bench: bench, folder }
     }
@@ -322,7 +323,7 @@ impl World {
     fn how(&self, events: EventSink) -> Turn {
         Turn {
             credential: self.caller.clone().into(),
-            approver: Arc::new(NobodyToAsk { remedy: String::new() }),
+            approver: Arc::new(NoApprover { remedy: String::new() }),
             cancelled: CancellationToken::new(),
             events,
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use toolgate_audit::{AuditLog, Entry, LogOptions};
+use toolgate_audit::{AuditEntry, AuditLog, LogOptions};
 use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
 
 const CALLERS: usize = 64;
@@ -130,8 +130,8 @@ fn caller() -> Caller {
     }
 }
 
-fn entry(call: CallId, caller: &Caller) -> Entry<'_> {
-    Entry {
+fn entry(call: CallId, caller: &Caller) -> AuditEntry<'_> {
+    AuditEntry {
         call,
         client_call_id: Some("call_1"),
         caller,

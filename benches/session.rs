@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolgate_benches::{in_turns, report, report_extra};
 use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, ModelName, Part};
-use toolgate_session::{NewSession, Store};
+use toolgate_session::{NewSession, SessionStore};
 use toolgate_types::SessionId;
 
 const MESSAGES: usize = 2000;
@@ -53,14 +53,14 @@ fn opening(runtime: &Runtime, database: &Path, lines: &Path, messages: &[Message
     // With nothing open, as a command begins: the file is opened, its tables are looked at, and the session is held.
     let cold = || {
         runtime.block_on(async {
-            let store = Store::open(database).await.unwrap();
+            let store = SessionStore::open(database).await.unwrap();
             assert_eq!(store.open_session(&id(OTHERS / 2)).await.unwrap().messages().len(), messages.len());
         });
     };
     let (ours, floor) = in_turns(41, cold, from_lines);
     report("session/open-2000", ours, floor, "parse_jsonl", 4.0);
     report_extra("session/open-2000-at-most-50ms", ours, Duration::ZERO, "nothing", PATIENCE);
-    let store = runtime.block_on(Store::open(database)).unwrap();
+    let store = runtime.block_on(SessionStore::open(database)).unwrap();
     let warm = || {
         let session = runtime.block_on(store.open_session(&id(OTHERS / 2))).unwrap();
         assert_eq!(session.messages().len(), messages.len());
@@ -70,7 +70,7 @@ fn opening(runtime: &Runtime, database: &Path, lines: &Path, messages: &[Message
 }
 
 fn appending(runtime: &Runtime, database: &Path, file: &Path) {
-    let store = runtime.block_on(Store::open(database)).unwrap();
+    let store = runtime.block_on(SessionStore::open(database)).unwrap();
     let mut session = runtime.block_on(store.open_session(&id(0))).unwrap();
     let message = Message::User { text: "a question of a usual length ".repeat(10) };
     let line = serde_json::to_string(&message).unwrap() + "\n";
@@ -90,7 +90,7 @@ fn id(number: usize) -> SessionId {
 
 /// The conversation that is measured, and others written in turns with it, so that none lies in one piece.
 async fn furnish(database: &Path, messages: &[Message]) {
-    let store = Store::open(database).await.unwrap();
+    let store = SessionStore::open(database).await.unwrap();
     let mut sessions = Vec::new();
     for number in 0..=OTHERS {
         let new = NewSession {

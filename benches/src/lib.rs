@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
+use toolgate_gate::{
+    AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
+};
 use toolgate_tools::{Answer, Front, Parts, Profile};
 use toolgate_types::{Caller, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
@@ -52,17 +54,17 @@ impl Bench {
         std::fs::create_dir_all(&journal).unwrap();
         let journal = cap_std::fs::Dir::open_ambient_dir(&journal, cap_std::ambient_authority()).unwrap();
         let gate = Gate::new(GateOptions {
-            loaded: Loaded::new(Profile::Native.registry(&Parts::files(&workspace)).unwrap(), limits),
+            config: GateConfig::new(Profile::Native.registry(&Parts::files(&workspace)).unwrap(), limits),
             audit: Ok(audit),
             audit_mode: AuditMode::Warn,
             journal: Arc::new(
                 Journal::open(&journal, &StateKey::new([7; 32])).unwrap().recover(&workspace).unwrap(),
             ),
-            approver: Arc::new(NobodyToAsk { remedy: String::new() }),
-            approval_patience: Duration::from_secs(1),
-            blocking: Blocking::Here,
+            approver: Arc::new(NoApprover { remedy: String::new() }),
+            approval_timeout: Duration::from_secs(1),
+            blocking: BlockingStrategy::Inline,
             clock: Arc::new(Instant::now),
-            complain: Arc::new(|_| ()),
+            warn: Arc::new(|_| ()),
         });
         let caller = Caller {
             subject: "bench".to_owned(),

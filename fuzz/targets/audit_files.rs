@@ -4,7 +4,7 @@
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use toolgate_audit::{Filter, VerifyOptions, show, verify};
+use toolgate_audit::{RecordFilter, VerifyOptions, query_records, verify};
 
 fuzz_target!(|input: (&[u8], &[u8])| {
     let (records, checkpoints) = input;
@@ -12,7 +12,7 @@ fuzz_target!(|input: (&[u8], &[u8])| {
     fs::write(folder.path().join("2026-11-15.jsonl"), records).unwrap();
     fs::write(folder.path().join("checkpoints.jsonl"), checkpoints).unwrap();
     let _ = verify(folder.path(), &VerifyOptions::default());
-    if let Ok(records) = show(folder.path(), Filter::default()) {
+    if let Ok(records) = query_records(folder.path(), RecordFilter::default()) {
         records.take(100).for_each(drop);
     }
 });

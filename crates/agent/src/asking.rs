@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_gate::{Approver, PreviewBody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, PreviewBody};
 use toolgate_text::confusables::Charset;
 
 use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
@@ -18,7 +18,7 @@ pub(crate) struct Asking {
 }
 
 impl Approver for Asking {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         // Asked first: an answer may come as soon as the question is told.
         let confirm = self.confirm(&question);
         let answer = self.approver.ask(question);
@@ -26,13 +26,13 @@ impl Approver for Asking {
         answer
     }
 
-    fn may_last(&self) -> bool {
-        self.approver.may_last()
+    fn can_grant_session(&self) -> bool {
+        self.approver.can_grant_session()
     }
 }
 
 impl Asking {
-    fn confirm(&self, question: &Question) -> ToolConfirm {
+    fn confirm(&self, question: &ApprovalRequest) -> ToolConfirm {
         let (text, diff) = match &question.preview.body {
             PreviewBody::Nothing => (None, None),
             PreviewBody::Text(text) => (Some(text.clone()), None),
@@ -48,8 +48,8 @@ impl Asking {
             text,
             diff,
             card: question.card(Charset::Unicode),
-            timeout_ms: u64::try_from(question.patience.as_millis()).unwrap_or(u64::MAX),
-            may_last: question.may_last,
+            timeout_ms: u64::try_from(question.timeout.as_millis()).unwrap_or(u64::MAX),
+            may_last: question.can_grant_session,
         }
     }
 }

@@ -466,7 +466,7 @@ fn ended_before_it_began(stopped: Stopped, time: Duration) -> End {
 
 /// Keeps what became of a call, and only then tells it.
 async fn settle(session: &mut Session, maker: &Calls<'_>, answered: Answered) -> Result<(), AgentError> {
-    session.settle(answered.result.clone()).await?;
+    session.add_result(answered.result.clone()).await?;
     maker.tell_result(answered);
     Ok(())
 }

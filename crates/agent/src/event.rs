@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
-use toolgate_gate::QuestionCard;
+use toolgate_gate::ApprovalCard;
 use toolgate_llm::Usage;
 use toolgate_types::{CallId, SessionId, ToolClass, fresh_uuid};
 
@@ -169,7 +169,7 @@ pub struct ToolConfirm {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
     /// The question as a person is to see it: escaped and folded as on a terminal, so that no two calls look the same.
-    pub card: QuestionCard,
+    pub card: ApprovalCard,
     /// How long an answer is waited for.
     pub timeout_ms: u64,
     /// Whether a yes may be for the rest of the session.

@@ -10,11 +10,11 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use toolgate_audit::{AuditLog, Filter, LogOptions, Record, VerifyOptions};
+use toolgate_audit::{AuditLog, LogOptions, Record, RecordFilter, VerifyOptions};
 use toolgate_egress::{Dial, SystemDialer};
 use toolgate_gate::{
-    Approver, AuditMode, Blocking, BreakerRule, CallOptions, Clock, Credential, Gate, GateOptions, Journal,
-    Loaded, NobodyToAsk, RateRule, Tool, UndoError, UndoOptions, Undone,
+    Approver, AuditMode, BlockingStrategy, BreakerRule, CallOptions, Clock, Credential, Gate, GateConfig,
+    GateOptions, Journal, NoApprover, RateRule, Tool, UndoError, UndoOptions, UndoOutcome,
 };
 use toolgate_identity::Verifier;
 use toolgate_manifest::Config;
@@ -52,7 +52,7 @@ pub struct BenchOptions {
     resources: ResourceLimits,
     reserve: Option<u64>,
     hard_links: HardLinks,
-    blocking: Blocking,
+    blocking: BlockingStrategy,
     personal: PersonalPaths,
     deny: Vec<String>,
     access: MountAccess,
@@ -94,7 +94,7 @@ impl BenchOptions {
             verifier: None,
             clock: Arc::new(Instant::now),
             audit_clock: None,
-            approver: Arc::new(NobodyToAsk { remedy: "ask in a test".to_owned() }),
+            approver: Arc::new(NoApprover { remedy: "ask in a test".to_owned() }),
             patience: Duration::from_secs(30),
             extra_tools: Vec::new(),
             commands: false,
@@ -104,7 +104,7 @@ impl BenchOptions {
             resources: ResourceLimits::default(),
             reserve: None,
             hard_links: HardLinks::default(),
-            blocking: Blocking::Here,
+            blocking: BlockingStrategy::Inline,
             personal: PersonalPaths::default(),
             deny: Vec::new(),
             access: MountAccess::ReadWrite,
@@ -269,7 +269,7 @@ impl BenchOptions {
 
     /// Where work that blocks is done.
     #[must_use]
-    pub fn blocking(mut self, blocking: Blocking) -> Self {
+    pub fn blocking(mut self, blocking: BlockingStrategy) -> Self {
         self.blocking = blocking;
         self
     }
@@ -307,15 +307,15 @@ impl BenchOptions {
         let heard = Arc::clone(&complaints);
         let limits = self.limits();
         let gate = Gate::new(GateOptions {
-            loaded: loaded.clone(),
+            config: loaded.clone(),
             audit: Ok(audit),
             audit_mode: self.audit_mode,
             journal,
             approver: self.approver,
-            approval_patience: self.patience,
+            approval_timeout: self.patience,
             blocking: self.blocking,
             clock: self.clock,
-            complain: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
+            warn: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
         });
         let mut front = Front::new(self.profile, Arc::new(gate)).over(Arc::clone(&workspace));
         if self.profile.has_runs() {
@@ -339,7 +339,7 @@ impl BenchOptions {
     }
 
     /// What the gate decides by.
-    fn load(&self, workspace: &Arc<Workspace>) -> Loaded {
+    fn load(&self, workspace: &Arc<Workspace>) -> GateConfig {
         let commands = self.commands.then(|| self.runner(workspace));
         let declared = match &commands {
             Some(runner) => {
@@ -373,14 +373,14 @@ impl BenchOptions {
             })
             .collect();
         let policies = Policies::load(&sources, &tools).unwrap();
-        Loaded {
+        GateConfig {
             agents: self.config.agents.clone(),
             policies: Arc::new(policies),
             verifier: self.verifier.clone(),
             rates: self.config.rate_limits.iter().map(RateRule::from).collect(),
             breaker: self.config.breaker.map(BreakerRule::from),
             workspace: Some(Arc::clone(workspace)),
-            ..Loaded::new(registry, self.limits())
+            ..GateConfig::new(registry, self.limits())
         }
     }
 
@@ -462,7 +462,7 @@ pub fn person(session: &str) -> Caller {
 pub struct Bench {
     front: Arc<Front>,
     runtime: Runtime,
-    loaded: Loaded,
+    loaded: GateConfig,
     audit_dir: PathBuf,
     interrupted: Vec<CallId>,
     complaints: Arc<Mutex<Vec<String>>>,
@@ -497,7 +497,7 @@ impl Bench {
 
     /// What the gate decided by when it was opened.
     #[must_use]
-    pub fn loaded(&self) -> &Loaded {
+    pub fn loaded(&self) -> &GateConfig {
         &self.loaded
     }
 
@@ -532,7 +532,7 @@ impl Bench {
     ///
     /// # Errors
     /// Those of the gate.
-    pub fn undo(&self, call: CallId, options: UndoOptions) -> Result<Undone, UndoError> {
+    pub fn undo(&self, call: CallId, options: UndoOptions) -> Result<UndoOutcome, UndoError> {
         self.runtime.block_on(self.front.gate().undo(call, person("test"), options))
     }
 
@@ -558,7 +558,7 @@ impl Bench {
     #[must_use]
     pub fn records(&self) -> BTreeMap<CallId, Vec<Record>> {
         let mut records: BTreeMap<CallId, Vec<Record>> = BTreeMap::new();
-        for record in toolgate_audit::show(&self.audit_dir, Filter::default()).unwrap() {
+        for record in toolgate_audit::query_records(&self.audit_dir, RecordFilter::default()).unwrap() {
             let record = record.unwrap();
             records.entry(record.trace_id).or_default().push(record);
         }
@@ -568,9 +568,9 @@ impl Bench {
     /// The one record of a call.
     #[must_use]
     pub fn record(&self, call: CallId) -> Record {
-        let filter = Filter { call: Some(call), ..Filter::default() };
+        let filter = RecordFilter { call: Some(call), ..RecordFilter::default() };
         let mut records: Vec<Record> =
-            toolgate_audit::show(&self.audit_dir, filter).unwrap().map(Result::unwrap).collect();
+            toolgate_audit::query_records(&self.audit_dir, filter).unwrap().map(Result::unwrap).collect();
         assert_eq!(records.len(), 1, "records of call {call}");
         records.remove(0)
     }

@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use toolgate_types::{Sha256, time};
 
-use crate::backwards::BackwardLines;
-use crate::folder::{Folder, Handle, state_of_open, write_all};
-use crate::key::{PublicKey, Signing, from_hex, place_of, to_hex};
-use crate::signed::{self, SignedFile};
-use crate::writer::{Mark, Writer};
+use crate::checkpoint_key::{CheckpointKey, PublicKey, from_hex, split_path, to_hex};
+use crate::directory::{DirHandle, SharedFile, fstat_state, write_all};
+use crate::reverse_lines::ReverseLines;
+use crate::signed_head::{self, SignedHeadFile};
+use crate::writer::{ChainPosition, LogWriter};
 use crate::{AuditError, Day};
 
 /// Keeps these signatures apart from all others.
@@ -49,7 +49,7 @@ struct CheckpointLine {
 }
 
 impl Checkpoint {
-    fn sign(mark: Mark, now: Timestamp, signing: &Signing) -> Self {
+    fn sign(mark: ChainPosition, now: Timestamp, signing: &CheckpointKey) -> Self {
         let unsigned = Self {
             seq: mark.seq,
             hash: mark.hash,
@@ -105,49 +105,55 @@ impl Checkpoint {
 }
 
 /// Signs checkpoints. The key is loaded, or made, when the first one is due.
-pub(crate) struct Checkpoints {
+pub(crate) struct CheckpointSigner {
     path: PathBuf,
     key_path: PathBuf,
-    signed: SignedFile,
-    signing: Option<Signing>,
+    signed_head: SignedHeadFile,
+    key: Option<CheckpointKey>,
     newest: u64,
 }
 
-impl Checkpoints {
-    pub(crate) fn new(path: PathBuf, key_path: PathBuf, folder: &Folder) -> Self {
-        let signed = SignedFile::beside(&key_path, folder);
-        Self { path, key_path, signed, signing: None, newest: 0 }
+impl CheckpointSigner {
+    pub(crate) fn new(path: PathBuf, key_path: PathBuf, folder: &DirHandle) -> Self {
+        let signed_head = SignedHeadFile::next_to_key(&key_path, folder);
+        Self { path, key_path, signed_head, key: None, newest: 0 }
     }
 
     /// Fails where the log is not the one that was signed last. To be called while nobody else adds to it.
-    pub(crate) fn compare(&self, folder: &Folder, last: Option<Mark>) -> Result<(), AuditError> {
-        signed::compare(folder, last, &self.signed, &self.path)
+    pub(crate) fn verify_log(
+        &self,
+        folder: &DirHandle,
+        last: Option<ChainPosition>,
+    ) -> Result<(), AuditError> {
+        signed_head::verify_log(folder, last, &self.signed_head, &self.path)
     }
 
     /// Signs and adds one, unless there is one for this or a later record already: the file stays in order
     /// even when several processes sign. Nobody waits for the disk here: what a power failure may take are
     /// checkpoints of the last moments, and the next one vouches for their records too.
-    pub(crate) fn vouch(
+    pub(crate) fn sign_checkpoint(
         &mut self,
-        mark: Mark,
+        mark: ChainPosition,
         now: Timestamp,
-        writer: &Mutex<Writer>,
+        writer: &Mutex<LogWriter>,
     ) -> Result<(), AuditError> {
         if mark.seq <= self.newest {
             return Ok(());
         }
-        let signing = match self.signing.take() {
+        let signing = match self.key.take() {
             Some(signing) => signing,
-            None => Signing::load_or_create(&self.key_path)?,
+            None => CheckpointKey::load_or_create(&self.key_path)?,
         };
         let mut line = Checkpoint::sign(mark, now, &signing).to_line()?;
-        self.signing = Some(signing);
+        self.key = Some(signing);
         line.push(b'\n');
-        let (folder, name) = place_of(&self.path, Folder::open_or_create)?;
+        let (folder, name) = split_path(&self.path, DirHandle::open_or_create)?;
         let file = folder.append_to(&name)?;
-        crate::lock(writer).locked(|_| match append_if_newer(&folder, &name, &file, mark.seq, &line)? {
-            true => self.signed.write(mark),
-            false => Ok(()),
+        crate::lock(writer).with_lock(|_| {
+            match append_if_newer(&folder, &name, &file, mark.seq, &line)? {
+                true => self.signed_head.write(mark),
+                false => Ok(()),
+            }
         })?;
         self.newest = mark.seq;
         Ok(())
@@ -156,16 +162,16 @@ impl Checkpoints {
 
 /// Says whether it was added.
 fn append_if_newer(
-    folder: &Folder,
+    folder: &DirHandle,
     name: &str,
-    file: &Handle,
+    file: &SharedFile,
     seq: u64,
     line: &[u8],
 ) -> Result<bool, AuditError> {
     let failed = |cause| folder.error("read", name, cause);
-    let length = state_of_open(file).map_err(failed)?.length;
-    let mut lines = BackwardLines::new(file.clone(), length);
-    let complete = lines.skip_unfinished().map_err(failed)?;
+    let length = fstat_state(file).map_err(failed)?.length;
+    let mut lines = ReverseLines::new(file.clone(), length);
+    let complete = lines.skip_partial_line().map_err(failed)?;
     let newest = lines.next_line().map_err(failed)?.and_then(|line| Checkpoint::parse(&line));
     if newest.is_some_and(|newest| newest.seq >= seq) {
         return Ok(false);

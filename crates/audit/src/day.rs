@@ -8,7 +8,7 @@ use jiff::tz::Offset;
 use jiff::{Timestamp, ToSpan as _};
 
 /// What the names of day files end in.
-pub(crate) const SUFFIX: &str = ".jsonl";
+pub(crate) const DAY_FILE_SUFFIX: &str = ".jsonl";
 
 /// A day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,13 +36,13 @@ impl Day {
     /// The name of the file that holds this day's records.
     #[must_use]
     pub fn file_name(self) -> String {
-        format!("{self}{SUFFIX}")
+        format!("{self}{DAY_FILE_SUFFIX}")
     }
 
     /// The day whose records a file of this name holds; `None` for any other file.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
-        name.strip_suffix(SUFFIX)?.parse().ok()
+        name.strip_suffix(DAY_FILE_SUFFIX)?.parse().ok()
     }
 }
 

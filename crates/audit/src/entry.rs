@@ -8,7 +8,7 @@ use toolgate_types::{CallId, Caller, ErrorCode, Repair, Sha256, Stage, ToolClass
 ///
 /// There is no place for arguments or output in clear, only for their digests.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct AuditEntry<'a> {
     /// The gate's id for the call.
     pub call: CallId,
     /// The id the client gave it, never trusted.
@@ -29,7 +29,7 @@ pub struct Entry<'a> {
     /// The code decides whether the record says `DENIED` or `ERROR`.
     pub denial: Option<Denial<'a>>,
     /// What was answered, if there was output.
-    pub response: Option<Response<'a>>,
+    pub response: Option<ResponseSummary<'a>>,
     /// How long the call took.
     pub duration: Duration,
 }
@@ -49,7 +49,7 @@ pub struct Denial<'a> {
 
 /// What left the gate.
 #[derive(Clone, Copy, Debug)]
-pub struct Response<'a> {
+pub struct ResponseSummary<'a> {
     /// The field paths that were masked, redacted or dropped.
     pub redacted_fields: &'a [String],
     /// SHA-256 of the raw output. The record holds a [keyed digest](crate::output_digest) of it.

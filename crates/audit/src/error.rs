@@ -44,7 +44,7 @@ pub enum AuditError {
         problem: &'static str,
     },
     /// Another process holds the lock that all who add to the log take.
-    #[error("`{}` is locked by {}, which did not let go of it in time", path.display(), named(holder.as_ref()))]
+    #[error("`{}` is locked by {}, which did not let go of it in time", path.display(), describe_holder(holder.as_ref()))]
     Busy {
         /// The lock file.
         path: PathBuf,
@@ -130,7 +130,7 @@ impl AuditError {
     }
 }
 
-fn named(holder: Option<&Holder>) -> String {
+fn describe_holder(holder: Option<&Holder>) -> String {
     holder.map_or_else(|| "another process".to_owned(), Holder::to_string)
 }
 
@@ -149,7 +149,7 @@ fn code_of(cause: Errno) -> ErrorCode {
 
 /// What was noticed on the way and did not stop the work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Warning {
+pub enum AuditWarning {
     /// A line that a dying process left unfinished was removed; nobody had been told that it was written.
     #[error("removed {bytes} bytes of an unfinished line at the end of `{}`", path.display())]
     UnfinishedLine {

@@ -39,46 +39,49 @@
 pub mod error;
 pub mod entry;
 mod digest;
-mod bounded;
+mod truncate;
 pub mod record;
-mod body;
+mod record_body;
 mod line;
 mod day;
-mod folder;
-mod backwards;
-mod lines;
-mod reserve;
+mod directory;
+mod reverse_lines;
+mod line_reader;
+mod preallocation;
 mod writer;
-mod unsynced;
-mod commit;
+mod dirty_files;
+mod group_commit;
 mod ticket;
 mod intents;
-mod missed;
+mod missed_calls;
 mod recovery;
-mod gap;
-mod key;
+mod gap_tracker;
+mod checkpoint_key;
 mod checkpoint;
-mod signed;
+mod signed_head;
 mod log;
 pub mod verify;
 mod query;
-mod follow;
+mod follower;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use checkpoint::Checkpoint;
+pub use checkpoint_key::{InvalidPublicKey, PublicKey, public_key_path};
 pub use day::{Day, InvalidDay};
 pub use digest::{args_digest, output_digest};
-pub use entry::{Denial, Entry, Intent, Response};
-pub use error::{AuditError, Warning};
-pub use follow::Follower;
-pub use key::{InvalidPublicKey, PublicKey, public_key_path};
-pub use log::{AuditLog, Clock, FateOf, LogOptions, Warn};
-pub use query::{Filter, Show, show, tail};
+pub use entry::{AuditEntry, Denial, Intent, ResponseSummary};
+pub use error::{AuditError, AuditWarning};
+pub use follower::Follower;
+pub use log::{AuditLog, ChangeFateLookup, Clock, LogOptions, WarningSink};
+pub use query::{RecordFilter, RecordIter, query_records, tail};
 pub use record::Record;
-pub use recovery::{Recovered, kept_aside};
+pub use recovery::{AuditRecovery, kept_aside};
 pub use ticket::Ticket;
-pub use verify::{Gap, Note, Problem, ProblemKind, Report, Start, VerifyOptions, verify};
+pub use verify::{
+    CallGap, ChainStart, IntegrityProblem, IntegrityProblemKind, VerifyNote, VerifyOptions, VerifyReport,
+    verify,
+};
 
 /// Locks, also after a panic elsewhere: what these locks guard is checked against the disk before it is used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -13,7 +13,7 @@ use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::put_rfc3339_millis;
 
 use crate::AuditError;
-use crate::record::{Link, RECORD_VERSION};
+use crate::record::{ChainLink, RECORD_VERSION};
 
 /// Keeps these hashes apart from all others.
 const RECORD_DOMAIN: &[u8] = b"toolgate.audit.record.v1\0";
@@ -39,13 +39,21 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
         return Ok(bytes);
     }
     bytes.clear();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, PlainText)).map_err(failed)?;
+    value
+        .serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, EscapingFormatter))
+        .map_err(failed)?;
     Ok(bytes)
 }
 
 /// Adds the whole line, newline and all, to `lines`, and returns its hash. `body` are the fields between the
 /// time and the hash.
-pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: Timestamp, body: &[u8]) -> Sha256 {
+pub(crate) fn append_chained(
+    lines: &mut Vec<u8>,
+    seq: u64,
+    prev: Sha256,
+    at: Timestamp,
+    body: &[u8],
+) -> Sha256 {
     let start = lines.len();
     lines.extend_from_slice(b"{\"v\":");
     lines.extend_from_slice(itoa::Buffer::new().format(RECORD_VERSION).as_bytes());
@@ -82,45 +90,45 @@ pub(crate) enum LineProblem {
 }
 
 /// Checks that the line is whole and unchanged, and returns its hash and its ties.
-pub(crate) fn check(line: &[u8]) -> Result<(Link, Sha256), LineProblem> {
+pub(crate) fn verify_line(line: &[u8]) -> Result<(ChainLink, Sha256), LineProblem> {
     let (content, stated) =
-        split(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
+        split_hash(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
     let hash = hash_of(content);
     if hash.hex_digits() != stated {
         return Err(LineProblem::Changed);
     }
-    let link: Link =
+    let link: ChainLink =
         serde_json::from_slice(line).map_err(|error| LineProblem::Unparsable(error.to_string()))?;
-    if !link.is_known() {
+    if !link.is_supported() {
         return Err(LineProblem::Unparsable(format!("version {} of records is not known here", link.v)));
     }
     Ok((link, hash))
 }
 
 /// The ties of a line and the hash it states, unchecked: enough to go on from it.
-pub(crate) fn glance(line: &[u8]) -> Option<(Link, Sha256)> {
-    let (_, stated) = split(line)?;
+pub(crate) fn peek_link(line: &[u8]) -> Option<(ChainLink, Sha256)> {
+    let (_, stated) = split_hash(line)?;
     let hash = std::str::from_utf8(stated).ok()?.parse().ok()?;
     Some((serde_json::from_slice(line).ok()?, hash))
 }
 
-fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_hash(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.strip_suffix(AFTER_HASH)?;
     let (content, hash) = line.split_at_checked(line.len().checked_sub(HASH_DIGITS)?)?;
     Some((content.strip_suffix(BEFORE_HASH)?, hash))
 }
 
 /// Compact JSON that escapes control characters, bidirectional overrides and invisible characters.
-struct PlainText;
+struct EscapingFormatter;
 
-impl Formatter for PlainText {
+impl Formatter for EscapingFormatter {
     fn write_string_fragment<W: ?Sized + io::Write>(
         &mut self,
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
         for character in fragment.chars() {
-            if misleads(character) {
+            if is_deceptive(character) {
                 for unit in character.encode_utf16(&mut [0; 2]) {
                     write!(writer, "\\u{unit:04x}")?;
                 }
@@ -133,7 +141,7 @@ impl Formatter for PlainText {
 }
 
 /// Characters that change how the text around them looks without showing themselves.
-fn misleads(character: char) -> bool {
+fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -156,16 +164,16 @@ mod tests {
     fn the_hash_is_compared_as_it_is_written() {
         let mut line = Vec::new();
         let body = br#""traceId":"01931b2c-0000-7000-8000-000000000001""#;
-        let hash = seal(&mut line, 1, genesis(), "2026-11-15T05:01:02.003Z".parse().unwrap(), body);
+        let hash = append_chained(&mut line, 1, genesis(), "2026-11-15T05:01:02.003Z".parse().unwrap(), body);
         line.pop();
-        assert_eq!(check(&line).unwrap().1, hash);
+        assert_eq!(verify_line(&line).unwrap().1, hash);
         let text = String::from_utf8(line.clone()).unwrap();
         let shouted = text.replace(&hash.to_string(), &hash.to_string().to_uppercase());
-        assert_eq!(check(shouted.as_bytes()).unwrap_err(), LineProblem::Changed);
+        assert_eq!(verify_line(shouted.as_bytes()).unwrap_err(), LineProblem::Changed);
         let spaced = text.replace(",\"prev\"", ", \"prev\"");
-        assert_eq!(check(spaced.as_bytes()).unwrap_err(), LineProblem::Changed);
+        assert_eq!(verify_line(spaced.as_bytes()).unwrap_err(), LineProblem::Changed);
         for bad in ["", "{}", "\"}", "null", &"0".repeat(66)] {
-            assert!(matches!(check(bad.as_bytes()), Err(LineProblem::Unparsable(_))), "{bad}");
+            assert!(matches!(verify_line(bad.as_bytes()), Err(LineProblem::Unparsable(_))), "{bad}");
         }
     }
 }

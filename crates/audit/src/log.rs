@@ -8,29 +8,29 @@ use std::time::Duration;
 use jiff::Timestamp;
 use toolgate_types::{CallId, ChangeFate, StateKey};
 
-use crate::body::Body;
-use crate::checkpoint::Checkpoints;
-use crate::commit::{self, Commit, Flushed, Queued};
-use crate::entry::{Entry, Intent};
-use crate::folder::Folder;
-use crate::gap::Gap;
-use crate::intents::Intents;
+use crate::checkpoint::CheckpointSigner;
+use crate::directory::DirHandle;
+use crate::dirty_files::DirtyFile;
+use crate::entry::{AuditEntry, Intent};
+use crate::gap_tracker::GapTracker;
+use crate::group_commit::{self, FlushResult, GroupCommit, QueuedRecord};
+use crate::intents::IntentLog;
 use crate::line::to_json;
-use crate::missed::{Missed, MissedFile};
+use crate::missed_calls::{MissedCalls, MissedFile};
 use crate::record::RecordedIntent;
-use crate::recovery::{Recovered, recover};
-use crate::ticket::{Kind, Ticket};
-use crate::unsynced::Unsynced;
-use crate::writer::{Appended, Mark, Writer};
-use crate::{AuditError, Warning, lock};
+use crate::record_body::RecordBody;
+use crate::recovery::{AuditRecovery, recover};
+use crate::ticket::{Ticket, TicketKind};
+use crate::writer::{AppendResult, ChainPosition, LogWriter};
+use crate::{AuditError, AuditWarning, lock};
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// Hears of what did not stop the work.
-pub type Warn = Arc<dyn Fn(Warning) + Send + Sync>;
+pub type WarningSink = Arc<dyn Fn(AuditWarning) + Send + Sync>;
 
 /// Tells what became of the changes of a call that a dead process left.
-pub type FateOf = Arc<dyn Fn(CallId) -> ChangeFate + Send + Sync>;
+pub type ChangeFateLookup = Arc<dyn Fn(CallId) -> ChangeFate + Send + Sync>;
 
 /// The name of the checkpoint file in the audit directory.
 const CHECKPOINTS_NAME: &str = "checkpoints.jsonl";
@@ -55,9 +55,9 @@ pub struct LogOptions {
     /// Tells the time.
     pub clock: Clock,
     /// Hears of what did not stop the work.
-    pub warn: Warn,
+    pub warn: WarningSink,
     /// Asked about each call that is recorded because its process left no record of it.
-    pub fate_of: FateOf,
+    pub fate_of: ChangeFateLookup,
 }
 
 impl LogOptions {
@@ -112,41 +112,41 @@ fn default_key(directory: &Path) -> PathBuf {
 }
 
 /// What the log, its tickets and its worker share.
-pub(crate) struct Shared {
-    pub(crate) folder: Folder,
-    pub(crate) writer: Mutex<Writer>,
+pub(crate) struct LogInner {
+    pub(crate) directory: DirHandle,
+    pub(crate) writer: Mutex<LogWriter>,
     /// Of records.
-    pub(crate) commit: Commit,
+    pub(crate) record_commit: GroupCommit,
     /// Of intents. Whoever waits for one need not wait for records of others, which nobody may be waiting for.
-    announcements: Commit,
-    intents: Mutex<Intents>,
-    checkpoints: Mutex<Checkpoints>,
+    intent_commit: GroupCommit,
+    intents: Mutex<IntentLog>,
+    checkpoints: Mutex<CheckpointSigner>,
     /// Calls that could not be recorded.
-    gap: Gap,
+    gap: GapTracker,
     checkpoint_every: u64,
     /// What digests in records are made with.
     digest_key: StateKey,
     clock: Clock,
-    warn: Warn,
+    warn: WarningSink,
 }
 
-impl Shared {
+impl LogInner {
     fn open(options: &LogOptions, key: &StateKey) -> Result<Self, AuditError> {
-        let folder = Folder::open_or_create(&options.directory)?;
-        let mut writer = Writer::open(folder.clone(), (options.clock)(), options.lock_timeout)?;
-        let checkpoints = Checkpoints::new(options.checkpoints_path(), options.key_path(), &folder);
-        writer.locked(|writer| {
+        let folder = DirHandle::open_or_create(&options.directory)?;
+        let mut writer = LogWriter::open(folder.clone(), (options.clock)(), options.lock_timeout)?;
+        let checkpoints = CheckpointSigner::new(options.checkpoints_path(), options.key_path(), &folder);
+        writer.with_lock(|writer| {
             writer.refresh((options.clock)())?;
-            checkpoints.compare(&folder, writer.last())
+            checkpoints.verify_log(&folder, writer.last())
         })?;
         Ok(Self {
-            intents: Mutex::new(Intents::new(folder.clone())),
-            folder,
+            intents: Mutex::new(IntentLog::new(folder.clone())),
+            directory: folder,
             writer: Mutex::new(writer),
-            commit: Commit::default(),
-            announcements: Commit::default(),
+            record_commit: GroupCommit::default(),
+            intent_commit: GroupCommit::default(),
             checkpoints: Mutex::new(checkpoints),
-            gap: Gap::default(),
+            gap: GapTracker::default(),
             checkpoint_every: options.checkpoint_every.max(1),
             digest_key: key.clone(),
             clock: options.clock.clone(),
@@ -156,23 +156,25 @@ impl Shared {
 
     /// Adds the record of a call and returns its number.
     pub(crate) fn append_body(self: &Arc<Self>, call: CallId, body: &[u8]) -> Result<u64, AuditError> {
-        let Flushed { unsynced, due, .. } = self.write([body])?;
-        let number = self.commit.issue(unsynced.into_iter().flatten());
-        lock(&self.intents).ended(call, number);
+        let FlushResult { dirty: unsynced, due_checkpoints: due, .. } = self.write_calls([body])?;
+        let number = self.record_commit.issue(unsynced.into_iter().flatten());
+        lock(&self.intents).call_recorded(call, number);
         for mark in due {
-            self.ensure_worker(Kind::Record);
-            self.commit.vouch_later(number, mark);
+            self.ensure_worker(TicketKind::Record);
+            self.record_commit.schedule_checkpoint(number, mark);
         }
         Ok(number)
     }
 
     /// Writes the records of calls, and before them how many others have none.
-    fn write<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<Flushed, AuditError> {
-        self.gap.end(|gap| self.add(gap.into_iter().chain(bodies.into_iter().map(|body| body as &[u8]))))
+    fn write_calls<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<FlushResult, AuditError> {
+        self.gap.end(|gap| {
+            self.write_records(gap.into_iter().chain(bodies.into_iter().map(|body| body as &[u8])))
+        })
     }
 
     /// Counts calls whose record could not be written, unless they are announced. Returns what their callers are to be told.
-    fn missed(&self, calls: impl Iterator<Item = CallId>, error: AuditError) -> AuditError {
+    fn count_missed(&self, calls: impl Iterator<Item = CallId>, error: AuditError) -> AuditError {
         let calls = {
             let intents = lock(&self.intents);
             calls.filter(|call| !intents.is_open(*call)).count()
@@ -182,7 +184,7 @@ impl Shared {
         }
         let begin = || {
             let day = lock(&self.writer).day().map(|day| day.to_string());
-            Missed::new((self.clock)(), day, &error)
+            MissedCalls::new((self.clock)(), day, &error)
         };
         match self.gap.add(calls as u64, begin, || self.make_missed_file()) {
             Ok(()) => error,
@@ -191,106 +193,112 @@ impl Shared {
     }
 
     fn make_missed_file(&self) -> Result<MissedFile, AuditError> {
-        lock(&self.writer).locked(|_| MissedFile::create(&self.folder))
+        lock(&self.writer).with_lock(|_| MissedFile::create(&self.directory))
     }
 
     /// Records how many calls have no record, if any do.
-    fn end_gap(&self) -> Result<(), AuditError> {
+    fn close_gap(&self) -> Result<(), AuditError> {
         if !self.gap.is_open() {
             return Ok(());
         }
-        let Flushed { unsynced, .. } = self.write([])?;
-        self.commit.issue(unsynced.into_iter().flatten());
+        let FlushResult { dirty: unsynced, .. } = self.write_calls([])?;
+        self.record_commit.issue(unsynced.into_iter().flatten());
         Ok(())
     }
 
     /// Records a gap that a dead process left.
-    pub(crate) fn add_gap(&self, missed: &Missed) -> Result<(), AuditError> {
-        let Flushed { unsynced, .. } = self.add([&*missed.to_body()?])?;
-        self.commit.issue(unsynced.into_iter().flatten());
+    pub(crate) fn write_gap(&self, missed: &MissedCalls) -> Result<(), AuditError> {
+        let FlushResult { dirty: unsynced, .. } = self.write_records([&*missed.encode()?])?;
+        self.record_commit.issue(unsynced.into_iter().flatten());
         Ok(())
     }
 
     /// Writes lines, and returns what is to be synced and vouched for because of it.
-    fn add<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<Flushed, AuditError> {
+    fn write_records<'a>(
+        &self,
+        bodies: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<FlushResult, AuditError> {
         let (result, unfinished) = {
             let mut writer = lock(&self.writer);
-            (writer.append(bodies, &*self.clock), writer.take_unfinished())
+            (writer.append(bodies, &*self.clock), writer.take_truncated())
         };
         if let Some((day, bytes)) = unfinished {
-            (self.warn)(Warning::UnfinishedLine { path: self.folder.path_of(&day.file_name()), bytes });
+            (self.warn)(AuditWarning::UnfinishedLine {
+                path: self.directory.path_of(&day.file_name()),
+                bytes,
+            });
         }
-        let Appended { first, last, file, opened, rotated } = result?;
+        let AppendResult { first, last, file, opened, rotated } = result?;
         let is_due = (first - 1) / self.checkpoint_every != last.seq / self.checkpoint_every;
         // Seldom is there any, and a list of nothing costs nothing.
         let mut due = Vec::new();
         due.extend(rotated);
         due.extend(is_due.then_some(last));
-        let folder = opened.then(|| Unsynced::Folder(self.folder.handle().clone()));
-        Ok(Flushed { unsynced: [Some(Unsynced::File(file)), folder], due, rejected: None })
+        let folder = opened.then(|| DirtyFile::Directory(self.directory.handle().clone()));
+        Ok(FlushResult { dirty: [Some(DirtyFile::File(file)), folder], due_checkpoints: due, rejected: None })
     }
 
     /// Where things of this kind are waited for.
-    pub(crate) fn commit_of(&self, kind: Kind) -> &Commit {
+    pub(crate) fn commit_for(&self, kind: TicketKind) -> &GroupCommit {
         match kind {
-            Kind::Record | Kind::Queued => &self.commit,
-            Kind::Intent => &self.announcements,
+            TicketKind::Record | TicketKind::Queued => &self.record_commit,
+            TicketKind::Intent => &self.intent_commit,
         }
     }
 
-    pub(crate) fn ensure_worker(self: &Arc<Self>, kind: Kind) {
-        self.commit_of(kind).ensure_worker(&**self, || {
+    pub(crate) fn ensure_worker(self: &Arc<Self>, kind: TicketKind) {
+        self.commit_for(kind).ensure_worker(&**self, || {
             let shared = Arc::clone(self);
             let builder = std::thread::Builder::new().name("audit-sync".to_owned());
-            builder.spawn(move || shared.commit_of(kind).work(&*shared))
+            builder.spawn(move || shared.commit_for(kind).run_worker(&*shared))
         });
     }
 
-    fn sign(&self, mark: Mark) -> Result<(), AuditError> {
+    fn sign(&self, mark: ChainPosition) -> Result<(), AuditError> {
         // Of a directory that was deleted, a checkpoint that is made anew would contradict the record that the next start begins there.
-        self.folder.must_be_in_place()?;
-        lock(&self.checkpoints).vouch(mark, (self.clock)(), &self.writer)
+        self.directory.check_in_place()?;
+        lock(&self.checkpoints).sign_checkpoint(mark, (self.clock)(), &self.writer)
     }
 
     fn close(&self) -> Result<(), AuditError> {
-        self.announcements.close();
-        self.commit.close();
-        let gap = self.end_gap();
+        self.intent_commit.close();
+        self.record_commit.close();
+        let gap = self.close_gap();
         let counted = self.gap.close();
         let own_last = lock(&self.writer).own_last();
         let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
         // Not under the lock of the intents: a round may need it.
         let last_outcome = lock(&self.intents).last_outcome();
-        let synced = self.commit.wait(last_outcome, self);
-        let tidied = lock(&self.intents).close(&self.announcements, |_| synced.is_ok());
+        let synced = self.record_commit.wait(last_outcome, self);
+        let tidied = lock(&self.intents).close(&self.intent_commit, |_| synced.is_ok());
         gap.and(counted).and(signed).and(synced).and(tidied)
     }
 }
 
-impl commit::Log for Shared {
-    fn flush(&self, queue: &[Queued]) -> Flushed {
-        match self.write(queue.iter().map(|queued| queued.body.as_slice())) {
+impl group_commit::CommitBackend for LogInner {
+    fn flush(&self, queue: &[QueuedRecord]) -> FlushResult {
+        match self.write_calls(queue.iter().map(|queued| queued.body.as_slice())) {
             Ok(flushed) => {
                 let mut intents = lock(&self.intents);
-                queue.iter().for_each(|queued| intents.ended(queued.call, queued.number));
+                queue.iter().for_each(|queued| intents.call_recorded(queued.call, queued.number));
                 flushed
             }
             Err(error) => {
-                let error = self.missed(queue.iter().map(|queued| queued.call), error);
-                (self.warn)(Warning::NotWritten { records: queue.len(), error: error.clone() });
-                Flushed { rejected: Some(error), ..Flushed::default() }
+                let error = self.count_missed(queue.iter().map(|queued| queued.call), error);
+                (self.warn)(AuditWarning::NotWritten { records: queue.len(), error: error.clone() });
+                FlushResult { rejected: Some(error), ..FlushResult::default() }
             }
         }
     }
 
-    fn vouch(&self, mark: Mark) {
+    fn sign_checkpoint(&self, mark: ChainPosition) {
         if let Err(error) = self.sign(mark) {
-            (self.warn)(Warning::Checkpoint(error));
+            (self.warn)(AuditWarning::Checkpoint(error));
         }
     }
 
-    fn is_not_durable(&self, error: &AuditError) {
-        (self.warn)(Warning::NotDurable(error.clone()));
+    fn report_not_durable(&self, error: &AuditError) {
+        (self.warn)(AuditWarning::NotDurable(error.clone()));
     }
 }
 
@@ -298,7 +306,7 @@ impl commit::Log for Shared {
 ///
 /// Any number of threads and processes may hold a log on the same directory.
 pub struct AuditLog {
-    shared: Arc<Shared>,
+    shared: Arc<LogInner>,
     closed: bool,
 }
 
@@ -308,9 +316,9 @@ impl AuditLog {
     ///
     /// # Errors
     /// When the directory cannot be made or written, or ends in a line that is not a record.
-    pub fn open(options: LogOptions, key: &StateKey) -> Result<(Self, Recovered), AuditError> {
-        let shared = Arc::new(Shared::open(&options, key)?);
-        let unfinished = lock(&shared.writer).take_unfinished();
+    pub fn open(options: LogOptions, key: &StateKey) -> Result<(Self, AuditRecovery), AuditError> {
+        let shared = Arc::new(LogInner::open(&options, key)?);
+        let unfinished = lock(&shared.writer).take_truncated();
         let mut recovered = recover(&shared, &*options.fate_of)?;
         recovered.truncated_bytes = unfinished.map_or(0, |(_, bytes)| bytes);
         // A disk that has no room for it may have room for records; it is tried again when a call is missed.
@@ -324,14 +332,14 @@ impl AuditLog {
     /// # Errors
     /// When the line could not be written; then no part of it is left, and the call is counted as one without a record. [`AuditError::Untraced`] says that it
     /// could not be counted either.
-    pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let body = Body::new(entry, &self.shared.digest_key).to_bytes();
+    pub fn append(&self, entry: &AuditEntry<'_>) -> Result<Ticket, AuditError> {
+        let body = RecordBody::new(entry, &self.shared.digest_key).encode();
         let written = body.and_then(|body| self.shared.append_body(entry.call, &body));
         // A record of counted refusals stands for all of them.
         let calls = usize::try_from(entry.denial.map_or(1, |denial| denial.count)).unwrap_or(usize::MAX);
         let calls = std::iter::repeat_n(entry.call, calls);
-        let number = written.map_err(|error| self.shared.missed(calls, error))?;
-        Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
+        let number = written.map_err(|error| self.shared.count_missed(calls, error))?;
+        Ok(Ticket::new(Arc::clone(&self.shared), TicketKind::Record, number))
     }
 
     /// Adds the record of a call together with those of others: the next round of the group commit writes and
@@ -341,15 +349,15 @@ impl AuditLog {
     ///
     /// # Errors
     /// When the record cannot be put into JSON.
-    pub fn submit(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let body = Body::new(entry, &self.shared.digest_key)
-            .to_bytes()
-            .map_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
-        let (number, has_worker) = self.shared.commit.enqueue(entry.call, body);
+    pub fn submit(&self, entry: &AuditEntry<'_>) -> Result<Ticket, AuditError> {
+        let body = RecordBody::new(entry, &self.shared.digest_key)
+            .encode()
+            .map_err(|error| self.shared.count_missed([entry.call].into_iter(), error))?;
+        let (number, has_worker) = self.shared.record_commit.enqueue(entry.call, body);
         if !has_worker {
-            self.shared.ensure_worker(Kind::Record);
+            self.shared.ensure_worker(TicketKind::Record);
         }
-        Ok(Ticket::new(Arc::clone(&self.shared), Kind::Queued, number))
+        Ok(Ticket::new(Arc::clone(&self.shared), TicketKind::Queued, number))
     }
 
     /// Announces a call that is going to change something. The effect must not begin before the ticket is
@@ -361,13 +369,13 @@ impl AuditLog {
         let shared = &self.shared;
         let now = (shared.clock)();
         // A call whose record could not follow must not begin.
-        shared.commit.failure().map_or(Ok(()), Err)?;
+        shared.record_commit.failure().map_or(Ok(()), Err)?;
         let since = lock(&shared.writer).check(now)?.map(|day| day.to_string());
         let mut line = to_json(&RecordedIntent::new(intent, now, since, &shared.digest_key))?;
         line.push(b'\n');
-        let (records, announcements) = (&shared.commit, &shared.announcements);
+        let (records, announcements) = (&shared.record_commit, &shared.intent_commit);
         let number = lock(&shared.intents).add(intent.call, &line, &shared.writer, records, announcements)?;
-        Ok(Ticket::new(Arc::clone(shared), Kind::Intent, number))
+        Ok(Ticket::new(Arc::clone(shared), TicketKind::Intent, number))
     }
 
     /// Signs a last checkpoint over what this log added, and removes its intents if all their calls have
@@ -386,7 +394,7 @@ impl Drop for AuditLog {
         if !self.closed
             && let Err(error) = self.shared.close()
         {
-            (self.shared.warn)(Warning::Closing(error));
+            (self.shared.warn)(AuditWarning::Closing(error));
         }
     }
 }
@@ -395,7 +403,7 @@ impl fmt::Debug for AuditLog {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("AuditLog")
-            .field("directory", &self.shared.folder.path_of(""))
+            .field("directory", &self.shared.directory.path_of(""))
             .finish_non_exhaustive()
     }
 }
@@ -429,8 +437,9 @@ mod tests {
         announced().unwrap().wait().unwrap();
         // A pipe cannot be synced.
         let (reader, _) = std::io::pipe().unwrap();
-        let number = log.shared.commit.issue([Unsynced::File(Arc::new(OwnedFd::from(reader).into()))]);
-        assert!(log.shared.commit.wait(number, &*log.shared).is_err());
+        let number =
+            log.shared.record_commit.issue([DirtyFile::File(Arc::new(OwnedFd::from(reader).into()))]);
+        assert!(log.shared.record_commit.wait(number, &*log.shared).is_err());
         assert!(matches!(announced(), Err(AuditError::NotDurable { .. })));
     }
 
@@ -439,15 +448,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&told);
-        let warn: Warn = Arc::new(move |warning| lock(&heard).push(warning.to_string()));
+        let warn: WarningSink = Arc::new(move |warning| lock(&heard).push(warning.to_string()));
         let options =
             LogOptions { checkpoint_every: 2, warn, ..LogOptions::new(folder.path().join("audit")) };
         let (log, _) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
         let (reader, _) = std::io::pipe().unwrap();
-        log.shared.commit.issue([Unsynced::File(Arc::new(OwnedFd::from(reader).into()))]);
+        log.shared.record_commit.issue([DirtyFile::File(Arc::new(OwnedFd::from(reader).into()))]);
         let caller = alice();
         for _ in 0..6 {
-            let entry = Entry {
+            let entry = AuditEntry {
                 call: CallId::fresh(),
                 client_call_id: None,
                 caller: &caller,

@@ -10,10 +10,10 @@ use toolgate_types::{
 };
 
 use crate::AuditError;
-use crate::body::Body;
-use crate::bounded::{bounded, bounded_list};
 use crate::digest::args_digest;
 use crate::entry::{Denial, Intent};
+use crate::record_body::RecordBody;
+use crate::truncate::{truncate_list, truncate_name};
 
 /// The version of records that this gate writes. One is the first, in which digests had no key; its lines do not say so.
 pub(crate) const RECORD_VERSION: u32 = 2;
@@ -158,8 +158,8 @@ pub struct RecordedGap {
 impl From<&Caller> for RecordedCaller {
     fn from(caller: &Caller) -> Self {
         Self {
-            sub: bounded(&caller.subject).into_owned(),
-            permissions: bounded_list(&caller.permissions).map(Cow::into_owned).collect(),
+            sub: truncate_name(&caller.subject).into_owned(),
+            permissions: truncate_list(&caller.permissions).map(Cow::into_owned).collect(),
             agent: caller.agent.as_ref().map(|agent| agent.as_str().to_owned()),
             session: caller.session.as_str().to_owned(),
             run: caller.run.as_ref().map(|run| run.as_str().to_owned()),
@@ -187,8 +187,8 @@ pub(crate) struct RecordedIntent {
 
 impl RecordedIntent {
     pub(crate) fn new(intent: &Intent<'_>, at: Timestamp, since: Option<String>, key: &StateKey) -> Self {
-        let name = bounded(intent.tool).into_owned();
-        let client_call_id = intent.client_call_id.map(|id| bounded(id).into_owned());
+        let name = truncate_name(intent.tool).into_owned();
+        let client_call_id = intent.client_call_id.map(|id| truncate_name(id).into_owned());
         Self {
             v: INTENT_VERSION,
             call: intent.call,
@@ -198,7 +198,7 @@ impl RecordedIntent {
             tool: RecordedTool {
                 name,
                 classification: Some(intent.class),
-                version: intent.version.map(|version| bounded(version).into_owned()),
+                version: intent.version.map(|version| truncate_name(version).into_owned()),
             },
             request: RecordedRequest {
                 args_hash: args_digest(key, intent.args_hash),
@@ -209,16 +209,16 @@ impl RecordedIntent {
     }
 
     /// Whether this gate knows what such a line means.
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn is_supported(&self) -> bool {
         self.v == INTENT_VERSION
     }
 
     /// The record of a call that was announced and has none, because its process ended or its record could not be written.
-    pub(crate) fn interrupted(&self, fate: ChangeFate) -> Result<Vec<u8>, AuditError> {
+    pub(crate) fn interrupted_record(&self, fate: ChangeFate) -> Result<Vec<u8>, AuditError> {
         let began = toolgate_types::time::rfc3339_millis(self.at);
         let fate = fate.describe();
         let reason = format!("the call that began at {began} left no record; {fate}");
-        let body = Body {
+        let body = RecordBody {
             call: self.call,
             client_call_id: self.request.client_call_id.as_deref(),
             caller: (&self.caller).into(),
@@ -237,14 +237,14 @@ impl RecordedIntent {
             gap: None,
             duration: Duration::ZERO,
         };
-        body.to_bytes()
+        body.encode()
     }
 }
 
 /// The part of a record that ties it to its neighbours.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Link {
+pub(crate) struct ChainLink {
     #[serde(default = "first_version")]
     pub(crate) v: u32,
     pub(crate) seq: u64,
@@ -256,9 +256,9 @@ pub(crate) struct Link {
     pub(crate) gap: Option<RecordedGap>,
 }
 
-impl Link {
+impl ChainLink {
     /// Whether this gate knows what such a line means.
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn is_supported(&self) -> bool {
         (first_version()..=RECORD_VERSION).contains(&self.v)
     }
 }

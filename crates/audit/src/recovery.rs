@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use toolgate_types::{CallId, ChangeFate, FileLock, Holder};
 
-use crate::folder::{Folder, Handle, read_at, state_of_open};
-use crate::intents::{FOLDER_NAME, MAX_FILE_BYTES, SUFFIX};
-use crate::lines::{Lines, Step};
-use crate::log::Shared;
-use crate::missed::{self, Count, Missed};
-use crate::record::{Link, RecordedIntent};
+use crate::directory::{DirHandle, SharedFile, fstat_state, read_at};
+use crate::intents::{DIRECTORY_NAME, INTENT_FILE_SUFFIX, MAX_FILE_BYTES};
+use crate::line_reader::{LineReader, LineStatus};
+use crate::log::LogInner;
+use crate::missed_calls::{self, MissedCalls, MissedCount};
+use crate::record::{ChainLink, RecordedIntent};
 use crate::{AuditError, Day, lock};
 
 /// What the names of files end in that are kept aside.
@@ -23,7 +23,7 @@ const DAMAGED_SUFFIX: &str = ".damaged";
 
 /// What opening a log found and put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct AuditRecovery {
     /// Calls that were under way when their process died, and now have an `ERROR` record.
     pub interrupted: Vec<CallId>,
     /// Bytes of an unfinished line that were removed.
@@ -35,16 +35,16 @@ pub struct Recovered {
 }
 
 /// What a process that died left in one file: intents, or the count of calls without a record.
-struct Orphans {
+struct OrphanedIntents {
     name: String,
     /// Holds the lock that keeps other recoverers away.
-    _locked: FileLock<Handle>,
+    _locked: FileLock<SharedFile>,
     intents: Vec<RecordedIntent>,
-    missed: Option<Missed>,
+    missed: Option<MissedCalls>,
     damaged: bool,
 }
 
-impl Orphans {
+impl OrphanedIntents {
     /// The newest day file when it began to be written, for each thing in it. `None` could be recorded anywhere.
     fn days(&self) -> impl Iterator<Item = Option<Day>> {
         let days = self.intents.iter().map(|intent| &intent.since);
@@ -55,26 +55,26 @@ impl Orphans {
 
 /// What of the orphans' is in the record.
 #[derive(Default)]
-struct Recorded {
+struct RecordedIds {
     calls: HashSet<CallId>,
     gaps: HashSet<CallId>,
 }
 
 /// Records the calls of dead processes.
 pub(crate) fn recover(
-    shared: &Arc<Shared>,
+    shared: &Arc<LogInner>,
     fate_of: &dyn Fn(CallId) -> ChangeFate,
-) -> Result<Recovered, AuditError> {
-    let mut recovered = Recovered::default();
-    let Some(folder) = shared.folder.existing_subfolder(FOLDER_NAME)? else { return Ok(recovered) };
+) -> Result<AuditRecovery, AuditError> {
+    let mut recovered = AuditRecovery::default();
+    let Some(folder) = shared.directory.existing_subdirectory(DIRECTORY_NAME)? else { return Ok(recovered) };
     let orphans = find_orphans(shared, &folder)?;
     if orphans.is_empty() {
         return Ok(recovered);
     }
-    let mut done = recorded(&shared.folder, &orphans)?;
+    let mut done = recorded_ids(&shared.directory, &orphans)?;
     for intent in orphans.iter().flat_map(|orphans| &orphans.intents) {
         if done.calls.insert(intent.call) {
-            shared.append_body(intent.call, &intent.interrupted(fate_of(intent.call))?)?;
+            shared.append_body(intent.call, &intent.interrupted_record(fate_of(intent.call))?)?;
             recovered.interrupted.push(intent.call);
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn recover(
         // Two files of one process may have the same gap, the later one with the higher count. Both are kept where it cannot be recorded: the disk may still
         // be full, and `verify` finds it there.
         if !done.gaps.contains(&missed.id) {
-            match shared.add_gap(missed) {
+            match shared.write_gap(missed) {
                 Ok(()) => recovered.calls_without_record += missed.calls,
                 Err(_) => _ = kept.insert(missed.id),
             }
@@ -92,34 +92,34 @@ pub(crate) fn recover(
     lock(&shared.writer).sync()?;
     for orphans in &orphans {
         if orphans.missed.as_ref().is_none_or(|missed| !kept.contains(&missed.id)) {
-            put_away(&folder, orphans, &mut recovered)?;
+            archive_orphan(&folder, orphans, &mut recovered)?;
         }
     }
     Ok(recovered)
 }
 
-fn find_orphans(shared: &Shared, folder: &Folder) -> Result<Vec<Orphans>, AuditError> {
+fn find_orphans(shared: &LogInner, folder: &DirHandle) -> Result<Vec<OrphanedIntents>, AuditError> {
     let mut found = Vec::new();
     for name in folder.names()? {
-        let is_count = name.ends_with(missed::SUFFIX);
-        if !is_count && !name.ends_with(SUFFIX) {
+        let is_count = name.ends_with(missed_calls::MISSED_FILE_SUFFIX);
+        if !is_count && !name.ends_with(INTENT_FILE_SUFFIX) {
             continue;
         }
         let Some(file) = folder.read(&name)? else { continue };
-        let Some(file) = take_over(shared, folder, &name, file)? else { continue };
+        let Some(file) = lock_orphan(shared, folder, &name, file)? else { continue };
         let (mut intents, mut missed) = (Vec::new(), None);
         let damaged = if is_count {
-            match missed::read(&file).map_err(|cause| folder.error("read", &name, cause))? {
-                Count::None => false,
-                Count::Some(found) => missed.replace(found).is_some(),
-                Count::Damaged => true,
+            match missed_calls::read(&file).map_err(|cause| folder.error("read", &name, cause))? {
+                MissedCount::None => false,
+                MissedCount::Some(found) => missed.replace(found).is_some(),
+                MissedCount::Damaged => true,
             }
         } else {
             let (found, damaged) = read_intents(folder, &name, &file)?;
             intents = found;
             damaged
         };
-        found.push(Orphans { name, _locked: file, intents, missed, damaged });
+        found.push(OrphanedIntents { name, _locked: file, intents, missed, damaged });
     }
     Ok(found)
 }
@@ -132,10 +132,10 @@ pub(crate) struct Announced {
 
 /// Every call that the processes of a directory announced, recorded by now or not. No lock is tried: a process that makes or takes over such a file at
 /// that moment would find it locked.
-pub(crate) fn announced(audit_folder: &Folder) -> Result<Vec<Announced>, AuditError> {
-    let Some(folder) = audit_folder.existing_subfolder(FOLDER_NAME)? else { return Ok(Vec::new()) };
+pub(crate) fn announced(audit_folder: &DirHandle) -> Result<Vec<Announced>, AuditError> {
+    let Some(folder) = audit_folder.existing_subdirectory(DIRECTORY_NAME)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for name in folder.names()?.into_iter().filter(|name| name.ends_with(SUFFIX)) {
+    for name in folder.names()?.into_iter().filter(|name| name.ends_with(INTENT_FILE_SUFFIX)) {
         // One that is gone by now has a record of each of its calls.
         let Some(file) = folder.read(&name)? else { continue };
         let is_running = Holder::of(&file).is_some();
@@ -146,25 +146,25 @@ pub(crate) fn announced(audit_folder: &Folder) -> Result<Vec<Announced>, AuditEr
 }
 
 /// Takes the lock of a file whose owner is gone. A file without a name was dealt with by another recoverer.
-fn take_over(
-    shared: &Shared,
-    folder: &Folder,
+fn lock_orphan(
+    shared: &LogInner,
+    folder: &DirHandle,
     name: &str,
-    file: Handle,
-) -> Result<Option<FileLock<Handle>>, AuditError> {
-    let Ok(file) = lock(&shared.writer).locked(|_| Ok(FileLock::try_lock(file)))? else { return Ok(None) };
+    file: SharedFile,
+) -> Result<Option<FileLock<SharedFile>>, AuditError> {
+    let Ok(file) = lock(&shared.writer).with_lock(|_| Ok(FileLock::try_lock(file)))? else { return Ok(None) };
     let stat = rustix::fs::fstat(&*file).map_err(|cause| folder.error("look at", name, cause))?;
     Ok((stat.st_nlink > 0).then_some(file))
 }
 
 /// Reads the complete lines. An unfinished one was never durable, so what it announces never began.
 fn read_intents(
-    folder: &Folder,
+    folder: &DirHandle,
     name: &str,
-    file: &Handle,
+    file: &SharedFile,
 ) -> Result<(Vec<RecordedIntent>, bool), AuditError> {
     let failed = |cause| folder.error("read", name, cause);
-    let length = state_of_open(file).map_err(failed)?.length;
+    let length = fstat_state(file).map_err(failed)?.length;
     if length > MAX_FILE_BYTES {
         // No gate wrote this, and reading a sparse file of terabytes would take all memory.
         return Ok((Vec::new(), true));
@@ -175,7 +175,7 @@ fn read_intents(
     let (mut damaged, mut torn) = (false, false);
     for line in lines {
         match serde_json::from_slice::<RecordedIntent>(line) {
-            Ok(intent) if !intent.is_known() => damaged = true,
+            Ok(intent) if !intent.is_supported() => damaged = true,
             Ok(intent) => {
                 // What follows was whole on the disk, so what is before it should be.
                 damaged |= torn;
@@ -190,13 +190,13 @@ fn read_intents(
 }
 
 /// Which of these calls have a record, and which of these gaps.
-fn recorded(folder: &Folder, orphans: &[Orphans]) -> Result<Recorded, AuditError> {
-    let mut recorded = Recorded::default();
-    let Some(since) = orphans.iter().flat_map(Orphans::days).min() else { return Ok(recorded) };
+fn recorded_ids(folder: &DirHandle, orphans: &[OrphanedIntents]) -> Result<RecordedIds, AuditError> {
+    let mut recorded = RecordedIds::default();
+    let Some(since) = orphans.iter().flat_map(OrphanedIntents::days).min() else { return Ok(recorded) };
     let wanted: HashSet<CallId> =
         orphans.iter().flat_map(|orphans| &orphans.intents).map(|intent| intent.call).collect();
     for day in folder.days()?.into_iter().filter(|day| Some(*day) >= since) {
-        let Some(mut lines) = Lines::open(folder, &day.file_name())? else { continue };
+        let Some(mut lines) = LineReader::open(folder, &day.file_name())? else { continue };
         while let Some(link) = next_link(&mut lines)? {
             if wanted.contains(&link.trace_id) {
                 recorded.calls.insert(link.trace_id);
@@ -208,16 +208,16 @@ fn recorded(folder: &Folder, orphans: &[Orphans]) -> Result<Recorded, AuditError
 }
 
 /// The next line that can be read; a damaged line is for a check to find.
-fn next_link(lines: &mut Lines) -> Result<Option<Link>, AuditError> {
+fn next_link(lines: &mut LineReader) -> Result<Option<ChainLink>, AuditError> {
     loop {
-        match lines.step()? {
-            Step::Whole => {
-                if let Ok(link) = serde_json::from_slice::<Link>(lines.bytes()) {
+        match lines.read_line()? {
+            LineStatus::Complete => {
+                if let Ok(link) = serde_json::from_slice::<ChainLink>(lines.line()) {
                     return Ok(Some(link));
                 }
             }
-            Step::TooLong => {}
-            Step::Unfinished | Step::End => return Ok(None),
+            LineStatus::TooLong => {}
+            LineStatus::Partial | LineStatus::End => return Ok(None),
         }
     }
 }
@@ -227,14 +227,18 @@ fn next_link(lines: &mut Lines) -> Result<Option<Link>, AuditError> {
 /// # Errors
 /// When the directory cannot be read.
 pub fn kept_aside(directory: &Path) -> Result<Vec<PathBuf>, AuditError> {
-    let Some(folder) = Folder::open(directory)?.existing_subfolder(FOLDER_NAME)? else {
+    let Some(folder) = DirHandle::open(directory)?.existing_subdirectory(DIRECTORY_NAME)? else {
         return Ok(Vec::new());
     };
     let names = folder.names()?.into_iter().filter(|name| name.ends_with(DAMAGED_SUFFIX));
     Ok(names.map(|name| folder.path_of(&name)).collect())
 }
 
-fn put_away(folder: &Folder, orphans: &Orphans, recovered: &mut Recovered) -> Result<(), AuditError> {
+fn archive_orphan(
+    folder: &DirHandle,
+    orphans: &OrphanedIntents,
+    recovered: &mut AuditRecovery,
+) -> Result<(), AuditError> {
     if orphans.damaged {
         let kept = format!("{}{DAMAGED_SUFFIX}", orphans.name);
         folder.rename(&orphans.name, &kept)?;

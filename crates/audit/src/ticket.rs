@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::AuditError;
-use crate::commit::{Commit, Enlisted};
-use crate::log::Shared;
+use crate::group_commit::{GroupCommit, WakerRegistration};
+use crate::log::LogInner;
 
 /// What a ticket was given out for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TicketKind {
     /// A record that is written.
     Record,
     /// A record that a round is going to write.
@@ -22,24 +22,24 @@ pub(crate) enum Kind {
 /// Settled when what was written is on the disk. A thread waits with [`Ticket::wait`], a task by awaiting it;
 /// whoever needs neither drops it, and the record is kept all the same.
 pub struct Ticket {
-    shared: Arc<Shared>,
-    kind: Kind,
+    shared: Arc<LogInner>,
+    kind: TicketKind,
     number: u64,
-    enlisted: bool,
+    waker_registered: bool,
 }
 
 impl Ticket {
-    pub(crate) fn new(shared: Arc<Shared>, kind: Kind, number: u64) -> Self {
-        Self { shared, kind, number, enlisted: false }
+    pub(crate) fn new(shared: Arc<LogInner>, kind: TicketKind, number: u64) -> Self {
+        Self { shared, kind, number, waker_registered: false }
     }
 
-    fn commit(&self) -> &Commit {
-        self.shared.commit_of(self.kind)
+    fn commit(&self) -> &GroupCommit {
+        self.shared.commit_for(self.kind)
     }
 
     /// Has a thread begin to sync it now, and does not wait. [`Ticket::wait`] alone begins when it is called.
-    pub fn begin(&self) {
-        if !self.commit().want(self.number) {
+    pub fn start_sync(&self) {
+        if !self.commit().request_sync(self.number) {
             self.shared.ensure_worker(self.kind);
         }
     }
@@ -63,11 +63,11 @@ impl Future for Ticket {
     type Output = Result<(), AuditError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let again = std::mem::replace(&mut self.enlisted, true);
-        match self.commit().enlist(self.number, context.waker(), again) {
-            Enlisted::Settled(result) => Poll::Ready(result),
-            Enlisted::Waiting => Poll::Pending,
-            Enlisted::NobodyWorks => {
+        let again = std::mem::replace(&mut self.waker_registered, true);
+        match self.commit().register_waker(self.number, context.waker(), again) {
+            WakerRegistration::Settled(result) => Poll::Ready(result),
+            WakerRegistration::Registered => Poll::Pending,
+            WakerRegistration::NoWorker => {
                 self.shared.ensure_worker(self.kind);
                 Poll::Pending
             }
@@ -78,8 +78,8 @@ impl Future for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         // Nothing is kept for a ticket whose line was written before it was given out.
-        if self.kind == Kind::Queued {
-            self.commit().forget(self.number);
+        if self.kind == TicketKind::Queued {
+            self.commit().release_ticket(self.number);
         }
     }
 }

@@ -13,80 +13,84 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 use toolgate_types::{FileLock, NotLocked, Sha256};
 
-use crate::backwards::BackwardLines;
-use crate::day::SUFFIX as DAY_SUFFIX;
-use crate::folder::{FileState, Folder, Handle, read_into, state_of_open, write_all};
-use crate::line::{genesis, glance, seal};
-use crate::reserve::{Extended, Reserve, begin_with_next, prepare_next};
+use crate::day::DAY_FILE_SUFFIX as DAY_SUFFIX;
+use crate::directory::{DirHandle, FileState, SharedFile, fstat_state, read_into, write_all};
+use crate::line::{append_chained, genesis, peek_link};
+use crate::preallocation::{Preallocation, ReserveOutcome, preallocate_next, start_from_next};
+use crate::reverse_lines::ReverseLines;
 use crate::{AuditError, Day};
 
 const LOCK_NAME: &str = "lock";
-const DAY_LENGTH: usize = 10;
+const DAY_NAME_BYTES: usize = 10;
 /// The newest day, and in sixteen hexadecimal digits how far its file has blocks; each ends its line.
-const NOTE_LENGTH: usize = DAY_LENGTH + 1 + 16 + 1;
+const NOTE_BYTES: usize = DAY_NAME_BYTES + 1 + 16 + 1;
 
 /// A record by its place in the chain: what a checkpoint vouches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct ChainPosition {
     pub(crate) seq: u64,
     pub(crate) hash: Sha256,
     pub(crate) day: Day,
 }
 
 /// What adding lines did.
-pub(crate) struct Appended {
+pub(crate) struct AppendResult {
     /// The first record's place, and the last record.
     pub(crate) first: u64,
-    pub(crate) last: Mark,
+    pub(crate) last: ChainPosition,
     /// The file they are in.
-    pub(crate) file: Handle,
+    pub(crate) file: SharedFile,
     /// Whether this process had not had that file open before, so that its name may not be on the disk yet.
     pub(crate) opened: bool,
     /// The last record of the day before, if this is the first of a new day.
-    pub(crate) rotated: Option<Mark>,
+    pub(crate) rotated: Option<ChainPosition>,
 }
 
 /// The file that lines go to.
-struct Current {
+struct CurrentDayFile {
     day: Day,
     /// Before this moment it is that day, or an earlier one.
-    until: Timestamp,
+    day_end: Timestamp,
     /// As the kernel wants it, which is asked about it for each record.
     name: CString,
-    file: Handle,
+    file: SharedFile,
     state: FileState,
-    reserve: Reserve,
+    reserve: Preallocation,
 }
 
 /// Adds lines.
-pub(crate) struct Writer {
-    folder: Folder,
+pub(crate) struct LogWriter {
+    directory: DirHandle,
     lock: Arc<File>,
     lock_timeout: Duration,
     /// Whether the lock was waited for in vain. Until it is free again it is tried once and not waited for, or every call would wait in its turn.
     is_held_by_other: bool,
-    current: Option<Current>,
+    current: Option<CurrentDayFile>,
     /// The last record of the log, as far as this process knows.
-    last: Option<Mark>,
+    last: Option<ChainPosition>,
     /// The last record that this process added.
-    own_last: Option<Mark>,
+    own_last: Option<ChainPosition>,
     opened: bool,
-    unfinished: Option<(Day, u64)>,
+    truncated: Option<(Day, u64)>,
     /// How far the file of a day has blocks, as the process says that reserved them.
     noted: Option<(Day, u64)>,
     /// Kept so that it need not be made for each record.
     lines: Vec<u8>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Opens the log for adding; changes nothing but an unfinished last line.
-    pub(crate) fn open(folder: Folder, now: Timestamp, lock_timeout: Duration) -> Result<Self, AuditError> {
+    pub(crate) fn open(
+        folder: DirHandle,
+        now: Timestamp,
+        lock_timeout: Duration,
+    ) -> Result<Self, AuditError> {
         let lock = Arc::new(folder.open_or_create_file(LOCK_NAME)?);
         let (current, last, own_last, opened, unfinished, noted) = (None, None, None, false, None, None);
         let lines = Vec::with_capacity(2048);
         let is_held_by_other = false;
         let mut writer = Self {
-            folder,
+            directory: folder,
             lock,
             lock_timeout,
             is_held_by_other,
@@ -94,11 +98,11 @@ impl Writer {
             last,
             own_last,
             opened,
-            unfinished,
+            truncated: unfinished,
             noted,
             lines,
         };
-        writer.locked(|writer| writer.refresh(now))?;
+        writer.with_lock(|writer| writer.refresh(now))?;
         Ok(writer)
     }
 
@@ -107,17 +111,17 @@ impl Writer {
         &mut self,
         bodies: impl IntoIterator<Item = &'a [u8]>,
         clock: impl Fn() -> Timestamp,
-    ) -> Result<Appended, AuditError> {
-        self.locked(|writer| {
+    ) -> Result<AppendResult, AuditError> {
+        self.with_lock(|writer| {
             let now = clock();
             writer.refresh(now)?;
-            let rotated = writer.begin_day(now)?;
+            let rotated = writer.start_day(now)?;
             writer.write_lines(now, bodies, rotated)
         })
     }
 
     /// Runs this while no other process changes the directory.
-    pub(crate) fn locked<T>(
+    pub(crate) fn with_lock<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, AuditError>,
     ) -> Result<T, AuditError> {
@@ -133,18 +137,18 @@ impl Writer {
         let locked = FileLock::within(Arc::clone(&self.lock), timeout, || false);
         self.is_held_by_other = matches!(locked, Err(NotLocked::Held(_)));
         locked.map_err(|error| match error {
-            NotLocked::Held(holder) => AuditError::Busy { path: self.folder.path_of(LOCK_NAME), holder },
+            NotLocked::Held(holder) => AuditError::Busy { path: self.directory.path_of(LOCK_NAME), holder },
             NotLocked::Failed(error) => self.lock_failed(&error),
         })
     }
 
     fn lock_failed(&self, error: &std::io::Error) -> AuditError {
-        self.folder.error("lock", LOCK_NAME, Errno::from_io_error(error).unwrap_or(Errno::IO))
+        self.directory.error("lock", LOCK_NAME, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
     /// Fails when the place that the next record belongs to is gone or is something else by now. Says which day it is.
     pub(crate) fn check(&mut self, now: Timestamp) -> Result<Option<Day>, AuditError> {
-        self.locked(|writer| {
+        self.with_lock(|writer| {
             writer.refresh(now)?;
             Ok(writer.day())
         })
@@ -156,18 +160,18 @@ impl Writer {
     }
 
     /// The last record of the log, as far as this process knows.
-    pub(crate) fn last(&self) -> Option<Mark> {
+    pub(crate) fn last(&self) -> Option<ChainPosition> {
         self.last
     }
 
     /// The last record that this process added.
-    pub(crate) fn own_last(&self) -> Option<Mark> {
+    pub(crate) fn own_last(&self) -> Option<ChainPosition> {
         self.own_last
     }
 
     /// What was removed from the end of a file since this was last asked.
-    pub(crate) fn take_unfinished(&mut self) -> Option<(Day, u64)> {
-        self.unfinished.take()
+    pub(crate) fn take_truncated(&mut self) -> Option<(Day, u64)> {
+        self.truncated.take()
     }
 
     /// Makes every record so far last.
@@ -175,25 +179,25 @@ impl Writer {
         if let Some(current) = &self.current {
             rustix::fs::fdatasync(&current.file).map_err(|cause| AuditError::NotDurable { cause })?;
         }
-        self.folder.sync()
+        self.directory.sync()
     }
 
     /// Brings what this process believes in line with the directory.
     pub(crate) fn refresh(&mut self, now: Timestamp) -> Result<(), AuditError> {
-        let mut note = [0; NOTE_LENGTH];
+        let mut note = [0; NOTE_BYTES];
         let length = read_into(&*self.lock, &mut note, 0)
-            .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
-        let (note, end) = note.get(..length).unwrap_or_default().split_at(length.min(DAY_LENGTH));
+            .map_err(|cause| self.directory.error("read", LOCK_NAME, cause))?;
+        let (note, end) = note.get(..length).unwrap_or_default().split_at(length.min(DAY_NAME_BYTES));
         if let Some(current) = &self.current
             && current.name.to_bytes().strip_suffix(DAY_SUFFIX.as_bytes()) == Some(note)
-            && self.folder.state(current.name.as_c_str())? == Some(current.state)
+            && self.directory.state(current.name.as_c_str())? == Some(current.state)
         {
             return Ok(());
         }
         let noted = std::str::from_utf8(note).ok().and_then(|text| text.parse().ok());
         self.noted = noted.zip(reserved_end(end));
         match self.newest_day(noted, Day::of(now))? {
-            Some(day) => self.go_to(day),
+            Some(day) => self.open_day(day),
             None => {
                 self.current = None;
                 Ok(())
@@ -206,35 +210,35 @@ impl Writer {
     fn newest_day(&self, noted: Option<Day>, today: Day) -> Result<Option<Day>, AuditError> {
         if let Some(day) = noted
             && day >= today
-            && self.folder.state(&day.file_name())?.is_some()
+            && self.directory.state(&day.file_name())?.is_some()
         {
             return Ok(Some(day));
         }
-        Ok(self.folder.days()?.pop())
+        Ok(self.directory.days()?.pop())
     }
 
     /// Moves to the end of this day's file, removing a line that a dying process left unfinished: under the
     /// lock nobody is at work on it, and nobody was told that it was written.
-    fn go_to(&mut self, day: Day) -> Result<(), AuditError> {
+    fn open_day(&mut self, day: Day) -> Result<(), AuditError> {
         let name = day.file_name();
-        let file = self.handle_of(day, &name)?;
-        let failed = |cause| self.folder.error("read", &name, cause);
-        let mut state = state_of_open(&file).map_err(failed)?;
-        let mut lines = BackwardLines::new(file.clone(), state.length);
-        let complete = lines.skip_unfinished().map_err(failed)?;
+        let file = self.day_file(day, &name)?;
+        let failed = |cause| self.directory.error("read", &name, cause);
+        let mut state = fstat_state(&file).map_err(failed)?;
+        let mut lines = ReverseLines::new(file.clone(), state.length);
+        let complete = lines.skip_partial_line().map_err(failed)?;
         if complete < state.length {
             rustix::fs::ftruncate(&file, complete)
-                .map_err(|cause| self.folder.error("repair", &name, cause))?;
-            self.unfinished = Some((day, state.length - complete));
+                .map_err(|cause| self.directory.error("repair", &name, cause))?;
+            self.truncated = Some((day, state.length - complete));
             state.length = complete;
         }
-        let found = self.last_mark(&mut lines, day, &name)?;
+        let found = self.last_position(&mut lines, day, &name)?;
         // No day is written with a zero byte.
         let name = CString::new(name).unwrap_or_default();
         self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
         let noted = self.noted.filter(|(noted, _)| *noted == day).map(|(_, end)| end);
-        let reserve = Reserve::of(&file, state.length, noted);
-        self.current = Some(Current { day, until: day.end(), name, file, state, reserve });
+        let reserve = Preallocation::of(&file, state.length, noted);
+        self.current = Some(CurrentDayFile { day, day_end: day.end(), name, file, state, reserve });
         // Where the directory knows less than this process wrote, records were taken away. Counting on from
         // what was written leaves a gap that a check will find.
         self.last = self.own_last.into_iter().chain(found).max_by_key(|mark| mark.seq);
@@ -242,52 +246,62 @@ impl Writer {
     }
 
     /// The day's file: the one already open, unless another was put in its place.
-    fn handle_of(&self, day: Day, name: &str) -> Result<Handle, AuditError> {
+    fn day_file(&self, day: Day, name: &str) -> Result<SharedFile, AuditError> {
         if let Some(current) = &self.current
             && current.day == day
-            && self.folder.state(name)?.is_some_and(|state| state.inode == current.state.inode)
+            && self.directory.state(name)?.is_some_and(|state| state.inode == current.state.inode)
         {
             return Ok(current.file.clone());
         }
-        self.folder.append_to(name)
+        self.directory.append_to(name)
     }
 
     /// The last record of a file, or of the newest file before it that has one.
-    fn last_mark(&self, lines: &mut BackwardLines, day: Day, name: &str) -> Result<Option<Mark>, AuditError> {
-        if let Some(mark) = self.read_mark(lines, day, name)? {
+    fn last_position(
+        &self,
+        lines: &mut ReverseLines,
+        day: Day,
+        name: &str,
+    ) -> Result<Option<ChainPosition>, AuditError> {
+        if let Some(mark) = self.read_position(lines, day, name)? {
             return Ok(Some(mark));
         }
-        for earlier in self.folder.days()?.into_iter().rev().filter(|earlier| *earlier < day) {
+        for earlier in self.directory.days()?.into_iter().rev().filter(|earlier| *earlier < day) {
             let name = earlier.file_name();
-            let Some(file) = self.folder.read(&name)? else { continue };
-            let failed = |cause| self.folder.error("read", &name, cause);
-            let mut lines = BackwardLines::new(file.clone(), state_of_open(&file).map_err(failed)?.length);
-            lines.skip_unfinished().map_err(failed)?;
-            if let Some(mark) = self.read_mark(&mut lines, earlier, &name)? {
+            let Some(file) = self.directory.read(&name)? else { continue };
+            let failed = |cause| self.directory.error("read", &name, cause);
+            let mut lines = ReverseLines::new(file.clone(), fstat_state(&file).map_err(failed)?.length);
+            lines.skip_partial_line().map_err(failed)?;
+            if let Some(mark) = self.read_position(&mut lines, earlier, &name)? {
                 return Ok(Some(mark));
             }
         }
         Ok(None)
     }
 
-    fn read_mark(&self, lines: &mut BackwardLines, day: Day, name: &str) -> Result<Option<Mark>, AuditError> {
-        let Some(line) = lines.next_line().map_err(|cause| self.folder.error("read", name, cause))? else {
+    fn read_position(
+        &self,
+        lines: &mut ReverseLines,
+        day: Day,
+        name: &str,
+    ) -> Result<Option<ChainPosition>, AuditError> {
+        let Some(line) = lines.next_line().map_err(|cause| self.directory.error("read", name, cause))? else {
             return Ok(None);
         };
-        let (link, hash) = glance(&line).ok_or_else(|| {
-            self.folder.damaged(name, "its last line is not a record, so none can follow it")
+        let (link, hash) = peek_link(&line).ok_or_else(|| {
+            self.directory.damaged(name, "its last line is not a record, so none can follow it")
         })?;
-        if !link.is_known() {
+        if !link.is_supported() {
             let problem = format!("its last line is of version {}, which this gate does not know", link.v);
-            return Err(self.folder.damaged(name, problem));
+            return Err(self.directory.damaged(name, problem));
         }
-        Ok(Some(Mark { seq: link.seq, hash, day }))
+        Ok(Some(ChainPosition { seq: link.seq, hash, day }))
     }
 
     /// Starts today's file if the newest one is older. A clock that steps back keeps the newer file, so that
     /// the order of files stays the order of records.
-    fn begin_day(&mut self, now: Timestamp) -> Result<Option<Mark>, AuditError> {
-        if self.current.as_ref().is_some_and(|current| now < current.until) {
+    fn start_day(&mut self, now: Timestamp) -> Result<Option<ChainPosition>, AuditError> {
+        if self.current.as_ref().is_some_and(|current| now < current.day_end) {
             return Ok(None);
         }
         let today = Day::of(now);
@@ -300,11 +314,11 @@ impl Writer {
             rustix::fs::fdatasync(file).map_err(|cause| AuditError::NotDurable { cause })?;
         }
         let before = self.last;
-        self.noted = begin_with_next(&self.folder, &today.file_name()).map(|end| (today, end));
-        self.go_to(today)?;
+        self.noted = start_from_next(&self.directory, &today.file_name()).map(|end| (today, end));
+        self.open_day(today)?;
         // Where there is no room the write says so.
         let _ = self.reserve_ahead(0);
-        self.note_day()?;
+        self.write_day_note()?;
         if let Some((file, length)) = finished {
             // Nothing is added to that file any more: space beyond its end is given back, now that the new one has its own. On a full disk others take it.
             let _ = rustix::fs::ftruncate(&file, length);
@@ -318,13 +332,13 @@ impl Writer {
         let extended = current
             .reserve
             .ensure(&current.file, current.state.length, more)
-            .map_err(|cause| self.folder.error("write", &current.day.file_name(), cause))?;
-        if extended != Extended::No {
+            .map_err(|cause| self.directory.error("write", &current.day.file_name(), cause))?;
+        if extended != ReserveOutcome::No {
             // Who does not find it noted takes less to be reserved than there is.
-            let _ = self.note_day();
+            let _ = self.write_day_note();
         }
-        if extended == Extended::Fully {
-            let _ = prepare_next(&self.folder);
+        if extended == ReserveOutcome::Fully {
+            let _ = preallocate_next(&self.directory);
         }
         Ok(())
     }
@@ -333,38 +347,38 @@ impl Writer {
         &mut self,
         now: Timestamp,
         bodies: impl IntoIterator<Item = &'a [u8]>,
-        rotated: Option<Mark>,
-    ) -> Result<Appended, AuditError> {
+        rotated: Option<ChainPosition>,
+    ) -> Result<AppendResult, AuditError> {
         let (before, mut hash) = self.last.map_or_else(|| (0, genesis()), |mark| (mark.seq, mark.hash));
         let mut seq = before;
         self.lines.clear();
         for body in bodies {
             seq = seq.saturating_add(1);
-            hash = seal(&mut self.lines, seq, hash, now, body);
+            hash = append_chained(&mut self.lines, seq, hash, now, body);
         }
         self.reserve_ahead(self.lines.len() as u64)?;
         let Some(current) = &mut self.current else {
-            return Err(self.folder.error("write", LOCK_NAME, Errno::NOENT));
+            return Err(self.directory.error("write", LOCK_NAME, Errno::NOENT));
         };
         if let Err(cause) = write_all(&current.file, &self.lines) {
-            let error = self.folder.error("write", &current.day.file_name(), cause);
+            let error = self.directory.error("write", &current.day.file_name(), cause);
             // Whatever part was written goes. If even that fails, the next writer finds an unfinished line. Where nothing was written, `ftruncate` would do
             // nothing but give up what is reserved.
-            if state_of_open(&current.file) != Ok(current.state) {
+            if fstat_state(&current.file) != Ok(current.state) {
                 let _ = rustix::fs::ftruncate(&current.file, current.state.length);
                 self.current = None;
             }
             return Err(error);
         }
         current.state.length += self.lines.len() as u64;
-        let last = Mark { seq, hash, day: current.day };
+        let last = ChainPosition { seq, hash, day: current.day };
         let file = current.file.clone();
         self.last = Some(last);
         self.own_last = Some(last);
-        Ok(Appended { first: before + 1, last, file, opened: std::mem::take(&mut self.opened), rotated })
+        Ok(AppendResult { first: before + 1, last, file, opened: std::mem::take(&mut self.opened), rotated })
     }
 
-    fn note_day(&self) -> Result<(), AuditError> {
+    fn write_day_note(&self) -> Result<(), AuditError> {
         let Some(current) = &self.current else { return Ok(()) };
         let note = format!(
             "{}
@@ -375,8 +389,8 @@ impl Writer {
         );
         match rustix::io::retry_on_intr(|| rustix::io::pwrite(&*self.lock, note.as_bytes(), 0)) {
             Ok(written) if written == note.len() => Ok(()),
-            Ok(_) => Err(self.folder.error("write", LOCK_NAME, Errno::NOSPC)),
-            Err(cause) => Err(self.folder.error("write", LOCK_NAME, cause)),
+            Ok(_) => Err(self.directory.error("write", LOCK_NAME, Errno::NOSPC)),
+            Err(cause) => Err(self.directory.error("write", LOCK_NAME, cause)),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
 use tokio::runtime::Runtime;
-use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered};
-use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, UnrecoveredJournal};
+use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions};
+use toolgate_gate::{Approver, AuditMode, BlockingStrategy, Gate, GateOptions, Journal, UnrecoveredJournal};
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{Front, initialise_run};
 use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
@@ -37,7 +37,7 @@ pub(crate) struct Built {
 pub(crate) struct How<'r> {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) tokens: Tokens,
-    pub(crate) blocking: Blocking,
+    pub(crate) blocking: BlockingStrategy,
     /// The servers that are started, and what looks after them; without it there are none.
     pub(crate) servers: Option<(Which, &'r Runtime)>,
     /// Whether to wait until they have said which tools they have.
@@ -47,7 +47,7 @@ pub(crate) struct How<'r> {
 impl How<'_> {
     /// For one call at a time, without servers.
     pub(crate) fn alone(approver: Arc<dyn Approver>, tokens: Tokens) -> Self {
-        Self { approver, tokens, blocking: Blocking::Here, servers: None, wait: false }
+        Self { approver, tokens, blocking: BlockingStrategy::Inline, servers: None, wait: false }
     }
 }
 
@@ -110,7 +110,7 @@ fn state_mount(settings: &Settings) -> Result<Mount, Failed> {
 }
 
 pub(crate) fn log_options(settings: &Settings) -> LogOptions {
-    let quiet_warn = |warning: toolgate_audit::Warning| complain(&warning.to_string());
+    let quiet_warn = |warning: toolgate_audit::AuditWarning| complain(&warning.to_string());
     let mut options = LogOptions::new(&settings.audit_dir);
     options.checkpoints = settings.checkpoints.clone();
     options.key = settings.key.clone();
@@ -163,15 +163,15 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
         OnAuditFailure::Warn => AuditMode::Warn,
     };
     let gate = Gate::new(GateOptions {
-        loaded,
+        config: loaded,
         audit,
         audit_mode,
         journal,
         approver,
-        approval_patience: settings.approval_patience,
+        approval_timeout: settings.approval_patience,
         blocking,
         clock: Arc::new(std::time::Instant::now),
-        complain: Arc::new(complain),
+        warn: Arc::new(complain),
     });
     let mut front = Front::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
     if settings.profile.has_runs() {
@@ -241,7 +241,7 @@ pub(crate) fn goes_on_without(settings: &Settings, error: &AuditError) -> bool {
     settings.on_audit_failure == OnAuditFailure::Warn && is_mishap
 }
 
-fn tell_of_recovery(recovered: &Recovered, journal: &Journal) {
+fn tell_of_recovery(recovered: &AuditRecovery, journal: &Journal) {
     tell_of_interruptions(&recovered.interrupted, journal);
     if recovered.calls_without_record > 0 {
         complain(&format!(
@@ -267,13 +267,13 @@ fn tell_of_interruptions(recorded: &[CallId], journal: &Journal) {
         };
         complain(&format!("call {call} was interrupted; it is recorded as an error{changes}"));
     }
-    for call in recovery.put_back.iter().filter(|call| !recorded.contains(call)) {
+    for call in recovery.restored.iter().filter(|call| !recorded.contains(call)) {
         complain(&format!("call {call} was interrupted; its changes were put back"));
     }
-    for (call, reason) in &recovery.kept {
+    for (call, reason) in &recovery.unrestored {
         complain(&format!("the changes of call {call} could not be put back and are kept: {reason}"));
     }
-    tell_of_strangers(recovery.strangers);
+    tell_of_strangers(recovery.unsealed);
     tell_of_torn(recovery.torn);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
-use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry, Tool, ToolSpec};
+use toolgate_gate::{BreakerRule, GateConfig, RateRule, Registry, Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
 use toolgate_tools::{CommandRunner, LoadedTools, Parts, Profile, Surroundings, load_manifests};
@@ -75,7 +75,7 @@ pub(crate) fn load(
     workspace: &Arc<Workspace>,
     tokens: Tokens,
     behind: Option<Behind<'_>>,
-) -> Result<Loaded, Fault> {
+) -> Result<GateConfig, Fault> {
     let declared = declared(settings)?;
     refuse_servers_where_full(settings)?;
     let runner = confined::runner(settings, own, workspace)?;
@@ -102,18 +102,18 @@ fn decided(
     declared: &LoadedTools,
     workspace: &Arc<Workspace>,
     registry: Registry,
-) -> Result<Loaded, Fault> {
+) -> Result<GateConfig, Fault> {
     let config = &settings.loaded.config;
     let policies = policies(settings, &registry, &policy_files(settings)?)?;
     let own = declared.rates().map(|(tool, rate)| RateRule::of_tool(tool.as_str(), rate));
-    Ok(Loaded {
+    Ok(GateConfig {
         agents: config.agents.clone(),
         policies: Arc::new(policies),
         verifier: if tokens == Tokens::Possibly { callers::verifier(settings)? } else { None },
         rates: config.rate_limits.iter().map(RateRule::from).chain(own).collect(),
         breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
         workspace: Some(Arc::clone(workspace)),
-        ..Loaded::new(registry, settings.limits)
+        ..GateConfig::new(registry, settings.limits)
     })
 }
 

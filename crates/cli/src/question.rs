@@ -5,7 +5,7 @@
 //! size of a call is told before it comes, and who wants what, and how much of it was shown, is said once more right above the choices. Which
 //! characters are escaped and what is folded is the card's (`toolgate_gate::QuestionCard`), the same for every renderer.
 
-use toolgate_gate::{CardBody, CardRow, Question};
+use toolgate_gate::{ApprovalRequest, CardBody, CardRow};
 use toolgate_text::confusables::{Charset, Escaping, TextKind, WrapMode, wrap_rows};
 use toolgate_text::whitespace_fold::{self, Folded};
 
@@ -113,7 +113,7 @@ pub(crate) enum Asker {
 }
 
 /// The question, without the choices.
-pub(crate) fn asked(question: &Question, asker: Asker, screen: Screen) -> String {
+pub(crate) fn asked(question: &ApprovalRequest, asker: Asker, screen: Screen) -> String {
     let card = question.card(screen.charset());
     let (tool, class) = (&card.tool, question.class.as_str());
     let asks = match (&question.caller.agent, asker) {
@@ -146,16 +146,16 @@ pub(crate) fn scrolled(card: &str, prompt: &str, screen: Screen) -> String {
 }
 
 /// The choices, right before the answer is typed. What a yes for longer would grant stands on rows of its own.
-pub(crate) fn prompt(question: &Question, screen: Screen) -> String {
+pub(crate) fn prompt(question: &ApprovalRequest, screen: Screen) -> String {
     let dash = if screen.unicode { '—' } else { '-' };
-    let lasting = match question.may_last {
+    let lasting = match question.can_grant_session {
         true => {
             let (tool, session) = (&question.tool, &question.caller.session);
             screen.line(&format!("[s] yes, and to every later call of {tool} in session {session}"), "")
         }
         false => String::new(),
     };
-    format!("{lasting}[y] once  [n] no, or n and why  {dash} {}s: ", question.patience.as_secs())
+    format!("{lasting}[y] once  [n] no, or n and why  {dash} {}s: ", question.timeout.as_secs())
 }
 
 /// The summary once more, on one line.
@@ -203,13 +203,13 @@ mod tests {
     const PLAIN: Screen = Screen { columns: 60, rows: None, unicode: true, colour: false };
 
     /// The same of an agent, which may not be answered for a session.
-    fn question(summary: &[&str], body: PreviewBody) -> Question {
+    fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
         let ordinary = questions::question(summary, body);
         let caller = Caller { agent: Some("writer".parse().unwrap()), ..ordinary.caller.clone() };
-        Question { caller, may_last: false, ..ordinary }
+        ApprovalRequest { caller, can_grant_session: false, ..ordinary }
     }
 
-    fn whole(question: &Question, screen: Screen) -> String {
+    fn whole(question: &ApprovalRequest, screen: Screen) -> String {
         asked(question, Asker::Person, screen) + &prompt(question, screen)
     }
 

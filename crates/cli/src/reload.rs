@@ -188,7 +188,7 @@ impl Reloader {
         self.tell_of_agent(&settings);
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
-        Ok(self.gate.replace(loaded))
+        Ok(self.gate.replace_config(loaded))
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
-use toolgate_gate::{Approver, Nobody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 use toolgate_text::is_invisible;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -133,12 +133,12 @@ pub(crate) struct Terminal {
 }
 
 impl Approver for Terminal {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         Box::pin(async move {
             let Ok(terminal) = open_terminal() else {
                 let remedy =
                     "run it in a terminal, or pass --trust autonomous if this call needs no question";
-                return Reply::Nobody(Nobody::quietly(remedy));
+                return ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(remedy));
             };
             let stop = || {
                 if self.interrupt.was_asked() {
@@ -153,13 +153,15 @@ impl Approver for Terminal {
                     let _ = writeln!(&terminal);
                     std::future::pending().await
                 }
-                Err(error) => Reply::Nobody(Nobody::quietly(format!("the terminal failed: {error}"))),
+                Err(error) => ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(format!(
+                    "the terminal failed: {error}"
+                ))),
             }
         })
     }
 
     /// This process makes one call, and its memory ends with it.
-    fn may_last(&self) -> bool {
+    fn can_grant_session(&self) -> bool {
         false
     }
 }
@@ -220,23 +222,23 @@ fn speaks_unicode() -> bool {
 /// The answer, or nothing when the time is up or nobody wants it any more; the cursor then stands behind the choices.
 pub(crate) fn ask_on(
     mut terminal: &File,
-    question: &Question,
+    question: &ApprovalRequest,
     asker: Asker,
     stop: &dyn Fn() -> bool,
-) -> io::Result<Option<Reply>> {
+) -> io::Result<Option<ApprovalReply>> {
     let screen = screen(terminal);
     terminal.write_all(asked(question, asker, screen).as_bytes())?;
     // What was typed before the question was seen is not an answer to it; what is typed once the choices are seen is.
     let _ = tcflush(terminal, QueueSelector::IFlush);
     terminal.write_all(prompt(question, screen).as_bytes())?;
-    let Some(answer) = read_line(terminal, question.patience, stop)? else { return Ok(None) };
+    let Some(answer) = read_line(terminal, question.timeout, stop)? else { return Ok(None) };
     Ok(Some(match answer.trim() {
-        "y" | "Y" | "yes" => Reply::Once,
-        "s" | "S" if question.may_last => Reply::ForSession,
+        "y" | "Y" | "yes" => ApprovalReply::Once,
+        "s" | "S" if question.can_grant_session => ApprovalReply::ForSession,
         text if text.len() > 2 && text.starts_with("n ") => {
-            Reply::No(Some(text.trim_start_matches("n ").to_owned()))
+            ApprovalReply::Denied(Some(text.trim_start_matches("n ").to_owned()))
         }
-        _ => Reply::No(None),
+        _ => ApprovalReply::Denied(None),
     }))
 }
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate_types::{AgentName, CallId, Caller, ErrorCode, Failure, SessionId, Sha256, ToolClass};
 
-use crate::caller::Proved;
+use crate::caller::AuthenticatedCaller;
 use crate::tool::Preview;
 
 /// A question about one exact call.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ApprovalRequest {
     /// The call.
     pub call: CallId,
     /// The tool.
@@ -30,86 +30,86 @@ pub struct Question {
     /// Digest of the tool's name and the arguments, which is the same for every caller.
     pub arguments: Sha256,
     /// How long an answer is waited for.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Whether [`Reply::ForSession`] may be offered; where it may not, it counts for this call alone.
-    pub may_last: bool,
+    pub can_grant_session: bool,
 }
 
 /// A person's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ApprovalReply {
     /// Yes, this call.
     Once,
     /// Yes, and every later call of this tool in this session.
     ForSession,
     /// No, with words for the model.
-    No(Option<String>),
+    Denied(Option<String>),
     /// The question was put away, and nobody said yes or no.
     Dismissed,
     /// There is nobody to ask.
-    Nobody(Nobody),
+    Unavailable(ApprovalUnavailable),
 }
 
 /// Why nobody can be asked, and what would change that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nobody {
+pub struct ApprovalUnavailable {
     /// Why, where it is not that there is nobody: what follows "this call needs a person's approval, and".
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// How somebody could be asked, for the operator.
     pub remedy: String,
     /// The same where the caller may know it too: a person reads the caller's screen, and not the operator's.
-    pub told: Option<String>,
+    pub caller_remedy: Option<String>,
 }
 
-impl Nobody {
+impl ApprovalUnavailable {
     /// What only the operator is told.
     #[must_use]
-    pub fn quietly(remedy: impl Into<String>) -> Self {
-        Self { why: None, remedy: remedy.into(), told: None }
+    pub fn for_operator(remedy: impl Into<String>) -> Self {
+        Self { reason: None, remedy: remedy.into(), caller_remedy: None }
     }
 
     /// What everybody is told.
     #[must_use]
-    pub fn openly(remedy: impl Into<String>) -> Self {
+    pub fn for_everyone(remedy: impl Into<String>) -> Self {
         let remedy = remedy.into();
-        Self { why: None, told: Some(remedy.clone()), remedy }
+        Self { reason: None, caller_remedy: Some(remedy.clone()), remedy }
     }
 
     /// Somebody is there, and cannot be asked for this reason.
     #[must_use]
-    pub fn because(why: impl Into<String>) -> Self {
+    pub fn with_reason(why: impl Into<String>) -> Self {
         let why = why.into();
-        Self { remedy: why.clone(), why: Some(why), told: None }
+        Self { remedy: why.clone(), reason: Some(why), caller_remedy: None }
     }
 
     /// The same, with what everybody is told to do about it.
     #[must_use]
-    pub fn but(self, remedy: impl Into<String>) -> Self {
-        Self { told: Some(remedy.into()), ..self }
+    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        Self { caller_remedy: Some(remedy.into()), ..self }
     }
 }
 
 /// Somebody who can be asked.
 pub trait Approver: Send + Sync {
     /// Asks, and waits for the answer. The gate gives up by itself when the time is up.
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>>;
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>>;
 
     /// Whether a yes can be for the rest of a session. It cannot where the gate ends with the call, and its memory with it.
-    fn may_last(&self) -> bool {
+    fn can_grant_session(&self) -> bool {
         true
     }
 }
 
 /// Nobody.
 #[derive(Clone, Debug)]
-pub struct NobodyToAsk {
+pub struct NoApprover {
     /// How somebody could be asked.
     pub remedy: String,
 }
 
-impl Approver for NobodyToAsk {
-    fn ask(&self, _question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
-        Box::pin(async { Reply::Nobody(Nobody::quietly(&self.remedy)) })
+impl Approver for NoApprover {
+    fn ask(&self, _question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
+        Box::pin(async { ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(&self.remedy)) })
     }
 }
 
@@ -120,7 +120,12 @@ pub(crate) fn arguments_digest(tool: &str, arguments: &Value) -> Sha256 {
 }
 
 /// Binds an answer to the exact call: another argument, another tool or another caller is another question, and so is a tool that was changed.
-pub(crate) fn digest(tool: &str, definition: Sha256, arguments: &Value, who: &Proved<'_>) -> Sha256 {
+pub(crate) fn digest(
+    tool: &str,
+    definition: Sha256,
+    arguments: &Value,
+    who: &AuthenticatedCaller<'_>,
+) -> Sha256 {
     let caller = &who.caller;
     let agent = caller.agent.as_ref().map(ToString::to_string).unwrap_or_default();
     let run = caller.run.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -162,7 +167,7 @@ struct SessionGrant {
 }
 
 impl SessionGrant {
-    fn new(definition: Sha256, who: &Proved<'_>) -> Self {
+    fn new(definition: Sha256, who: &AuthenticatedCaller<'_>) -> Self {
         let Caller { session, subject, agent, .. } = &*who.caller;
         let (session, subject, agent) = (session.clone(), subject.clone(), agent.clone());
         Self { session, subject, agent, by_token: who.by_token, definition }
@@ -170,12 +175,12 @@ impl SessionGrant {
 }
 
 impl SessionGrants {
-    pub(crate) fn allow(&self, definition: Sha256, who: &Proved<'_>) -> bool {
+    pub(crate) fn allow(&self, definition: Sha256, who: &AuthenticatedCaller<'_>) -> bool {
         // A poisoned lock means a decision was interrupted: ask again.
         self.0.lock().is_ok_and(|grants| grants.contains(&SessionGrant::new(definition, who)))
     }
 
-    pub(crate) fn grant(&self, definition: Sha256, who: &Proved<'_>) {
+    pub(crate) fn grant(&self, definition: Sha256, who: &AuthenticatedCaller<'_>) {
         if let Ok(mut grants) = self.0.lock() {
             grants.insert(SessionGrant::new(definition, who));
         }
@@ -183,16 +188,16 @@ impl SessionGrants {
 }
 
 /// What the model is told of an answer that is not yes.
-pub(crate) fn refusal(reply: Reply) -> Failure {
+pub(crate) fn refusal(reply: ApprovalReply) -> Failure {
     match reply {
-        Reply::No(Some(words)) => {
+        ApprovalReply::Denied(Some(words)) => {
             Failure::new(ErrorCode::ApprovalDenied, format!("a person refused this call: {words}"))
         }
-        Reply::Dismissed => Failure::new(
+        ApprovalReply::Dismissed => Failure::new(
             ErrorCode::ApprovalDenied,
             "the question about this call was dismissed, and nobody approved it",
         ),
-        Reply::Nobody(Nobody { why, remedy, told }) => {
+        ApprovalReply::Unavailable(ApprovalUnavailable { reason: why, remedy, caller_remedy: told }) => {
             let general = "go on without this call, or tell the operator that it is needed";
             let why = why.as_deref().unwrap_or("there is nobody to ask");
             Failure::new(
@@ -207,7 +212,7 @@ pub(crate) fn refusal(reply: Reply) -> Failure {
 }
 
 /// What the model is told when nobody answered.
-pub(crate) fn expired(patience: Duration) -> Failure {
+pub(crate) fn approval_timed_out(patience: Duration) -> Failure {
     let message = format!("nobody approved this call within {} s", patience.as_secs_f64());
     Failure::new(ErrorCode::ApprovalExpired, message)
 }

@@ -9,52 +9,52 @@ use toolgate_types::{Cancellation, CancellationReason, ErrorCode, Failure};
 
 /// Where work that blocks is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blocking {
+pub enum BlockingStrategy {
     /// Where it is asked for: one call at a time, as at the command line.
-    Here,
+    Inline,
     /// On the runtime's threads for blocking work.
-    Pool,
+    ThreadPool,
     /// Where it is asked for, if it is soon done and changes nothing; otherwise on the runtime's threads. Handing work to another thread and waiting
     /// for it costs more than reading a small file.
-    Briefly,
+    InlineFirst,
     /// The same while others wait already: then whatever is not very small goes to the runtime's threads, so that all processors have something to do.
-    AmongOthers,
+    InlineSmall,
 }
 
 /// How long others wait for work that is done where it is asked for.
-const BRIEF: Duration = Duration::from_millis(2);
+const INLINE_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Work that says beforehand that it is about more than this is not begun where others might wait.
-const BRIEF_BYTES: u64 = 256 * 1024;
+const MAX_INLINE_BYTES: u64 = 256 * 1024;
 
 /// The same as long as that goes well: on most machines so much is done in half the time that others wait.
-const MOST_BRIEF_BYTES: u64 = 5 * BRIEF_BYTES;
+const MAX_ADAPTIVE_INLINE_BYTES: u64 = 5 * MAX_INLINE_BYTES;
 
 /// After work that took too long, so many times what is not brief for certain is not tried: the disk is slow, or the machine is.
-const SPARED: u32 = 16;
+const COOLDOWN_CALLS: u32 = 16;
 
 /// How it goes with what is not brief for certain.
-static LENIENCE: Lenience = Lenience { spared: AtomicU32::new(0) };
+static ADAPTIVE_INLINE_LIMIT: AdaptiveInlineLimit = AdaptiveInlineLimit { cooldown: AtomicU32::new(0) };
 
 /// The same where others do wait.
-const BRIEF_BYTES_AMONG_OTHERS: u64 = 16 * 1024;
+const MAX_CONTENDED_INLINE_BYTES: u64 = 16 * 1024;
 
-impl Blocking {
+impl BlockingStrategy {
     /// Where work is done for a caller whom others wait for.
     #[must_use]
-    pub fn among_others(self) -> Self {
+    pub fn contended(self) -> Self {
         match self {
-            Self::Briefly => Self::AmongOthers,
-            Self::Here | Self::Pool | Self::AmongOthers => self,
+            Self::InlineFirst => Self::InlineSmall,
+            Self::Inline | Self::ThreadPool | Self::InlineSmall => self,
         }
     }
 
     /// How many bytes harmless work may be about to be begun where it is asked for, if it may be at all.
-    fn brief_bytes(self) -> Option<u64> {
+    fn max_inline_bytes(self) -> Option<u64> {
         match self {
-            Self::Briefly => Some(LENIENCE.most()),
-            Self::AmongOthers => Some(BRIEF_BYTES_AMONG_OTHERS),
-            Self::Here | Self::Pool => None,
+            Self::InlineFirst => Some(ADAPTIVE_INLINE_LIMIT.max_bytes()),
+            Self::InlineSmall => Some(MAX_CONTENDED_INLINE_BYTES),
+            Self::Inline | Self::ThreadPool => None,
         }
     }
 
@@ -67,8 +67,8 @@ impl Blocking {
         work: impl FnOnce() -> Result<Output, Failure> + Send + 'static,
     ) -> Result<Output, Failure> {
         match self {
-            Self::Here => work(),
-            Self::Pool | Self::Briefly | Self::AmongOthers => {
+            Self::Inline => work(),
+            Self::ThreadPool | Self::InlineFirst | Self::InlineSmall => {
                 tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))
             }
         }
@@ -78,13 +78,13 @@ impl Blocking {
     ///
     /// # Errors
     /// Those of the work; a panic in it is an internal failure of this call alone.
-    pub async fn run_harmless<Output: Send + 'static>(
+    pub async fn run_read_only<Output: Send + 'static>(
         self,
         stop: &Cancellation,
         work: impl Fn(&Cancellation) -> Result<Output, Failure> + Send + 'static,
     ) -> Result<Output, Failure> {
-        if let Some(most) = self.brief_bytes()
-            && let Some(done) = briefly(stop, most, &work)
+        if let Some(most) = self.max_inline_bytes()
+            && let Some(done) = try_inline(stop, most, &work)
         {
             return done;
         }
@@ -94,37 +94,37 @@ impl Blocking {
 }
 
 /// How many bytes work may be about to be begun where others might wait: more, as long as it is done in time.
-struct Lenience {
+struct AdaptiveInlineLimit {
     /// How many times more than what is certainly brief is not tried.
-    spared: AtomicU32,
+    cooldown: AtomicU32,
 }
 
-impl Lenience {
-    fn most(&self) -> u64 {
-        if self.spared.load(Ordering::Relaxed) == 0 { MOST_BRIEF_BYTES } else { BRIEF_BYTES }
+impl AdaptiveInlineLimit {
+    fn max_bytes(&self) -> u64 {
+        if self.cooldown.load(Ordering::Relaxed) == 0 { MAX_ADAPTIVE_INLINE_BYTES } else { MAX_INLINE_BYTES }
     }
 
     /// Work was not done in time.
-    fn end(&self) {
-        self.spared.store(SPARED, Ordering::Relaxed);
+    fn start_cooldown(&self) {
+        self.cooldown.store(COOLDOWN_CALLS, Ordering::Relaxed);
     }
 
     /// Work was about too much to be tried.
-    fn spare(&self) {
+    fn tick_cooldown(&self) {
         let fewer = |spared: u32| spared.checked_sub(1);
-        let _ = self.spared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+        let _ = self.cooldown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 }
 
 /// Does the work, unless it asks whether to go on when it has taken too long for those who wait. Whatever it answers then is not used.
-fn briefly<Output>(
+fn try_inline<Output>(
     stop: &Cancellation,
     most: u64,
     work: &impl Fn(&Cancellation) -> Result<Output, Failure>,
 ) -> Option<Result<Output, Failure>> {
     let (ran_out, is_long) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (outer, told, foretold) = (stop.clone(), Arc::clone(&ran_out), Arc::clone(&is_long));
-    let until = Instant::now() + BRIEF;
+    let until = Instant::now() + INLINE_TIMEOUT;
     let brief = Cancellation::new(stop.deadline(), move || match outer.reason() {
         Some(reason) => reason == CancellationReason::Cancelled,
         None => {
@@ -142,8 +142,8 @@ fn briefly<Output>(
         std::panic::catch_unwind(AssertUnwindSafe(|| work(&brief))).unwrap_or_else(|_| Err(panicked()));
     match (is_long.load(Ordering::Relaxed), ran_out.load(Ordering::Relaxed)) {
         (false, false) => return Some(done),
-        (true, _) => LENIENCE.spare(),
-        (false, true) => LENIENCE.end(),
+        (true, _) => ADAPTIVE_INLINE_LIMIT.tick_cooldown(),
+        (false, true) => ADAPTIVE_INLINE_LIMIT.start_cooldown(),
     }
     None
 }
@@ -201,64 +201,71 @@ mod tests {
     fn short_work_is_done_here_and_long_work_is_begun_again_elsewhere() {
         let short = |here: thread::ThreadId| move |_: &Cancellation| Ok(thread::current().id() == here);
         let me = thread::current().id();
-        for (blocking, is_here) in
-            [(Blocking::Here, true), (Blocking::Briefly, true), (Blocking::Pool, false)]
-        {
+        for (blocking, is_here) in [
+            (BlockingStrategy::Inline, true),
+            (BlockingStrategy::InlineFirst, true),
+            (BlockingStrategy::ThreadPool, false),
+        ] {
             assert_eq!(
-                run(blocking.run_harmless(&Cancellation::never(), short(me))).unwrap(),
+                run(blocking.run_read_only(&Cancellation::never(), short(me))).unwrap(),
                 is_here,
                 "{blocking:?}"
             );
         }
         let counting = Counting::new();
-        assert_eq!(run(Blocking::Briefly.run_harmless(&Cancellation::never(), counting.long())), Ok(42));
+        assert_eq!(
+            run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), counting.long())),
+            Ok(42)
+        );
         assert_eq!(counting.told(), (2, vec![true, false]));
         // Nor is what is known to be long.
-        let large = move |stop: &Cancellation| match stop.check_size(MOST_BRIEF_BYTES + 1) {
+        let large = move |stop: &Cancellation| match stop.check_size(MAX_ADAPTIVE_INLINE_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
-        assert!(!run(Blocking::Briefly.run_harmless(&Cancellation::never(), large)).unwrap());
+        assert!(!run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), large)).unwrap());
         // While others wait, much less is long.
-        let middling = move |stop: &Cancellation| match stop.check_size(BRIEF_BYTES_AMONG_OTHERS + 1) {
+        let middling = move |stop: &Cancellation| match stop.check_size(MAX_CONTENDED_INLINE_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
-        let among_others = Blocking::Briefly.among_others();
-        assert!(run(Blocking::Briefly.run_harmless(&Cancellation::never(), middling)).unwrap());
-        assert!(!run(among_others.run_harmless(&Cancellation::never(), middling)).unwrap());
-        assert!(run(among_others.run_harmless(&Cancellation::never(), short(me))).unwrap());
+        let among_others = BlockingStrategy::InlineFirst.contended();
+        assert!(run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), middling)).unwrap());
+        assert!(!run(among_others.run_read_only(&Cancellation::never(), middling)).unwrap());
+        assert!(run(among_others.run_read_only(&Cancellation::never(), short(me))).unwrap());
         // What has an effect is never begun here.
-        assert!(!run(Blocking::Briefly.run(move || Ok(thread::current().id() == me))).unwrap());
+        assert!(!run(BlockingStrategy::InlineFirst.run(move || Ok(thread::current().id() == me))).unwrap());
     }
 
     #[test]
     fn what_may_not_be_brief_is_tried_again_after_a_while() {
-        let lenience = Lenience { spared: AtomicU32::new(0) };
-        assert_eq!(lenience.most(), MOST_BRIEF_BYTES);
-        lenience.end();
-        for _ in 0..SPARED {
-            assert_eq!(lenience.most(), BRIEF_BYTES);
-            lenience.spare();
+        let lenience = AdaptiveInlineLimit { cooldown: AtomicU32::new(0) };
+        assert_eq!(lenience.max_bytes(), MAX_ADAPTIVE_INLINE_BYTES);
+        lenience.start_cooldown();
+        for _ in 0..COOLDOWN_CALLS {
+            assert_eq!(lenience.max_bytes(), MAX_INLINE_BYTES);
+            lenience.tick_cooldown();
         }
-        assert_eq!(lenience.most(), MOST_BRIEF_BYTES);
-        lenience.spare();
-        assert_eq!(lenience.most(), MOST_BRIEF_BYTES);
+        assert_eq!(lenience.max_bytes(), MAX_ADAPTIVE_INLINE_BYTES);
+        lenience.tick_cooldown();
+        assert_eq!(lenience.max_bytes(), MAX_ADAPTIVE_INLINE_BYTES);
     }
 
     #[test]
     fn the_end_of_the_call_ends_brief_work_and_it_is_not_begun_again() {
         for stop in [Cancellation::new(None, || true), Cancellation::new(Some(Instant::now()), || false)] {
             let counting = Counting::new();
-            assert_eq!(run(Blocking::Briefly.run_harmless(&stop, counting.long())), Ok(0));
+            assert_eq!(run(BlockingStrategy::InlineFirst.run_read_only(&stop, counting.long())), Ok(0));
             assert_eq!(counting.told(), (1, vec![true]));
         }
     }
 
     #[test]
     fn a_panic_is_a_failure_of_the_call_alone() {
-        for blocking in [Blocking::Pool, Blocking::Briefly, Blocking::AmongOthers] {
-            let failure = run(blocking.run_harmless::<()>(&Cancellation::never(), |_| panic!("on purpose")))
+        for blocking in
+            [BlockingStrategy::ThreadPool, BlockingStrategy::InlineFirst, BlockingStrategy::InlineSmall]
+        {
+            let failure = run(blocking.run_read_only::<()>(&Cancellation::never(), |_| panic!("on purpose")))
                 .unwrap_err();
             assert_eq!(failure.code, ErrorCode::Internal);
         }

@@ -13,11 +13,11 @@ use toolgate_manifest::BreakerConfig;
 use toolgate_types::{ErrorCode, Failure, Outcome};
 
 use crate::gate::Clock;
-use crate::rates::wait;
+use crate::rate_limits::with_retry_after;
 use crate::tool::ToolSpec;
 
 /// Upper bound of the open duration.
-const MAX_OPEN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+const MAX_OPEN_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// How many failures of one caller are kept.
 const MAX_FAILURES: usize = 10_000;
 /// How many callers with failures are kept for one tool; beyond it, the one that failed longest ago is forgotten.
@@ -46,7 +46,7 @@ impl BreakerRule {
     }
 
     fn open_duration(&self) -> Duration {
-        self.config.open_duration.min(MAX_OPEN)
+        self.config.open_duration.min(MAX_OPEN_DURATION)
     }
 
     fn failures(&self) -> usize {
@@ -267,10 +267,10 @@ impl Drop for BreakerPermit {
 }
 
 /// What the model is answered while the circuit is open.
-pub(crate) fn suspended(tool: &str, rest: Duration) -> Failure {
+pub(crate) fn circuit_open(tool: &str, rest: Duration) -> Failure {
     let failure =
         Failure::new(ErrorCode::ToolSuspended, format!("`{tool}` kept failing and rests for a while"));
-    wait(failure, rest)
+    with_retry_after(failure, rest)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use toolgate_types::{
     Caller, Category, ErrorCode, Failure, RESERVED_SUBJECTS, RunId, SessionId, ToolClass, Trust,
 };
 
-use crate::snapshot::{Agent, Snapshot};
+use crate::snapshot::{DeclaredAgent, Snapshot};
 use crate::tool::ToolSpec;
 
 /// The subject in the record of a call whose caller was never verified. No token can name it.
@@ -62,7 +62,7 @@ impl fmt::Debug for Credential {
 impl Credential {
     /// Whom a record names before anything is verified: of a token, nobody.
     #[must_use]
-    pub fn claimed(&self) -> Arc<Caller> {
+    pub fn unverified_caller(&self) -> Arc<Caller> {
         match self {
             Self::Known(caller) => Arc::clone(caller),
             Self::Token { session, run, trust, .. } => Arc::new(Caller {
@@ -81,29 +81,29 @@ impl Credential {
     }
 
     /// Finds out who is calling. Waits only where the keys of a token's issuer must be fetched. Nothing of a token is left afterwards.
-    pub(crate) async fn prove<'s>(
+    pub(crate) async fn authenticate<'s>(
         self,
         snapshot: &'s Snapshot,
         cancelled: &CancellationToken,
-    ) -> Result<Proved<'s>, Failure> {
+    ) -> Result<AuthenticatedCaller<'s>, Failure> {
         match self {
-            Self::Known(caller) => Proved::known(caller, snapshot),
+            Self::Known(caller) => AuthenticatedCaller::from_known(caller, snapshot),
             Self::Token { token, session, run, trust } => {
                 let verifier = snapshot.verifier.as_deref();
                 let identity = tokio::select! {
                     biased;
-                    identity = verified(verifier, &token) => identity?,
+                    identity = verify_token(verifier, &token) => identity?,
                     () = cancelled.cancelled() => {
                         return Err(Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
                     }
                 };
-                Proved::by_token(identity, session, run, trust, snapshot)
+                AuthenticatedCaller::from_token(identity, session, run, trust, snapshot)
             }
         }
     }
 }
 
-async fn verified(verifier: Option<&Verifier>, token: &str) -> Result<Identity, Failure> {
+async fn verify_token(verifier: Option<&Verifier>, token: &str) -> Result<Identity, Failure> {
     let Some(verifier) = verifier else {
         return Err(unverified("no issuer of tokens is configured"));
     };
@@ -116,42 +116,44 @@ fn unverified(reason: impl Into<String>) -> Failure {
 }
 
 /// A caller that was verified.
-pub(crate) struct Proved<'s> {
+pub(crate) struct AuthenticatedCaller<'s> {
     pub(crate) caller: Arc<Caller>,
-    pub(crate) standing: Standing<'s>,
+    pub(crate) acting_as: ActingAs<'s>,
     pub(crate) by_token: bool,
 }
 
 /// On whose behalf a verified caller acts.
 #[derive(Clone, Copy)]
-pub(crate) enum Standing<'s> {
+pub(crate) enum ActingAs<'s> {
     /// A person at the keyboard: every tool, every permission.
     Person,
     /// An agent: what was declared for it.
-    Agent(&'s Agent),
+    Agent(&'s DeclaredAgent),
     /// The bearer of a token that names no agent: every tool by permission, `files:read`, `files:write` and `commands:run` for built-in ones.
     Bearer,
 }
 
-impl<'s> Proved<'s> {
+impl<'s> AuthenticatedCaller<'s> {
     /// A caller that somebody else verified. An agent that nobody declared is nobody.
-    pub(crate) fn known(mut caller: Arc<Caller>, snapshot: &'s Snapshot) -> Result<Self, Failure> {
+    pub(crate) fn from_known(mut caller: Arc<Caller>, snapshot: &'s Snapshot) -> Result<Self, Failure> {
         let standing = match &caller.agent {
-            None => Standing::Person,
-            Some(name) => Standing::Agent(snapshot.agent(name).ok_or_else(|| undeclared(name.as_str()))?),
+            None => ActingAs::Person,
+            Some(name) => {
+                ActingAs::Agent(snapshot.agent(name).ok_or_else(|| undeclared_agent(name.as_str()))?)
+            }
         };
-        if let Standing::Agent(agent) = standing {
+        if let ActingAs::Agent(agent) = standing {
             let declared = agent.config.permissions.iter().map(|permission| permission.value.clone());
             Arc::make_mut(&mut caller).permissions.extend(declared);
         }
-        if tighter(caller.trust, snapshot.trust) != caller.trust {
+        if stricter(caller.trust, snapshot.trust) != caller.trust {
             Arc::make_mut(&mut caller).trust = snapshot.trust;
         }
-        Ok(Self { caller, standing, by_token: false })
+        Ok(Self { caller, acting_as: standing, by_token: false })
     }
 
     /// A caller that was verified before, as what is loaded now sees it.
-    pub(crate) fn again(
+    pub(crate) fn revalidate(
         mut caller: Arc<Caller>,
         by_token: bool,
         before: &Snapshot,
@@ -165,16 +167,18 @@ impl<'s> Proved<'s> {
                     held.remove(&permission.value);
                 }
             }
-            return Self::known(caller, snapshot);
+            return Self::from_known(caller, snapshot);
         }
         let standing = match &caller.agent {
-            None => Standing::Bearer,
-            Some(name) => Standing::Agent(snapshot.agent(name).ok_or_else(|| undeclared(name.as_str()))?),
+            None => ActingAs::Bearer,
+            Some(name) => {
+                ActingAs::Agent(snapshot.agent(name).ok_or_else(|| undeclared_agent(name.as_str()))?)
+            }
         };
-        Ok(Self { caller, standing, by_token })
+        Ok(Self { caller, acting_as: standing, by_token })
     }
 
-    fn by_token(
+    fn from_token(
         identity: Identity,
         session: SessionId,
         run: Option<RunId>,
@@ -183,45 +187,47 @@ impl<'s> Proved<'s> {
     ) -> Result<Self, Failure> {
         let Identity { subject, permissions, agent, trust: claimed, .. } = identity;
         let standing = match &agent {
-            None => Standing::Bearer,
-            Some(name) => Standing::Agent(snapshot.agent(name).ok_or_else(|| undeclared(name.as_str()))?),
+            None => ActingAs::Bearer,
+            Some(name) => {
+                ActingAs::Agent(snapshot.agent(name).ok_or_else(|| undeclared_agent(name.as_str()))?)
+            }
         };
         let declared = match standing {
-            Standing::Agent(agent) => agent.config.trust.as_ref().map(|trust| trust.value),
-            Standing::Person | Standing::Bearer => None,
+            ActingAs::Agent(agent) => agent.config.trust.as_ref().map(|trust| trust.value),
+            ActingAs::Person | ActingAs::Bearer => None,
         };
-        let trust = [claimed, declared, Some(snapshot.trust)].into_iter().flatten().fold(given, tighter);
+        let trust = [claimed, declared, Some(snapshot.trust)].into_iter().flatten().fold(given, stricter);
         let caller = Arc::new(Caller { subject, permissions, agent, session, run, trust });
-        Ok(Self { caller, standing, by_token: true })
+        Ok(Self { caller, acting_as: standing, by_token: true })
     }
 
     pub(crate) fn agent(&self) -> Option<&'s AgentConfig> {
-        match self.standing {
-            Standing::Agent(agent) => Some(&agent.config),
-            Standing::Person | Standing::Bearer => None,
+        match self.acting_as {
+            ActingAs::Agent(agent) => Some(&agent.config),
+            ActingAs::Person | ActingAs::Bearer => None,
         }
     }
 
-    pub(crate) fn holdings(&self) -> HeldPermissions<'_> {
-        match self.standing {
-            Standing::Person => HeldPermissions::Everything,
-            Standing::Agent(_) | Standing::Bearer => HeldPermissions::granted(&self.caller),
+    pub(crate) fn held_permissions(&self) -> HeldPermissions<'_> {
+        match self.acting_as {
+            ActingAs::Person => HeldPermissions::Everything,
+            ActingAs::Agent(_) | ActingAs::Bearer => HeldPermissions::granted(&self.caller),
         }
     }
 
     /// Whether its scope has the tool, within which bounds.
     pub(crate) fn scope(&self, spec: &ToolSpec) -> ScopeVerdict {
         let built_in = spec.requirements.is_none();
-        match self.standing {
-            Standing::Person => ScopeVerdict::Allowed(Grant::default()),
-            Standing::Agent(agent) => agent.scope.permits(spec.name.as_str(), spec.class),
-            Standing::Bearer if built_in => self.built_in(spec),
-            Standing::Bearer => ScopeVerdict::Allowed(Grant::default()),
+        match self.acting_as {
+            ActingAs::Person => ScopeVerdict::Allowed(Grant::default()),
+            ActingAs::Agent(agent) => agent.scope.permits(spec.name.as_str(), spec.class),
+            ActingAs::Bearer if built_in => self.built_in_verdict(spec),
+            ActingAs::Bearer => ScopeVerdict::Allowed(Grant::default()),
         }
     }
 
     /// Built-in tools declare no permissions of their own; whoever acts for no agent needs these.
-    fn built_in(&self, spec: &ToolSpec) -> ScopeVerdict {
+    fn built_in_verdict(&self, spec: &ToolSpec) -> ScopeVerdict {
         let needed: &[&str] = match (spec.category, spec.class) {
             (Category::Exec, _) => &["commands:run", ALLOW_DESTRUCTIVE],
             (Category::Web, _) => &["web:search"],
@@ -248,9 +254,9 @@ impl<'s> Proved<'s> {
     }
 
     /// Whether a model that calls as this caller is shown the tool: some call of it may be permitted.
-    pub(crate) fn sees(&self, spec: &ToolSpec) -> bool {
+    pub(crate) fn can_see(&self, spec: &ToolSpec) -> bool {
         let demands_met = |requirements: &Requirements| {
-            let held = |permission: &str| self.holdings().holds(permission);
+            let held = |permission: &str| self.held_permissions().holds(permission);
             let is_destructive = requirements.class == ToolClass::Destructive;
             requirements.permissions.iter().all(|permission| held(permission))
                 && (!is_destructive || held(ALLOW_DESTRUCTIVE))
@@ -261,12 +267,12 @@ impl<'s> Proved<'s> {
     }
 }
 
-fn undeclared(name: &str) -> Failure {
+fn undeclared_agent(name: &str) -> Failure {
     unverified(format!("agent `{name}` is not declared"))
 }
 
 /// The one that asks more.
-pub(crate) fn tighter(one: Trust, other: Trust) -> Trust {
+pub(crate) fn stricter(one: Trust, other: Trust) -> Trust {
     match (one, other) {
         (Trust::Supervised, _) | (_, Trust::Supervised) => Trust::Supervised,
         (Trust::Guided, _) | (_, Trust::Guided) => Trust::Guided,
@@ -284,7 +290,7 @@ mod tests {
     fn the_tighter_of_two_never_asks_less_than_either() {
         let all = [Trust::Supervised, Trust::Guided, Trust::Autonomous];
         for (one, other) in all.into_iter().flat_map(|one| all.map(|other| (one, other))) {
-            let both = tighter(one, other);
+            let both = stricter(one, other);
             assert!(both == one || both == other);
             for class in [ToolClass::Read, ToolClass::Write, ToolClass::Destructive] {
                 let asked = needs_question(one, class) || needs_question(other, class);
@@ -301,7 +307,7 @@ mod tests {
             run: None,
             trust: Trust::Guided,
         };
-        let shown = format!("{credential:?} {:?}", credential.claimed());
+        let shown = format!("{credential:?} {:?}", credential.unverified_caller());
         assert!(!shown.contains("eyJ") && !shown.contains("secret"), "{shown}");
     }
 }

@@ -16,19 +16,19 @@ use toolgate_types::{
 use toolgate_workspace::Recorder;
 
 use crate::approval::{Approver, SessionGrants};
-use crate::blocking::Blocking;
-use crate::bound::Bound;
-use crate::breaker::suspended;
-use crate::caller::{Credential, Proved};
+use crate::approved_changes::ApprovedChangesGuard;
+use crate::audit_guard::{AuditGuard, RawOutput};
+use crate::blocking::BlockingStrategy;
+use crate::breaker::circuit_open;
+use crate::caller::{AuthenticatedCaller, Credential};
 use crate::journal::{CallRecorder, Journal};
-use crate::refusals::Refusals;
-use crate::registry::Registered;
-use crate::schema::{Check as _, Patience, checked};
-use crate::sessions::SessionCalls;
-use crate::snapshot::{Loaded, Snapshot};
-use crate::stages::{Asking, Ready, Received, Refused, stage_of, unknown_tool};
-use crate::tool::{Announced, Browse, Progress, Tool};
-use crate::unsettled::{RawOutput, Unsettled};
+use crate::refusal_counter::RefusalCounter;
+use crate::registry::RegisteredTool;
+use crate::schema_check::{Deadline, SchemaCheck as _, check_value};
+use crate::session_calls::SessionCallCounter;
+use crate::snapshot::{GateConfig, Snapshot};
+use crate::stages::{Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
+use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
 
 /// What happens when a call cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// What a gate is made of.
 pub struct GateOptions {
     /// What it decides by at first.
-    pub loaded: Loaded,
+    pub config: GateConfig,
     /// The record, or why there is none: then nothing runs that would have to be announced, and in [`AuditMode::Deny`] nothing at all.
     pub audit: Result<AuditLog, AuditError>,
     /// What happens when that fails.
@@ -57,37 +57,37 @@ pub struct GateOptions {
     /// Who is asked.
     pub approver: Arc<dyn Approver>,
     /// How long an answer is waited for.
-    pub approval_patience: Duration,
+    pub approval_timeout: Duration,
     /// Where work that blocks is done.
-    pub blocking: Blocking,
+    pub blocking: BlockingStrategy,
     /// What rates and rests are measured with.
     pub clock: Clock,
     /// Where complaints for the operator go.
-    pub complain: Arc<dyn Fn(&str) + Send + Sync>,
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The gate between a model and the machine.
 pub struct Gate {
     pub(crate) audit: Result<Arc<AuditLog>, AuditError>,
-    pub(crate) refusals: Arc<Refusals>,
+    pub(crate) refusals: Arc<RefusalCounter>,
     pub(crate) audit_mode: AuditMode,
-    pub(crate) complain: Arc<dyn Fn(&str) + Send + Sync>,
+    pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,
     pub(crate) current: ArcSwap<Snapshot>,
     /// Held while the current snapshot is replaced by one that follows it.
-    replacing: Mutex<()>,
-    replaced: watch::Sender<u64>,
-    pub(crate) blocking: Blocking,
+    replace_lock: Mutex<()>,
+    config_generation: watch::Sender<u64>,
+    pub(crate) blocking: BlockingStrategy,
     journal: Arc<Journal>,
     approver: Arc<dyn Approver>,
-    approval_patience: Duration,
+    approval_timeout: Duration,
     clock: Clock,
     grants: SessionGrants,
-    sessions: SessionCalls,
+    sessions: SessionCallCounter,
 }
 
 /// How a call ended, with what a caller may want to know about it.
 #[derive(Debug)]
-pub struct Settled {
+pub struct FinishedCall {
     /// The gate's id for the call.
     pub call: CallId,
     /// How it ended.
@@ -108,9 +108,9 @@ pub struct CallOptions {
     /// Ends the work of a tool too, once it is true: for handlers of signals, which can set a flag and nothing else.
     pub interrupted: Option<Arc<AtomicBool>>,
     /// Whether others wait for whoever makes this call.
-    pub among_others: bool,
+    pub contended: bool,
     /// What a door wants to show, where it makes the call for that.
-    pub browse: Option<Browse>,
+    pub resource: Option<ResourceRequest>,
     /// The deadline that the caller sets for this call, from the moment it runs. It only ever shortens the one that the call has anyway.
     pub timeout: Option<Duration>,
 }
@@ -128,20 +128,20 @@ impl Gate {
     pub fn new(options: GateOptions) -> Self {
         let audit = options.audit.map(Arc::new);
         Self {
-            refusals: Refusals::new(audit.as_ref().ok(), &options.clock, &options.complain),
-            current: ArcSwap::from_pointee(Snapshot::first(options.loaded, &options.clock)),
-            replacing: Mutex::default(),
-            replaced: watch::Sender::new(0),
+            refusals: RefusalCounter::new(audit.as_ref().ok(), &options.clock, &options.warn),
+            current: ArcSwap::from_pointee(Snapshot::first(options.config, &options.clock)),
+            replace_lock: Mutex::default(),
+            config_generation: watch::Sender::new(0),
             audit,
             audit_mode: options.audit_mode,
-            complain: options.complain,
+            warn: options.warn,
             journal: options.journal,
             approver: options.approver,
-            approval_patience: options.approval_patience,
+            approval_timeout: options.approval_timeout,
             blocking: options.blocking,
             clock: options.clock,
             grants: SessionGrants::default(),
-            sessions: SessionCalls::default(),
+            sessions: SessionCallCounter::default(),
         }
     }
 
@@ -159,12 +159,12 @@ impl Gate {
 
     /// Decides by something else from now on; says in which generation. Calls that are under way end as they began. A yes for the rest of a session
     /// stays a yes to tools that are still the same, and to no other.
-    pub fn replace(&self, loaded: Loaded) -> u64 {
-        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn replace_config(&self, loaded: GateConfig) -> u64 {
+        let _replacing = self.replace_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Snapshot::after(Some(&self.current.load()), loaded, &self.clock);
         let generation = next.generation;
         self.current.store(Arc::new(next));
-        self.replaced.send_replace(generation);
+        self.config_generation.send_replace(generation);
         generation
     }
 
@@ -178,8 +178,8 @@ impl Gate {
     #[must_use]
     pub fn visible_tools(&self, caller: &Caller) -> Vec<Arc<dyn Tool>> {
         let snapshot = self.current.load();
-        Proved::known(Arc::new(caller.clone()), &snapshot)
-            .map(|who| visible(&snapshot, &who))
+        AuthenticatedCaller::from_known(Arc::new(caller.clone()), &snapshot)
+            .map(|who| visible_tools_of(&snapshot, &who))
             .unwrap_or_default()
     }
 
@@ -189,8 +189,8 @@ impl Gate {
     /// The caller could not be verified.
     pub async fn tools_for(&self, credential: impl Into<Credential>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
         let snapshot = self.current.load_full();
-        let who = credential.into().prove(&snapshot, &CancellationToken::new()).await?;
-        Ok(visible(&snapshot, &who))
+        let who = credential.into().authenticate(&snapshot, &CancellationToken::new()).await?;
+        Ok(visible_tools_of(&snapshot, &who))
     }
 
     /// Who comes with this credential: for doors that turn strangers away before they ask for anything. A call proves its caller itself.
@@ -199,7 +199,7 @@ impl Gate {
     /// The caller could not be verified.
     pub async fn identify(&self, credential: impl Into<Credential>) -> Result<Arc<Caller>, Failure> {
         let snapshot = self.current.load_full();
-        let who = credential.into().prove(&snapshot, &CancellationToken::new()).await?;
+        let who = credential.into().authenticate(&snapshot, &CancellationToken::new()).await?;
         Ok(who.caller)
     }
 
@@ -212,8 +212,8 @@ impl Gate {
 
     /// Tells of every later replacement, with its generation.
     #[must_use]
-    pub fn replacements(&self) -> watch::Receiver<u64> {
-        self.replaced.subscribe()
+    pub fn config_changes(&self) -> watch::Receiver<u64> {
+        self.config_generation.subscribe()
     }
 
     /// One call through every stage.
@@ -222,90 +222,91 @@ impl Gate {
         mut call: ToolCall,
         credential: impl Into<Credential>,
         mut options: CallOptions,
-    ) -> Settled {
+    ) -> FinishedCall {
         let credential = credential.into();
         // One call, one snapshot: from its first stage to its last.
         let snapshot = self.current.load_full();
         let arguments = std::mem::take(&mut call.arguments);
         // The caller's token ends this call; an end of this call ends nothing else of the caller's.
         options.cancelled = options.cancelled.child_token();
-        let mut unsettled = self.receive(&call, &arguments, credential.claimed(), options.cancelled.clone());
+        let mut unsettled =
+            self.receive(&call, &arguments, credential.unverified_caller(), options.cancelled.clone());
         let mut decided = self.decide(&mut unsettled, arguments, credential, &snapshot, options).await;
         // But for one that a person thought about: what was loaded meanwhile counts for it as well.
         let newer = self.current.load_full();
-        if newer.generation != snapshot.generation && decided.as_ref().is_ok_and(|ready| ready.asked) {
-            decided = decided.and_then(|ready| ready.judge_again(&newer));
+        if newer.generation != snapshot.generation && decided.as_ref().is_ok_and(|ready| ready.was_asked) {
+            decided = decided.and_then(|ready| ready.recheck(&newer));
         }
         let (outcome, response) = match decided {
             Ok(ready) => {
-                unsettled.reached = Stage::Execution;
+                unsettled.stage = Stage::Execution;
                 self.execute(&unsettled, ready).await
             }
-            Err(Refused { stage, failure }) => (Outcome::Failed { stage, failure }, None),
+            Err(StageRefusal { stage, failure }) => (Outcome::Failed { stage, failure }, None),
         };
         unsettled.settle(outcome, response).await
     }
 
     async fn decide<'s>(
         &'s self,
-        unsettled: &mut Unsettled<'s>,
+        unsettled: &mut AuditGuard<'s>,
         arguments: Value,
         credential: Credential,
         snapshot: &'s Snapshot,
         options: CallOptions,
-    ) -> Result<Ready<'s>, Refused> {
+    ) -> Result<Ready<'s>, StageRefusal> {
         let received = Received { call: unsettled.call, arguments };
         // The first stage that may wait, and so the first that a caller can go away from.
-        unsettled.reached = Stage::Auth;
+        unsettled.stage = Stage::Auth;
         let Some(known) = received.look_up(snapshot) else {
-            return Err(self.unknown(unsettled, credential, snapshot, &options.cancelled).await);
+            return Err(self.refuse_unknown_tool(unsettled, credential, snapshot, &options.cancelled).await);
         };
         unsettled.class = Some(known.class());
         unsettled.version = known.version();
         let verified = known.verify(credential, &options.cancelled).await?;
         unsettled.caller = Arc::clone(verified.caller());
-        let calls = self.sessions.count(&unsettled.caller.session);
-        let asking = Asking {
+        let calls = self.sessions.increment(&unsettled.caller.session);
+        let asking = StageContext {
             approver: options.approver.as_deref().unwrap_or(self.approver.as_ref()),
             grants: &self.grants,
-            patience: self.approval_patience,
+            approval_timeout: self.approval_timeout,
             cancelled: options.cancelled,
             interrupted: options.interrupted,
             progress: options.progress,
-            browse: options.browse,
+            resource: options.resource,
             timeout: options.timeout,
-            blocking: if options.among_others { self.blocking.among_others() } else { self.blocking },
+            blocking: if options.contended { self.blocking.contended() } else { self.blocking },
             clock: &self.clock,
         };
-        unsettled.reached = Stage::Approval;
+        unsettled.stage = Stage::Approval;
         verified.permit(calls, &asking).await?.validate(&asking).await?.approve(asking).await
     }
 
     /// A refusal of a tool that does not exist. Whoever has no good token does not learn even that, or it could find out by trying which tools there are.
-    async fn unknown(
+    async fn refuse_unknown_tool(
         &self,
-        unsettled: &mut Unsettled<'_>,
+        unsettled: &mut AuditGuard<'_>,
         credential: Credential,
         snapshot: &Snapshot,
         cancelled: &CancellationToken,
-    ) -> Refused {
+    ) -> StageRefusal {
         let (name, is_token) = (&unsettled.call.tool, credential.is_token());
-        match credential.prove(snapshot, cancelled).await {
+        match credential.authenticate(snapshot, cancelled).await {
             Ok(who) => {
                 unsettled.caller = Arc::clone(&who.caller);
                 if let Err(failure) = snapshot.rates.admit_unknown(&who.caller.subject, name) {
-                    return Refused { stage: Stage::Permission, failure };
+                    return StageRefusal { stage: Stage::Permission, failure };
                 }
-                let tools = visible(snapshot, &who);
+                let tools = visible_tools_of(snapshot, &who);
                 let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
                 unknown_tool(name, &names)
             }
-            Err(failure) if is_token => Refused { stage: Stage::Auth, failure },
+            Err(failure) if is_token => StageRefusal { stage: Stage::Auth, failure },
             Err(_) => unknown_tool(name, &[]),
         }
     }
 
-    async fn execute(&self, unsettled: &Unsettled<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
+    async fn execute(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
         let spec = ready.tool.tool.spec();
         let Some(rule) = ready.snapshot.breaker.filter(|rule| rule.applies(spec)) else {
             return self.run(unsettled, ready).await;
@@ -318,36 +319,38 @@ impl Gate {
                 (outcome, raw)
             }
             Err(rest) => {
-                let failure = suspended(spec.name.as_str(), rest);
+                let failure = circuit_open(spec.name.as_str(), rest);
                 (Outcome::Failed { stage: Stage::Execution, failure }, None)
             }
         }
     }
 
-    async fn run(&self, unsettled: &Unsettled<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
-        let Ready { approved, tool, mut context, foreseen, .. } = ready;
+    async fn run(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
+        let Ready { approved, tool, mut context, expected_changes: foreseen, .. } = ready;
         let failed = |failure| (Outcome::Failed { stage: stage_of(&failure), failure }, None);
         let (mut bound, spec) = (None, tool.tool.spec());
-        let announced = Announced::of(tool.tool.as_ref());
-        if announced == Announced::Written
-            && let Err(failure) = self.intend(unsettled, spec.class)
+        let announced = IntentDurability::required_by(tool.tool.as_ref());
+        if announced == IntentDurability::Written
+            && let Err(failure) = self.record_intent(unsettled, spec.class)
         {
             return failed(failure);
         }
-        if announced == Announced::OnDisk {
-            match self.before_effect(unsettled, tool.tool.as_ref()).await {
+        if announced == IntentDurability::Fsynced {
+            match self.prepare_effect(unsettled, tool.tool.as_ref()).await {
                 Ok(recorder) => context.recorder = Arc::new(recorder),
                 Err(failure) => return failed(failure),
             }
             if let Some(foreseen) = foreseen {
-                let held = Arc::new(Bound::new(context.recorder, foreseen));
+                let held = Arc::new(ApprovedChangesGuard::new(context.recorder, foreseen));
                 context.recorder = Arc::clone(&held) as Arc<dyn Recorder + Send + Sync>;
                 bound = Some(held);
             }
         }
         let (stop, cancelled) = (context.stop.clone(), context.cancelled.clone());
         match (Arc::clone(&tool.tool).run(approved, context).await, bound) {
-            (Ok(output), _) => released(tool, output, Patience { stop: &stop, cancelled: &cancelled }).await,
+            (Ok(output), _) => {
+                filter_output(tool, output, Deadline { stop: &stop, cancelled: &cancelled }).await
+            }
             (Err(failure), Some(bound)) => failed(bound.explain(failure)),
             (Err(failure), None) => failed(failure),
         }
@@ -359,25 +362,25 @@ impl Gate {
         arguments: &Value,
         caller: Arc<Caller>,
         cancelled: CancellationToken,
-    ) -> Unsettled<'g> {
-        Unsettled {
+    ) -> AuditGuard<'g> {
+        AuditGuard {
             gate: self,
-            begun: Instant::now(),
+            started: Instant::now(),
             args_hash: Sha256::of(&serde_json::to_vec(arguments).unwrap_or_default()),
             call,
             caller,
             class: None,
             version: None,
-            reached: Stage::Registry,
+            stage: Stage::Registry,
             cancelled,
             settled: false,
         }
     }
 
     /// Writes down that a call is about to have an effect.
-    pub(crate) fn intend(
+    pub(crate) fn record_intent(
         &self,
-        unsettled: &Unsettled<'_>,
+        unsettled: &AuditGuard<'_>,
         class: ToolClass,
     ) -> Result<Option<Ticket>, Failure> {
         let intent = Intent {
@@ -394,14 +397,12 @@ impl Gate {
             (Ok(ticket), _) => Ok(Some(ticket)),
             // Records can be written, and may be lost in a power failure; that was said when it happened.
             (Err(error @ AuditError::NotDurable { .. }), AuditMode::Warn) => {
-                (self.complain)(&format!("the intent of a call could not be recorded: {error}"));
+                (self.warn)(&format!("the intent of a call could not be recorded: {error}"));
                 Ok(None)
             }
             (Err(error), mode) => {
                 if mode == AuditMode::Warn {
-                    (self.complain)(&format!(
-                        "a call was refused: its intent could not be recorded: {error}"
-                    ));
+                    (self.warn)(&format!("a call was refused: its intent could not be recorded: {error}"));
                 }
                 Err(unrecorded(&format!("{error}; {}", error.help())))
             }
@@ -410,15 +411,15 @@ impl Gate {
 
     /// File tools wait for their intent when they have staged, just before the first change, and commands when they are prepared, just before they start
     /// ([`Tool::awaits_intent`]), while the disk is at work. Everything else waits here.
-    async fn before_effect(
+    async fn prepare_effect(
         &self,
-        unsettled: &Unsettled<'_>,
+        unsettled: &AuditGuard<'_>,
         tool: &dyn Tool,
     ) -> Result<CallRecorder, Failure> {
         let spec = tool.spec();
-        let intent = match self.intend(unsettled, spec.class)? {
+        let intent = match self.record_intent(unsettled, spec.class)? {
             Some(ticket) if tool.awaits_intent() => {
-                ticket.begin();
+                ticket.start_sync();
                 Some(ticket)
             }
             Some(ticket) if spec.category != Category::File => {
@@ -440,29 +441,30 @@ impl Gate {
 }
 
 /// The tools that a verified caller may use, in their order.
-fn visible(snapshot: &Snapshot, who: &Proved<'_>) -> Vec<Arc<dyn Tool>> {
-    snapshot.registry.iter().filter(|tool| who.sees(tool.spec())).cloned().collect()
+fn visible_tools_of(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>) -> Vec<Arc<dyn Tool>> {
+    snapshot.registry.iter().filter(|tool| who.can_see(tool.spec())).cloned().collect()
 }
 
 /// OUTPUT: does the answer fit, and what of it may leave? The record keeps the digest of all of it.
-async fn released(
-    tool: &Registered,
+async fn filter_output(
+    tool: &RegisteredTool,
     mut output: ToolOutput,
-    patience: Patience<'_>,
+    patience: Deadline<'_>,
 ) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
     let mut raw = RawOutput::of(&output);
     // What our own tools put into words fits what they declare; tests look at each answer. Whatever has to be filtered is taken apart.
-    if spec.is_ours()
+    if spec.is_built_in_file_tool()
         && let Structured::Raw(_) = &output.structured
     {
         debug_assert_eq!(tool.output.check(&spec.output_schema, &output.structured.value()), Ok(()));
         return (Outcome::Done(output), Some(raw));
     }
-    let structured = match checked(&tool.output, &tool.tool, output.structured.into_value(), patience).await {
-        Ok(structured) => structured,
-        Err(failure) => return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
-    };
+    let structured =
+        match check_value(&tool.output, &tool.tool, output.structured.into_value(), patience).await {
+            Ok(structured) => structured,
+            Err(failure) => return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
+        };
     let Some(policy) = &spec.output_policy else {
         output.structured = structured.into();
         return (Outcome::Done(output), Some(raw));

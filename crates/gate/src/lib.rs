@@ -15,47 +15,48 @@
 mod tool_schema;
 mod blocking;
 mod tool;
-mod located;
+mod judged_paths;
 mod registry;
-mod quick;
-mod schema;
-mod apart;
+mod schema_fast_path;
+mod schema_check;
+mod dedicated_thread;
 mod caller;
-mod sessions;
-mod rates;
+mod session_calls;
+mod rate_limits;
 mod breaker;
 mod snapshot;
-mod bound;
+mod approved_changes;
 mod approval;
-mod card;
+mod approval_card;
 mod stages;
 mod journal;
-mod refusals;
-mod unsettled;
+mod refusal_counter;
+mod audit_guard;
 mod gate;
-mod doors;
-mod undoing;
+mod frontend_api;
+mod undo;
 mod error;
 
-pub use approval::{Approver, Nobody, NobodyToAsk, Question, Reply};
-pub use blocking::Blocking;
-pub use bound::ForeseenChange;
+pub use approval::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, NoApprover};
+pub use approval_card::{ApprovalCard, CardBody, CardRow};
+pub use approved_changes::ExpectedChange;
+pub use blocking::BlockingStrategy;
 pub use breaker::BreakerRule;
 pub use caller::Credential;
-pub use card::{CardBody, CardRow, QuestionCard};
 pub use error::GateError;
-pub use gate::{AuditMode, CallOptions, Clock, Gate, GateOptions, Settled};
+pub use gate::{AuditMode, CallOptions, Clock, FinishedCall, Gate, GateOptions};
 pub use journal::{
-    Change, ChangeSet, Dropped, Journal, JournalBounds, Listing, Recovery, UndoError, UndoOptions, Undone,
-    UnrecoveredJournal,
+    ChangeSet, DroppedEntries, FileChange, Journal, JournalBounds, JournalListing, JournalRecovery,
+    UndoError, UndoOptions, UndoOutcome, UnrecoveredJournal,
 };
-pub use located::{CallPath, JudgedPaths};
-pub use rates::RateRule;
+pub use judged_paths::{CallPath, JudgedPaths};
+pub use rate_limits::RateRule;
 pub use registry::Registry;
-pub use snapshot::Loaded;
+pub use snapshot::GateConfig;
 pub use stages::ApprovedCall;
 pub use tool::{
-    Browse, CallContext, Effect, Preview, PreviewBody, Progress, Said, Share, Tool, ToolFuture, ToolSpec,
+    CallContext, Effect, Fraction, Preview, PreviewBody, Progress, ProgressUpdate, ResourceRequest, Tool,
+    ToolFuture, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
 /// What doors tell of.

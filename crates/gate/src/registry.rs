@@ -7,12 +7,12 @@ use toolgate_types::Sha256;
 
 use crate::breaker::Breaker;
 use crate::error::GateError;
-use crate::schema::{InputCheck, OutputCheck};
+use crate::schema_check::{InputCheck, OutputCheck};
 use crate::tool::{Tool, ToolSpec};
 
 /// A tool with its checks; these are compiled when first needed, so that one call does not pay for every tool.
 #[derive(Clone)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredTool {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) input: Arc<InputCheck>,
     pub(crate) output: Arc<OutputCheck>,
@@ -20,7 +20,7 @@ pub(crate) struct Registered {
     definition: Arc<OnceLock<Sha256>>,
 }
 
-impl Registered {
+impl RegisteredTool {
     fn new(tool: Arc<dyn Tool>) -> Self {
         let (input, output, breaker) = (Arc::default(), Arc::default(), Arc::default());
         Self { tool, input, output, breaker, definition: Arc::default() }
@@ -64,7 +64,7 @@ fn digest(spec: &ToolSpec, behaviour: &str) -> Sha256 {
 /// The tools of a gate, by name.
 #[derive(Clone, Default)]
 pub struct Registry {
-    tools: BTreeMap<String, Registered>,
+    tools: BTreeMap<String, RegisteredTool>,
     order: Vec<String>,
 }
 
@@ -85,16 +85,16 @@ impl Registry {
             return Err(GateError::DuplicateTool { name });
         }
         self.order.push(name.clone());
-        self.tools.insert(name, Registered::new(tool));
+        self.tools.insert(name, RegisteredTool::new(tool));
         Ok(())
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Registered> {
+    pub(crate) fn get(&self, name: &str) -> Option<&RegisteredTool> {
         self.tools.get(name)
     }
 
     /// Takes over what was learnt about tools that are still the same: compiled schemas, and how they fared.
-    pub(crate) fn inherit(&mut self, generation: u64, before: &Self, before_generation: u64) {
+    pub(crate) fn inherit_from(&mut self, generation: u64, before: &Self, before_generation: u64) {
         for (name, tool) in &mut self.tools {
             let Some(earlier) = before.tools.get(name) else { continue };
             if earlier.definition(before_generation) == tool.definition(generation) {

@@ -14,12 +14,12 @@ use toolgate_workspace::Workspace;
 
 use crate::breaker::BreakerRule;
 use crate::gate::Clock;
-use crate::rates::{RateRule, Rates};
+use crate::rate_limits::{RateLimits, RateRule};
 use crate::registry::Registry;
 
 /// What a gate decides by. It can be replaced while calls are under way.
 #[derive(Clone)]
-pub struct Loaded {
+pub struct GateConfig {
     /// The tools.
     pub registry: Registry,
     /// The agents that were declared.
@@ -40,7 +40,7 @@ pub struct Loaded {
     pub workspace: Option<Arc<Workspace>>,
 }
 
-impl Loaded {
+impl GateConfig {
     /// Tools and bounds, and nothing else: no agents, no policies, no tokens, no rates, no rest for tools that fail, and no undo.
     #[must_use]
     pub fn new(registry: Registry, limits: Limits) -> Self {
@@ -59,7 +59,7 @@ impl Loaded {
 }
 
 /// An agent that was declared, with its scope worked out.
-pub(crate) struct Agent {
+pub(crate) struct DeclaredAgent {
     pub(crate) config: AgentConfig,
     pub(crate) scope: AgentScope,
 }
@@ -73,32 +73,32 @@ pub(crate) struct Snapshot {
     pub(crate) trust: Trust,
     pub(crate) policies: Arc<Policies>,
     pub(crate) verifier: Option<Arc<Verifier>>,
-    pub(crate) rates: Rates,
+    pub(crate) rates: RateLimits,
     pub(crate) breaker: Option<BreakerRule>,
     pub(crate) workspace: Option<Arc<Workspace>>,
-    agents: HashMap<AgentName, Agent>,
+    agents: HashMap<AgentName, DeclaredAgent>,
 }
 
 impl Snapshot {
-    pub(crate) fn first(loaded: Loaded, clock: &Clock) -> Self {
+    pub(crate) fn first(loaded: GateConfig, clock: &Clock) -> Self {
         Self::after(None, loaded, clock)
     }
 
     /// The one that follows `before`. Tools that were not changed keep what was learnt about them, and unchanged rates what was spent of them:
     /// a reload is not a way to begin anew.
-    pub(crate) fn after(before: Option<&Self>, loaded: Loaded, clock: &Clock) -> Self {
-        let Loaded { mut registry, agents, limits, trust, policies, verifier, rates, breaker, workspace } =
+    pub(crate) fn after(before: Option<&Self>, loaded: GateConfig, clock: &Clock) -> Self {
+        let GateConfig { mut registry, agents, limits, trust, policies, verifier, rates, breaker, workspace } =
             loaded;
         let generation = before.map_or(0, |before| before.generation.saturating_add(1));
         if let Some(before) = before {
-            registry.inherit(generation, &before.registry, before.generation);
+            registry.inherit_from(generation, &before.registry, before.generation);
         }
-        let rates = Rates::new(rates, before.map(|before| &before.rates), clock);
+        let rates = RateLimits::new(rates, before.map(|before| &before.rates), clock);
         let mut by_name = HashMap::new();
         for config in agents {
             let scope = AgentScope::of(Some(&config));
             // The first declaration of a name is the one that counts; configuration has no second.
-            by_name.entry(config.name.value.clone()).or_insert(Agent { config, scope });
+            by_name.entry(config.name.value.clone()).or_insert(DeclaredAgent { config, scope });
         }
         Self {
             generation,
@@ -114,7 +114,7 @@ impl Snapshot {
         }
     }
 
-    pub(crate) fn agent(&self, name: &AgentName) -> Option<&Agent> {
+    pub(crate) fn agent(&self, name: &AgentName) -> Option<&DeclaredAgent> {
         self.agents.get(name)
     }
 }

@@ -17,27 +17,30 @@ use toolgate_types::{
 };
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
-use crate::approval::{Approver, Question, Reply, SessionGrants, arguments_digest, digest, expired, refusal};
-use crate::blocking::Blocking;
-use crate::bound::ForeseenChange;
-use crate::breaker::suspended;
-use crate::caller::{Credential, Proved};
+use crate::approval::{
+    ApprovalReply, ApprovalRequest, Approver, SessionGrants, approval_timed_out, arguments_digest, digest,
+    refusal,
+};
+use crate::approved_changes::ExpectedChange;
+use crate::blocking::BlockingStrategy;
+use crate::breaker::circuit_open;
+use crate::caller::{AuthenticatedCaller, Credential};
 use crate::gate::Clock;
-use crate::located::{JudgedGrant, JudgedPaths};
-use crate::registry::Registered;
-use crate::schema::{Patience, checked};
+use crate::judged_paths::{JudgedGrant, JudgedPaths};
+use crate::registry::RegisteredTool;
+use crate::schema_check::{Deadline, check_value};
 use crate::snapshot::Snapshot;
-use crate::tool::{Browse, CallContext, Preview, Progress, ToolSpec};
+use crate::tool::{CallContext, Preview, Progress, ResourceRequest, ToolSpec};
 
 /// A refusal, and where it happened.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct StageRefusal {
     pub(crate) stage: Stage,
     pub(crate) failure: Failure,
 }
 
-fn refuse<Next>(stage: Stage, failure: Failure) -> Result<Next, Refused> {
-    Err(Refused { stage, failure })
+fn refuse<Next>(stage: Stage, failure: Failure) -> Result<Next, StageRefusal> {
+    Err(StageRefusal { stage, failure })
 }
 
 /// A call as it came. Its arguments are on their way to the tool; `call` is the rest of it.
@@ -55,7 +58,7 @@ impl<'g> Received<'g> {
 }
 
 /// A refusal that helps only with tools that the caller may see.
-pub(crate) fn unknown_tool(name: &str, visible: &[&str]) -> Refused {
+pub(crate) fn unknown_tool(name: &str, visible: &[&str]) -> StageRefusal {
     let shown: String = name.chars().take(100).collect();
     let mut failure =
         Failure::new(ErrorCode::UnknownTool, format!("there is no tool `{}`", escaped_line(&shown)));
@@ -64,13 +67,13 @@ pub(crate) fn unknown_tool(name: &str, visible: &[&str]) -> Refused {
         None if visible.is_empty() => None,
         None => Some(format!("the tools are {}", visible.join(", "))),
     };
-    Refused { stage: Stage::Registry, failure }
+    StageRefusal { stage: Stage::Registry, failure }
 }
 
 /// A call of a tool that exists.
 pub(crate) struct Known<'g> {
     received: Received<'g>,
-    tool: &'g Registered,
+    tool: &'g RegisteredTool,
     snapshot: &'g Snapshot,
 }
 
@@ -88,9 +91,9 @@ impl<'g> Known<'g> {
         self,
         credential: Credential,
         cancelled: &CancellationToken,
-    ) -> Result<Verified<'g>, Refused> {
-        match credential.prove(self.snapshot, cancelled).await {
-            Ok(who) => Ok(Verified { known: self, who }),
+    ) -> Result<Verified<'g>, StageRefusal> {
+        match credential.authenticate(self.snapshot, cancelled).await {
+            Ok(who) => Ok(Verified { known: self, authenticated: who }),
             Err(failure) => refuse(Stage::Auth, failure),
         }
     }
@@ -99,21 +102,25 @@ impl<'g> Known<'g> {
 /// A call of a known caller.
 pub(crate) struct Verified<'g> {
     known: Known<'g>,
-    who: Proved<'g>,
+    authenticated: AuthenticatedCaller<'g>,
 }
 
 impl<'g> Verified<'g> {
     pub(crate) fn caller(&self) -> &Arc<Caller> {
-        &self.who.caller
+        &self.authenticated.caller
     }
 
     /// PERMISSION: may that caller make that call, and now? `calls` is how many its session made before.
-    pub(crate) async fn permit(self, calls: u64, asking: &Asking<'_>) -> Result<Permitted<'g>, Refused> {
+    pub(crate) async fn permit(
+        self,
+        calls: u64,
+        asking: &StageContext<'_>,
+    ) -> Result<Permitted<'g>, StageRefusal> {
         let Known { received, tool, snapshot } = &self.known;
-        let (spec, who) = (tool.tool.spec(), &self.who);
-        let refused = |failure| Refused { stage: Stage::Permission, failure };
+        let (spec, who) = (tool.tool.spec(), &self.authenticated);
+        let refused = |failure| StageRefusal { stage: Stage::Permission, failure };
         snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
-        let (grant, limits) = within(snapshot, spec, who, asking.timeout).map_err(refused)?;
+        let (grant, limits) = caller_limits(snapshot, spec, who, asking.timeout).map_err(refused)?;
         let located = if needs_paths(snapshot, spec, who) {
             let context = context(received.call.id, &who.caller, spec, limits, &grant, asking);
             Some(locate(tool, &received.arguments, context).await)
@@ -121,7 +128,8 @@ impl<'g> Verified<'g> {
             None
         };
         let judged = located.as_ref().and_then(|located| located.as_ref().ok());
-        allow(snapshot, spec, who, Facts { input: &received.arguments, judged, calls }).map_err(refused)?;
+        authorize(snapshot, spec, who, AuthorizationInput { input: &received.arguments, judged, calls })
+            .map_err(refused)?;
         Ok(Permitted { verified: self, grant, limits, located, calls })
     }
 }
@@ -130,24 +138,24 @@ impl<'g> Verified<'g> {
 type Judged = Arc<JudgedPaths>;
 
 /// Whether a rule about this tool asks where paths lead. A person holds every permission, so that no condition matters.
-fn needs_paths(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>) -> bool {
+fn needs_paths(snapshot: &Snapshot, spec: &ToolSpec, who: &AuthenticatedCaller<'_>) -> bool {
     let demands = spec.requirements.as_ref().is_some_and(Requirements::needs_paths);
-    (demands && !matches!(who.holdings(), HeldPermissions::Everything))
+    (demands && !matches!(who.held_permissions(), HeldPermissions::Everything))
         || snapshot.policies.need_paths(spec.name.as_str())
 }
 
-async fn locate(tool: &Registered, arguments: &Value, context: CallContext) -> Result<Judged, Failure> {
+async fn locate(tool: &RegisteredTool, arguments: &Value, context: CallContext) -> Result<Judged, Failure> {
     let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
     let paths = context.blocking.run(move || tool.locate(&arguments, &context)).await?;
     Ok(Arc::new(JudgedPaths::new(paths)))
 }
 
 /// The same for a question; nothing, where it leads nowhere for now. A call that is refused anyway is nothing to bother a person with.
-async fn shown_paths(
-    tool: &Registered,
+async fn paths_for_approval(
+    tool: &RegisteredTool,
     arguments: &Value,
     context: CallContext,
-) -> Result<Option<Judged>, Refused> {
+) -> Result<Option<Judged>, StageRefusal> {
     match locate(tool, arguments, context).await {
         Ok(judged) => Ok(Some(judged)),
         Err(failure) if failure.code.is_denial() => refuse(stage_of(&failure), failure),
@@ -156,10 +164,10 @@ async fn shown_paths(
 }
 
 /// The bounds within which a caller may use a tool.
-fn within(
+fn caller_limits(
     snapshot: &Snapshot,
     spec: &ToolSpec,
-    who: &Proved<'_>,
+    who: &AuthenticatedCaller<'_>,
     timeout: Option<Duration>,
 ) -> Result<(Grant, Limits), Failure> {
     let grant = match who.scope(spec) {
@@ -173,18 +181,23 @@ fn within(
 }
 
 /// What a call is judged by besides its tool and its caller.
-struct Facts<'c> {
+struct AuthorizationInput<'c> {
     input: &'c Value,
     judged: Option<&'c Judged>,
     calls: u64,
 }
 
 /// Whether the tool's demands and the policies let a call go on.
-fn allow(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>, facts: Facts<'_>) -> Result<(), Failure> {
+fn authorize(
+    snapshot: &Snapshot,
+    spec: &ToolSpec,
+    who: &AuthenticatedCaller<'_>,
+    facts: AuthorizationInput<'_>,
+) -> Result<(), Failure> {
     let paths = facts.judged.map(|judged| judged.for_rules());
     let facts = CallFacts {
         caller: &who.caller,
-        held: who.holdings(),
+        held: who.held_permissions(),
         input: facts.input,
         paths: paths.as_ref(),
         calls: facts.calls,
@@ -196,7 +209,7 @@ fn allow(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>, facts: Facts<'_
         }
     }
     // Whoever might not use the tool anyway does not learn how it is with it.
-    spec.suspended.as_ref().map_or(Ok(()), |operator_reason| Err(withdrawn(operator_reason)))
+    spec.suspended.as_ref().map_or(Ok(()), |operator_reason| Err(tool_withdrawn(operator_reason)))
 }
 
 /// Which rule decided is for the operator. A model that knew could look for a way around it.
@@ -207,7 +220,7 @@ fn not_permitted(operator_reason: String) -> Failure {
 }
 
 /// A model that was shown the tool before is told that trying again is of no use.
-fn withdrawn(operator_reason: &str) -> Failure {
+fn tool_withdrawn(operator_reason: &str) -> Failure {
     Failure::new(ErrorCode::NotPermitted, "this tool is suspended until an operator agrees to it again")
         .help("go on without this tool")
         .operator_note(operator_reason)
@@ -226,12 +239,12 @@ pub(crate) struct Permitted<'g> {
 
 impl<'g> Permitted<'g> {
     /// VALIDATION: do the arguments fit?
-    pub(crate) async fn validate(mut self, asking: &Asking<'_>) -> Result<Valid<'g>, Refused> {
+    pub(crate) async fn validate(mut self, asking: &StageContext<'_>) -> Result<Valid<'g>, StageRefusal> {
         let stop = asking.stop(self.limits);
         let Known { received, tool, .. } = &mut self.verified.known;
         let arguments = std::mem::take(&mut received.arguments);
-        let patience = Patience { stop: &stop, cancelled: &asking.cancelled };
-        match checked(&tool.input, &tool.tool, arguments, patience).await {
+        let patience = Deadline { stop: &stop, cancelled: &asking.cancelled };
+        match check_value(&tool.input, &tool.tool, arguments, patience).await {
             Ok(arguments) => {
                 received.arguments = arguments;
                 Ok(Valid { permitted: self })
@@ -247,53 +260,54 @@ pub(crate) struct Valid<'g> {
 }
 
 /// What the approving stage needs to ask somebody.
-pub(crate) struct Asking<'g> {
+pub(crate) struct StageContext<'g> {
     pub(crate) approver: &'g dyn Approver,
     pub(crate) grants: &'g SessionGrants,
-    pub(crate) patience: Duration,
+    pub(crate) approval_timeout: Duration,
     pub(crate) cancelled: CancellationToken,
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
-    pub(crate) browse: Option<Browse>,
+    pub(crate) resource: Option<ResourceRequest>,
     /// The deadline that the caller sets.
     pub(crate) timeout: Option<Duration>,
-    pub(crate) blocking: Blocking,
+    pub(crate) blocking: BlockingStrategy,
     pub(crate) clock: &'g Clock,
 }
 
 impl<'g> Valid<'g> {
     /// APPROVAL: did a person agree, where one must? Only here is a call made that a tool will run.
-    pub(crate) async fn approve(self, asking: Asking<'_>) -> Result<Ready<'g>, Refused> {
-        let Permitted { verified: Verified { known, who }, grant, limits, located, calls } = self.permitted;
+    pub(crate) async fn approve(self, asking: StageContext<'_>) -> Result<Ready<'g>, StageRefusal> {
+        let Permitted { verified: Verified { known, authenticated: who }, grant, limits, located, calls } =
+            self.permitted;
         let Known { received: Received { call, arguments }, tool, snapshot } = known;
         let spec = tool.tool.spec();
         // Nobody is asked about a call that could not run.
         if let Some(rule) = snapshot.breaker.filter(|rule| rule.applies(spec))
             && let Err(rest) = tool.breaker.check(&who.caller.subject, &rule, (asking.clock)())
         {
-            return refuse(Stage::Execution, suspended(spec.name.as_str(), rest));
+            return refuse(Stage::Execution, circuit_open(spec.name.as_str(), rest));
         }
         let context = || context(call.id, &who.caller, spec, limits, &grant, &asking);
         // What a rule had to know and could not is no call that may run.
         let mut judged =
-            located.transpose().map_err(|failure| Refused { stage: stage_of(&failure), failure })?;
+            located.transpose().map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })?;
         let (mut foreseen, mut asked) = (None, false);
         if needs_question(who.caller.trust, spec.class) {
             let definition = tool.definition(snapshot.generation);
             if !asking.grants.allow(definition, &who) {
                 asked = true;
                 if judged.is_none() {
-                    judged = shown_paths(tool, &arguments, context()).await?;
+                    judged = paths_for_approval(tool, &arguments, context()).await?;
                 }
-                let preview = preview(tool, &arguments, held_to(context(), judged.clone())).await?;
+                let preview = preview(tool, &arguments, bind_to_paths(context(), judged.clone())).await?;
                 // What leads nowhere now may lead somewhere by the time of the answer; but then it is not what was asked.
                 judged.get_or_insert_default();
-                foreseen = preview.changes.clone();
+                foreseen = preview.expected_changes.clone();
                 let name = spec.name.as_str();
                 let digests =
                     [digest(name, definition, &arguments, &who), arguments_digest(name, &arguments)];
                 asking
-                    .settle(question(call, spec, &who, preview, digests, &asking), definition, &who)
+                    .require_approval(question(call, spec, &who, preview, digests, &asking), definition, &who)
                     .await?;
             }
         }
@@ -302,7 +316,7 @@ impl<'g> Valid<'g> {
             return refuse(Stage::Execution, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
         }
         // The time that a person takes to think is not the tool's.
-        let context = held_to(context(), judged);
+        let context = bind_to_paths(context(), judged);
         let ToolCall { id, client_id, tool: name, repairs, .. } = call;
         let (client_id, repairs) = (client_id.clone(), repairs.clone());
         let call = ToolCall { id: *id, client_id, tool: name.clone(), arguments, repairs };
@@ -312,8 +326,8 @@ impl<'g> Valid<'g> {
             tool,
             snapshot,
             context,
-            foreseen,
-            asked,
+            expected_changes: foreseen,
+            was_asked: asked,
             by_token,
             calls,
             timeout: asking.timeout,
@@ -324,12 +338,12 @@ impl<'g> Valid<'g> {
 fn question(
     call: &ToolCall,
     spec: &ToolSpec,
-    who: &Proved<'_>,
+    who: &AuthenticatedCaller<'_>,
     preview: Preview,
     [digest, arguments]: [Sha256; 2],
-    asking: &Asking<'_>,
-) -> Question {
-    Question {
+    asking: &StageContext<'_>,
+) -> ApprovalRequest {
+    ApprovalRequest {
         call: call.id,
         tool: spec.name.to_string(),
         class: spec.class,
@@ -337,16 +351,20 @@ fn question(
         preview,
         digest,
         arguments,
-        patience: asking.patience,
-        may_last: asking.approver.may_last(),
+        timeout: asking.approval_timeout,
+        can_grant_session: asking.approver.can_grant_session(),
     }
 }
 
 /// What would happen. A call that will be refused anyway is nothing to bother a person with: it ends here, as it would have ended later.
-async fn preview(tool: &Registered, arguments: &Value, context: CallContext) -> Result<Preview, Refused> {
+async fn preview(
+    tool: &RegisteredTool,
+    arguments: &Value,
+    context: CallContext,
+) -> Result<Preview, StageRefusal> {
     let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
     let shown = context.blocking.run(move || tool.preview(&arguments, &context)).await;
-    shown.map_err(|failure| Refused { stage: stage_of(&failure), failure })
+    shown.map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })
 }
 
 /// Where a tool's own refusal belongs: arguments that fit the schema and not the tool were not valid, whoever noticed.
@@ -354,7 +372,7 @@ pub(crate) fn stage_of(failure: &Failure) -> Stage {
     if failure.code == ErrorCode::InvalidArguments { Stage::Validation } else { Stage::Execution }
 }
 
-impl Asking<'_> {
+impl StageContext<'_> {
     /// When work that begins now must end.
     fn stop(&self, limits: Limits) -> Cancellation {
         let (token, flag) = (self.cancelled.clone(), self.interrupted.clone());
@@ -364,25 +382,33 @@ impl Asking<'_> {
     }
 
     /// Ends well only with a yes.
-    async fn settle(&self, question: Question, definition: Sha256, who: &Proved<'_>) -> Result<(), Refused> {
-        let may_last = question.may_last;
+    async fn require_approval(
+        &self,
+        question: ApprovalRequest,
+        definition: Sha256,
+        who: &AuthenticatedCaller<'_>,
+    ) -> Result<(), StageRefusal> {
+        let may_last = question.can_grant_session;
         match self.ask(question).await? {
-            Reply::Once => {}
-            Reply::ForSession if may_last => self.grants.grant(definition, who),
-            Reply::ForSession => {}
+            ApprovalReply::Once => {}
+            ApprovalReply::ForSession if may_last => self.grants.grant(definition, who),
+            ApprovalReply::ForSession => {}
             reply => return refuse(Stage::Approval, refusal(reply)),
         }
         Ok(())
     }
 
-    async fn ask(&self, question: Question) -> Result<Reply, Refused> {
+    async fn ask(&self, question: ApprovalRequest) -> Result<ApprovalReply, StageRefusal> {
         let answer = tokio::select! {
-            answer = tokio::time::timeout(self.patience, self.approver.ask(question)) => answer,
+            answer = tokio::time::timeout(self.approval_timeout, self.approver.ask(question)) => answer,
             () = self.cancelled.cancelled() => {
                 return refuse(Stage::Approval, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
             }
         };
-        answer.map_err(|_| Refused { stage: Stage::Approval, failure: expired(self.patience) })
+        answer.map_err(|_| StageRefusal {
+            stage: Stage::Approval,
+            failure: approval_timed_out(self.approval_timeout),
+        })
     }
 }
 
@@ -392,7 +418,7 @@ fn context(
     spec: &ToolSpec,
     limits: Limits,
     grant: &Grant,
-    asking: &Asking<'_>,
+    asking: &StageContext<'_>,
 ) -> CallContext {
     let paths = granted_paths(grant);
     // What must be filtered before it leaves does not leave while it is still coming.
@@ -403,21 +429,21 @@ fn context(
         stop: asking.stop(limits),
         cancelled: asking.cancelled.clone(),
         limits,
-        reach: paths.clone(),
+        effective_grant: paths.clone(),
         grant: paths,
         judged: None,
         recorder: Arc::new(NoopRecorder),
         progress,
         blocking: asking.blocking,
-        browse: asking.browse.clone(),
+        resource: asking.resource.clone(),
     }
 }
 
 /// The same for a call that was judged by where its paths lead.
-fn held_to(context: CallContext, judged: Option<Judged>) -> CallContext {
+fn bind_to_paths(context: CallContext, judged: Option<Judged>) -> CallContext {
     let Some(judged) = judged else { return context };
     let grant = JudgedGrant { granted: context.grant.clone(), judged: Arc::clone(&judged) };
-    CallContext { judged: Some(judged), reach: Some(Arc::new(grant)), ..context }
+    CallContext { judged: Some(judged), effective_grant: Some(Arc::new(grant)), ..context }
 }
 
 #[derive(Debug)]
@@ -436,13 +462,13 @@ impl PathGrant for GrantedPaths {
 /// Everything that is needed to run.
 pub(crate) struct Ready<'g> {
     pub(crate) approved: ApprovedCall,
-    pub(crate) tool: &'g Registered,
+    pub(crate) tool: &'g RegisteredTool,
     pub(crate) snapshot: &'g Snapshot,
     pub(crate) context: CallContext,
     /// What a person agreed to, where one was asked and the tool could tell.
-    pub(crate) foreseen: Option<Vec<ForeseenChange>>,
+    pub(crate) expected_changes: Option<Vec<ExpectedChange>>,
     /// Whether a person was asked, which takes as long as the person takes.
-    pub(crate) asked: bool,
+    pub(crate) was_asked: bool,
     by_token: bool,
     calls: u64,
     timeout: Option<Duration>,
@@ -450,30 +476,34 @@ pub(crate) struct Ready<'g> {
 
 impl Ready<'_> {
     /// Judges the call once more, by what the gate decides by now: a yes is no way around a rule that was loaded while the question was open.
-    pub(crate) fn judge_again<'n>(self, newer: &'n Snapshot) -> Result<Ready<'n>, Refused> {
+    pub(crate) fn recheck<'n>(self, newer: &'n Snapshot) -> Result<Ready<'n>, StageRefusal> {
         let call = &self.approved.call;
-        let refused = |failure| Refused { stage: Stage::Permission, failure };
+        let refused = |failure| StageRefusal { stage: Stage::Permission, failure };
         let tool = newer.registry.get(&call.tool).filter(|tool| {
             tool.definition(newer.generation) == self.tool.definition(self.snapshot.generation)
         });
-        let Some(tool) = tool else { return Err(refused(replaced())) };
+        let Some(tool) = tool else { return Err(refused(tool_replaced())) };
         let caller = Arc::clone(&self.context.caller);
-        let who = Proved::again(caller, self.by_token, self.snapshot, newer)
-            .map_err(|failure| Refused { stage: Stage::Auth, failure })?;
+        let who = AuthenticatedCaller::revalidate(caller, self.by_token, self.snapshot, newer)
+            .map_err(|failure| StageRefusal { stage: Stage::Auth, failure })?;
         let spec = tool.tool.spec();
-        let (grant, limits) = within(newer, spec, &who, self.timeout).map_err(refused)?;
-        let facts = Facts { input: &call.arguments, judged: self.context.judged.as_ref(), calls: self.calls };
-        allow(newer, spec, &who, facts).map_err(refused)?;
+        let (grant, limits) = caller_limits(newer, spec, &who, self.timeout).map_err(refused)?;
+        let facts = AuthorizationInput {
+            input: &call.arguments,
+            judged: self.context.judged.as_ref(),
+            calls: self.calls,
+        };
+        authorize(newer, spec, &who, facts).map_err(refused)?;
         let grant = granted_paths(&grant);
-        let context = CallContext { limits, reach: grant.clone(), grant, ..self.context };
+        let context = CallContext { limits, effective_grant: grant.clone(), grant, ..self.context };
         let judged = context.judged.clone();
-        let context = held_to(context, judged);
+        let context = bind_to_paths(context, judged);
         Ok(Ready { tool, snapshot: newer, context, ..self })
     }
 }
 
 /// A yes was to the tool as it was.
-fn replaced() -> Failure {
+fn tool_replaced() -> Failure {
     let message = "the tool was changed or taken away while the question was open";
     Failure::new(ErrorCode::NotPermitted, message).help("look at the tools again, then ask again")
 }

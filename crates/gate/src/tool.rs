@@ -14,10 +14,10 @@ use toolgate_types::{
 };
 use toolgate_workspace::{PathGrant, Recorder};
 
-use crate::blocking::Blocking;
-use crate::bound::ForeseenChange;
+use crate::approved_changes::ExpectedChange;
+use crate::blocking::BlockingStrategy;
 use crate::gate::unrecorded;
-use crate::located::{CallPath, JudgedPaths};
+use crate::judged_paths::{CallPath, JudgedPaths};
 use crate::stages::ApprovedCall;
 use crate::tool_schema::ToolSchema;
 
@@ -58,34 +58,34 @@ impl ToolSpec {
 
     /// Whether it is one of our own tools over files, of whose answers everything may leave.
     #[must_use]
-    pub fn is_ours(&self) -> bool {
+    pub fn is_built_in_file_tool(&self) -> bool {
         self.is_built_in() && matches!(self.category, Category::File | Category::Search)
     }
 }
 
 /// How far the intent of a call must be before the call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Announced {
+pub(crate) enum IntentDurability {
     /// There is none.
-    Not,
+    None,
     /// It outlasts this process.
     Written,
     /// It outlasts a power failure.
-    OnDisk,
+    Fsynced,
 }
 
-impl Announced {
+impl IntentDurability {
     /// Whatever leaves something behind is announced on disk, and every command and whatever leaves the machine, whatever its class says: what was told to
     /// others cannot be taken back. What a server on this machine makes of a call nobody here can tell either; where the operator says that it only reads,
     /// a gate that is killed leaves a trace of it, and the disk, which takes longer than most such calls, is not waited for.
-    pub(crate) fn of(tool: &dyn Tool) -> Self {
+    pub(crate) fn required_by(tool: &dyn Tool) -> Self {
         let spec = tool.spec();
         match spec.category {
-            _ if spec.class.has_effect() => Self::OnDisk,
-            Category::Exec | Category::Web => Self::OnDisk,
-            Category::Mcp if tool.leaves_the_machine() => Self::OnDisk,
+            _ if spec.class.has_effect() => Self::Fsynced,
+            Category::Exec | Category::Web => Self::Fsynced,
+            Category::Mcp if tool.leaves_the_machine() => Self::Fsynced,
             Category::Mcp => Self::Written,
-            Category::File | Category::Search => Self::Not,
+            Category::File | Category::Search => Self::None,
         }
     }
 }
@@ -183,7 +183,7 @@ pub struct Preview {
     /// The whole of it.
     pub body: PreviewBody,
     /// The files that would change, where the tool can tell. The call is then held to them: an answer is to what was shown.
-    pub changes: Option<Vec<ForeseenChange>>,
+    pub expected_changes: Option<Vec<ExpectedChange>>,
 }
 
 /// The whole of what would happen.
@@ -202,48 +202,48 @@ impl Preview {
     #[must_use]
     pub fn of_arguments(arguments: &Value) -> Self {
         let body = PreviewBody::Text(serde_json::to_string_pretty(arguments).unwrap_or_default());
-        Self { summary: Vec::new(), body, changes: None }
+        Self { summary: Vec::new(), body, expected_changes: None }
     }
 }
 
 /// Receives output while a tool is still running.
-pub type Progress = Arc<dyn Fn(Said<'_>) + Send + Sync>;
+pub type Progress = Arc<dyn Fn(ProgressUpdate<'_>) + Send + Sync>;
 
 /// What a tool says while it is still running.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Said<'a> {
+pub struct ProgressUpdate<'a> {
     /// In words.
-    pub words: &'a str,
+    pub text: &'a str,
     /// How far it is, where it counts.
-    pub share: Option<Share>,
+    pub fraction: Option<Fraction>,
 }
 
 /// How far a tool is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
+pub struct Fraction {
     /// So much is done.
     pub done: f64,
     /// Of so much, where that is known.
     pub total: Option<f64>,
 }
 
-impl<'a> From<&'a str> for Said<'a> {
+impl<'a> From<&'a str> for ProgressUpdate<'a> {
     fn from(words: &'a str) -> Self {
-        Self { words, share: None }
+        Self { text: words, fraction: None }
     }
 }
 
 /// What a door wants to show by address. It is a call like any other, under the same rules; only its answer is for a program, and may be longer than what
 /// a model is given at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Browse {
+pub enum ResourceRequest {
     /// Of a tool that finds files: a page of them with their sizes, from after this path on.
-    Page {
+    ListPage {
         /// Relative to the root of the mount.
         after: Option<String>,
     },
     /// Of a tool that reads a file: the whole of it, text or not.
-    Whole {
+    ReadWhole {
         /// Files that are longer are refused.
         most: u64,
         /// What may be read at once where nobody set another bound. One that somebody did set holds here, too.
@@ -269,15 +269,15 @@ pub struct CallContext {
     /// The paths that the call was judged by or a person was shown; the call may be made with no others.
     pub judged: Option<Arc<JudgedPaths>>,
     /// What files are opened with: both of these.
-    pub reach: Option<Arc<dyn PathGrant>>,
+    pub effective_grant: Option<Arc<dyn PathGrant>>,
     /// Told of every change before it is made.
     pub recorder: Arc<dyn Recorder + Send + Sync>,
     /// Told of output as it comes. Nobody is told of output that must be filtered first.
     pub progress: Option<Progress>,
     /// Where work that blocks is done.
-    pub blocking: Blocking,
+    pub blocking: BlockingStrategy,
     /// What a door wants to show, where the call is one of those.
-    pub browse: Option<Browse>,
+    pub resource: Option<ResourceRequest>,
 }
 
 impl CallContext {
@@ -326,14 +326,14 @@ mod tests {
     #[test]
     fn what_cannot_be_taken_back_is_announced_on_disk() {
         for (category, class, leaves, expected) in [
-            (Category::File, ToolClass::Read, true, Announced::Not),
-            (Category::File, ToolClass::Write, false, Announced::OnDisk),
-            (Category::Search, ToolClass::Read, true, Announced::Not),
-            (Category::Exec, ToolClass::Read, false, Announced::OnDisk),
-            (Category::Web, ToolClass::Read, false, Announced::OnDisk),
-            (Category::Mcp, ToolClass::Read, false, Announced::Written),
-            (Category::Mcp, ToolClass::Read, true, Announced::OnDisk),
-            (Category::Mcp, ToolClass::Destructive, false, Announced::OnDisk),
+            (Category::File, ToolClass::Read, true, IntentDurability::None),
+            (Category::File, ToolClass::Write, false, IntentDurability::Fsynced),
+            (Category::Search, ToolClass::Read, true, IntentDurability::None),
+            (Category::Exec, ToolClass::Read, false, IntentDurability::Fsynced),
+            (Category::Web, ToolClass::Read, false, IntentDurability::Fsynced),
+            (Category::Mcp, ToolClass::Read, false, IntentDurability::Written),
+            (Category::Mcp, ToolClass::Read, true, IntentDurability::Fsynced),
+            (Category::Mcp, ToolClass::Destructive, false, IntentDurability::Fsynced),
         ] {
             let spec = ToolSpec {
                 name: "tool".parse().unwrap(),
@@ -348,7 +348,11 @@ mod tests {
                 timeout: None,
                 suspended: None,
             };
-            assert_eq!(Announced::of(&Named(spec, leaves)), expected, "{category:?} {class:?} {leaves}");
+            assert_eq!(
+                IntentDurability::required_by(&Named(spec, leaves)),
+                expected,
+                "{category:?} {class:?} {leaves}"
+            );
         }
     }
 }

@@ -11,14 +11,14 @@ use tokio::sync::{Mutex, MutexGuard};
 use toolgate_types::FileLock;
 
 use crate::error::SessionError;
-use crate::folder::Folder;
+use crate::private_dir::PrivateDir;
 use crate::schema;
 
 /// How long another process may keep the database locked.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long it takes until somebody looks again whether another process has finished opening the database.
-const GLANCE: Duration = Duration::from_millis(5);
+const OPEN_LOCK_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// One connection, used by one at a time. SQLite writes for one at a time too, and a message is written in about the time that the disk takes.
 #[derive(Debug)]
@@ -26,36 +26,40 @@ pub(crate) struct Database {
     connection: Mutex<SqliteConnection>,
     path: PathBuf,
     /// Where the file is, unless it lies in memory.
-    place: Option<Place>,
+    file: Option<DatabaseFile>,
 }
 
 /// The name of the file that was opened, and which file that is.
 #[derive(Debug)]
-struct Place {
-    folder: Arc<Folder>,
+struct DatabaseFile {
+    directory: Arc<PrivateDir>,
     name: String,
     file: (u64, u64),
 }
 
 impl Database {
     /// Opens a database file in a folder, making it if it is not there.
-    pub(crate) async fn open(folder: Arc<Folder>, name: &str) -> Result<Self, SessionError> {
+    pub(crate) async fn open(folder: Arc<PrivateDir>, name: &str) -> Result<Self, SessionError> {
         let path = folder.path_of(name);
         // Turning a database into one with a write-ahead log needs it alone, and SQLite does not wait for that.
-        let _turn = turn(&folder, &path).await?;
-        folder.own_file(name)?;
+        let _turn = lock_for_open(&folder, &path).await?;
+        folder.ensure_private_file(name)?;
         let options = options().filename(&path);
         let mut connection = options.connect().await.map_err(|error| explain(&path, &error))?;
         schema::prepare(&mut connection, &path).await?;
         let gone = || SessionError::Gone { path: path.clone() };
-        let place = Place { file: folder.identity(name).ok_or_else(gone)?, name: name.to_owned(), folder };
-        Ok(Self { connection: Mutex::new(connection), path, place: Some(place) })
+        let place = DatabaseFile {
+            file: folder.identity(name).ok_or_else(gone)?,
+            name: name.to_owned(),
+            directory: folder,
+        };
+        Ok(Self { connection: Mutex::new(connection), path, file: Some(place) })
     }
 
     /// Whether the file that is written to still has its name. SQLite goes on writing into one that was removed, and nothing of that would be found again.
-    pub(crate) fn check_place(&self) -> Result<(), SessionError> {
-        match &self.place {
-            Some(Place { folder, name, file }) if folder.identity(name) != Some(*file) => {
+    pub(crate) fn check_file_identity(&self) -> Result<(), SessionError> {
+        match &self.file {
+            Some(DatabaseFile { directory: folder, name, file }) if folder.identity(name) != Some(*file) => {
                 Err(SessionError::Gone { path: self.path.clone() })
             }
             _ => Ok(()),
@@ -68,7 +72,7 @@ impl Database {
         let options = options().in_memory(true);
         let mut connection = options.connect().await.map_err(|error| explain(&path, &error))?;
         schema::prepare(&mut connection, &path).await?;
-        Ok(Self { connection: Mutex::new(connection), path, place: None })
+        Ok(Self { connection: Mutex::new(connection), path, file: None })
     }
 
     pub(crate) async fn connection(&self) -> MutexGuard<'_, SqliteConnection> {
@@ -85,7 +89,7 @@ fn options() -> SqliteConnectOptions {
         // A commit is on disk when it returns.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        .busy_timeout(PATIENCE)
+        .busy_timeout(BUSY_TIMEOUT)
         // What is deleted is overwritten, and not only forgotten.
         .pragma("secure_delete", "ON")
         .pragma("trusted_schema", "OFF")
@@ -94,16 +98,16 @@ fn options() -> SqliteConnectOptions {
 }
 
 /// Waits until nobody else is opening the database.
-async fn turn(folder: &Folder, path: &Path) -> Result<FileLock<File>, SessionError> {
+async fn lock_for_open(folder: &PrivateDir, path: &Path) -> Result<FileLock<File>, SessionError> {
     let waiting = async {
         loop {
             match folder.lock("opening")? {
                 Some(lock) => return Ok(lock),
-                None => tokio::time::sleep(GLANCE).await,
+                None => tokio::time::sleep(OPEN_LOCK_POLL_INTERVAL).await,
             }
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    let waited = tokio::time::timeout(BUSY_TIMEOUT, waiting).await;
     waited.unwrap_or_else(|_| Err(SessionError::Busy { path: path.to_owned() }))
 }
 
@@ -144,7 +148,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let scratch = tempfile::tempdir().unwrap();
-            let folder = Arc::new(Folder::open_or_make(&scratch.path().join("s")).unwrap());
+            let folder = Arc::new(PrivateDir::open_or_create(&scratch.path().join("s")).unwrap());
             let database = Database::open(folder, "sessions.db").await.unwrap();
             let mut connection = database.connection().await;
             for (question, answer) in [("PRAGMA synchronous", "2"), ("PRAGMA foreign_keys", "1")] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use toolgate_types::SessionId;
 
-use crate::history::Misplaced;
+use crate::history::OrderError;
 
 /// Why a conversation could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -192,8 +192,8 @@ impl SessionError {
     }
 }
 
-impl From<Misplaced> for SessionError {
-    fn from(misplaced: Misplaced) -> Self {
+impl From<OrderError> for SessionError {
+    fn from(misplaced: OrderError) -> Self {
         Self::Misplaced { problem: misplaced.to_string() }
     }
 }
@@ -230,7 +230,7 @@ mod tests {
             SessionError::Exists { id: id() },
             SessionError::InUse { id: id(), process: Some(7) },
             SessionError::InUse { id: id(), process: None },
-            Misplaced::Unanswered(2).into(),
+            OrderError::Unanswered(2).into(),
             SessionError::NotKeepable { problem: "recursion limit exceeded".to_owned() },
             SessionError::Conflict { id: id() },
             SessionError::Damaged { id: id(), position: 3, problem: "it is not there".to_owned() },

@@ -23,7 +23,7 @@ struct OpenCall {
 
 /// Why something cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Misplaced {
+pub(crate) enum OrderError {
     #[error("{0} calls of the last message have no result yet")]
     Unanswered(usize),
     #[error("no call `{0}` waits for a result")]
@@ -42,7 +42,7 @@ pub(crate) enum Misplaced {
 
 /// Where a result is kept: beside which message, and which of its calls it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ResultPlace {
+pub(crate) struct ResultPosition {
     pub(crate) position: u64,
     pub(crate) call: u64,
 }
@@ -85,26 +85,26 @@ impl History {
     }
 
     /// Whether a message may come next.
-    pub(crate) fn admit(&self, message: &Message) -> Result<(), Misplaced> {
+    pub(crate) fn check(&self, message: &Message) -> Result<(), OrderError> {
         match message {
-            Message::Results { results } => self.admit_results(results),
-            _ if !self.open.is_empty() => Err(Misplaced::Unanswered(self.unanswered().count())),
+            Message::Results { results } => self.check_results(results),
+            _ if !self.open.is_empty() => Err(OrderError::Unanswered(self.unanswered().count())),
             Message::Assistant(said) => {
                 let mut names = BTreeSet::new();
                 let twice = said.calls().find(|call| !names.insert(call.id.as_str()));
-                twice.map_or(Ok(()), |call| Err(Misplaced::SameName(call.id.clone())))
+                twice.map_or(Ok(()), |call| Err(OrderError::SameName(call.id.clone())))
             }
             Message::User { .. } => Ok(()),
         }
     }
 
     /// Results that come together answer every call that is open.
-    fn admit_results(&self, results: &[CallResult]) -> Result<(), Misplaced> {
+    fn check_results(&self, results: &[CallResult]) -> Result<(), OrderError> {
         let untouched = self.open.iter().all(|open| open.result.is_none());
         let asked = self.open.iter().map(|open| &open.call.id);
         match !self.open.is_empty() && untouched && asked.eq(results.iter().map(|result| &result.call)) {
             true => Ok(()),
-            false => Err(Misplaced::OtherResults),
+            false => Err(OrderError::OtherResults),
         }
     }
 
@@ -120,17 +120,17 @@ impl History {
     }
 
     /// Where the result of a call would be kept.
-    pub(crate) fn place(&self, call: &str) -> Result<ResultPlace, Misplaced> {
+    pub(crate) fn result_position(&self, call: &str) -> Result<ResultPosition, OrderError> {
         let index = self.open.iter().position(|open| open.call.id == call);
-        let index = index.ok_or_else(|| Misplaced::NotAsked(call.to_owned()))?;
+        let index = index.ok_or_else(|| OrderError::NotAsked(call.to_owned()))?;
         match self.open.get(index).is_some_and(|open| open.result.is_some()) {
-            true => Err(Misplaced::AnsweredBefore(call.to_owned())),
-            false => Ok(ResultPlace { position: self.next(), call: count(index) }),
+            true => Err(OrderError::AnsweredBefore(call.to_owned())),
+            false => Ok(ResultPosition { position: self.next(), call: count(index) }),
         }
     }
 
     /// Adds a result. The last one makes a message of them.
-    pub(crate) fn settle(&mut self, result: CallResult) {
+    pub(crate) fn add_result(&mut self, result: CallResult) {
         if let Some(open) = self.open.iter_mut().find(|open| open.call.id == result.call) {
             open.result = Some(result);
         }
@@ -141,18 +141,18 @@ impl History {
     }
 
     /// How many messages, counted from the very first, a front for so many of the context would stand for.
-    pub(crate) fn admit_front(&self, messages: usize, front: &Message) -> Result<u64, Misplaced> {
+    pub(crate) fn check_front(&self, messages: usize, front: &Message) -> Result<u64, OrderError> {
         match front {
-            Message::Results { .. } => return Err(Misplaced::FrontWithCalls),
+            Message::Results { .. } => return Err(OrderError::FrontWithCalls),
             Message::Assistant(said) if said.calls().next().is_some() => {
-                return Err(Misplaced::FrontWithCalls);
+                return Err(OrderError::FrontWithCalls);
             }
             _ => {}
         }
         let splits = matches!(self.messages.get(messages), Some(Message::Results { .. }));
         let takes_open_calls = !self.open.is_empty() && messages == self.messages.len();
         match messages == 0 || messages > self.messages.len() || splits || takes_open_calls {
-            true => Err(Misplaced::Front(messages, self.messages.len())),
+            true => Err(OrderError::Front(messages, self.messages.len())),
             false => Ok(self.position(messages)),
         }
     }

@@ -17,8 +17,8 @@ mod error;
 mod history;
 
 // The disk.
-mod folder;
-mod hold;
+mod private_dir;
+mod session_lock;
 mod schema;
 mod database;
 
@@ -33,6 +33,6 @@ mod transcript;
 pub use error::SessionError;
 pub use retention::SessionBounds;
 pub use session::Session;
-pub use store::Store;
-pub use summary::{ListFilter, NewSession, Summary};
-pub use transcript::{Entry, Transcript};
+pub use store::SessionStore;
+pub use summary::{ListFilter, NewSession, SessionSummary};
+pub use transcript::{Transcript, TranscriptEntry};

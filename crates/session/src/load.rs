@@ -10,11 +10,11 @@ use toolgate_types::SessionId;
 use crate::database::Database;
 use crate::error::SessionError;
 use crate::history::History;
-use crate::row::{moment, signed, unsigned};
-use crate::transcript::Entry;
+use crate::row::{signed, timestamp, unsigned};
+use crate::transcript::TranscriptEntry;
 
 /// A session that is being read.
-pub(crate) struct Reading<'r> {
+pub(crate) struct SessionReader<'r> {
     pub(crate) database: &'r Database,
     pub(crate) connection: &'r mut SqliteConnection,
     pub(crate) id: &'r SessionId,
@@ -22,7 +22,7 @@ pub(crate) struct Reading<'r> {
 }
 
 /// One row: where it stands, when it was added, and what it holds.
-struct Kept<T> {
+struct StoredRow<T> {
     position: u64,
     at: Timestamp,
     value: T,
@@ -36,7 +36,7 @@ const FRONTS: &str = "SELECT position, at_ms, body, replaced FROM fronts WHERE s
 const NEWEST_FRONT: &str =
     "SELECT position, at_ms, body, replaced FROM fronts WHERE session = ? ORDER BY number DESC LIMIT 1";
 
-impl Reading<'_> {
+impl SessionReader<'_> {
     /// What a model is shown.
     pub(crate) async fn history(mut self) -> Result<History, SessionError> {
         let front = self.fronts(NEWEST_FRONT).await?.pop();
@@ -47,25 +47,25 @@ impl Reading<'_> {
     }
 
     /// Everything.
-    pub(crate) async fn entries(mut self) -> Result<Vec<Entry>, SessionError> {
+    pub(crate) async fn entries(mut self) -> Result<Vec<TranscriptEntry>, SessionError> {
         let mut fronts = self.fronts(FRONTS).await?.into_iter().peekable();
         let mut entries = Vec::new();
         let (history, last) = self
             .replay(History::default(), 0, |position, at, message| {
                 while let Some((replaced, kept)) = fronts.next_if(|(_, kept)| kept.position <= position) {
-                    entries.push(Entry::Front { replaced, at: kept.at, message: kept.value });
+                    entries.push(TranscriptEntry::Front { replaced, at: kept.at, message: kept.value });
                 }
-                entries.push(Entry::Message { position, at, message: message.clone() });
+                entries.push(TranscriptEntry::Message { position, at, message: message.clone() });
             })
             .await?;
-        entries.extend(fronts.map(|(replaced, kept)| Entry::Front {
+        entries.extend(fronts.map(|(replaced, kept)| TranscriptEntry::Front {
             replaced,
             at: kept.at,
             message: kept.value,
         }));
         let results: Vec<CallResult> = history.known_results().cloned().collect();
         if let (Some(at), false) = (last, results.is_empty()) {
-            entries.push(Entry::PartialResults { position: history.next(), at, results });
+            entries.push(TranscriptEntry::PartialResults { position: history.next(), at, results });
         }
         Ok(entries)
     }
@@ -77,14 +77,16 @@ impl Reading<'_> {
         first: u64,
         mut each: impl FnMut(u64, Timestamp, &Message),
     ) -> Result<(History, Option<Timestamp>), SessionError> {
-        let messages: Vec<Kept<Message>> = self.rows(MESSAGES, first).await?;
+        let messages: Vec<StoredRow<Message>> = self.rows(MESSAGES, first).await?;
         let mut results = self.rows::<CallResult>(RESULTS, first).await?.into_iter().peekable();
         let mut last = None;
         let mut settle = |history: &mut History, each: &mut dyn FnMut(u64, Timestamp, &Message)| {
             let position = history.next();
             while let Some(kept) = results.next_if(|kept| kept.position == position) {
-                history.place(&kept.value.call).map_err(|problem| self.damaged(position, &problem))?;
-                history.settle(kept.value);
+                history
+                    .result_position(&kept.value.call)
+                    .map_err(|problem| self.damaged(position, &problem))?;
+                history.add_result(kept.value);
                 last = Some(kept.at);
                 if let (true, Some(message)) = (history.next() > position, history.messages().last()) {
                     each(position, kept.at, message);
@@ -98,7 +100,7 @@ impl Reading<'_> {
             if kept.position != position {
                 return Err(self.damaged(position, &"it is not there"));
             }
-            history.admit(&kept.value).map_err(|problem| self.damaged(position, &problem))?;
+            history.check(&kept.value).map_err(|problem| self.damaged(position, &problem))?;
             each(position, kept.at, &kept.value);
             history.push(kept.value);
         }
@@ -113,31 +115,31 @@ impl Reading<'_> {
         &mut self,
         query: &'static str,
         first: u64,
-    ) -> Result<Vec<Kept<T>>, SessionError> {
+    ) -> Result<Vec<StoredRow<T>>, SessionError> {
         let rows = sqlx::query(query).bind(self.number).bind(signed(first));
         let rows = rows.fetch_all(&mut *self.connection).await;
         let rows = rows.map_err(|error| self.database.explain(&error))?;
-        rows.iter().map(|row| self.kept(row)).collect()
+        rows.iter().map(|row| self.stored_row(row)).collect()
     }
 
     /// Fronts, with how many messages each stands for.
-    async fn fronts(&mut self, query: &'static str) -> Result<Vec<(u64, Kept<Message>)>, SessionError> {
+    async fn fronts(&mut self, query: &'static str) -> Result<Vec<(u64, StoredRow<Message>)>, SessionError> {
         let rows = sqlx::query(query).bind(self.number).fetch_all(&mut *self.connection).await;
         let rows = rows.map_err(|error| self.database.explain(&error))?;
         let front = |row: &SqliteRow| {
             let replaced = row.try_get(3).map_err(|error| self.database.explain(&error))?;
-            Ok((unsigned(replaced), self.kept(row)?))
+            Ok((unsigned(replaced), self.stored_row(row)?))
         };
         rows.iter().map(front).collect()
     }
 
-    fn kept<T: DeserializeOwned>(&self, row: &SqliteRow) -> Result<Kept<T>, SessionError> {
+    fn stored_row<T: DeserializeOwned>(&self, row: &SqliteRow) -> Result<StoredRow<T>, SessionError> {
         let explain = |error: sqlx::Error| self.database.explain(&error);
         let position = unsigned(row.try_get(0).map_err(explain)?);
-        let at = row.try_get(1).and_then(moment).map_err(explain)?;
+        let at = row.try_get(1).and_then(timestamp).map_err(explain)?;
         let body: &str = row.try_get(2).map_err(explain)?;
         let value = serde_json::from_str(body).map_err(|error| self.damaged(position, &error))?;
-        Ok(Kept { position, at, value })
+        Ok(StoredRow { position, at, value })
     }
 
     fn damaged(&self, position: u64, problem: &dyn std::fmt::Display) -> SessionError {

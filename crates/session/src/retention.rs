@@ -6,10 +6,10 @@ use toolgate_types::SessionId;
 
 use crate::error::SessionError;
 use crate::row::{now, summaries, summary};
-use crate::store::Store;
+use crate::store::SessionStore;
 
 /// Conversations that go when one begins. What is beyond that waits for the next.
-const MAX_DELETED_AT_ONCE: u32 = 16;
+const MAX_DELETED_PER_CREATE: u32 = 16;
 
 /// Bounds of what is kept of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +26,16 @@ impl Default for SessionBounds {
     }
 }
 
-impl Store {
+impl SessionStore {
     /// Deletes the conversations that were not used for longest, as long as they are too old or there is too much, and says which. One that is held stays, and so
     /// does the one that has just begun.
-    pub(crate) async fn apply_bounds(&self, begun: &SessionId) -> Result<Vec<SessionId>, SessionError> {
+    pub(crate) async fn apply_retention(&self, begun: &SessionId) -> Result<Vec<SessionId>, SessionError> {
         let age = i64::try_from(self.bounds.max_age.as_millis()).unwrap_or(i64::MAX);
         let expired = now().as_millisecond().saturating_sub(age);
         let query = summaries!("ORDER BY changed_ms, s.number LIMIT ?1");
         let rows = {
             let mut connection = self.database.connection().await;
-            sqlx::query(query).bind(MAX_DELETED_AT_ONCE).fetch_all(&mut *connection).await
+            sqlx::query(query).bind(MAX_DELETED_PER_CREATE).fetch_all(&mut *connection).await
         };
         let rows = rows.map_err(|error| self.database.explain(&error))?;
         let mut deleted = Vec::new();

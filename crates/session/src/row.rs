@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteRow;
 use toolgate_llm::{ModelName, Usage};
 
 use crate::error::SessionError;
-use crate::summary::Summary;
+use crate::summary::SessionSummary;
 
 /// What [`summary`] wants to see, with the session's number before it. A session is as old as the newest thing in it.
 macro_rules! summaries {
@@ -33,19 +33,19 @@ macro_rules! summaries {
 pub(crate) use summaries;
 
 /// A session's number and everything about it but what was said.
-pub(crate) fn summary(row: &SqliteRow) -> Result<(i64, Summary), sqlx::Error> {
+pub(crate) fn summary(row: &SqliteRow) -> Result<(i64, SessionSummary), sqlx::Error> {
     let model: String = row.try_get(4)?;
     let (provider, name) = model.split_once('/').unwrap_or(("", &model));
     let agent: Option<String> = row.try_get(3)?;
-    let summary = Summary {
+    let summary = SessionSummary {
         id: row.try_get::<&str, _>(1)?.parse().map_err(decoding)?,
         title: row.try_get(2)?,
         agent: agent.map(|agent| agent.parse()).transpose().map_err(decoding)?,
         model: ModelName { provider: provider.to_owned(), name: name.to_owned() },
         profile: row.try_get(5)?,
         workspace: PathBuf::from(OsString::from_vec(row.try_get(6)?)),
-        created_at: moment(row.try_get(7)?)?,
-        changed_at: moment(row.try_get(8)?)?,
+        created_at: timestamp(row.try_get(7)?)?,
+        changed_at: timestamp(row.try_get(8)?)?,
         messages: unsigned(row.try_get(9)?),
         usage: Usage {
             input_tokens: unsigned(row.try_get(10)?),
@@ -66,7 +66,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
-pub(crate) fn moment(milliseconds: i64) -> Result<Timestamp, sqlx::Error> {
+pub(crate) fn timestamp(milliseconds: i64) -> Result<Timestamp, sqlx::Error> {
     Timestamp::from_millisecond(milliseconds).map_err(decoding)
 }
 
@@ -80,7 +80,9 @@ pub(crate) fn signed(number: u64) -> i64 {
 }
 
 /// A message or result as it is kept. What could not be read again, such as JSON that is nested too deep, is refused while it can still be said.
-pub(crate) fn body<T: Serialize + DeserializeOwned + PartialEq>(value: &T) -> Result<String, SessionError> {
+pub(crate) fn encode_body<T: Serialize + DeserializeOwned + PartialEq>(
+    value: &T,
+) -> Result<String, SessionError> {
     let refused = |problem: String| SessionError::NotKeepable { problem };
     let body = serde_json::to_string(value).map_err(|error| refused(error.to_string()))?;
     let again: T = serde_json::from_str(&body).map_err(|error| refused(error.to_string()))?;

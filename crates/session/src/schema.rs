@@ -11,7 +11,7 @@ use crate::error::SessionError;
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 
 /// Says in the file that it is ours.
-const APPLICATION: i64 = 0x546f_4761;
+const APPLICATION_ID: i64 = 0x546f_4761;
 
 /// Sees to it that a database has the tables of this version.
 pub(crate) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), SessionError> {
@@ -40,7 +40,7 @@ async fn missing(
     let application = number(connection, "PRAGMA application_id", path).await?;
     let tables = number(connection, "SELECT count(*) FROM sqlite_schema", path).await?;
     let is_new = version == 0 && application == 0 && tables == 0;
-    if !is_new && application != APPLICATION {
+    if !is_new && application != APPLICATION_ID {
         return Err(SessionError::Foreign { path: path.to_owned() });
     }
     let done = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version..));

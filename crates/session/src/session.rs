@@ -10,11 +10,11 @@ use toolgate_types::SessionId;
 
 use crate::database::Database;
 use crate::error::SessionError;
-use crate::history::{History, ResultPlace};
-use crate::hold::Hold;
-use crate::load::Reading;
-use crate::row::{body, now, signed};
-use crate::summary::Summary;
+use crate::history::{History, ResultPosition};
+use crate::load::SessionReader;
+use crate::row::{encode_body, now, signed};
+use crate::session_lock::SessionLock;
+use crate::summary::SessionSummary;
 
 /// A conversation that is held by nobody else. Dropping it lets go.
 ///
@@ -24,23 +24,23 @@ use crate::summary::Summary;
 pub struct Session {
     database: Arc<Database>,
     number: i64,
-    summary: Summary,
+    summary: SessionSummary,
     history: History,
     /// Whether a write began whose end nobody saw.
-    unsure: bool,
-    _hold: Hold,
+    needs_refresh: bool,
+    _lock: SessionLock,
 }
 
 impl Session {
     /// Reads a session whose hold was taken.
     pub(crate) async fn load(
         database: Arc<Database>,
-        hold: Hold,
+        hold: SessionLock,
         number: i64,
-        summary: Summary,
+        summary: SessionSummary,
     ) -> Result<Self, SessionError> {
         let mut session =
-            Self { database, number, summary, history: History::default(), unsure: true, _hold: hold };
+            Self { database, number, summary, history: History::default(), needs_refresh: true, _lock: hold };
         session.refresh().await?;
         Ok(session)
     }
@@ -53,7 +53,7 @@ impl Session {
 
     /// What it is, as far as it is known here.
     #[must_use]
-    pub fn summary(&self) -> &Summary {
+    pub fn summary(&self) -> &SessionSummary {
         &self.summary
     }
 
@@ -75,16 +75,16 @@ impl Session {
     /// It cannot stand there, or could not be kept.
     pub async fn append(&mut self, message: Message) -> Result<(), SessionError> {
         self.refresh().await?;
-        self.history.admit(&message)?;
+        self.history.check(&message)?;
         if let Message::Results { results } = message {
-            return self.settle_all(results).await;
+            return self.add_results(results).await;
         }
         let at = now();
         let insert = sqlx::query("INSERT INTO messages (session, position, at_ms, body) VALUES (?, ?, ?, ?)")
             .bind(self.number)
             .bind(signed(self.history.next()))
             .bind(at.as_millisecond())
-            .bind(body(&message)?);
+            .bind(encode_body(&message)?);
         self.write(insert).await?;
         self.summary.changed_at = at;
         self.summary.messages = self.summary.messages.saturating_add(1);
@@ -96,9 +96,9 @@ impl Session {
     ///
     /// # Errors
     /// No such call waits for a result, or it could not be kept.
-    pub async fn settle(&mut self, result: CallResult) -> Result<(), SessionError> {
+    pub async fn add_result(&mut self, result: CallResult) -> Result<(), SessionError> {
         self.refresh().await?;
-        self.settle_all(vec![result]).await
+        self.add_results(vec![result]).await
     }
 
     /// Answers every call that has no result with the same words, as an error, and says which they were.
@@ -115,7 +115,7 @@ impl Session {
         };
         let results: Vec<CallResult> = self.history.unanswered().map(answer).collect();
         if !results.is_empty() {
-            self.settle_all(results.clone()).await?;
+            self.add_results(results.clone()).await?;
         }
         Ok(results)
     }
@@ -126,14 +126,14 @@ impl Session {
     /// There are not so many, a call would be parted from its results, or it could not be kept.
     pub async fn replace_front(&mut self, messages: usize, front: Message) -> Result<(), SessionError> {
         self.refresh().await?;
-        let replaced = self.history.admit_front(messages, &front)?;
+        let replaced = self.history.check_front(messages, &front)?;
         let insert = "INSERT INTO fronts (session, replaced, position, at_ms, body) VALUES (?, ?, ?, ?, ?)";
         let insert = sqlx::query(insert)
             .bind(self.number)
             .bind(signed(replaced))
             .bind(signed(self.history.next()))
             .bind(now().as_millisecond())
-            .bind(body(&front)?);
+            .bind(encode_body(&front)?);
         self.write(insert).await?;
         self.history.replace_front(messages, replaced, front);
         Ok(())
@@ -183,35 +183,35 @@ impl Session {
     /// # Errors
     /// It cannot be read.
     pub async fn refresh(&mut self) -> Result<(), SessionError> {
-        if self.unsure {
+        if self.needs_refresh {
             let connection = &mut *self.database.connection().await;
             let (database, id, number) = (&*self.database, &self.summary.id, self.number);
-            self.history = Reading { database, connection, id, number }.history().await?;
-            self.unsure = false;
+            self.history = SessionReader { database, connection, id, number }.history().await?;
+            self.needs_refresh = false;
         }
         Ok(())
     }
 
     /// All of them, or none.
-    async fn settle_all(&mut self, results: Vec<CallResult>) -> Result<(), SessionError> {
+    async fn add_results(&mut self, results: Vec<CallResult>) -> Result<(), SessionError> {
         let at = now();
         let mut rows = Vec::with_capacity(results.len());
         for result in &results {
-            rows.push((self.history.place(&result.call)?, body(result)?));
+            rows.push((self.history.result_position(&result.call)?, encode_body(result)?));
         }
-        self.unsure = true;
+        self.needs_refresh = true;
         self.insert_results(rows, at).await?;
-        self.unsure = false;
+        self.needs_refresh = false;
         self.summary.changed_at = at;
         for result in results {
-            self.history.settle(result);
+            self.history.add_result(result);
         }
         Ok(())
     }
 
     async fn insert_results(
         &self,
-        rows: Vec<(ResultPlace, String)>,
+        rows: Vec<(ResultPosition, String)>,
         at: Timestamp,
     ) -> Result<(), SessionError> {
         let failed = |error: sqlx::Error| self.explain(&error);
@@ -228,7 +228,7 @@ impl Session {
             insert.execute(&mut *transaction).await.map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)?;
-        self.database.check_place()
+        self.database.check_file_identity()
     }
 
     /// One statement, which SQLite does whole or not at all.
@@ -236,13 +236,13 @@ impl Session {
         &mut self,
         statement: sqlx::query::Query<'_, Sqlite, SqliteArguments>,
     ) -> Result<(), SessionError> {
-        let was_unsure = std::mem::replace(&mut self.unsure, true);
+        let was_unsure = std::mem::replace(&mut self.needs_refresh, true);
         let mut connection = self.database.connection().await;
         statement.execute(&mut *connection).await.map_err(|error| self.explain(&error))?;
         drop(connection);
         // Afterwards: it may be removed at any time.
-        self.database.check_place()?;
-        self.unsure = was_unsure;
+        self.database.check_file_identity()?;
+        self.needs_refresh = was_unsure;
         Ok(())
     }
 

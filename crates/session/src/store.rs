@@ -11,24 +11,24 @@ use toolgate_types::SessionId;
 
 use crate::database::Database;
 use crate::error::SessionError;
-use crate::folder::Folder;
-use crate::hold::Holds;
-use crate::load::Reading;
+use crate::load::SessionReader;
+use crate::private_dir::PrivateDir;
 use crate::retention::SessionBounds;
 use crate::row::{now, path_bytes, summaries, summary};
 use crate::session::Session;
-use crate::summary::{ListFilter, NewSession, Summary};
+use crate::session_lock::SessionLocks;
+use crate::summary::{ListFilter, NewSession, SessionSummary};
 use crate::transcript::Transcript;
 
 /// Conversations in one database. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct SessionStore {
     pub(crate) database: Arc<Database>,
-    holds: Holds,
+    locks: SessionLocks,
     pub(crate) bounds: SessionBounds,
 }
 
-impl Store {
+impl SessionStore {
     /// Opens a database file, making it and its folder, for this user alone, if they are not there. Several processes may have it open.
     ///
     /// # Errors
@@ -39,11 +39,11 @@ impl Store {
             return Err(SessionError::Io { action: "open", path: path.to_owned(), cause: Errno::INVAL });
         };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let folder = Arc::new(Folder::open_or_make(parent)?);
+        let folder = Arc::new(PrivateDir::open_or_create(parent)?);
         let database = Arc::new(Database::open(Arc::clone(&folder), name).await?);
-        let holds = Holds::Folder(folder);
-        holds.sweep();
-        Ok(Self { database, holds, bounds: SessionBounds::default() })
+        let holds = SessionLocks::Directory(folder);
+        holds.remove_stale();
+        Ok(Self { database, locks: holds, bounds: SessionBounds::default() })
     }
 
     /// One that is gone with its last clone.
@@ -52,13 +52,13 @@ impl Store {
     /// SQLite has no room for it.
     pub async fn in_memory() -> Result<Self, SessionError> {
         let database = Arc::new(Database::in_memory().await?);
-        let holds = Holds::Memory(Arc::new(Mutex::new(BTreeSet::new())));
-        Ok(Self { database, holds, bounds: SessionBounds::default() })
+        let holds = SessionLocks::Memory(Arc::new(Mutex::new(BTreeSet::new())));
+        Ok(Self { database, locks: holds, bounds: SessionBounds::default() })
     }
 
     /// Keeps no more than this: whenever a conversation begins, others that were not used for long are deleted.
     #[must_use]
-    pub fn bounded(self, bounds: SessionBounds) -> Self {
+    pub fn with_bounds(self, bounds: SessionBounds) -> Self {
         Self { bounds, ..self }
     }
 
@@ -85,7 +85,7 @@ impl Store {
     /// # Errors
     /// The name is taken, or it could not be kept.
     pub async fn create(&self, new: NewSession) -> Result<Session, SessionError> {
-        let hold = self.holds.take(&new.id)?;
+        let hold = self.locks.acquire(&new.id)?;
         let at = now();
         let insert = "INSERT INTO sessions (id, title, agent, model, profile, workspace, created_ms)
             VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -107,10 +107,10 @@ impl Store {
                 false => self.database.explain(&error),
             }
         })?;
-        self.database.check_place()?;
-        self.apply_bounds(&new.id).await?;
+        self.database.check_file_identity()?;
+        self.apply_retention(&new.id).await?;
         let NewSession { id, title, agent, model, profile, workspace } = new;
-        let summary = Summary {
+        let summary = SessionSummary {
             id,
             title,
             agent,
@@ -131,7 +131,7 @@ impl Store {
     /// There is none of this name, somebody else holds it, or it cannot be read.
     pub async fn open_session(&self, id: &SessionId) -> Result<Session, SessionError> {
         self.look_up(id).await?;
-        let hold = self.holds.take(id)?;
+        let hold = self.locks.acquire(id)?;
         // Again, now that nobody else can change or delete it.
         let (number, summary) = self.look_up(id).await?;
         Session::load(self.database.clone(), hold, number, summary).await
@@ -165,7 +165,7 @@ impl Store {
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<Summary>, SessionError> {
+    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<SessionSummary>, SessionError> {
         let query = summaries!(
             "WHERE ?1 IS NULL OR s.workspace = ?1 ORDER BY changed_ms DESC, s.number DESC LIMIT ?2"
         );
@@ -178,7 +178,7 @@ impl Store {
                 .await
         };
         let rows = rows.map_err(|error| self.database.explain(&error))?;
-        let summaries: Result<Vec<Summary>, _> =
+        let summaries: Result<Vec<SessionSummary>, _> =
             rows.iter().map(|row| summary(row).map(|(_, summary)| summary)).collect();
         summaries.map_err(|error| self.database.explain(&error))
     }
@@ -196,7 +196,7 @@ impl Store {
     ///
     /// # Errors
     /// There is none of this name.
-    pub async fn summary(&self, id: &SessionId) -> Result<Summary, SessionError> {
+    pub async fn summary(&self, id: &SessionId) -> Result<SessionSummary, SessionError> {
         Ok(self.look_up(id).await?.1)
     }
 
@@ -212,7 +212,7 @@ impl Store {
         let row = sqlx::query(BY_NAME).bind(id.as_str()).fetch_optional(&mut *look).await.map_err(explain)?;
         let row = row.ok_or_else(|| SessionError::Unknown { name: id.to_string() })?;
         let (number, summary) = summary(&row).map_err(explain)?;
-        let reading = Reading { database: &self.database, connection: &mut look, id, number };
+        let reading = SessionReader { database: &self.database, connection: &mut look, id, number };
         let entries = reading.entries().await?;
         Ok(Transcript { summary, entries })
     }
@@ -223,7 +223,7 @@ impl Store {
     /// There is none of this name, somebody holds it, or the disk refuses.
     pub async fn delete(&self, id: &SessionId) -> Result<(), SessionError> {
         let (number, _) = self.look_up(id).await?;
-        let _hold = self.holds.take(id)?;
+        let _hold = self.locks.acquire(id)?;
         let mut connection = self.database.connection().await;
         let explain = |error: sqlx::Error| self.database.explain(&error);
         let delete = sqlx::query("DELETE FROM sessions WHERE number = ?").bind(number);
@@ -236,7 +236,7 @@ impl Store {
         Ok(())
     }
 
-    async fn look_up(&self, id: &SessionId) -> Result<(i64, Summary), SessionError> {
+    async fn look_up(&self, id: &SessionId) -> Result<(i64, SessionSummary), SessionError> {
         let row = {
             let mut connection = self.database.connection().await;
             sqlx::query(BY_NAME).bind(id.as_str()).fetch_optional(&mut *connection).await

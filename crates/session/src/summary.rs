@@ -28,7 +28,7 @@ pub struct NewSession {
 /// A conversation, without what was said.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct SessionSummary {
     /// Its name.
     pub id: SessionId,
     /// What people recognise it by.

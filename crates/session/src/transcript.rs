@@ -4,21 +4,21 @@ use jiff::Timestamp;
 use serde::Serialize;
 use toolgate_llm::{CallResult, Message};
 
-use crate::summary::{Summary, as_time};
+use crate::summary::{SessionSummary, as_time};
 
 /// A conversation with everything that was ever said in it, also what a model is no longer shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transcript {
     /// What it is.
-    pub summary: Summary,
+    pub summary: SessionSummary,
     /// What was said, oldest first.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TranscriptEntry>,
 }
 
 /// Something that was kept, and when.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Entry {
+pub enum TranscriptEntry {
     /// A message.
     Message {
         /// Where it stands, counted from nought.
@@ -51,7 +51,7 @@ pub enum Entry {
     },
 }
 
-impl Entry {
+impl TranscriptEntry {
     /// When it was kept.
     #[must_use]
     pub fn at(&self) -> Timestamp {
@@ -82,5 +82,5 @@ impl Transcript {
 struct Heading<'t> {
     kind: &'static str,
     format: u32,
-    session: &'t Summary,
+    session: &'t SessionSummary,
 }

@@ -19,8 +19,8 @@ use cap_std::fs::Dir;
 use serde_json::json;
 use toolgate_audit::{AuditLog, LogOptions, VerifyOptions, verify};
 use toolgate_gate::{
-    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, PreviewBody, Question,
-    Reply, UndoOptions,
+    ApprovalReply, ApprovalRequest, Approver, AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig,
+    GateOptions, Journal, PreviewBody, UndoOptions,
 };
 use toolgate_manifest::Config;
 use toolgate_tools::{Front, Parts, Profile, ToolFormat};
@@ -31,7 +31,10 @@ use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 struct Colleague;
 
 impl Approver for Colleague {
-    fn ask(&self, question: Question) -> std::pin::Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(
+        &self,
+        question: ApprovalRequest,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         Box::pin(async move {
             // One line for every file that would change, then the whole of it. The call is held to exactly this.
             let mut shown = question.preview.summary.join("\n") + "\n";
@@ -40,8 +43,8 @@ impl Approver for Colleague {
             }
             println!("  asked about {}:\n{}", question.tool, indented(&shown));
             match question.tool.as_str() {
-                "delete_file" => Reply::No(Some("we keep our files".to_owned())),
-                _ => Reply::Once,
+                "delete_file" => ApprovalReply::Denied(Some("we keep our files".to_owned())),
+                _ => ApprovalReply::Once,
             }
         })
     }
@@ -83,19 +86,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // 4. The gate, and a profile in front of it. `Deny` means: no record, no answer.
     let profile = Profile::Native;
     let gate = Gate::new(GateOptions {
-        loaded: Loaded {
+        config: GateConfig {
             agents: config.agents.clone(),
             workspace: Some(Arc::clone(&workspace)),
-            ..Loaded::new(profile.registry(&Parts::files(&workspace))?, profile.limits())
+            ..GateConfig::new(profile.registry(&Parts::files(&workspace))?, profile.limits())
         },
         audit: Ok(audit),
         audit_mode: AuditMode::Deny,
         journal: Arc::new(journal),
         approver: Arc::new(Colleague),
-        approval_patience: Duration::from_secs(30),
-        blocking: Blocking::Here,
+        approval_timeout: Duration::from_secs(30),
+        blocking: BlockingStrategy::Inline,
         clock: Arc::new(Instant::now),
-        complain: Arc::new(|complaint| println!("  complaint: {complaint}")),
+        warn: Arc::new(|complaint| println!("  complaint: {complaint}")),
     });
     let front = Front::new(profile, Arc::new(gate));
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toolgate_gate::{
-    ApprovedCall, Browse, CallContext, CallPath, Effect, Preview, Tool, ToolFuture, ToolSchema, ToolSpec,
+    ApprovedCall, CallContext, CallPath, Effect, Preview, ResourceRequest, Tool, ToolFuture, ToolSchema,
+    ToolSpec,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_types::{Cancellation, Category, ErrorCode, Failure, ToolClass, ToolOutput};
@@ -91,7 +92,7 @@ impl FileTool {
             workspace: &self.workspace,
             style: self.style,
             limits: &context.limits,
-            grant: context.reach.as_deref(),
+            grant: context.effective_grant.as_deref(),
             stop,
             unlocked: None,
         }
@@ -133,12 +134,12 @@ impl FileTool {
         stop: &Cancellation,
     ) -> Result<ToolOutput, Failure> {
         let (arguments, view) = (whole_numbers(&self.spec.input_schema, arguments), self.view(context, stop));
-        match (&context.browse, self.browsable) {
+        match (&context.resource, self.browsable) {
             (None, _) => (self.work)(&view, arguments, context.recorder.as_ref()),
-            (Some(Browse::Page { after }), Some(Browsable::Files)) => {
+            (Some(ResourceRequest::ListPage { after }), Some(Browsable::Files)) => {
                 browse::page(&view, arguments, after.as_deref())
             }
-            (Some(Browse::Whole { most, usual }), Some(Browsable::File(about))) => {
+            (Some(ResourceRequest::ReadWhole { most, usual }), Some(Browsable::File(about))) => {
                 let set = Some(view.limits.max_read_bytes).filter(|bytes| bytes != usual);
                 browse::whole(&view, arguments, set.map_or(*most, |set| set.min(*most)), about)
             }
@@ -208,7 +209,7 @@ impl Tool for FileTool {
             let arguments = call.into_arguments();
             if self.is_brief() {
                 let work = move |stop: &Cancellation| self.work(arguments.clone(), &context, stop);
-                blocking.run_harmless(&stop, work).await
+                blocking.run_read_only(&stop, work).await
             } else {
                 blocking.run(move || self.work(arguments, &context, &stop)).await
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use toolgate_gate::{CallOptions, Credential, Gate, Settled};
+use toolgate_gate::{CallOptions, Credential, FinishedCall, Gate};
 use toolgate_manifest::RetentionBounds;
 use toolgate_types::{
     Attachment, CallId, Decision, Failure, Outcome, ResourceContent, Stage, Structured, ToolCall,
@@ -163,9 +163,9 @@ impl Front {
         failure: Failure,
     ) -> Called {
         let credential = credential.into();
-        let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.claimed()));
+        let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.unverified_caller()));
         let (named, logged) = (self.named(call), self.logged(call));
-        let Settled { call: id, mut outcome, duration } =
+        let FinishedCall { call: id, mut outcome, duration } =
             self.gate.refuse(call, credential, stage, failure).await;
         let decision = outcome.decision();
         let failed = match &mut outcome {
@@ -209,9 +209,9 @@ impl Front {
         options: CallOptions,
     ) -> Called {
         let credential = credential.into();
-        let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.claimed()));
+        let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.unverified_caller()));
         let (tool, named, logged) = (call.tool.clone(), self.named(&call), self.logged(&call));
-        let Settled { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
+        let FinishedCall { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
         let (mut failed, mut attachments, mut whole) = (None, Vec::new(), None);
         let (mut text_as, mut browsed) = (None, None);

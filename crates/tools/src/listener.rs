@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use toolgate_gate::{Progress, Said, Share};
+use toolgate_gate::{Fraction, Progress, ProgressUpdate};
 
 use crate::command::clean;
 
@@ -25,7 +25,7 @@ pub struct Heard {
     /// In words.
     pub words: String,
     /// How far it was when it last said so.
-    pub share: Option<Share>,
+    pub share: Option<Fraction>,
 }
 
 impl Listener {
@@ -42,13 +42,13 @@ impl Listener {
     #[must_use]
     pub fn ear(self: &Arc<Self>) -> Progress {
         let listener = Arc::clone(self);
-        Arc::new(move |said: Said<'_>| listener.hear(said))
+        Arc::new(move |said: ProgressUpdate<'_>| listener.hear(said))
     }
 
-    fn hear(&self, said: Said<'_>) {
+    fn hear(&self, said: ProgressUpdate<'_>) {
         let mut kept = self.lock();
-        kept.share = said.share.or(kept.share);
-        kept.words.push_str(said.words);
+        kept.share = said.fraction.or(kept.share);
+        kept.words.push_str(said.text);
         // Twice as much as is told, so that what is kept is not moved with every word.
         if kept.words.len() > self.longest.saturating_mul(2) {
             keep_newest(&mut kept.words, self.longest);
@@ -158,15 +158,15 @@ mod tests {
         prop::collection::vec(prop_oneof![4 => say, 1 => Just(Step::Take)], 0..24)
     }
 
-    fn share(done: u8) -> Share {
-        Share { done: f64::from(done), total: None }
+    fn share(done: u8) -> Fraction {
+        Fraction { done: f64::from(done), total: None }
     }
 
     /// Everything that was said since the last time, and the last number.
     #[derive(Default)]
     struct Model {
         whole: String,
-        share: Option<Share>,
+        share: Option<Fraction>,
     }
 
     impl Model {
@@ -196,7 +196,7 @@ mod tests {
             match step {
                 Step::Say(words, done) => {
                     let share = done.map(share);
-                    ear(Said { words: &words, share });
+                    ear(ProgressUpdate { text: &words, fraction: share });
                     assert!(listener.lock().words.len() <= 2 * LONGEST, "what nobody takes is not kept");
                     model.whole += &words;
                     model.share = share.or(model.share);

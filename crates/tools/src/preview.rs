@@ -9,7 +9,7 @@ use std::io::{Read as _, Seek as _};
 use std::sync::Mutex;
 
 use serde_json::Value;
-use toolgate_gate::{ForeseenChange, Preview, PreviewBody};
+use toolgate_gate::{ExpectedChange, Preview, PreviewBody};
 use toolgate_text::confusables::quote_value;
 use toolgate_text::diff::unified;
 use toolgate_types::{Cancellation, ErrorCode, Failure, Sha256};
@@ -64,7 +64,7 @@ pub(crate) fn of_change(
         // It may be that it works by the time of the answer; but then it is not what was asked.
         Err(failure) => Ok(Preview {
             summary: vec![format!("this call would fail now: {failure}")],
-            changes: Some(Vec::new()),
+            expected_changes: Some(Vec::new()),
             ..Preview::of_arguments(arguments)
         }),
     }
@@ -79,7 +79,11 @@ fn foresee(
     for _ in 0..ATTEMPTS {
         let Some(foreseen) = rehearse(view, arguments, work)? else {
             let summary = vec!["changes nothing".to_owned()];
-            return Ok(Preview { summary, changes: Some(Vec::new()), ..Preview::of_arguments(arguments) });
+            return Ok(Preview {
+                summary,
+                expected_changes: Some(Vec::new()),
+                ..Preview::of_arguments(arguments)
+            });
         };
         let shown = show.map(|show| show(view, arguments.clone())).transpose()?;
         let Some((mut summary, body)) = describe(view, &foreseen, shown.as_ref()) else { continue };
@@ -89,7 +93,7 @@ fn foresee(
         // What is shown was made from several looks at the files; it is true if they are still the same.
         if rehearse(view, arguments, work)?.as_ref() == Some(&foreseen) {
             let changes = foreseen.into_iter().map(|foreseen| foreseen.change).collect();
-            return Ok(Preview { summary, body, changes: Some(changes) });
+            return Ok(Preview { summary, body, expected_changes: Some(changes) });
         }
     }
     Err(Failure::new(ErrorCode::PreconditionFailed, "the files keep changing").help("try again"))
@@ -98,7 +102,7 @@ fn foresee(
 /// A file that would change, with its present text where that can be shown.
 #[derive(PartialEq)]
 struct Foreseen {
-    change: ForeseenChange,
+    change: ExpectedChange,
     text: Option<String>,
 }
 
@@ -125,7 +129,7 @@ struct Foresight {
 impl Recorder for Foresight {
     fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
         let look = |planned: &PlannedChange<'_>| {
-            let change = ForeseenChange::observe(planned, stop).map_err(|error| error.to_string())?;
+            let change = ExpectedChange::observe(planned, stop).map_err(|error| error.to_string())?;
             let text = planned.before.and_then(|file| text_of(file, self.limit));
             Ok(Foreseen { change, text })
         };
@@ -211,7 +215,7 @@ fn describe_text(
 /// What a person should know about files among those that change, one line for each kind.
 fn marks(view: &WorkspaceView<'_>, foreseen: &[Foreseen]) -> Vec<String> {
     let mut marked: BTreeMap<FileMark, Vec<String>> = BTreeMap::new();
-    for ForeseenChange { alias, location, kind, .. } in foreseen.iter().map(|foreseen| &foreseen.change) {
+    for ExpectedChange { alias, location, kind, .. } in foreseen.iter().map(|foreseen| &foreseen.change) {
         let target = match kind {
             ChangeKind::Move { alias, location, .. } => Some((alias, location)),
             ChangeKind::Create | ChangeKind::Modify | ChangeKind::Delete => None,
@@ -254,7 +258,7 @@ fn summary(view: &WorkspaceView<'_>, foreseen: &[Foreseen]) -> Vec<String> {
     lines
 }
 
-fn summary_of(view: &WorkspaceView<'_>, change: &ForeseenChange) -> String {
+fn summary_of(view: &WorkspaceView<'_>, change: &ExpectedChange) -> String {
     let path = shown_path(view, &change.alias, &change.location);
     let bytes =
         |content: Option<toolgate_workspace::ContentDigest>| content.map_or(0, |content| content.bytes);

@@ -10,7 +10,8 @@ use tokio::sync::Barrier;
 use toolgate_agent::{ChatEvent, EndReason, ToolStatus};
 use toolgate_attack::person;
 use toolgate_gate::{
-    ApprovedCall, Approver, CallContext, Loaded, Question, Reply, Tool, ToolFuture, ToolSchema, ToolSpec,
+    ApprovalReply, ApprovalRequest, ApprovedCall, Approver, CallContext, GateConfig, Tool, ToolFuture,
+    ToolSchema, ToolSpec,
 };
 use toolgate_llm::Message;
 use toolgate_manifest::Config;
@@ -113,10 +114,10 @@ fn one_that_writes_makes_all_wait() {
 }
 
 /// Somebody who says yes to every question, and counts them.
-struct Agrees(Reply, Arc<Mutex<usize>>);
+struct Agrees(ApprovalReply, Arc<Mutex<usize>>);
 
 impl Approver for Agrees {
-    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, _: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         *self.1.lock().unwrap() += 1;
         let reply = self.0.clone();
         Box::pin(async { reply })
@@ -127,7 +128,7 @@ impl Approver for Agrees {
 /// whole session is an answer to the rest.
 #[test]
 fn questions_come_one_after_the_other() {
-    for (reply, wanted) in [(Reply::Once, 3), (Reply::ForSession, 1)] {
+    for (reply, wanted) in [(ApprovalReply::Once, 3), (ApprovalReply::ForSession, 1)] {
         let world = World::new();
         let asked = Arc::new(Mutex::new(0));
         let how = world.how().trust(Trust::Supervised).asking(Agrees(reply, Arc::clone(&asked)));
@@ -268,7 +269,7 @@ fn tools_are_looked_at_again_when_the_gate_changes() {
     let agents = Config::parse("test", &allowing(&["list_directory", "find_files"])).unwrap().agents;
     let model = Played::by(move |number, _| match number {
         0 => {
-            gate.replace(Loaded { agents: agents.clone(), ..loaded.clone() });
+            gate.replace_config(GateConfig { agents: agents.clone(), ..loaded.clone() });
             call("read_file", r#"{"path": "a.txt"}"#)
         }
         _ => say("Done."),

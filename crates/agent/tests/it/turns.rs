@@ -7,7 +7,8 @@ use serde_json::json;
 use toolgate_agent::{Agent, ChatEvent, EndReason, MountFact, Surroundings, Turn, numbered};
 use toolgate_attack::person;
 use toolgate_gate::{
-    ApprovedCall, Approver, CallContext, Question, Reply, Tool, ToolFuture, ToolSchema, ToolSpec,
+    ApprovalReply, ApprovalRequest, ApprovedCall, Approver, CallContext, Tool, ToolFuture, ToolSchema,
+    ToolSpec,
 };
 use toolgate_llm::{FinishReason, Part, Seal, ToolChoice, Wire};
 use toolgate_tools::Profile;
@@ -183,10 +184,10 @@ fn a_turn_that_cannot_be_held_has_an_end_too() {
 }
 
 /// Somebody who says the same to every question.
-struct Says(Reply);
+struct Says(ApprovalReply);
 
 impl Approver for Says {
-    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, _: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         let reply = self.0.clone();
         Box::pin(async { reply })
     }
@@ -199,11 +200,14 @@ fn whoever_is_asked_decides() {
         vec![calls(&[("read_file", r#"{"path": "a.txt"}"#), ("write_file", write)]), say("So it is.")]
     };
     let world = World::new();
-    let how = world.how().trust(Trust::Guided).asking(Says(Reply::No(Some("not that file".to_owned()))));
+    let how = world
+        .how()
+        .trust(Trust::Guided)
+        .asking(Says(ApprovalReply::Denied(Some("not that file".to_owned()))));
     insta::assert_snapshot!("refused", world.turn_as(Played::steps(steps()), "Change it.", how).story());
     assert_eq!(std::fs::read_to_string(world.workspace.join("a.txt")).unwrap(), "hello\n");
     let world = World::new();
-    let how = world.how().trust(Trust::Guided).asking(Says(Reply::Once));
+    let how = world.how().trust(Trust::Guided).asking(Says(ApprovalReply::Once));
     let held = world.turn_as(Played::steps(steps()), "Change it.", how);
     insta::assert_snapshot!("allowed", held.story());
     assert_eq!(std::fs::read_to_string(world.workspace.join("a.txt")).unwrap(), "changed\n");

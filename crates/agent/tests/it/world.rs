@@ -9,9 +9,9 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{Agent, AgentSettings, ChatEvent, Ended, EventSink, Turn};
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
-use toolgate_gate::{Approver, Blocking, NobodyToAsk};
+use toolgate_gate::{Approver, BlockingStrategy, NoApprover};
 use toolgate_llm::{Backoff, Message, ModelName, Provider};
-use toolgate_session::{NewSession, Session, Store};
+use toolgate_session::{NewSession, Session, SessionStore};
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Trust};
 
@@ -23,7 +23,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct World {
     pub(crate) bench: Bench,
     pub(crate) workspace: PathBuf,
-    pub(crate) store: Store,
+    pub(crate) store: SessionStore,
     pub(crate) runtime: Runtime,
     pub(crate) profile: Profile,
     _scratch: Scratch,
@@ -58,11 +58,11 @@ impl World {
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
         std::fs::write(workspace.join("b.txt"), "goodbye\n").unwrap();
-        let options = BenchOptions::new(profile, &workspace, &state).blocking(Blocking::Pool);
+        let options = BenchOptions::new(profile, &workspace, &state).blocking(BlockingStrategy::ThreadPool);
         let bench = change(options).open();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let store = runtime.block_on(Store::in_memory()).unwrap();
+        let store = runtime.block_on(SessionStore::in_memory()).unwrap();
         Self { bench, workspace, store, runtime, profile, _scratch: scratch }
     }
 
@@ -76,7 +76,7 @@ impl World {
         How {
             settings: AgentSettings { backoff, ..AgentSettings::of(self.profile) },
             caller: person("talk"),
-            approver: Arc::new(NobodyToAsk { remedy: "ask in a test".to_owned() }),
+            approver: Arc::new(NoApprover { remedy: "ask in a test".to_owned() }),
             cancelled: CancellationToken::new(),
             watch: Arc::new(|_| {}),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
-use toolgate_gate::{Approver, Preview, PreviewBody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, Preview, PreviewBody};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, ErrorCode, Stage, Trust};
 
@@ -19,14 +19,14 @@ type Deed = Box<dyn Fn(&Path) + Send + Sync>;
 struct Meddler {
     workspace: PathBuf,
     deed: Deed,
-    asked: Mutex<Vec<Question>>,
+    asked: Mutex<Vec<ApprovalRequest>>,
 }
 
 impl Approver for Meddler {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         (self.deed)(&self.workspace);
         self.asked.lock().unwrap().push(question);
-        Box::pin(async { Reply::Once })
+        Box::pin(async { ApprovalReply::Once })
     }
 }
 
@@ -126,7 +126,7 @@ fn every_profile_shows_what_it_would_change() {
         let PreviewBody::Diff(diff) = shown.body else { panic!("{profile} {tool}: {:?}", shown.body) };
         assert!(diff.contains("\n+TWO\n") && diff.contains("a.txt"), "{profile} {tool}: {diff}");
         assert!(shown.summary[0].contains("a.txt (14 → "), "{profile} {tool}: {:?}", shown.summary);
-        assert_eq!(shown.changes.map(|changes| changes.len()), Some(1), "{profile} {tool}");
+        assert_eq!(shown.expected_changes.map(|changes| changes.len()), Some(1), "{profile} {tool}");
     }
 }
 

@@ -9,34 +9,34 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
-use toolgate_gate::{Approver, Nobody, NobodyToAsk, PreviewBody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, NoApprover, PreviewBody};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
 
 /// A person who answers from a list, and never again once it is empty.
 #[derive(Default)]
 pub(crate) struct Scripted {
-    replies: Mutex<VecDeque<Reply>>,
-    asked: Mutex<Vec<Question>>,
+    replies: Mutex<VecDeque<ApprovalReply>>,
+    asked: Mutex<Vec<ApprovalRequest>>,
 }
 
 impl Scripted {
-    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Arc<Self> {
+    pub(crate) fn new(replies: impl IntoIterator<Item = ApprovalReply>) -> Arc<Self> {
         Arc::new(Self { replies: Mutex::new(replies.into_iter().collect()), asked: Mutex::default() })
     }
 
     /// The questions so far.
-    pub(crate) fn asked(&self) -> Vec<Question> {
+    pub(crate) fn asked(&self) -> Vec<ApprovalRequest> {
         self.asked.lock().unwrap().clone()
     }
 
-    fn will_reply(&self, reply: Reply) {
+    fn will_reply(&self, reply: ApprovalReply) {
         self.replies.lock().unwrap().push_back(reply);
     }
 }
 
 impl Approver for Scripted {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         self.asked.lock().unwrap().push(question);
         let reply = self.replies.lock().unwrap().pop_front();
         Box::pin(async move {
@@ -100,7 +100,7 @@ fn who_is_asked_about_what() {
         (Trust::Autonomous, [false, false, false]),
     ] {
         for ((tool, arguments, class), is_asked) in calls.iter().zip(asked) {
-            let scripted = Scripted::new([Reply::Once]);
+            let scripted = Scripted::new([ApprovalReply::Once]);
             let desk = Desk::new(scripted.clone());
             let called = desk.call(&caller(trust), tool, arguments.clone());
             assert!(!called.answer.is_error, "{trust} {tool}: {}", called.answer.text);
@@ -112,7 +112,7 @@ fn who_is_asked_about_what() {
                     (called.call, *tool, *class)
                 );
                 assert_eq!(question.caller, caller(trust));
-                assert_eq!(question.patience, PATIENCE);
+                assert_eq!(question.timeout, PATIENCE);
             }
         }
     }
@@ -122,23 +122,28 @@ fn who_is_asked_about_what() {
 fn without_a_yes_nothing_is_touched() {
     type Person = fn() -> Arc<dyn Approver>;
     let cases: [(&str, Person, ErrorCode, &str); 5] = [
-        ("no", || Scripted::new([Reply::No(None)]), ErrorCode::ApprovalDenied, "a person refused"),
+        (
+            "no",
+            || Scripted::new([ApprovalReply::Denied(None)]),
+            ErrorCode::ApprovalDenied,
+            "a person refused",
+        ),
         (
             "no with words",
-            || Scripted::new([Reply::No(Some("not on a Friday".to_owned()))]),
+            || Scripted::new([ApprovalReply::Denied(Some("not on a Friday".to_owned()))]),
             ErrorCode::ApprovalDenied,
             "not on a Friday",
         ),
         ("silence", || Scripted::new([]), ErrorCode::ApprovalExpired, "nobody approved"),
         (
             "nobody",
-            || Arc::new(NobodyToAsk { remedy: "open the page".to_owned() }),
+            || Arc::new(NoApprover { remedy: "open the page".to_owned() }),
             ErrorCode::ApprovalUnavailable,
             "nobody to ask",
         ),
         (
             "nobody any more",
-            || Scripted::new([Reply::Nobody(Nobody::quietly("come back"))]),
+            || Scripted::new([ApprovalReply::Unavailable(ApprovalUnavailable::for_operator("come back"))]),
             ErrorCode::ApprovalUnavailable,
             "nobody to ask",
         ),
@@ -276,7 +281,7 @@ fn another_call_is_another_question() {
 
 #[test]
 fn a_yes_for_the_session_reaches_no_further() {
-    let scripted = Scripted::new([Reply::ForSession]);
+    let scripted = Scripted::new([ApprovalReply::ForSession]);
     let desk = Desk::new(scripted.clone());
     let agent = |name: &str, session: &str| Caller {
         agent: Some(name.parse().unwrap()),
@@ -300,7 +305,7 @@ fn a_yes_for_the_session_reaches_no_further() {
         ("another subject", Caller { subject: "somebody".to_owned(), ..agent("one", "s1") }, "write_file"),
     ] {
         let questions = scripted.asked().len();
-        scripted.will_reply(Reply::No(None));
+        scripted.will_reply(ApprovalReply::Denied(None));
         let called = desk.call(&caller, tool, write(7));
         assert_eq!(code_of(&called), Some(ErrorCode::ApprovalDenied), "{name}: {}", called.answer.text);
         assert_eq!(scripted.asked().len(), questions + 1, "{name} was not asked about");
@@ -312,7 +317,7 @@ fn a_yes_for_the_session_reaches_no_further() {
 
 #[test]
 fn a_yes_once_is_for_one_call() {
-    let scripted = Scripted::new([Reply::Once, Reply::No(None)]);
+    let scripted = Scripted::new([ApprovalReply::Once, ApprovalReply::Denied(None)]);
     let desk = Desk::new(scripted.clone());
     let (tool, arguments) = write();
     assert!(!desk.call(&caller(Trust::Guided), tool, arguments.clone()).answer.is_error);
@@ -323,7 +328,7 @@ fn a_yes_once_is_for_one_call() {
 
 #[test]
 fn a_yes_gives_no_rights() {
-    let scripted = Scripted::new([Reply::ForSession]);
+    let scripted = Scripted::new([ApprovalReply::ForSession]);
     let desk = Desk::new(scripted.clone());
     std::fs::write(desk.workspace.join(".env"), "secret").unwrap();
     for path in [".env", "../outside.txt", "/etc/passwd"] {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{EncodingKey, crypto};
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
-use toolgate_gate::{CallOptions, Credential, Reply};
+use toolgate_gate::{ApprovalReply, CallOptions, Credential};
 use toolgate_identity::{
     Algorithm, ClaimNames, FetchFuture, FetchKeys, Issuer, KeySource, MintOptions, Secret, Verifier,
     VerifierOptions, mint,
@@ -196,7 +196,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(verifier: Option<Verifier>, replies: impl IntoIterator<Item = Reply>) -> Self {
+    fn new(verifier: Option<Verifier>, replies: impl IntoIterator<Item = ApprovalReply>) -> Self {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "old\n").unwrap();
@@ -416,7 +416,7 @@ fn a_token_can_ask_for_more_questions_and_never_for_fewer() {
     for given in [Trust::Supervised, Trust::Guided, Trust::Autonomous] {
         for claimed in claims {
             for agent in [None, Some("watched")] {
-                let desk = Desk::new(Some(verifier()), [Reply::Once, Reply::Once]);
+                let desk = Desk::new(Some(verifier()), [ApprovalReply::Once, ApprovalReply::Once]);
                 let token = minted(&["git:read", "git:push"], agent, claimed);
                 for tool in ["log", "push"] {
                     let called = desk.bench.call_as(credential(&token, given), tool, json!({}));
@@ -485,7 +485,7 @@ fn whoever_goes_away_while_a_token_is_verified_leaves_a_record() {
 
 #[test]
 fn a_yes_to_a_person_is_none_to_a_token_of_the_same_name() {
-    let desk = Desk::new(Some(verifier()), [Reply::ForSession]);
+    let desk = Desk::new(Some(verifier()), [ApprovalReply::ForSession]);
     let alice = Caller { subject: "alice".to_owned(), trust: Trust::Guided, ..person("s1") };
     assert_eq!(code_of(&desk.bench.call_as(alice.clone(), "push", json!({}))), None);
     assert_eq!(code_of(&desk.bench.call_as(alice, "push", json!({}))), None);

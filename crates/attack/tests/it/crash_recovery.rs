@@ -66,11 +66,11 @@ impl Place {
 }
 
 fn kept(bench: &Bench) -> Vec<String> {
-    bench.gate().journal().recovery().kept.iter().map(|(call, _)| call.clone()).collect()
+    bench.gate().journal().recovery().unrestored.iter().map(|(call, _)| call.clone()).collect()
 }
 
 fn put_back(bench: &Bench) -> Vec<CallId> {
-    bench.gate().journal().recovery().put_back.clone()
+    bench.gate().journal().recovery().restored.clone()
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn what_cannot_be_read_is_kept() {
         let bench = place.start();
         let recovery = bench.gate().journal().recovery();
         let expected = (usize::from(is_torn), usize::from(!is_torn));
-        assert_eq!((kept(&bench), (recovery.torn, recovery.strangers)), (vec![], expected), "{bad}");
+        assert_eq!((kept(&bench), (recovery.torn, recovery.unsealed)), (vec![], expected), "{bad}");
         assert_eq!((place.count("pending"), place.count("blobs")), (1, 1), "{bad}");
     }
     std::fs::write(&entry, good).unwrap();
@@ -203,8 +203,8 @@ fn entries_that_a_power_cut_emptied_are_told() {
     // As ext4 leaves a file whose name came to the disk and whose content did not.
     std::fs::write(place.journal("done").join(format!("{lost}.json")), "").unwrap();
     let listing = bench.gate().journal().list().unwrap();
-    assert_eq!((listing.sets.len(), listing.torn, listing.strangers), (1, 1, 0));
-    assert_eq!(listing.sets[0].call, call);
+    assert_eq!((listing.change_sets.len(), listing.torn, listing.unsealed), (1, 1, 0));
+    assert_eq!(listing.change_sets[0].call, call);
     drop(bench);
     // One that was about to begin: of a process that was killed it is litter, of a machine that lost its power it may be more.
     let unfinished = place.journal("pending").join(format!(".{lost}.json"));

@@ -186,14 +186,14 @@ fn an_undoing_that_died_is_not_in_force() {
     let crash = Crash::new();
     let bench = crash.start();
     let call = bench.must("write_file", json!({"path": "a.txt", "content": "A\n"})).call;
-    let undoing = bench.undo(call, UndoOptions::default()).unwrap().by;
+    let undoing = bench.undo(call, UndoOptions::default()).unwrap().undo_call;
     let set = bench.gate().journal().change_set(undoing).unwrap();
     drop(bench);
     crash.unfinish(&set);
     let bench = crash.start();
     assert_eq!(std::fs::read_to_string(crash.root().join("a.txt")).unwrap(), "A\n");
     // So it can be undone, and its undoing undone, as if nothing had happened.
-    let undoing = bench.undo(call, UndoOptions::default()).unwrap().by;
+    let undoing = bench.undo(call, UndoOptions::default()).unwrap().undo_call;
     assert_eq!(std::fs::read_to_string(crash.root().join("a.txt")).unwrap(), "a\n");
     bench.undo(undoing, UndoOptions::default()).unwrap();
     assert_eq!(std::fs::read_to_string(crash.root().join("a.txt")).unwrap(), "A\n");

@@ -80,9 +80,7 @@ fn rewriting_one_file_in_a_loop_stays_within_the_bound_and_loses_no_original() {
         let dropped = bench.gate().journal().dropped();
         assert!(dropped.entries >= 200 && dropped.bytes >= 200 * bytes as u64, "{dropped:?}");
         // The versions in between are gone, and that is said.
-        assert!(
-            matches!(bench.undo(calls[5], GENTLY), Err(UndoError::NoLongerKept(call)) if call == calls[5])
-        );
+        assert!(matches!(bench.undo(calls[5], GENTLY), Err(UndoError::Dropped(call)) if call == calls[5]));
         assert_eq!(bench.gate().journal().fate_of(calls[5]), ChangeFate::Unknown);
         // One that was never made is not among them.
         assert!(matches!(bench.undo(CallId::fresh(), GENTLY), Err(UndoError::Unknown(_))));
@@ -192,7 +190,7 @@ fn an_entry_whose_contents_a_killed_sweep_removed_is_no_longer_kept() {
     rewrite(&bench, "a.txt", 0, 8);
     let half = rewrite(&bench, "a.txt", 1, 8);
     std::fs::remove_file(place.journal("blobs").join(format!("{half}.0"))).unwrap();
-    assert!(matches!(bench.undo(half, GENTLY), Err(UndoError::NoLongerKept(call)) if call == half));
+    assert!(matches!(bench.undo(half, GENTLY), Err(UndoError::Dropped(call)) if call == half));
     assert_eq!(read(&place.root().join("a.txt")), content(1, 8));
     // The next sweeps remove the rest of it.
     (2..100).for_each(|number| _ = rewrite(&bench, "a.txt", number, 8));

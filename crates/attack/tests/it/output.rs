@@ -202,8 +202,7 @@ fn output_that_must_be_filtered_is_not_told_while_it_comes() {
             .open();
         heard.lock().unwrap().clear();
         let ear = Arc::clone(&heard);
-        let progress: toolgate_gate::Progress =
-            Arc::new(move |said| ear.lock().unwrap().push_str(said.words));
+        let progress: toolgate_gate::Progress = Arc::new(move |said| ear.lock().unwrap().push_str(said.text));
         let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
         let called =
             bench.wait(bench.front().call(ToolCall::new("customer", json!({})), person("s1"), options));

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
-use toolgate_audit::Filter;
-use toolgate_gate::{BreakerRule, Clock, Loaded};
+use toolgate_audit::RecordFilter;
+use toolgate_gate::{BreakerRule, Clock, GateConfig};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Failure, Stage, ToolOutput, Trust};
 
@@ -89,7 +89,7 @@ fn a_caller_that_calls_too_often_must_wait() {
 
 /// The records of refusals above a rate, oldest first: for which tool, and of how many calls.
 fn refusals(state: &Path) -> Vec<(String, u64)> {
-    let records = toolgate_audit::show(&state.join("audit"), Filter::default()).unwrap();
+    let records = toolgate_audit::query_records(&state.join("audit"), RecordFilter::default()).unwrap();
     let refused = records.filter_map(|record| {
         let record = record.unwrap();
         let denial = record.denial.filter(|denial| denial.code == ErrorCode::RateLimited)?;
@@ -226,7 +226,7 @@ fn built_in_tools_rest_only_if_they_are_told_to() {
         assert_eq!(code_of(&bench.call("broken", json!({}))), Some(ErrorCode::Internal));
     }
     let breaker = bench.loaded().breaker.map(|rule| BreakerRule { built_in: true, ..rule });
-    bench.gate().replace(Loaded { breaker, ..bench.loaded().clone() });
+    bench.gate().replace_config(GateConfig { breaker, ..bench.loaded().clone() });
     assert_eq!(code_of(&bench.call("broken", json!({}))), Some(ErrorCode::Internal));
     assert_eq!(code_of(&bench.call("broken", json!({}))), Some(ErrorCode::ToolSuspended));
     assert_eq!(code_of(&bench.call("fine", json!({}))), None);

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_gate::{
-    ApprovedCall, Approver, CallContext, Gate, Loaded, Question, Registry, Reply, Tool, ToolFuture, ToolSpec,
+    ApprovalReply, ApprovalRequest, ApprovedCall, Approver, CallContext, Gate, GateConfig, Registry, Tool,
+    ToolFuture, ToolSpec,
 };
 use toolgate_manifest::Config;
 use toolgate_policy::{PathInputs, Policies, PolicySource, PolicyTool};
@@ -22,7 +23,7 @@ use crate::declared::Declared;
 use crate::pace::TestClock;
 
 /// What the bench has, with other tools of these names.
-fn with_tools(bench: &Bench, tools: &[Arc<dyn Tool>]) -> Loaded {
+fn with_tools(bench: &Bench, tools: &[Arc<dyn Tool>]) -> GateConfig {
     let mut registry = Registry::new();
     let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     for tool in bench.loaded().registry.iter().filter(|tool| !names.contains(&tool.spec().name.as_str())) {
@@ -31,10 +32,10 @@ fn with_tools(bench: &Bench, tools: &[Arc<dyn Tool>]) -> Loaded {
     for tool in tools {
         registry.register(Arc::clone(tool)).unwrap();
     }
-    Loaded { registry, ..bench.loaded().clone() }
+    GateConfig { registry, ..bench.loaded().clone() }
 }
 
-fn forbidding_everything(loaded: &Loaded) -> Arc<Policies> {
+fn forbidding_everything(loaded: &GateConfig) -> Arc<Policies> {
     let tools: Vec<PolicyTool<'_>> = loaded
         .registry
         .iter()
@@ -99,16 +100,16 @@ fn a_call_ends_with_the_tools_and_rules_that_it_began_with() {
         tokio::join!(call(), async {
             begun.notified().await;
             // The tool is another, and then it is forbidden, and then its caller is nobody.
-            assert_eq!(gate.replace(new.clone()), 1);
+            assert_eq!(gate.replace_config(new.clone()), 1);
             assert!(
                 matches!(call().await.outcome, Outcome::Done(output) if output.structured == Value::Null)
             );
             let policies = forbidding_everything(&new);
-            assert_eq!(gate.replace(Loaded { policies, ..new.clone() }), 2);
+            assert_eq!(gate.replace_config(GateConfig { policies, ..new.clone() }), 2);
             assert_eq!(failure(call().await.outcome).code, ErrorCode::NotPermitted);
-            gate.replace(Loaded { agents: Vec::new(), ..new.clone() });
+            gate.replace_config(GateConfig { agents: Vec::new(), ..new.clone() });
             assert_eq!(failure(call().await.outcome).code, ErrorCode::Unauthenticated);
-            gate.replace(Loaded::new(Registry::new(), new.limits));
+            gate.replace_config(GateConfig::new(Registry::new(), new.limits));
             assert_eq!(failure(call().await.outcome).code, ErrorCode::UnknownTool);
             may_go_on.notify_one();
         })
@@ -142,7 +143,7 @@ fn a_yes_for_the_session_is_to_the_tool_as_it_was() {
     ];
     for (name, change, still_holds) in changes {
         let scratch = Scratch::new();
-        let approver = Scripted::new([Reply::ForSession]);
+        let approver = Scripted::new([ApprovalReply::ForSession]);
         let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
             .approver(approver.clone(), Duration::from_millis(20))
             .tool(tool().share())
@@ -151,7 +152,7 @@ fn a_yes_for_the_session_is_to_the_tool_as_it_was() {
         let call = || bench.call_as(caller.clone(), "push", json!({}));
         assert_eq!((code_of(&call()), code_of(&call())), (None, None));
         let digest = approver.asked()[0].digest;
-        bench.gate().replace(with_tools(&bench, &[change(tool()).share()]));
+        bench.gate().replace_config(with_tools(&bench, &[change(tool()).share()]));
         let is_asked = code_of(&call()) == Some(ErrorCode::ApprovalExpired);
         assert_eq!(is_asked, !still_holds, "{name}");
         assert_eq!(approver.asked().len(), if still_holds { 1 } else { 2 }, "{name}");
@@ -163,7 +164,7 @@ fn a_yes_for_the_session_is_to_the_tool_as_it_was() {
 #[test]
 fn a_tool_that_cannot_tell_what_it_does_is_asked_about_after_every_reload() {
     let scratch = Scratch::new();
-    let approver = Scripted::new([Reply::ForSession, Reply::ForSession]);
+    let approver = Scripted::new([ApprovalReply::ForSession, ApprovalReply::ForSession]);
     let tool = || Declared::new("push").class(ToolClass::Write).fingerprint(None).share();
     let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
         .approver(approver.clone(), Duration::from_millis(20))
@@ -175,7 +176,7 @@ fn a_tool_that_cannot_tell_what_it_does_is_asked_about_after_every_reload() {
             assert_eq!(code_of(&bench.call_as(caller.clone(), "push", json!({}))), None);
         }
         assert_eq!(approver.asked().len(), questions);
-        bench.gate().replace(with_tools(&bench, &[tool()]));
+        bench.gate().replace_config(with_tools(&bench, &[tool()]));
     }
 }
 
@@ -197,12 +198,12 @@ breaker: {failures: 1, within: 1m, rest: 1h}
     let code = |tool: &str| code_of(&bench.call(tool, json!({})));
     assert_eq!((code("echo"), code("echo")), (None, Some(ErrorCode::RateLimited)));
     assert_eq!((code("broken"), code("broken")), (Some(ErrorCode::Internal), Some(ErrorCode::ToolSuspended)));
-    bench.gate().replace(with_tools(&bench, &[echo(), broken().share()]));
+    bench.gate().replace_config(with_tools(&bench, &[echo(), broken().share()]));
     assert_eq!(code("echo"), Some(ErrorCode::RateLimited));
     assert_eq!(code("broken"), Some(ErrorCode::ToolSuspended));
     // A tool that was mended is another tool.
     let mended = Declared::new("broken").fingerprint(Some("mended")).share();
-    bench.gate().replace(with_tools(&bench, &[echo(), mended]));
+    bench.gate().replace_config(with_tools(&bench, &[echo(), mended]));
     assert_eq!((code("echo"), code("broken")), (Some(ErrorCode::RateLimited), None));
 }
 
@@ -219,7 +220,7 @@ fn agents_are_those_of_the_latest_load() {
     assert_eq!(names(), [json!("write_file")]);
     let config =
         Config::parse("test", "agents: {one: {tool_permissions: {read_file: {allowed: true}}}}").unwrap();
-    bench.gate().replace(Loaded { agents: config.agents, ..bench.loaded().clone() });
+    bench.gate().replace_config(GateConfig { agents: config.agents, ..bench.loaded().clone() });
     assert_eq!(names(), [json!("read_file")]);
     let called = bench.call_as(one(), "write_file", json!({"path": "a", "content": ""}));
     assert_eq!(code_of(&called), Some(ErrorCode::NotPermitted));
@@ -228,44 +229,44 @@ fn agents_are_those_of_the_latest_load() {
 /// Answers with a yes, after something was loaded while the question was open.
 struct Late {
     gate: Mutex<Option<Arc<Gate>>>,
-    next: Mutex<Option<Loaded>>,
+    next: Mutex<Option<GateConfig>>,
 }
 
 impl Approver for Late {
-    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, _: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         if let (Some(gate), Some(next)) = (&*self.gate.lock().unwrap(), self.next.lock().unwrap().take()) {
-            gate.replace(next);
+            gate.replace_config(next);
         }
-        Box::pin(async { Reply::Once })
+        Box::pin(async { ApprovalReply::Once })
     }
 }
 
 #[test]
 fn a_yes_is_no_way_around_what_was_loaded_while_the_question_was_open() {
-    type Change = fn(Loaded, &Path) -> Loaded;
+    type Change = fn(GateConfig, &Path) -> GateConfig;
     let changes: [(&str, Change, Option<ErrorCode>); 6] = [
         ("nothing", |loaded, _| loaded, None),
         (
             "a forbid",
-            |loaded, _| Loaded { policies: forbidding_everything(&loaded), ..loaded },
+            |loaded, _| GateConfig { policies: forbidding_everything(&loaded), ..loaded },
             Some(ErrorCode::NotPermitted),
         ),
         (
             "no agent any more",
-            |loaded, _| Loaded { agents: Vec::new(), ..loaded },
+            |loaded, _| GateConfig { agents: Vec::new(), ..loaded },
             Some(ErrorCode::Unauthenticated),
         ),
         (
             "an agent that may only read",
             |loaded, _| {
                 let config = Config::parse("t.yaml", "agents: {one: {}}").unwrap();
-                Loaded { agents: config.agents, ..loaded }
+                GateConfig { agents: config.agents, ..loaded }
             },
             Some(ErrorCode::NotPermitted),
         ),
         (
             "no tool any more",
-            |loaded, _| Loaded { registry: Registry::new(), ..loaded },
+            |loaded, _| GateConfig { registry: Registry::new(), ..loaded },
             Some(ErrorCode::NotPermitted),
         ),
         (
@@ -274,7 +275,7 @@ fn a_yes_is_no_way_around_what_was_loaded_while_the_question_was_open() {
                 let workspace = state.parent().unwrap().join("w");
                 let denying =
                     BenchOptions::new(Profile::Native, &workspace, &state.join("other")).deny(&["a.txt"]);
-                Loaded { registry: denying.open().loaded().registry.clone(), ..loaded }
+                GateConfig { registry: denying.open().loaded().registry.clone(), ..loaded }
             },
             Some(ErrorCode::DeniedPath),
         ),

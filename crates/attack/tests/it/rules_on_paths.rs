@@ -11,7 +11,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
-use toolgate_gate::{Approver, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver};
 use toolgate_policy::PathInputs;
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, ErrorCode, Trust};
@@ -297,14 +297,14 @@ fn a_symlink_that_keeps_being_swapped_leads_past_no_rule() {
 /// Agrees to everything, after doing something while the question is open.
 struct Meddler<F> {
     deed: F,
-    asked: Mutex<Vec<Question>>,
+    asked: Mutex<Vec<ApprovalRequest>>,
 }
 
 impl<F: Fn() + Send + Sync> Approver for Meddler<F> {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         (self.deed)();
         self.asked.lock().unwrap().push(question);
-        Box::pin(async { Reply::Once })
+        Box::pin(async { ApprovalReply::Once })
     }
 }
 

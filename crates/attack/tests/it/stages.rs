@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, litter_below, person};
-use toolgate_gate::{ApprovedCall, AuditMode, CallContext, Reply, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{ApprovalReply, ApprovedCall, AuditMode, CallContext, Tool, ToolFuture, ToolSpec};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, Category, Decision, ErrorCode, Stage, ToolClass, ToolOutput, Trust};
 
@@ -66,7 +66,7 @@ struct Stand {
 }
 
 impl Stand {
-    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    fn new(replies: impl IntoIterator<Item = ApprovalReply>) -> Self {
         let scratch = Scratch::new();
         let workspace = scratch.folder("w");
         std::fs::write(workspace.join("a.txt"), "old\n").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
-use toolgate_gate::{Approver, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, ErrorCode, Trust};
 
@@ -39,9 +39,9 @@ impl Other {
 
 /// Agrees to everything.
 impl Approver for Other {
-    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, _: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         self.act_if(When::QuestionIsOpen);
-        Box::pin(async { Reply::Once })
+        Box::pin(async { ApprovalReply::Once })
     }
 }
 

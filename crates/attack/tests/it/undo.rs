@@ -226,7 +226,7 @@ proptest! {
         // Back, forth and back again: undoing is a change like any other.
         let mut undoings = Vec::new();
         for (call, state) in calls.iter().zip(&states).rev() {
-            undoings.push(bench.undo(*call, GENTLY).unwrap().by);
+            undoings.push(bench.undo(*call, GENTLY).unwrap().undo_call);
             prop_assert_eq!(&playground.files(), state, "after undoing {}", call);
         }
         prop_assert_eq!(look(&playground.root()), (initial(), folders.clone()), "after undoing everything");
@@ -382,7 +382,7 @@ fn what_others_changed_since_is_left_alone_unless_forced() {
                 let undone = bench.undo(call, BY_FORCE).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(playground.files(), forced, "{name}");
                 // What was there before the force can be had back.
-                bench.undo(undone.by, GENTLY).unwrap_or_else(|error| panic!("{name}: {error}"));
+                bench.undo(undone.undo_call, GENTLY).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(Tree::of(&playground.root()).names(), before.names(), "{name}");
             }
             None => {

@@ -162,15 +162,15 @@ fn a_mount_that_is_another_directory_now_gets_nothing() {
     symlink(place.at("outside"), &inner).unwrap();
     std::fs::remove_file(place.at("outside/c.txt")).unwrap();
     let bench = with_inner(&inner);
-    assert_eq!(bench.gate().journal().recovery().kept.len(), 1, "it waits for its mount");
+    assert_eq!(bench.gate().journal().recovery().unrestored.len(), 1, "it waits for its mount");
     place.refused(&bench, call, "a mount that was swapped for a link");
     // Without the mount it waits as well, and is recovered when the mount is there again.
-    let kept = place.options().open().gate().journal().recovery().kept.clone();
+    let kept = place.options().open().gate().journal().recovery().unrestored.clone();
     assert!(kept.len() == 1 && kept[0].1.contains("@inner"), "{kept:?}");
     std::fs::remove_file(&inner).unwrap();
     std::fs::rename(place.at("w/d2"), &inner).unwrap();
     let bench = with_inner(&inner);
-    assert_eq!(bench.gate().journal().recovery().put_back, [pending]);
+    assert_eq!(bench.gate().journal().recovery().restored, [pending]);
     bench.undo(call, GENTLY).unwrap();
     assert_eq!((place.text("w/d/c.txt").as_deref(), place.text("outside/c.txt")), (Some("c\n"), None));
 }
@@ -181,17 +181,17 @@ fn recovery_asks_the_rules_and_follows_no_symlink() {
     let call = place.call("delete_file", json!({"path": "d/c.txt"}));
     unfinish(&place.journal(""), call);
     for bench in [place.options().deny(&["d/**"]).open(), place.options().read_only().open()] {
-        assert_eq!(bench.gate().journal().recovery().kept.len(), 1);
+        assert_eq!(bench.gate().journal().recovery().unrestored.len(), 1);
         assert_eq!(place.text("w/d/c.txt"), None);
     }
     std::fs::rename(place.at("w/d"), place.at("w/d2")).unwrap();
     symlink("../outside", place.at("w/d")).unwrap();
     std::fs::remove_file(place.at("outside/c.txt")).unwrap();
-    assert_eq!(place.options().open().gate().journal().recovery().kept.len(), 1);
+    assert_eq!(place.options().open().gate().journal().recovery().unrestored.len(), 1);
     assert_eq!(place.text("outside/c.txt"), None);
     std::fs::remove_file(place.at("w/d")).unwrap();
     std::fs::rename(place.at("w/d2"), place.at("w/d")).unwrap();
-    assert_eq!(place.options().open().gate().journal().recovery().put_back, [call]);
+    assert_eq!(place.options().open().gate().journal().recovery().restored, [call]);
     assert_eq!(place.text("w/d/c.txt").as_deref(), Some("c\n"));
 }
 
@@ -296,7 +296,7 @@ fn an_entry_that_was_changed_renamed_or_moved_is_not_believed() {
         std::fs::write(done.join(&name), &forgery).unwrap();
         let bench = place.options().open();
         unknown(&bench, call, &forgery);
-        assert_eq!(bench.gate().journal().list().unwrap().strangers, 1, "{forgery}");
+        assert_eq!(bench.gate().journal().list().unwrap().unsealed, 1, "{forgery}");
         assert_eq!(std::fs::read_to_string(done.join(&name)).unwrap(), forgery, "left where it is");
     }
     // Under another name.
@@ -309,7 +309,7 @@ fn an_entry_that_was_changed_renamed_or_moved_is_not_believed() {
     std::fs::write(pending.join(&name), &entry).unwrap();
     let bench = place.options().open();
     assert_eq!((place.text("w/a.txt").as_deref(), done.join(&name).exists()), (Some("A\n"), true));
-    assert!(bench.gate().journal().recovery().put_back.is_empty());
+    assert!(bench.gate().journal().recovery().restored.is_empty());
     bench.undo(call, GENTLY).unwrap();
     // In a copy of the state directory.
     let place = Place::new();

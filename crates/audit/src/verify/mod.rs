@@ -4,8 +4,8 @@
 //! A check reads and never writes. It may run while processes add records. It needs the directory, the
 //! checkpoints and, to be worth more than a checksum, a public key that came from elsewhere.
 
-mod calls;
-mod cursor;
+mod duplicate_calls;
+mod checkpoint_cursor;
 mod report;
 
 use std::cmp::Ordering;
@@ -16,22 +16,22 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 use toolgate_types::{CallId, Sha256};
 
-use crate::folder::Folder;
-use crate::line::{LineProblem, check, genesis, glance};
-use crate::lines::{Lines, Step};
+use crate::directory::DirHandle;
+use crate::line::{LineProblem, genesis, peek_link, verify_line};
+use crate::line_reader::{LineReader, LineStatus};
 use crate::log::default_checkpoints;
-use crate::missed::{self, Missed};
-use crate::record::{Link, RecordedGap};
+use crate::missed_calls::{self, MissedCalls};
+use crate::record::{ChainLink, RecordedGap};
 use crate::recovery::{self, Announced};
-use crate::signed::{Signed, SignedFile};
+use crate::signed_head::{SignedHead, SignedHeadFile};
 use crate::{AuditError, Day, PublicKey};
-use calls::{Calls, Suspects};
-use cursor::Cursor;
-pub use report::{Gap, Note, Problem, ProblemKind, Report};
+use checkpoint_cursor::CheckpointCursor;
+use duplicate_calls::{CallBloomFilter, SuspectCalls};
+pub use report::{CallGap, IntegrityProblem, IntegrityProblemKind, VerifyNote, VerifyReport};
 
 /// Where a whole log may begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
+pub enum ChainStart {
     /// With the first record ever.
     #[default]
     Genesis,
@@ -48,7 +48,7 @@ pub struct VerifyOptions {
     /// The keys that checkpoints may be signed with. Empty means any, which a report notes.
     pub trusted: Vec<PublicKey>,
     /// Where the log may begin.
-    pub start: Start,
+    pub start: ChainStart,
     /// The signing key's path: beside it is noted what was signed last, which each start compares the log with. `None` leaves that out, as for a copy.
     pub key: Option<PathBuf>,
 }
@@ -57,44 +57,47 @@ pub struct VerifyOptions {
 ///
 /// # Errors
 /// When a file cannot be read. What is wrong with the log is not an error but [`Report::problem`].
-pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<Report, AuditError> {
-    let folder = Folder::open(directory)?;
+pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<VerifyReport, AuditError> {
+    let folder = DirHandle::open(directory)?;
     // Before the records: what a running process counts here may be recorded by then, and is told apart by its id.
-    let counted = missed::all(&folder)?;
+    let counted = missed_calls::read_all(&folder)?;
     let announced = recovery::announced(&folder)?;
-    let (signed, is_unreadable) = noted(&folder, options)?;
+    let (signed, is_unreadable) = read_signed_head(&folder, options)?;
     let path = options.checkpoints.clone().unwrap_or_else(|| default_checkpoints(directory));
-    let cursor = Cursor::open(&path, &options.trusted)?;
+    let cursor = CheckpointCursor::open(&path, &options.trusted)?;
     let days = folder.days()?;
     let bytes = days.iter().try_fold(0, |sum, day| {
         Ok::<u64, AuditError>(sum + folder.state(&day.file_name())?.map_or(0, |state| state.length))
     })?;
-    let mut checking = Check {
-        folder: &folder,
+    let mut checking = ChainVerifier {
+        directory: &folder,
         days: &days,
         start: options.start,
         cursor,
-        calls: Calls::new(bytes),
+        calls: CallBloomFilter::new(bytes),
         announced: unarchived(announced, options.start, days.first()),
         last: None,
-        vouched: 0,
+        last_signed: 0,
         signed,
-        report: Report::default(),
+        report: VerifyReport::default(),
     };
-    checking.report.notes.extend(is_unreadable.then_some(Note::SignedNotCompared));
+    checking.report.notes.extend(is_unreadable.then_some(VerifyNote::SignedNotCompared));
     let problem = match checking.run() {
         Ok(()) => None,
-        Err(Stop::Problem(problem)) => Some(problem),
-        Err(Stop::Failed(error)) => return Err(error),
+        Err(VerifyAbort::Problem(problem)) => Some(problem),
+        Err(VerifyAbort::Failed(error)) => return Err(error),
     };
-    counted.into_iter().for_each(|missed| checking.counted(missed));
+    counted.into_iter().for_each(|missed| checking.note_missed(missed));
     checking.into_report(problem, options)
 }
 
 /// What is noted beside the key as signed last, and whether this user may not read it.
-fn noted(folder: &Folder, options: &VerifyOptions) -> Result<(Option<(Signed, PathBuf)>, bool), AuditError> {
+fn read_signed_head(
+    folder: &DirHandle,
+    options: &VerifyOptions,
+) -> Result<(Option<(SignedHead, PathBuf)>, bool), AuditError> {
     let Some(key) = &options.key else { return Ok((None, false)) };
-    let file = SignedFile::beside(key, folder);
+    let file = SignedHeadFile::next_to_key(key, folder);
     match file.read() {
         Ok(signed) => Ok((signed.map(|signed| (signed, file.path)), false)),
         // Who checks need not be who signs.
@@ -104,88 +107,88 @@ fn noted(folder: &Folder, options: &VerifyOptions) -> Result<(Option<(Signed, Pa
 }
 
 /// Why a check ended early.
-enum Stop {
-    Problem(Problem),
+enum VerifyAbort {
+    Problem(IntegrityProblem),
     Failed(AuditError),
 }
 
-impl From<AuditError> for Stop {
+impl From<AuditError> for VerifyAbort {
     fn from(error: AuditError) -> Self {
         Self::Failed(error)
     }
 }
 
-fn at(file: &Path, line: u64, kind: ProblemKind) -> Stop {
-    Stop::Problem(Problem { file: file.to_owned(), line, kind })
+fn at(file: &Path, line: u64, kind: IntegrityProblemKind) -> VerifyAbort {
+    VerifyAbort::Problem(IntegrityProblem { file: file.to_owned(), line, kind })
 }
 
 /// A line of a day's file.
 #[derive(Clone, Copy)]
-struct Place {
+struct RecordLocation {
     day: Day,
     line: u64,
 }
 
 /// The last good record.
 #[derive(Clone, Copy)]
-struct Good {
+struct VerifiedRecord {
     seq: u64,
     hash: Sha256,
-    place: Place,
+    location: RecordLocation,
 }
 
-struct Check<'a> {
-    folder: &'a Folder,
+struct ChainVerifier<'a> {
+    directory: &'a DirHandle,
     days: &'a [Day],
-    start: Start,
-    cursor: Cursor,
-    calls: Calls,
+    start: ChainStart,
+    cursor: CheckpointCursor,
+    calls: CallBloomFilter,
     /// Calls that were announced and of which no record was read yet, and whether their process lives.
     announced: HashMap<CallId, bool>,
-    last: Option<Good>,
+    last: Option<VerifiedRecord>,
     /// The last record that a checkpoint vouched for.
-    vouched: u64,
+    last_signed: u64,
     /// What was signed last, and the file that says so.
-    signed: Option<(Signed, PathBuf)>,
-    report: Report,
+    signed: Option<(SignedHead, PathBuf)>,
+    report: VerifyReport,
 }
 
-impl Check<'_> {
-    fn run(&mut self) -> Result<(), Stop> {
+impl ChainVerifier<'_> {
+    fn run(&mut self) -> Result<(), VerifyAbort> {
         for day in self.days {
-            self.day(*day)?;
+            self.check_day(*day)?;
         }
-        self.end()
+        self.check_end()
     }
 
-    fn day(&mut self, day: Day) -> Result<(), Stop> {
-        let Some(mut lines) = Lines::open(self.folder, &day.file_name())? else { return Ok(()) };
+    fn check_day(&mut self, day: Day) -> Result<(), VerifyAbort> {
+        let Some(mut lines) = LineReader::open(self.directory, &day.file_name())? else { return Ok(()) };
         loop {
-            let step = lines.step()?;
-            let place = Place { day, line: lines.number() };
+            let step = lines.read_line()?;
+            let place = RecordLocation { day, line: lines.number() };
             match step {
-                Step::End => return Ok(()),
-                Step::Unfinished => return self.unfinished(place),
-                Step::TooLong => return Err(self.problem(place, unparsable("it is too long"))),
-                Step::Whole => match self.record(lines.bytes(), place) {
-                    Err(Stop::Problem(problem)) => return Err(self.explain(problem, &mut lines)?),
+                LineStatus::End => return Ok(()),
+                LineStatus::Partial => return self.check_partial_line(place),
+                LineStatus::TooLong => return Err(self.problem(place, unparsable("it is too long"))),
+                LineStatus::Complete => match self.check_record(lines.line(), place) {
+                    Err(VerifyAbort::Problem(problem)) => return Err(self.explain(problem, &mut lines)?),
                     other => other?,
                 },
             }
         }
     }
 
-    fn record(&mut self, line: &[u8], place: Place) -> Result<(), Stop> {
-        let (link, hash) = check(line).map_err(|problem| {
+    fn check_record(&mut self, line: &[u8], place: RecordLocation) -> Result<(), VerifyAbort> {
+        let (link, hash) = verify_line(line).map_err(|problem| {
             let kind = match problem {
                 LineProblem::Unparsable(detail) => unparsable(&detail),
-                LineProblem::Changed => ProblemKind::Changed,
+                LineProblem::Changed => IntegrityProblemKind::Changed,
             };
             self.problem(place, kind)
         })?;
-        self.follows(&link, place)?;
+        self.check_link(&link, place)?;
         if Day::of(link.timestamp) > place.day {
-            return Err(self.problem(place, ProblemKind::WrongDay));
+            return Err(self.problem(place, IntegrityProblemKind::WrongDay));
         }
         self.compare_checkpoints(link.seq, hash, place)?;
         if let Some((signed, _)) = &self.signed
@@ -194,72 +197,72 @@ impl Check<'_> {
         {
             return Err(self.contradiction(Some(place), link.seq));
         }
-        self.accept(&link, Good { seq: link.seq, hash, place });
+        self.accept(&link, VerifiedRecord { seq: link.seq, hash, location: place });
         Ok(())
     }
 
-    fn accept(&mut self, link: &Link, good: Good) {
-        if self.last.is_none_or(|last| last.place.day != good.place.day) {
+    fn accept(&mut self, link: &ChainLink, good: VerifiedRecord) {
+        if self.last.is_none_or(|last| last.location.day != good.location.day) {
             self.report.days += 1;
         }
-        self.calls.add(link.trace_id);
+        self.calls.insert(link.trace_id);
         self.announced.remove(&link.trace_id);
         self.last = Some(good);
         self.report.records += 1;
         if let Some(gap) = link.gap {
-            self.gap(gap, link.timestamp);
+            self.note_gap(gap, link.timestamp);
         }
         self.report.first_time.get_or_insert(link.timestamp);
         self.report.last_time = Some(link.timestamp);
     }
 
     /// Takes down a gap, or the end of one.
-    fn gap(&mut self, RecordedGap { id, since, calls }: RecordedGap, at: Timestamp) {
+    fn note_gap(&mut self, RecordedGap { id, since, calls }: RecordedGap, at: Timestamp) {
         let until = calls.map(|_| at);
         let gaps = &mut self.report.gaps;
         // Few processes have a gap at the same time: the beginning is among the last.
         match gaps.iter_mut().rev().find(|gap| gap.id == id) {
             Some(gap) => (gap.until, gap.calls) = (until, calls),
-            None => gaps.push(Gap { id, since, until, calls }),
+            None => gaps.push(CallGap { id, since, until, calls }),
         }
     }
 
     /// Takes down calls without a record that the record itself does not speak of yet.
-    fn counted(&mut self, Missed { id, since, calls, .. }: Missed) {
+    fn note_missed(&mut self, MissedCalls { id, since, calls, .. }: MissedCalls) {
         let gaps = &mut self.report.gaps;
         match gaps.iter_mut().find(|gap| gap.id == id) {
             Some(gap) if gap.until.is_some() => {}
             Some(gap) => gap.calls = gap.calls.max(Some(calls)),
-            None => gaps.push(Gap { id, since, until: None, calls: Some(calls) }),
+            None => gaps.push(CallGap { id, since, until: None, calls: Some(calls) }),
         }
     }
 
     /// Whether a record comes right after the last good one.
-    fn follows(&mut self, link: &Link, place: Place) -> Result<(), Stop> {
+    fn check_link(&mut self, link: &ChainLink, place: RecordLocation) -> Result<(), VerifyAbort> {
         let (expected, prev) = match self.last {
             Some(last) => (last.seq.saturating_add(1), last.hash),
-            None => self.beginning(link)?,
+            None => self.expected_start(link)?,
         };
         let found = link.seq;
         let kind = match found.cmp(&expected) {
             Ordering::Equal if link.prev == prev => return Ok(()),
-            Ordering::Equal => ProblemKind::Unlinked,
-            Ordering::Less => ProblemKind::Repeated { expected, found },
-            Ordering::Greater => ProblemKind::Missing { expected, found },
+            Ordering::Equal => IntegrityProblemKind::Unlinked,
+            Ordering::Less => IntegrityProblemKind::Repeated { expected, found },
+            Ordering::Greater => IntegrityProblemKind::Missing { expected, found },
         };
         Err(self.problem(place, kind))
     }
 
     /// What the first record must be, and what it must name as its predecessor.
-    fn beginning(&mut self, link: &Link) -> Result<(u64, Sha256), Stop> {
+    fn expected_start(&mut self, link: &ChainLink) -> Result<(u64, Sha256), VerifyAbort> {
         let before = link.seq.saturating_sub(1);
-        while self.start == Start::Checkpoint
+        while self.start == ChainStart::Checkpoint
             && let Some((checkpoint, _)) = self.cursor.peek()?
             && checkpoint.seq <= before
         {
             self.cursor.advance();
             if checkpoint.seq == before {
-                self.report.notes.push(Note::BeginsAtCheckpoint { seq: link.seq });
+                self.report.notes.push(VerifyNote::BeginsAtCheckpoint { seq: link.seq });
                 return Ok((link.seq, checkpoint.hash));
             }
         }
@@ -267,99 +270,115 @@ impl Check<'_> {
     }
 
     /// Compares what checkpoints say about this record, if any do.
-    fn compare_checkpoints(&mut self, seq: u64, hash: Sha256, place: Place) -> Result<(), Stop> {
+    fn compare_checkpoints(
+        &mut self,
+        seq: u64,
+        hash: Sha256,
+        place: RecordLocation,
+    ) -> Result<(), VerifyAbort> {
         while let Some((checkpoint, number)) = self.cursor.peek()?
             && checkpoint.seq <= seq
         {
             if checkpoint.hash != hash || checkpoint.day != place.day {
-                return Err(self.problem(place, ProblemKind::Rewritten { checkpoint: number }));
+                return Err(self.problem(place, IntegrityProblemKind::Rewritten { checkpoint: number }));
             }
             self.cursor.advance();
-            self.vouched = checkpoint.seq;
+            self.last_signed = checkpoint.seq;
             self.report.checkpoints += 1;
         }
         Ok(())
     }
 
     /// An unfinished line at the very end is one that was being written. Anywhere else somebody broke it off.
-    fn unfinished(&mut self, place: Place) -> Result<(), Stop> {
+    fn check_partial_line(&mut self, place: RecordLocation) -> Result<(), VerifyAbort> {
         for later in self.days.iter().filter(|day| **day > place.day) {
-            if self.folder.state(&later.file_name())?.is_some_and(|state| state.length > 0) {
-                return Err(self.problem(place, ProblemKind::Unfinished));
+            if self.directory.state(&later.file_name())?.is_some_and(|state| state.length > 0) {
+                return Err(self.problem(place, IntegrityProblemKind::Unfinished));
             }
         }
-        let file = self.folder.path_of(&place.day.file_name());
-        self.report.notes.push(Note::UnfinishedLine { file, line: place.line });
+        let file = self.directory.path_of(&place.day.file_name());
+        self.report.notes.push(VerifyNote::UnfinishedLine { file, line: place.line });
         Ok(())
     }
 
     /// Looks at what surrounds missing records, to say more exactly what happened and where.
-    fn explain(&mut self, problem: Problem, lines: &mut Lines) -> Result<Stop, Stop> {
-        let ProblemKind::Missing { expected, found } = problem.kind else {
-            return Ok(Stop::Problem(problem));
+    fn explain(
+        &mut self,
+        problem: IntegrityProblem,
+        lines: &mut LineReader,
+    ) -> Result<VerifyAbort, VerifyAbort> {
+        let IntegrityProblemKind::Missing { expected, found } = problem.kind else {
+            return Ok(VerifyAbort::Problem(problem));
         };
-        if lines.step()? == Step::Whole && glance(lines.bytes()).is_some_and(|(link, _)| link.seq == expected)
+        if lines.read_line()? == LineStatus::Complete
+            && peek_link(lines.line()).is_some_and(|(link, _)| link.seq == expected)
         {
-            return Ok(Stop::Problem(Problem { kind: ProblemKind::Swapped, ..problem }));
+            return Ok(VerifyAbort::Problem(IntegrityProblem {
+                kind: IntegrityProblemKind::Swapped,
+                ..problem
+            }));
         }
         if problem.line == 1
             && let Some((checkpoint, _)) = self.cursor.peek()?
             && checkpoint.seq < found
         {
-            return Ok(self.gone(checkpoint.day, problem.kind));
+            return Ok(self.missing_record(checkpoint.day, problem.kind));
         }
-        Ok(Stop::Problem(problem))
+        Ok(VerifyAbort::Problem(problem))
     }
 
     /// After the last record: checkpoints that are left vouch for records that are not there.
-    fn end(&mut self) -> Result<(), Stop> {
+    fn check_end(&mut self) -> Result<(), VerifyAbort> {
         let last = self.last.map_or(0, |last| last.seq);
         match self.cursor.peek()? {
             None => match &self.signed {
                 Some((signed, _)) if signed.seq > last => {
-                    Err(self.contradiction(self.place_after_last(), last))
+                    Err(self.contradiction(self.location_after_last(), last))
                 }
                 _ => Ok(()),
             },
-            Some((checkpoint, _)) => {
-                Err(self.gone(checkpoint.day, ProblemKind::Cut { last, vouched: checkpoint.seq }))
-            }
+            Some((checkpoint, _)) => Err(self
+                .missing_record(checkpoint.day, IntegrityProblemKind::Cut { last, vouched: checkpoint.seq })),
         }
     }
 
     /// Where the next record would be, if there is a file for it.
-    fn place_after_last(&self) -> Option<Place> {
-        let begun = || self.days.last().map(|newest| Place { day: *newest, line: 1 });
-        self.last.map(|last| Place { line: last.place.line + 1, ..last.place }).or_else(begun)
+    fn location_after_last(&self) -> Option<RecordLocation> {
+        let begun = || self.days.last().map(|newest| RecordLocation { day: *newest, line: 1 });
+        self.last.map(|last| RecordLocation { line: last.location.line + 1, ..last.location }).or_else(begun)
     }
 
-    fn contradiction(&self, place: Option<Place>, last: u64) -> Stop {
+    fn contradiction(&self, place: Option<RecordLocation>, last: u64) -> VerifyAbort {
         let (signed, note) =
             self.signed.as_ref().map_or((0, PathBuf::new()), |(signed, note)| (signed.seq, note.clone()));
-        let kind = ProblemKind::ContradictsSigned { last, signed, note };
+        let kind = IntegrityProblemKind::ContradictsSigned { last, signed, note };
         match place {
             Some(place) => self.problem(place, kind),
-            None => at(self.folder.path(), 0, kind),
+            None => at(self.directory.path(), 0, kind),
         }
     }
 
     /// The place where a vanished record of this day should be.
-    fn gone(&self, day: Day, kind: ProblemKind) -> Stop {
-        let kind = if self.days.contains(&day) { kind } else { ProblemKind::DayMissing };
-        let line = self.last.filter(|last| last.place.day == day).map_or(1, |last| last.place.line + 1);
-        self.problem(Place { day, line }, kind)
+    fn missing_record(&self, day: Day, kind: IntegrityProblemKind) -> VerifyAbort {
+        let kind = if self.days.contains(&day) { kind } else { IntegrityProblemKind::DayMissing };
+        let line = self.last.filter(|last| last.location.day == day).map_or(1, |last| last.location.line + 1);
+        self.problem(RecordLocation { day, line }, kind)
     }
 
-    fn problem(&self, place: Place, kind: ProblemKind) -> Stop {
-        at(&self.folder.path_of(&place.day.file_name()), place.line, kind)
+    fn problem(&self, place: RecordLocation, kind: IntegrityProblemKind) -> VerifyAbort {
+        at(&self.directory.path_of(&place.day.file_name()), place.line, kind)
     }
 
-    fn into_report(self, problem: Option<Problem>, options: &VerifyOptions) -> Result<Report, AuditError> {
+    fn into_report(
+        self,
+        problem: Option<IntegrityProblem>,
+        options: &VerifyOptions,
+    ) -> Result<VerifyReport, AuditError> {
         let mut report = self.report;
         report.last_seq = self.last.map(|last| last.seq);
         report.last_hash = self.last.map(|last| last.hash);
         report.records_after_checkpoint =
-            report.last_seq.map_or(0, |last| report.records.min(last.saturating_sub(self.vouched)));
+            report.last_seq.map_or(0, |last| report.records.min(last.saturating_sub(self.last_signed)));
         // After a problem there may be records that were not read.
         if problem.is_none() {
             report.announced_without_record = self.announced.len() as u64;
@@ -368,12 +387,12 @@ impl Check<'_> {
         }
         report.keys = self.cursor.keys;
         if report.keys.is_empty() && problem.is_none() {
-            report.notes.push(Note::NoCheckpoints);
+            report.notes.push(VerifyNote::NoCheckpoints);
         } else if options.trusted.is_empty() {
-            report.notes.push(Note::KeyNotPinned);
+            report.notes.push(VerifyNote::KeyNotPinned);
         }
-        let repeated = match self.calls.suspects() {
-            Some(suspects) => second_record(self.folder, self.days, report.records, suspects)?,
+        let repeated = match self.calls.into_suspects() {
+            Some(suspects) => find_duplicate(self.directory, self.days, report.records, suspects)?,
             None => None,
         };
         report.problem = repeated.or(problem);
@@ -382,38 +401,41 @@ impl Check<'_> {
 }
 
 /// Without the calls whose record may be in a day that was archived.
-fn unarchived(announced: Vec<Announced>, start: Start, first: Option<&Day>) -> HashMap<CallId, bool> {
+fn unarchived(announced: Vec<Announced>, start: ChainStart, first: Option<&Day>) -> HashMap<CallId, bool> {
     let is_here = |announced: &Announced| {
         let since = announced.intent.since.as_ref().and_then(|day| day.parse::<Day>().ok());
-        start == Start::Genesis || since.as_ref() >= first
+        start == ChainStart::Genesis || since.as_ref() >= first
     };
     let here = announced.into_iter().filter(is_here);
     here.map(|announced| (announced.intent.call, announced.is_running)).collect()
 }
 
-fn unparsable(detail: &str) -> ProblemKind {
-    ProblemKind::Unparsable { detail: detail.to_owned() }
+fn unparsable(detail: &str) -> IntegrityProblemKind {
+    IntegrityProblemKind::Unparsable { detail: detail.to_owned() }
 }
 
 /// The first of the good records whose call has one already.
-fn second_record(
-    folder: &Folder,
+fn find_duplicate(
+    folder: &DirHandle,
     days: &[Day],
     records: u64,
-    mut suspects: Suspects,
-) -> Result<Option<Problem>, AuditError> {
+    mut suspects: SuspectCalls,
+) -> Result<Option<IntegrityProblem>, AuditError> {
     let mut left = records;
     for day in days {
         let name = day.file_name();
-        let Some(mut lines) = Lines::open(folder, &name)? else { continue };
-        while left > 0 && lines.step()? == Step::Whole {
+        let Some(mut lines) = LineReader::open(folder, &name)? else { continue };
+        while left > 0 && lines.read_line()? == LineStatus::Complete {
             left -= 1;
-            let Ok(link) = serde_json::from_slice::<Link>(lines.bytes()) else { continue };
+            let Ok(link) = serde_json::from_slice::<ChainLink>(lines.line()) else { continue };
             let line = lines.number();
             if let Some((first_day, first_line)) = suspects.seen_before(link.trace_id, *day, line) {
-                let kind =
-                    ProblemKind::SecondRecord { call: link.trace_id, day: first_day, line: first_line };
-                return Ok(Some(Problem { file: folder.path_of(&name), line, kind }));
+                let kind = IntegrityProblemKind::SecondRecord {
+                    call: link.trace_id,
+                    day: first_day,
+                    line: first_line,
+                };
+                return Ok(Some(IntegrityProblem { file: folder.path_of(&name), line, kind }));
             }
         }
     }

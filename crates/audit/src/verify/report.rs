@@ -10,7 +10,7 @@ use crate::{Day, PublicKey};
 
 /// What a check of the whole log found. Figures are about what was read before the first problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct VerifyReport {
     /// Records that were checked and found good.
     pub records: u64,
     /// Day files with records among them.
@@ -30,18 +30,18 @@ pub struct Report {
     /// The keys that signed the checkpoints.
     pub keys: Vec<PublicKey>,
     /// Where the record says itself that calls are not in it.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<CallGap>,
     /// Calls that were announced and have no record yet: they are being made, or their gate ended before it could record them.
     pub announced_without_record: u64,
     /// How many of these were announced by a gate that does not run any more. The next start records them.
     pub announced_by_ended_gates: u64,
     /// What is worth knowing and no sign of tampering.
-    pub notes: Vec<Note>,
+    pub notes: Vec<VerifyNote>,
     /// The first thing that is wrong.
-    pub problem: Option<Problem>,
+    pub problem: Option<IntegrityProblem>,
 }
 
-impl Report {
+impl VerifyReport {
     /// How many calls are known to have no record.
     #[must_use]
     pub fn calls_without_record(&self) -> u64 {
@@ -57,7 +57,7 @@ impl Report {
 
 /// Calls that have no record, as the record itself says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct CallGap {
     /// What ties its end to its beginning.
     pub id: CallId,
     /// Since when.
@@ -68,7 +68,7 @@ pub struct Gap {
     pub calls: Option<u64>,
 }
 
-impl fmt::Display for Gap {
+impl fmt::Display for CallGap {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.calls {
             None => formatter.write_str("an unknown number of calls has no record")?,
@@ -86,18 +86,18 @@ impl fmt::Display for Gap {
 
 /// Something wrong, and the first line where it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct IntegrityProblem {
     /// The file; the directory where there is no file of any day.
     pub file: PathBuf,
     /// The line, from one. For lines that are gone it is where they should be; 0 where that is in no file.
     pub line: u64,
     /// What is wrong.
-    pub kind: ProblemKind,
+    pub kind: IntegrityProblemKind,
 }
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProblemKind {
+pub enum IntegrityProblemKind {
     /// It is not a record.
     Unparsable {
         /// Why not.
@@ -172,7 +172,7 @@ pub enum ProblemKind {
     CheckpointDisorder,
 }
 
-impl ProblemKind {
+impl IntegrityProblemKind {
     /// A word for programs.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
@@ -198,7 +198,7 @@ impl ProblemKind {
     }
 }
 
-impl fmt::Display for ProblemKind {
+impl fmt::Display for IntegrityProblemKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unparsable { detail } => write!(formatter, "this is not a record: {detail}"),
@@ -263,7 +263,7 @@ impl fmt::Display for ProblemKind {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for IntegrityProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(formatter, "`{}`: {}", self.file.display(), self.kind),
@@ -274,7 +274,7 @@ impl fmt::Display for Problem {
 
 /// What is worth knowing and no sign of tampering.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum VerifyNote {
     /// The log ends in an unfinished line: a process is writing it, or died while it was.
     UnfinishedLine {
         /// The file.
@@ -295,7 +295,7 @@ pub enum Note {
     },
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for VerifyNote {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnfinishedLine { file, line } => {

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use toolgate_audit::{AuditLog, LogOptions, PublicKey, VerifyOptions, Warning, public_key_path, verify};
+use toolgate_audit::{AuditLog, AuditWarning, LogOptions, PublicKey, VerifyOptions, public_key_path, verify};
 
-use crate::support::{Place, alice, allowed, id, verdict};
+use crate::fixture::{AuditFixture, alice, allowed, id, verdict};
 
-fn seqs(place: &Place) -> Vec<u64> {
+fn seqs(place: &AuditFixture) -> Vec<u64> {
     let lines = place.lines("checkpoints.jsonl").into_iter();
     lines
         .map(|line| serde_json::from_str::<serde_json::Value>(&line).unwrap()["seq"].as_u64().unwrap())
@@ -15,7 +15,7 @@ fn seqs(place: &Place) -> Vec<u64> {
 
 #[test]
 fn every_so_many_records_and_at_the_end() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, _) = AuditLog::open(
         LogOptions { checkpoint_every: 4, ..place.options() },
         &toolgate_types::StateKey::new([7; 32]),
@@ -35,14 +35,14 @@ fn every_so_many_records_and_at_the_end() {
 
 #[test]
 fn a_dropped_log_signs_too() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     drop(place.open().append(&allowed(id(1), &alice())).unwrap());
     assert_eq!(seqs(&place), [1]);
 }
 
 #[test]
 fn they_and_the_key_can_be_kept_elsewhere() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let elsewhere = tempfile::tempdir().unwrap();
     let options = LogOptions {
         checkpoints: Some(elsewhere.path().join("far/away.jsonl")),
@@ -69,12 +69,12 @@ fn they_and_the_key_can_be_kept_elsewhere() {
 
 #[test]
 fn a_key_that_cannot_be_used_does_not_lose_records() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     std::fs::create_dir_all(place.file("../keys")).unwrap();
     std::fs::write(place.file("../keys/audit.key"), "short").unwrap();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&heard);
-    let warn = Arc::new(move |warning: Warning| listener.lock().unwrap().push(warning));
+    let warn = Arc::new(move |warning: AuditWarning| listener.lock().unwrap().push(warning));
     let (log, _) = AuditLog::open(
         LogOptions { checkpoint_every: 2, warn, ..place.options() },
         &toolgate_types::StateKey::new([7; 32]),
@@ -85,13 +85,13 @@ fn a_key_that_cannot_be_used_does_not_lose_records() {
     }
     let error = log.close().unwrap_err();
     assert!(matches!(error, toolgate_audit::AuditError::Key { .. }), "{error}");
-    assert!(matches!(heard.lock().unwrap()[..], [Warning::Checkpoint(_)]));
+    assert!(matches!(heard.lock().unwrap()[..], [AuditWarning::Checkpoint(_)]));
     assert_eq!(place.sound_records().len(), 3);
 }
 
 #[test]
 fn an_unfinished_checkpoint_is_replaced() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     place.open().append(&allowed(id(1), &alice())).unwrap();
     let path = place.file("checkpoints.jsonl");
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "{\"seq\":2,\"ha").unwrap();

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_types::CallId;
 
-use crate::support::{alice, allowed, id, intent};
+use crate::fixture::{alice, allowed, id, intent};
 
 const PART: &str = "TOOLGATE_AUDIT_TEST_PART";
 

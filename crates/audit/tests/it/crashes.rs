@@ -8,7 +8,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use toolgate_types::{CallId, Decision, ErrorCode};
 
 use crate::child::{sayings, start};
-use crate::support::{Place, sound_records};
+use crate::fixture::{AuditFixture, sound_records};
 
 /// What all children together said is on the disk.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Promises {
     }
 
     /// Everything promised is there, everything once, and what was only intended is an interrupted call.
-    fn check(&self, place: &Place) {
+    fn check(&self, place: &AuditFixture) {
         let mut records = BTreeMap::new();
         for record in sound_records(&place.directory) {
             assert!(records.insert(record.trace_id, record).is_none());
@@ -44,7 +44,7 @@ impl Promises {
 
 #[test]
 fn whatever_was_promised_is_there_once() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut promises = Promises::default();
     for round in 0..60 {

@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_types::CallId;
 
-use crate::support::{Place, alice, allowed, id, intent};
+use crate::fixture::{AuditFixture, alice, allowed, id, intent};
 
 #[test]
 fn a_ticket_is_settled_when_the_disk_confirms() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     let first = log.append(&allowed(id(1), &alice())).unwrap();
     let second = log.append(&allowed(id(2), &alice())).unwrap();
@@ -24,7 +24,7 @@ fn a_ticket_is_settled_when_the_disk_confirms() {
 
 #[test]
 fn what_is_appended_is_there_at_once_and_what_is_submitted_when_its_ticket_is_settled() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     drop(log.append(&allowed(id(1), &alice())).unwrap());
     assert_eq!(place.sound_records().len(), 1);
@@ -39,7 +39,7 @@ fn what_is_appended_is_there_at_once_and_what_is_submitted_when_its_ticket_is_se
 
 #[test]
 fn a_ticket_outlives_its_log() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     let appended = log.append(&allowed(id(1), &alice())).unwrap();
     let polled = log.append(&allowed(id(2), &alice())).unwrap();
@@ -53,7 +53,7 @@ fn a_ticket_outlives_its_log() {
 
 #[test]
 fn tasks_and_threads_wait_together() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let options = LogOptions { checkpoint_every: 16, ..LogOptions::new(&place.directory) };
     let log = Arc::new(AuditLog::open(options, &toolgate_types::StateKey::new([7; 32])).unwrap().0);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();

@@ -6,7 +6,7 @@ use toolgate_audit::{AuditError, AuditLog, LogOptions};
 use toolgate_types::ErrorCode;
 
 use crate::child::{sayings, start_within};
-use crate::support::{Place, alice, allowed, id};
+use crate::fixture::{AuditFixture, alice, allowed, id};
 
 fn open_error(options: LogOptions) -> AuditError {
     AuditLog::open(options, &toolgate_types::StateKey::new([7; 32])).unwrap_err()
@@ -28,7 +28,7 @@ fn a_place_that_cannot_be_written_is_a_typed_error_with_a_remedy() {
 
 #[test]
 fn something_else_in_the_place_of_a_file_is_not_followed() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let outside = tempfile::tempdir().unwrap();
     let target = outside.path().join("target");
     fs::create_dir_all(&place.directory).unwrap();
@@ -43,7 +43,7 @@ fn something_else_in_the_place_of_a_file_is_not_followed() {
 
 #[test]
 fn a_log_that_ends_in_something_else_is_not_continued() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     place.open().append(&allowed(id(1), &alice())).unwrap();
     let path = place.file("2026-11-15.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap() + "nonsense\n").unwrap();
@@ -54,13 +54,13 @@ fn a_log_that_ends_in_something_else_is_not_continued() {
 
 #[test]
 fn a_file_taken_away_under_an_open_log_leaves_a_gap_that_shows() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     log.append(&allowed(id(1), &alice())).unwrap();
     fs::rename(place.file("2026-11-15.jsonl"), place.file("taken")).unwrap();
     log.append(&allowed(id(2), &alice())).unwrap();
     log.close().unwrap();
-    assert_eq!(crate::support::verdict(&place.verify()), "2026-11-15.jsonl:1 missing");
+    assert_eq!(crate::fixture::verdict(&place.verify()), "2026-11-15.jsonl:1 missing");
     // Put together again, nothing is missing.
     let whole = fs::read_to_string(place.file("taken")).unwrap()
         + &fs::read_to_string(place.file("2026-11-15.jsonl")).unwrap();
@@ -71,7 +71,7 @@ fn a_file_taken_away_under_an_open_log_leaves_a_gap_that_shows() {
 /// A limit on the size of files stands for a full disk: the write that reaches it comes back short.
 #[test]
 fn a_full_disk_is_a_typed_error_and_leaves_no_half_line() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let prefix = ["sh", "-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\""];
     let mut child = start_within(&prefix, "fill", &place.directory, 0);
     let said: Vec<String> = sayings(&mut child).collect();
@@ -84,7 +84,11 @@ fn a_full_disk_is_a_typed_error_and_leaves_no_half_line() {
         place.sound_records().iter().map(|record| record.trace_id.to_string()).collect();
     assert_eq!(recorded, done);
     assert!(
-        place.verify().notes.iter().all(|note| !matches!(note, toolgate_audit::Note::UnfinishedLine { .. }))
+        place
+            .verify()
+            .notes
+            .iter()
+            .all(|note| !matches!(note, toolgate_audit::VerifyNote::UnfinishedLine { .. }))
     );
     // The limit is one for the file of records, and not for that of the count.
     let missed = (said.len() - done.len()) as u64;

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered, VerifyOptions, verify};
+use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions, VerifyOptions, verify};
 use toolgate_types::{ErrorCode, StateKey};
 
-use crate::support::{Place, alice, allowed, id, intent};
+use crate::fixture::{AuditFixture, alice, allowed, id, intent};
 
 const TODAY: &str = "2026-11-15.jsonl";
 
 /// Nothing can be written while this is done.
-fn without_writing(place: &Place, work: impl FnOnce()) {
+fn without_writing(place: &AuditFixture, work: impl FnOnce()) {
     fs::rename(place.file(TODAY), place.file("aside")).unwrap();
     fs::create_dir(place.file(TODAY)).unwrap();
     work();
@@ -20,13 +20,13 @@ fn without_writing(place: &Place, work: impl FnOnce()) {
     fs::rename(place.file("aside"), place.file(TODAY)).unwrap();
 }
 
-fn reopened(options: LogOptions) -> Result<Recovered, AuditError> {
+fn reopened(options: LogOptions) -> Result<AuditRecovery, AuditError> {
     AuditLog::open(options, &StateKey::new([7; 32])).map(|(_, recovered)| recovered)
 }
 
 #[test]
 fn calls_without_a_record_are_counted_in_the_record() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     log.append(&allowed(id(1), &caller)).unwrap();
     // A call that was announced is recorded by the next start, and so is not counted.
@@ -59,7 +59,7 @@ fn calls_without_a_record_are_counted_in_the_record() {
 
 #[test]
 fn a_gap_that_lasts_to_the_end_is_recorded_when_the_log_is_closed() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     log.append(&allowed(id(1), &caller)).unwrap();
     without_writing(&place, || _ = log.append(&allowed(id(2), &caller)).unwrap_err());
@@ -68,14 +68,14 @@ fn a_gap_that_lasts_to_the_end_is_recorded_when_the_log_is_closed() {
 }
 
 /// The files that calls without a record are counted in.
-fn count_files(place: &Place) -> Vec<PathBuf> {
+fn count_files(place: &AuditFixture) -> Vec<PathBuf> {
     let paths = fs::read_dir(place.file("intents")).unwrap().map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|ending| ending == "missed")).collect()
 }
 
 #[test]
 fn a_gap_is_recorded_once_also_where_its_count_outlasts_its_process() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     log.append(&allowed(id(1), &caller)).unwrap();
     without_writing(&place, || _ = log.append(&allowed(id(2), &caller)).unwrap_err());
@@ -90,7 +90,7 @@ fn a_gap_is_recorded_once_also_where_its_count_outlasts_its_process() {
     fs::write(&files[0], &counted).unwrap();
     for _ in 0..2 {
         assert_eq!(place.verify().calls_without_record(), 1);
-        assert_eq!(reopened(place.options()).unwrap(), Recovered::default());
+        assert_eq!(reopened(place.options()).unwrap(), AuditRecovery::default());
         assert_eq!((count_files(&place), place.sound_records().len()), (Vec::new(), 3));
     }
     // One whose gap is in no record, and two that no gate of this version wrote.
@@ -107,7 +107,7 @@ fn a_gap_is_recorded_once_also_where_its_count_outlasts_its_process() {
 
 #[test]
 fn a_call_that_cannot_be_counted_either_is_said_to_leave_no_trace() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     log.append(&allowed(id(9), &caller)).unwrap();
     without_writing(&place, || {
@@ -132,16 +132,16 @@ fn a_call_that_cannot_be_counted_either_is_said_to_leave_no_trace() {
 
 #[test]
 fn a_caller_cannot_make_a_gap_by_asking_for_its_tool() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
-    log.append(&toolgate_audit::Entry { tool: "audit_gap", ..allowed(id(1), &caller) }).unwrap();
+    log.append(&toolgate_audit::AuditEntry { tool: "audit_gap", ..allowed(id(1), &caller) }).unwrap();
     log.close().unwrap();
     assert_eq!(place.verify().gaps, []);
 }
 
 #[test]
 fn a_held_lock_is_waited_for_once_and_its_holder_is_named() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let caller = alice();
     let options = LogOptions { lock_timeout: Duration::from_millis(50), ..place.options() };
     let (log, _) = AuditLog::open(options.clone(), &StateKey::new([7; 32])).unwrap();
@@ -163,8 +163,8 @@ fn a_held_lock_is_waited_for_once_and_its_holder_is_named() {
 }
 
 /// A log of four records, closed.
-fn four_records() -> Place {
-    let place = Place::new();
+fn four_records() -> AuditFixture {
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     for call in 1..=4 {
         log.append(&allowed(id(call), &caller)).unwrap();
@@ -173,7 +173,7 @@ fn four_records() -> Place {
     place
 }
 
-fn signed_file(place: &Place) -> PathBuf {
+fn signed_file(place: &AuditFixture) -> PathBuf {
     let keys = place.directory.parent().unwrap().join("keys");
     let mut names = fs::read_dir(keys).unwrap().map(|entry| entry.unwrap().path());
     names.find(|path| path.extension().is_some_and(|ending| ending == "signed")).unwrap()
@@ -181,8 +181,8 @@ fn signed_file(place: &Place) -> PathBuf {
 
 #[test]
 fn a_log_that_contradicts_what_was_signed_is_not_continued() {
-    type Attack = fn(&Place, &[String]);
-    let write = |place: &Place, lines: &[String]| {
+    type Attack = fn(&AuditFixture, &[String]);
+    let write = |place: &AuditFixture, lines: &[String]| {
         fs::write(place.file(TODAY), lines.iter().map(|line| format!("{line}\n")).collect::<String>())
             .unwrap();
     };
@@ -198,7 +198,7 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
             fs::create_dir(&place.directory).unwrap();
         }),
         ("rewritten, and continued", |place, _| {
-            let other = Place::new();
+            let other = AuditFixture::new();
             let (log, caller) = (other.open(), alice());
             (11..=16).for_each(|call| _ = log.append(&allowed(id(call), &caller)).unwrap());
             drop(log);
@@ -265,7 +265,7 @@ fn a_symlink_to_the_directory_is_compared_with_what_was_signed_there() {
 /// What a gate signs when it ends must not contradict the record that the next one begins.
 #[test]
 fn a_directory_that_was_deleted_while_a_log_was_open_begins_anew() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     (1..=3).for_each(|call| _ = log.append(&allowed(id(call), &caller)).unwrap());
     let state = place.directory.parent().unwrap();
@@ -279,7 +279,7 @@ fn a_directory_that_was_deleted_while_a_log_was_open_begins_anew() {
 
 #[test]
 fn a_checkpoint_between_records_is_compared_with_its_own() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let caller = alice();
     let options = || LogOptions { checkpoint_every: 3, ..place.options() };
     let (log, _) = AuditLog::open(options(), &StateKey::new([7; 32])).unwrap();
@@ -323,13 +323,13 @@ fn a_huge_sparse_file_of_intents_is_kept_aside_and_not_read() {
     fs::File::create(place.file("intents/huge.jsonl")).unwrap().set_len(1 << 43).unwrap();
     let recovered = reopened(place.options()).unwrap();
     assert_eq!(recovered.damaged, [place.file("intents/huge.jsonl.damaged")]);
-    assert_eq!(reopened(place.options()).unwrap(), Recovered::default());
+    assert_eq!(reopened(place.options()).unwrap(), AuditRecovery::default());
 }
 
 /// Whoever has the record and guesses short arguments must not be able to tell when the guess is right.
 #[test]
 fn digests_cannot_be_guessed_without_the_key() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     log.append(&allowed(id(1), &caller)).unwrap();
     log.close().unwrap();

@@ -4,20 +4,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic: that is how they fail")]
 #![allow(clippy::indexing_slicing, clippy::string_slice, reason = "tests may panic: that is how they fail")]
 
-mod support;
+mod fixture;
 mod child;
 
 mod records;
-mod forging;
+mod hostile_names;
 mod rotation;
 mod tampering;
 mod mutation;
 mod checkpoints;
-mod sharing;
+mod multi_process;
 mod crashes;
 mod recovery;
 mod durability;
 mod failures;
 mod gaps;
 mod queries;
-mod following;
+mod follower;

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
-use toolgate_audit::{Denial, Entry, VerifyOptions, verify};
+use toolgate_audit::{AuditEntry, Denial, VerifyOptions, verify};
 use toolgate_types::{ErrorCode, Stage};
 
-use crate::support::{Place, alice, allowed, id, verdict};
+use crate::fixture::{AuditFixture, alice, allowed, id, verdict};
 
 struct Log {
-    _place: Place,
+    _place: AuditFixture,
     directory: PathBuf,
     files: Vec<(&'static str, Vec<u8>)>,
     others: Vec<(&'static str, Vec<u8>)>,
@@ -19,7 +19,7 @@ struct Log {
 fn log() -> &'static Log {
     static LOG: OnceLock<Log> = OnceLock::new();
     LOG.get_or_init(|| {
-        let place = Place::new();
+        let place = AuditFixture::new();
         let log = place.open();
         for number in 0..12 {
             place.set_clock(if number < 7 { "2026-11-15T12:00:00Z" } else { "2026-11-16T00:00:00Z" });
@@ -30,7 +30,7 @@ fn log() -> &'static Log {
                 count: 1,
             };
             let denial = (number % 3 == 0).then_some(denial);
-            log.append(&Entry { denial, ..allowed(id(number), &alice()) }).unwrap();
+            log.append(&AuditEntry { denial, ..allowed(id(number), &alice()) }).unwrap();
         }
         log.close().unwrap();
         let read = |name: &'static str| (name, std::fs::read(place.file(name)).unwrap());

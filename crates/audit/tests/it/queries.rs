@@ -1,14 +1,14 @@
 //! Finding records again.
 
 use jiff::Timestamp;
-use toolgate_audit::{AuditError, Denial, Entry, Filter, show, tail};
+use toolgate_audit::{AuditEntry, AuditError, Denial, RecordFilter, query_records, tail};
 use toolgate_types::{Caller, Decision, ErrorCode, Stage};
 
-use crate::support::{Place, alice, allowed, id};
+use crate::fixture::{AuditFixture, alice, allowed, id};
 
 /// Six days of ten records; every second by bob, every third refused, tools in turn.
-fn filled() -> Place {
-    let place = Place::new();
+fn filled() -> AuditFixture {
+    let place = AuditFixture::new();
     let log = place.open();
     let bob = Caller { subject: "bob".to_owned(), session: "s2".parse().unwrap(), ..alice() };
     for number in 0..60u64 {
@@ -18,13 +18,13 @@ fn filled() -> Place {
             Denial { stage: Stage::Permission, code: ErrorCode::NotPermitted, reason: "no", count: 1 };
         let tool = ["read_file", "write_file", "bash", "git_log"][number as usize % 4];
         let denial = (number % 3 == 0).then_some(denial);
-        log.append(&Entry { tool, denial, ..allowed(id(number), &caller) }).unwrap();
+        log.append(&AuditEntry { tool, denial, ..allowed(id(number), &caller) }).unwrap();
     }
     place
 }
 
-fn found(place: &Place, filter: Filter) -> Vec<u64> {
-    show(&place.directory, filter).unwrap().map(|record| record.unwrap().seq - 1).collect()
+fn found(place: &AuditFixture, filter: RecordFilter) -> Vec<u64> {
+    query_records(&place.directory, filter).unwrap().map(|record| record.unwrap().seq - 1).collect()
 }
 
 #[test]
@@ -42,14 +42,14 @@ fn filters_agree_with_reading_everything() {
                     moments.iter().flat_map(|since| moments.iter().map(move |until| (*since, *until)))
                 {
                     for limit in [None, Some(3)] {
-                        let filter = Filter {
+                        let filter = RecordFilter {
                             tool: tool.map(str::to_owned),
                             caller: caller.map(str::to_owned),
                             decision,
                             since: moment(since),
                             until: moment(until),
                             limit,
-                            ..Filter::default()
+                            ..RecordFilter::default()
                         };
                         let mut expected: Vec<u64> = all
                             .iter()
@@ -71,11 +71,14 @@ fn filters_agree_with_reading_everything() {
 #[test]
 fn single_conditions() {
     let place = filled();
-    let any = Filter::default;
-    assert_eq!(found(&place, Filter { session: Some("s2".to_owned()), limit: Some(2), ..any() }), [59, 57]);
-    assert_eq!(found(&place, Filter { call: Some(id(7)), ..any() }), [7]);
-    assert!(found(&place, Filter { limit: Some(0), ..any() }).is_empty());
-    let day = Filter {
+    let any = RecordFilter::default;
+    assert_eq!(
+        found(&place, RecordFilter { session: Some("s2".to_owned()), limit: Some(2), ..any() }),
+        [59, 57]
+    );
+    assert_eq!(found(&place, RecordFilter { call: Some(id(7)), ..any() }), [7]);
+    assert!(found(&place, RecordFilter { limit: Some(0), ..any() }).is_empty());
+    let day = RecordFilter {
         since: "2026-11-12T00:00:00Z".parse().ok(),
         until: "2026-11-12T23:59:59Z".parse().ok(),
         ..any()
@@ -96,7 +99,7 @@ fn only_the_files_that_are_needed_are_read() {
     let place = filled();
     std::fs::write(place.file("2026-11-10.jsonl"), "not a record\n").unwrap();
     assert_eq!(tail(&place.directory, 50).unwrap().len(), 50);
-    let mut all = show(&place.directory, Filter::default()).unwrap();
+    let mut all = query_records(&place.directory, RecordFilter::default()).unwrap();
     assert!(all.by_ref().take(50).all(|record| record.is_ok()));
     assert!(matches!(all.next(), Some(Err(AuditError::Damaged { .. }))));
     assert!(all.next().is_none());
@@ -109,12 +112,13 @@ fn a_damaged_or_unfinished_line_does_not_hide_the_others() {
     let mut lines = place.lines("2026-11-15.jsonl");
     lines[4] = "not a record".to_owned();
     std::fs::write(&path, lines.join("\n") + "\n{\"seq\":61,").unwrap();
-    let results: Vec<_> = show(&place.directory, Filter::default()).unwrap().collect();
+    let results: Vec<_> = query_records(&place.directory, RecordFilter::default()).unwrap().collect();
     assert_eq!((results.len(), results.iter().filter(|result| result.is_ok()).count()), (60, 59));
 }
 
 #[test]
 fn a_missing_directory_is_an_error() {
-    let error = show(std::path::Path::new("/nonexistent/audit"), Filter::default()).unwrap_err();
+    let error =
+        query_records(std::path::Path::new("/nonexistent/audit"), RecordFilter::default()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound);
 }

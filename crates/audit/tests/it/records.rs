@@ -3,14 +3,14 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use toolgate_audit::{Denial, Entry, Record, Response};
+use toolgate_audit::{AuditEntry, Denial, Record, ResponseSummary};
 use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
 
-use crate::support::{Place, alice, allowed, id};
+use crate::fixture::{AuditFixture, alice, allowed, id};
 
 #[test]
 fn lines_are_as_documented() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     let agent = Caller {
         agent: Some("reviewer".parse().unwrap()),
@@ -19,9 +19,9 @@ fn lines_are_as_documented() {
         ..alice()
     };
     let redacted = ["user.email".to_owned()];
-    log.append(&Entry {
+    log.append(&AuditEntry {
         client_call_id: Some("toolu_1"),
-        response: Some(Response {
+        response: Some(ResponseSummary {
             redacted_fields: &redacted,
             output_hash: Sha256::of(b"out"),
             output_bytes: 3,
@@ -31,7 +31,7 @@ fn lines_are_as_documented() {
     })
     .unwrap();
     let reason = "missing permission `git:write`";
-    log.append(&Entry {
+    log.append(&AuditEntry {
         tool: "git_push",
         class: None,
         denial: Some(Denial { stage: Stage::Permission, code: ErrorCode::NotPermitted, reason, count: 1 }),
@@ -48,13 +48,13 @@ fn lines_are_as_documented() {
 
 #[test]
 fn the_decision_follows_from_the_code() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     let codes =
         [None, Some(ErrorCode::OutsideWorkspace), Some(ErrorCode::ApprovalDenied), Some(ErrorCode::Timeout)];
     for (number, code) in codes.into_iter().enumerate() {
         let denial = code.map(|code| Denial { stage: Stage::Execution, code, reason: "why", count: 1 });
-        log.append(&Entry { denial, ..allowed(id(number as u64), &alice()) }).unwrap();
+        log.append(&AuditEntry { denial, ..allowed(id(number as u64), &alice()) }).unwrap();
     }
     let decisions: Vec<Decision> = place.sound_records().iter().map(|record| record.decision).collect();
     assert_eq!(decisions, [Decision::Allowed, Decision::Denied, Decision::Denied, Decision::Error]);
@@ -62,9 +62,9 @@ fn the_decision_follows_from_the_code() {
 
 #[test]
 fn a_record_reads_and_writes_the_same() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
-    log.append(&Entry { class: Some(ToolClass::Destructive), ..allowed(id(1), &alice()) }).unwrap();
+    log.append(&AuditEntry { class: Some(ToolClass::Destructive), ..allowed(id(1), &alice()) }).unwrap();
     let line = place.lines("2026-11-15.jsonl").remove(0);
     let record: Record = serde_json::from_str(&line).unwrap();
     assert_eq!(serde_json::to_string(&record).unwrap(), line);
@@ -73,7 +73,7 @@ fn a_record_reads_and_writes_the_same() {
 
 #[test]
 fn only_the_owner_may_look() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     log.append(&allowed(id(1), &alice())).unwrap();
     log.close().unwrap();

@@ -8,18 +8,18 @@ use toolgate_audit::AuditLog;
 use toolgate_types::{Decision, ErrorCode, Stage};
 
 use crate::child::{sayings, start};
-use crate::support::{Place, alice, allowed, id, intent};
+use crate::fixture::{AuditFixture, alice, allowed, id, intent};
 
 const ANNOUNCED: u64 = 10;
 
 /// A directory in which a process announced calls, recorded every third, and died.
-fn after_a_death() -> Place {
-    let place = Place::new();
+fn after_a_death() -> AuditFixture {
+    let place = AuditFixture::new();
     start("announce", &place.directory, ANNOUNCED).wait().unwrap();
     place
 }
 
-fn intent_files(place: &Place) -> Vec<String> {
+fn intent_files(place: &AuditFixture) -> Vec<String> {
     let names = fs::read_dir(place.file("intents")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.contains(".jsonl")).collect()
@@ -90,7 +90,7 @@ fn recoverers_do_not_get_into_each_others_way() {
 
 #[test]
 fn what_a_living_process_intends_is_left_alone() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     log.intent(&intent(id(1), &alice())).unwrap().wait().unwrap();
     let (other, recovered) =
@@ -106,7 +106,7 @@ fn what_a_living_process_intends_is_left_alone() {
 
 #[test]
 fn a_log_that_is_closed_too_early_leaves_its_intents_to_the_next() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     log.intent(&intent(id(1), &alice())).unwrap();
     log.intent(&intent(id(2), &alice())).unwrap();
@@ -118,7 +118,7 @@ fn a_log_that_is_closed_too_early_leaves_its_intents_to_the_next() {
 }
 
 /// Closes the log, but leaves its intents as if the process had died before it could remove them.
-fn die(place: &Place, log: AuditLog) {
+fn die(place: &AuditFixture, log: AuditLog) {
     let path = place.file("intents").join(intent_files(place).remove(0));
     let kept = fs::read(&path).unwrap();
     log.close().unwrap();
@@ -127,7 +127,7 @@ fn die(place: &Place, log: AuditLog) {
 
 #[test]
 fn records_of_the_same_day_and_of_later_days_are_found() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     log.append(&allowed(id(9), &alice())).unwrap();
     log.intent(&intent(id(1), &alice())).unwrap();
@@ -148,7 +148,7 @@ fn records_of_the_same_day_and_of_later_days_are_found() {
 
 #[test]
 fn a_record_is_found_even_if_the_clock_stepped_back_behind_the_intent() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     place.set_clock("2026-11-18T00:00:01Z");
     log.intent(&intent(id(1), &alice())).unwrap();
@@ -167,7 +167,7 @@ fn a_record_is_found_even_if_the_clock_stepped_back_behind_the_intent() {
 
 #[test]
 fn an_unfinished_intent_never_began_and_a_damaged_one_is_kept() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     log.intent(&intent(id(1), &alice())).unwrap();
     let name = intent_files(&place).remove(0);
@@ -194,7 +194,7 @@ fn an_unfinished_intent_never_began_and_a_damaged_one_is_kept() {
         assert_eq!(intent_files(&place), ["b.jsonl.damaged"]);
     }
     let (_, recovered) = AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32])).unwrap();
-    assert_eq!(recovered, toolgate_audit::Recovered::default());
+    assert_eq!(recovered, toolgate_audit::AuditRecovery::default());
 }
 
 /// How many files below a folder this process holds open, removed ones too.
@@ -206,7 +206,7 @@ fn open_in(folder: &Path) -> usize {
 
 #[test]
 fn many_intents_do_not_pile_up() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     let caller = alice();
     log.intent(&intent(id(0), &caller)).unwrap();
@@ -232,7 +232,7 @@ fn many_intents_do_not_pile_up() {
 
 #[test]
 fn an_unfinished_record_is_removed_and_told() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     place.open().append(&allowed(id(1), &alice())).unwrap();
     let path = place.file("2026-11-15.jsonl");
     let whole = fs::read_to_string(&path).unwrap();

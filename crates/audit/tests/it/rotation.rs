@@ -1,10 +1,10 @@
 //! Midnight, and clocks that do not keep still.
 
-use crate::support::verdict;
-use crate::support::{Place, alice, allowed, id};
-use toolgate_audit::{Note, Start, VerifyOptions, verify};
+use crate::fixture::verdict;
+use crate::fixture::{AuditFixture, alice, allowed, id};
+use toolgate_audit::{ChainStart, VerifyNote, VerifyOptions, verify};
 
-fn seqs(place: &Place, name: &str) -> Vec<u64> {
+fn seqs(place: &AuditFixture, name: &str) -> Vec<u64> {
     let records =
         place.lines(name).into_iter().map(|line| serde_json::from_str::<serde_json::Value>(&line).unwrap());
     records.map(|record| record["seq"].as_u64().unwrap()).collect()
@@ -12,7 +12,7 @@ fn seqs(place: &Place, name: &str) -> Vec<u64> {
 
 #[test]
 fn a_new_day_is_a_new_file_in_the_same_chain() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     let moments = [
         "2026-11-15T23:59:59.998Z",
@@ -36,7 +36,7 @@ fn a_new_day_is_a_new_file_in_the_same_chain() {
 
 #[test]
 fn a_clock_that_steps_back_keeps_the_newer_file() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let (one, two) = (place.open(), place.open());
     two.append(&allowed(id(1), &alice())).unwrap();
     place.set_clock("2026-11-16T00:00:01Z");
@@ -55,7 +55,7 @@ fn a_clock_that_steps_back_keeps_the_newer_file() {
 
 #[test]
 fn the_note_of_the_newest_day_is_only_a_hint() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     place.open().append(&allowed(id(1), &alice())).unwrap();
     place.set_clock("2026-11-17T00:00:00Z");
     place.open().append(&allowed(id(2), &alice())).unwrap();
@@ -70,7 +70,7 @@ fn the_note_of_the_newest_day_is_only_a_hint() {
 
 #[test]
 fn an_empty_file_of_today_does_not_break_the_chain() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     place.open().append(&allowed(id(1), &alice())).unwrap();
     place.set_clock("2026-11-16T00:00:00Z");
     std::fs::write(place.file("2026-11-16.jsonl"), "").unwrap();
@@ -80,7 +80,7 @@ fn an_empty_file_of_today_does_not_break_the_chain() {
 
 #[test]
 fn archived_days_are_noticed_and_may_be_allowed() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     for day in 1..=4 {
         place.set_clock(&format!("2026-11-{day:02}T12:00:00Z"));
@@ -90,10 +90,10 @@ fn archived_days_are_noticed_and_may_be_allowed() {
     std::fs::remove_file(place.file("2026-11-01.jsonl")).unwrap();
     std::fs::remove_file(place.file("2026-11-02.jsonl")).unwrap();
     assert_eq!(verdict(&place.verify()), "2026-11-01.jsonl:1 day_missing");
-    let archived = VerifyOptions { start: Start::Checkpoint, ..VerifyOptions::default() };
+    let archived = VerifyOptions { start: ChainStart::Checkpoint, ..VerifyOptions::default() };
     let report = verify(&place.directory, &archived).unwrap();
     assert_eq!((verdict(&report).as_str(), report.records), ("sound", 2));
-    assert!(report.notes.contains(&Note::BeginsAtCheckpoint { seq: 3 }));
+    assert!(report.notes.contains(&VerifyNote::BeginsAtCheckpoint { seq: 3 }));
     // Without the first line of what is left, no checkpoint stands right before it.
     let kept = place.lines("2026-11-03.jsonl");
     std::fs::write(place.file("2026-11-03.jsonl"), "").unwrap();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
-use toolgate_audit::{Note, ProblemKind, VerifyOptions, verify};
+use toolgate_audit::{IntegrityProblemKind, VerifyNote, VerifyOptions, verify};
 use toolgate_types::Sha256;
 
-use crate::support::{Place, alice, allowed, id, lines_of, verdict};
+use crate::fixture::{AuditFixture, alice, allowed, id, lines_of, verdict};
 
 const DAYS: [&str; 3] = ["2026-11-15.jsonl", "2026-11-16.jsonl", "2026-11-18.jsonl"];
 const PER_DAY: usize = 5;
@@ -23,7 +23,7 @@ type Files = BTreeMap<&'static str, Vec<String>>;
 fn sound() -> &'static Files {
     static SOUND: OnceLock<Files> = OnceLock::new();
     SOUND.get_or_init(|| {
-        let place = Place::new();
+        let place = AuditFixture::new();
         for (number, day) in DAYS.iter().enumerate() {
             place.set_clock(&format!("{}T12:00:00Z", &day[..10]));
             for line in 0..PER_DAY {
@@ -280,7 +280,7 @@ fn a_cut_end_without_checkpoints_is_not_seen_and_the_report_says_so() {
     let copy = Copy::of(&files);
     let report = verify(copy.scratch.path(), &VerifyOptions::default()).unwrap();
     assert_eq!((verdict(&report).as_str(), report.records_after_checkpoint), ("sound", 14));
-    assert!(report.notes.contains(&Note::NoCheckpoints));
+    assert!(report.notes.contains(&VerifyNote::NoCheckpoints));
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn checkpoints_signed_with_another_key() {
         verify(copy.scratch.path(), &options).unwrap()
     };
     let key = check(vec![]).keys[0];
-    assert!(check(vec![]).notes.contains(&Note::KeyNotPinned));
+    assert!(check(vec![]).notes.contains(&VerifyNote::KeyNotPinned));
     let report = check(vec![[9; 32].into(), key]);
     assert_eq!((verdict(&report).as_str(), &report.notes), ("sound", &vec![]));
     let report = check(vec![[9; 32].into()]);
@@ -334,7 +334,7 @@ fn checkpoints_signed_with_another_key() {
 
 #[test]
 fn a_call_with_two_records() {
-    let place = Place::new();
+    let place = AuditFixture::new();
     let log = place.open();
     for call in [1, 2, 3, 2, 1] {
         log.append(&allowed(id(call), &alice())).unwrap();
@@ -344,7 +344,8 @@ fn a_call_with_two_records() {
     log.close().unwrap();
     let problem = place.verify().problem.unwrap();
     assert_eq!((problem.line, problem.file.ends_with(DAYS[0])), (4, true));
-    let expected = ProblemKind::SecondRecord { call: id(2), day: "2026-11-15".parse().unwrap(), line: 2 };
+    let expected =
+        IntegrityProblemKind::SecondRecord { call: id(2), day: "2026-11-15".parse().unwrap(), line: 2 };
     assert_eq!(problem.kind, expected);
     // What comes first is named first, whatever its kind.
     let mut lines = place.lines(DAYS[0]);
@@ -360,7 +361,7 @@ fn an_unfinished_line() {
     append(&copy.file(DAYS[2]), "{\"seq\":16,");
     let report = verify(copy.scratch.path(), &VerifyOptions::default()).unwrap();
     assert_eq!((verdict(&report).as_str(), report.records), ("sound", 15));
-    assert!(report.notes.contains(&Note::UnfinishedLine { file: copy.file(DAYS[2]), line: 6 }));
+    assert!(report.notes.contains(&VerifyNote::UnfinishedLine { file: copy.file(DAYS[2]), line: 6 }));
     append(&copy.file("checkpoints.jsonl"), "{\"seq\":");
     assert_eq!(copy.verdict(), "sound");
     // In the middle of the log it is no accident.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use toolgate_gate::UndoOptions;
 use toolgate_llm::Message;
-use toolgate_session::{ListFilter, Session, Summary};
+use toolgate_session::{ListFilter, Session, SessionSummary};
 use toolgate_types::Trust;
 
 use super::calls::Found;
@@ -190,7 +190,7 @@ impl Room {
 
     /// What a conversation was about that goes on.
     fn remind(&self, session: &Session) {
-        let Summary { id, title, messages, .. } = session.summary();
+        let SessionSummary { id, title, messages, .. } = session.summary();
         tell(&here().line(&format!("going on with {id}: {title} ({})", counted_messages(*messages)), "2"));
         let said = session.messages().iter().rev().find_map(|message| match message {
             Message::Assistant(said) => Some(said.text()).filter(|text| !text.trim().is_empty()),
@@ -321,7 +321,7 @@ impl Room {
         let sessions = self.sitting.store.list(&filter).await.map_err(unkept)?;
         let mut text = String::new();
         let now = Timestamp::now();
-        for Summary { id, title, changed_at, messages, .. } in &sessions {
+        for SessionSummary { id, title, changed_at, messages, .. } in &sessions {
             let minutes = now.as_second().saturating_sub(changed_at.as_second()) / 60;
             let row = format!(
                 "{id}  {:>8}  {:>13}  {}",

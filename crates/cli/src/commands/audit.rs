@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use toolgate_audit::{AuditError, Filter, Follower, PublicKey, Record, Report, VerifyOptions};
+use toolgate_audit::{AuditError, Follower, PublicKey, Record, RecordFilter, VerifyOptions, VerifyReport};
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{Decision, ErrorCode, Trust};
 
@@ -94,7 +94,7 @@ fn read_key(text: &str, surroundings: &Surroundings) -> Result<PublicKey, Failed
 
 const UNPROVEN: &str = "no checkpoint was found, so nothing but the record itself says that it is whole";
 
-fn report_json(report: &Report, unproven: bool) -> Value {
+fn report_json(report: &VerifyReport, unproven: bool) -> Value {
     let problem = report.problem.as_ref().map(|problem| {
         json!({
             "file": problem.file.file_name().map(|name| name.to_string_lossy()), "line": problem.line,
@@ -123,7 +123,7 @@ fn report_json(report: &Report, unproven: bool) -> Value {
     })
 }
 
-fn report_text(report: &Report, unproven: bool) -> String {
+fn report_text(report: &VerifyReport, unproven: bool) -> String {
     let mut text = String::new();
     match &report.problem {
         Some(problem) => {
@@ -176,7 +176,7 @@ fn counted(count: u64, what: &str) -> String {
 }
 
 fn show(common: &Common, settings: &Settings, filter: AuditFilter, limit: usize) -> Result<u8, Failed> {
-    let filter = Filter {
+    let filter = RecordFilter {
         tool: filter.tool,
         caller: filter.caller,
         decision: filter.decision,
@@ -186,7 +186,7 @@ fn show(common: &Common, settings: &Settings, filter: AuditFilter, limit: usize)
         until: filter.until.as_deref().map(moment).transpose()?,
         limit: Some(limit),
     };
-    let records = toolgate_audit::show(&settings.audit_dir, filter).map_err(failed)?;
+    let records = toolgate_audit::query_records(&settings.audit_dir, filter).map_err(failed)?;
     let mut records: Vec<Record> = records.collect::<Result<_, _>>().map_err(failed)?;
     records.reverse();
     print_records(common, &records)?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_gate::{CallOptions, Progress, Said};
+use toolgate_gate::{CallOptions, Progress, ProgressUpdate};
 use toolgate_tools::{Called, Profile, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
@@ -50,8 +50,8 @@ pub(crate) fn run(
         interrupted: Some(interrupt.flag()),
         progress: shown.as_ref().map(Shown::progress),
         approver: None,
-        among_others: false,
-        browse: None,
+        contended: false,
+        resource: None,
         timeout,
     };
     let calling = built.front.call(call, credential, options);
@@ -105,10 +105,10 @@ impl Shown {
 
     fn progress(&self) -> Progress {
         let live = Self(Arc::clone(&self.0));
-        Arc::new(move |said: Said<'_>| {
+        Arc::new(move |said: ProgressUpdate<'_>| {
             let mut live = live.lock();
-            live.words.push_str(said.words);
-            let written = live.prose.push(said.words);
+            live.words.push_str(said.text);
+            let written = live.prose.push(said.text);
             let _ = write!(io::stderr(), "{written}");
         })
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use toolgate_gate::{ChangeSet, Dropped, Gate, Listing, UndoError, UndoOptions};
+use toolgate_gate::{ChangeSet, DroppedEntries, Gate, JournalListing, UndoError, UndoOptions};
 use toolgate_types::{CallId, ErrorCode, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
@@ -37,7 +37,7 @@ pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> R
 
 fn known(gate: &Gate) -> Result<Vec<ChangeSet>, Failed> {
     let listing = gate.journal().list();
-    let Listing { sets, strangers, torn } =
+    let JournalListing { change_sets: sets, unsealed: strangers, torn } =
         listing.map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))?;
     build::tell_of_strangers(strangers);
     build::tell_of_torn(torn);
@@ -46,7 +46,7 @@ fn known(gate: &Gate) -> Result<Vec<ChangeSet>, Failed> {
 }
 
 /// Changes that are not listed because the journal has let them go.
-fn tell_of_dropped(dropped: Dropped) {
+fn tell_of_dropped(dropped: DroppedEntries) {
     if dropped.entries > 0 {
         let calls = if dropped.entries == 1 { "call are" } else { "calls are" };
         complain(&format!(
@@ -70,7 +70,7 @@ fn set_json(set: &ChangeSet) -> Value {
         .iter()
         .map(|change| {
             json!({
-                "path": change.shown(), "kind": change.kind, "to": change.shown_destination(),
+                "path": change.display_path(), "kind": change.kind, "to": change.display_destination(),
                 "bytesBefore": change.before.as_ref().map(|kept| kept.bytes), "sha256After": change.after,
             })
         })
@@ -92,8 +92,8 @@ fn table(sets: &[ChangeSet]) -> String {
         let (at, tool) = (reveal_line(&set.at), reveal_line(&set.tool));
         let _ = writeln!(text, "{}  {at}  {tool}  session {}{state}", set.call, set.session);
         for change in &set.changes {
-            let to = change.shown_destination().map(|to| format!(" -> {to}")).unwrap_or_default();
-            let paths = reveal_line(&format!("{}{to}", change.shown()));
+            let to = change.display_destination().map(|to| format!(" -> {to}")).unwrap_or_default();
+            let paths = reveal_line(&format!("{}{to}", change.display_path()));
             let _ = writeln!(text, "    {:<7} {paths}", change.kind.as_str());
         }
     }
@@ -132,7 +132,7 @@ pub(crate) fn undo(
                 if !common.json {
                     print(&format!("undid {call}: {}\n", reveal_line(&undone.paths.join(", "))))?;
                 }
-                rows.push(json!({"call": undone.call, "by": undone.by, "paths": undone.paths}));
+                rows.push(json!({"call": undone.call, "by": undone.undo_call, "paths": undone.paths}));
             }
             Err(error) => {
                 if common.json {
@@ -182,7 +182,7 @@ pub(crate) fn explain(error: UndoError) -> Failed {
             .help("nothing was touched; the rules of the present configuration hold for undo as well, also with --force"),
         UndoError::OtherMount { .. } => Failed { code: DENIED, ..failed }
             .help("nothing was touched; undo it with the configuration and the workspace that the change was made in"),
-        UndoError::NoLongerKept(_) => {
+        UndoError::Dropped(_) => {
             failed.help("`toolgate changes` lists what is kept; `retention.undo` in the configuration bounds it")
         }
         UndoError::Unknown(_) => failed.help("`toolgate changes` lists what can be undone"),

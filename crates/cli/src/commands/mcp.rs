@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use toolgate_gate::{Blocking, Credential, Gate};
+use toolgate_gate::{BlockingStrategy, Credential, Gate};
 use toolgate_identity::TokenError;
 use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
 use toolgate_types::{CallId, SessionId, Trust};
@@ -44,7 +44,7 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
         How {
             approver: super::nobody(),
             tokens: tokens(common),
-            blocking: Blocking::Briefly,
+            blocking: BlockingStrategy::InlineFirst,
             servers: Some((Which::All, &runtime)),
             wait: false,
         },

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use toolgate_gate::{Approver, NobodyToAsk};
+use toolgate_gate::{Approver, NoApprover};
 
 use crate::arguments::Common;
 use crate::exit::Failed;
@@ -100,7 +100,7 @@ pub(crate) async fn close(servers: Option<&Servers>) {
 
 /// Nobody is asked by commands that call no tool.
 pub(crate) fn nobody() -> Arc<dyn Approver> {
-    Arc::new(NobodyToAsk { remedy: "make the call with `toolgate call`".to_owned() })
+    Arc::new(NoApprover { remedy: "make the call with `toolgate call`".to_owned() })
 }
 
 /// Whether tokens have to be verified, which may need the network.

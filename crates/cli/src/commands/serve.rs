@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate_gate::Blocking;
+use toolgate_gate::BlockingStrategy;
 use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
 use toolgate_serve::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
 use toolgate_types::{Sha256, Trust};
@@ -52,7 +52,7 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
         How {
             approver: super::nobody(),
             tokens,
-            blocking: Blocking::Pool,
+            blocking: BlockingStrategy::ThreadPool,
             servers: Some((Which::All, &runtime)),
             wait: false,
         },

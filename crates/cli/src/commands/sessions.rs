@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 
 use serde_json::{Value, json};
-use toolgate_session::{ListFilter, SessionError, Store, Summary, Transcript};
+use toolgate_session::{ListFilter, SessionError, SessionStore, SessionSummary, Transcript};
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{SessionId, Trust};
 
@@ -51,7 +51,8 @@ pub(crate) fn run(common: &Common, command: SessionsCommand) -> Result<u8, Faile
             runtime.block_on(delete(common, &settings, &wanted))?;
         }
         SessionsCommand::Resume { id } => {
-            let Summary { id, workspace, profile, agent, .. } = runtime.block_on(summary(&settings, &id))?;
+            let SessionSummary { id, workspace, profile, agent, .. } =
+                runtime.block_on(summary(&settings, &id))?;
             drop(runtime);
             let mut common = common.clone();
             common.workspace.get_or_insert(workspace);
@@ -71,16 +72,16 @@ fn here() -> Screen {
 }
 
 /// The store, where anything was ever kept. Looking makes no files.
-async fn store(settings: &Settings) -> Result<Option<Store>, Failed> {
+async fn store(settings: &Settings) -> Result<Option<SessionStore>, Failed> {
     let file = sessions_folder(settings).join(DATABASE);
     match exists(&file) {
-        true => Store::open(&file).await.map(Some).map_err(unkept),
+        true => SessionStore::open(&file).await.map(Some).map_err(unkept),
         false => Ok(None),
     }
 }
 
 /// The conversation that somebody means.
-async fn named(settings: &Settings, name: &str) -> Result<(Store, SessionId), Failed> {
+async fn named(settings: &Settings, name: &str) -> Result<(SessionStore, SessionId), Failed> {
     let unknown = || SessionError::Unknown { name: name.to_owned() };
     let store = store(settings).await?.ok_or_else(|| unkept(unknown()))?;
     let id = match name {
@@ -95,18 +96,18 @@ async fn transcript(settings: &Settings, name: &str) -> Result<Transcript, Faile
     store.transcript(&id).await.map_err(unkept)
 }
 
-async fn summary(settings: &Settings, name: &str) -> Result<Summary, Failed> {
+async fn summary(settings: &Settings, name: &str) -> Result<SessionSummary, Failed> {
     let (store, id) = named(settings, name).await?;
     store.summary(&id).await.map_err(unkept)
 }
 
-async fn listed(settings: &Settings, all: bool) -> Result<Vec<Summary>, Failed> {
+async fn listed(settings: &Settings, all: bool) -> Result<Vec<SessionSummary>, Failed> {
     let Some(store) = store(settings).await? else { return Ok(Vec::new()) };
     let workspace = (!all).then(|| settings.workspace.clone());
     store.list(&ListFilter { workspace, limit: None }).await.map_err(unkept)
 }
 
-fn list(common: &Common, sessions: &[Summary], all: bool) -> Result<String, Failed> {
+fn list(common: &Common, sessions: &[SessionSummary], all: bool) -> Result<String, Failed> {
     if common.json {
         let rows: Result<Vec<Value>, _> = sessions.iter().map(serde_json::to_value).collect();
         return Ok(json_line(&Value::Array(rows.map_err(unwritable)?)));
@@ -129,15 +130,15 @@ fn list(common: &Common, sessions: &[Summary], all: bool) -> Result<String, Fail
 }
 
 /// A conversation on one row.
-fn row(session: &Summary, screen: Screen) -> String {
-    let Summary { id, title, model, changed_at, messages, .. } = session;
+fn row(session: &SessionSummary, screen: Screen) -> String {
+    let SessionSummary { id, title, model, changed_at, messages, .. } = session;
     let changed = rfc3339_millis(*changed_at);
     let row = format!("{id}  {changed}  {:>13}  {model}  {title}", counted_messages(*messages));
     format!("{}\n", cut(&reveal_line(&row), screen.columns.saturating_sub(1)))
 }
 
-async fn wanted(settings: &Settings, names: &[String]) -> Result<Vec<Summary>, Failed> {
-    let mut wanted: Vec<Summary> = Vec::new();
+async fn wanted(settings: &Settings, names: &[String]) -> Result<Vec<SessionSummary>, Failed> {
+    let mut wanted: Vec<SessionSummary> = Vec::new();
     for name in names {
         let found = summary(settings, name).await?;
         if wanted.iter().all(|other| other.id != found.id) {
@@ -148,7 +149,7 @@ async fn wanted(settings: &Settings, names: &[String]) -> Result<Vec<Summary>, F
 }
 
 /// Asks before anything is deleted.
-fn agree(wanted: &[Summary], yes: bool) -> Result<(), Failed> {
+fn agree(wanted: &[SessionSummary], yes: bool) -> Result<(), Failed> {
     if yes {
         return Ok(());
     }
@@ -165,10 +166,10 @@ fn agree(wanted: &[Summary], yes: bool) -> Result<(), Failed> {
     }
 }
 
-async fn delete(common: &Common, settings: &Settings, wanted: &[Summary]) -> Result<(), Failed> {
+async fn delete(common: &Common, settings: &Settings, wanted: &[SessionSummary]) -> Result<(), Failed> {
     let Some(store) = store(settings).await? else { return Ok(()) };
     let mut deleted = Vec::new();
-    for Summary { id, .. } in wanted {
+    for SessionSummary { id, .. } in wanted {
         if let Err(error) = store.delete(id).await {
             complain(&format!("{} of {} were deleted before this", deleted.len(), wanted.len()));
             return Err(unkept(error));

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use toolgate_agent::{ChatEvent, EventSink};
-use toolgate_gate::{Nobody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable};
 use toolgate_types::CallId;
 
 /// A longer line is not read.
@@ -41,7 +41,7 @@ pub(crate) struct Answers {
 #[derive(Default)]
 struct State {
     input: Input,
-    open: HashMap<CallId, oneshot::Sender<Reply>>,
+    open: HashMap<CallId, oneshot::Sender<ApprovalReply>>,
     /// A question was not answered because input had ended.
     was_missed: bool,
     /// The turn is over: nothing is told after that.
@@ -83,7 +83,10 @@ impl Answers {
     }
 
     /// Waits for the answer to a question, which is open from now on. It is closed when this is dropped.
-    pub(crate) fn ask(self: &Arc<Self>, question: &Question) -> Pin<Box<dyn Future<Output = Reply> + Send>> {
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        question: &ApprovalRequest,
+    ) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send>> {
         let (answer, answered) = oneshot::channel();
         let call = question.call;
         let mut state = self.state();
@@ -168,8 +171,8 @@ impl Drop for Closes {
     }
 }
 
-fn nobody() -> Reply {
-    Reply::Nobody(Nobody::quietly(HOW_TO_ANSWER))
+fn nobody() -> ApprovalReply {
+    ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(HOW_TO_ANSWER))
 }
 
 /// A stable code, and words.
@@ -203,7 +206,7 @@ fn next_line(input: &mut impl BufRead) -> Option<Result<Vec<u8>, Complaint>> {
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     call: CallId,
-    reply: Reply,
+    reply: ApprovalReply,
 }
 
 #[derive(Deserialize)]
@@ -250,9 +253,9 @@ impl Answer {
         let Approve { tool_id, approved, reason, scope } = data;
         let call = tool_id.parse().map_err(|_| invalid("`toolId` is not the id of a call"))?;
         let reply = match (approved, scope) {
-            (true, Scope::Once) => Reply::Once,
-            (true, Scope::Session) => Reply::ForSession,
-            (false, _) => Reply::No(reason.filter(|words| !words.trim().is_empty())),
+            (true, Scope::Once) => ApprovalReply::Once,
+            (true, Scope::Session) => ApprovalReply::ForSession,
+            (false, _) => ApprovalReply::Denied(reason.filter(|words| !words.trim().is_empty())),
         };
         Ok(Some(Self { call, reply }))
     }

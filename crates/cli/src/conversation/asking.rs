@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
-use toolgate_gate::{Approver, Nobody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 
 use super::answers::Answers;
 use crate::question::Asker;
@@ -76,7 +76,7 @@ struct Asking {
 }
 
 impl Approver for Asking {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         if let Some(answers) = &self.person.answers {
             return answers.ask(&question);
         }
@@ -90,21 +90,23 @@ impl Approver for Asking {
                 Ok(Some(reply)) => reply,
                 // The time is up, or the turn is at its end, and saying so is the gate's: silence is not the same as a no.
                 Ok(None) => std::future::pending().await,
-                Err(_) => Reply::Nobody(Nobody::quietly("the question could not be shown")),
+                Err(_) => ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(
+                    "the question could not be shown",
+                )),
             }
         })
     }
 }
 
 impl Person {
-    fn ask(&self, question: &Question, unwanted: &CancellationToken) -> Option<Reply> {
+    fn ask(&self, question: &ApprovalRequest, unwanted: &CancellationToken) -> Option<ApprovalReply> {
         let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         if unwanted.is_cancelled() {
             return None;
         }
         let Ok(terminal) = open_terminal() else {
             self.was_missed.store(true, Ordering::SeqCst);
-            return Some(Reply::Nobody(Nobody::quietly(HOW_TO_ALLOW)));
+            return Some(ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(HOW_TO_ALLOW)));
         };
         self.row_is_open.store(true, Ordering::SeqCst);
         match ask_on(&terminal, question, Asker::Model, &|| unwanted.is_cancelled()) {
@@ -114,7 +116,9 @@ impl Person {
                 Some(reply)
             }
             Ok(None) => None,
-            Err(error) => Some(Reply::Nobody(Nobody::quietly(format!("the terminal failed: {error}")))),
+            Err(error) => Some(ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(format!(
+                "the terminal failed: {error}"
+            )))),
         }
     }
 }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{Agent, AgentError, EndReason, Ended, EventSink, Turn};
-use toolgate_gate::{Blocking, Credential};
+use toolgate_gate::{BlockingStrategy, Credential};
 use toolgate_llm::{ModelName, Recorder};
-use toolgate_session::{NewSession, Session, SessionError, Store, Summary};
+use toolgate_session::{NewSession, Session, SessionError, SessionStore, SessionSummary};
 use toolgate_tools::Front;
 use toolgate_types::{SessionId, Trust};
 use toolgate_workspace::Workspace;
@@ -51,7 +51,7 @@ pub(crate) struct Sitting {
     pub(crate) front: Arc<Front>,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) servers: Option<Arc<Servers>>,
-    pub(crate) store: Store,
+    pub(crate) store: SessionStore,
     recorder: Option<Recorder>,
 }
 
@@ -86,7 +86,7 @@ impl Sitting {
         let how = How {
             approver: nobody(),
             tokens: tokens(common),
-            blocking: Blocking::Pool,
+            blocking: BlockingStrategy::ThreadPool,
             servers: Some((Which::All, runtime)),
             wait: wait == Wait::Yes,
         };
@@ -97,8 +97,8 @@ impl Sitting {
         let Built { front, workspace, servers, .. } = built;
         let store = runtime.block_on(async {
             match arguments.ephemeral {
-                true => Store::in_memory().await,
-                false => Store::open(&build::sessions_folder(&settings).join(DATABASE)).await,
+                true => SessionStore::in_memory().await,
+                false => SessionStore::open(&build::sessions_folder(&settings).join(DATABASE)).await,
             }
         });
         let bounds = session_bounds(&settings.loaded.config.retention);
@@ -108,7 +108,7 @@ impl Sitting {
             front: Arc::new(front),
             workspace,
             servers,
-            store: store.map_err(unkept)?.bounded(bounds),
+            store: store.map_err(unkept)?.with_bounds(bounds),
             recorder,
             settings,
         };
@@ -156,7 +156,7 @@ impl Sitting {
     /// Takes up a kept conversation, where it was held: its tools meant those files, and were those of that agent.
     async fn open(&self, id: &SessionId) -> Result<Session, Failed> {
         let session = self.store.open_session(id).await.map_err(unkept)?;
-        let Summary { workspace, profile, agent, .. } = session.summary();
+        let SessionSummary { workspace, profile, agent, .. } = session.summary();
         let settings = &self.settings;
         let differs = |what: &str, then: String, option: String| {
             Err(Failed::usage(format!("session `{id}` was held {what} {then}"))
@@ -225,7 +225,7 @@ impl Sitting {
 
     async fn create(&self, prompt: &str, model: &ModelName) -> Result<Session, Failed> {
         let new = NewSession {
-            id: Store::fresh_id().map_err(unkept)?,
+            id: SessionStore::fresh_id().map_err(unkept)?,
             title: title(prompt),
             agent: self.settings.caller.agent.clone(),
             model: model.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_attack::Scratch;
-use toolgate_audit::{Filter, Record};
+use toolgate_audit::{Record, RecordFilter};
 use toolgate_types::{Sha256, StateKey};
 
 /// Whatever is not said within this time is not said.
@@ -149,7 +149,8 @@ impl Place {
 
     /// Every audit record, oldest first.
     pub(crate) fn records(&self) -> Vec<Record> {
-        let newest_first = toolgate_audit::show(&self.state.join("audit"), Filter::default()).unwrap();
+        let newest_first =
+            toolgate_audit::query_records(&self.state.join("audit"), RecordFilter::default()).unwrap();
         let mut records: Vec<Record> = newest_first.map(Result::unwrap).collect();
         records.reverse();
         records

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_audit::{AuditLog, Entry, Intent, LogOptions};
+use toolgate_audit::{AuditEntry, AuditLog, Intent, LogOptions};
 use toolgate_types::{CallId, Caller, Sha256, StateKey, ToolClass, Trust};
 
 use crate::place::Place;
@@ -22,8 +22,8 @@ fn alice() -> Caller {
     }
 }
 
-fn read_by(caller: &Caller) -> Entry<'_> {
-    Entry {
+fn read_by(caller: &Caller) -> AuditEntry<'_> {
+    AuditEntry {
         call: CallId::fresh(),
         client_call_id: None,
         caller,
@@ -179,7 +179,7 @@ fn announced_calls_without_a_record_are_told_until_the_next_start_records_them()
     let (log, _) = AuditLog::open(LogOptions::new(&audit), &StateKey::new([7; 32])).unwrap();
     let caller = alice();
     let announce = || {
-        let Entry { call, args_hash, .. } = read_by(&caller);
+        let AuditEntry { call, args_hash, .. } = read_by(&caller);
         let (client_call_id, class) = (None, ToolClass::Write);
         let intent = Intent {
             call,
@@ -194,7 +194,7 @@ fn announced_calls_without_a_record_are_told_until_the_next_start_records_them()
         call
     };
     let (recorded, _) = (announce(), announce());
-    log.append(&Entry { call: recorded, ..read_by(&caller) }).unwrap();
+    log.append(&AuditEntry { call: recorded, ..read_by(&caller) }).unwrap();
     let verify = || {
         let words = place.run(&["audit", "verify"]);
         let json = place.run(&["audit", "verify", "--json"]);

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use insta::assert_snapshot;
 use serde_json::Value;
 use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, ModelName, Part, Usage};
-use toolgate_session::{NewSession, Session, Store};
+use toolgate_session::{NewSession, Session, SessionStore};
 
 use crate::place::Place;
 
@@ -56,7 +56,7 @@ fn result(call: &str, name: &str, text: &str, is_error: bool) -> CallResult {
 
 /// Three conversations: one with something of everything, one by a hostile model that was cut off, and one elsewhere.
 async fn furnish(place: &Place) -> Session {
-    let store = Store::open(&database(place)).await.unwrap();
+    let store = SessionStore::open(&database(place)).await.unwrap();
     let mut session = store.create(new(place, "k3f9q2m8xa", "Tidy the notes")).await.unwrap();
     session.append(user("Tidy the notes.\n\nAll of them.")).await.unwrap();
     let thought = Part::Thinking { text: "Where are they?".to_owned(), seal: None };
@@ -65,8 +65,8 @@ async fn furnish(place: &Place) -> Session {
         call("2", "write_file", &format!("{{\"path\":\"a.md\",\"content\":\"{}\"}}", "long ".repeat(60)));
     session.append(said(vec![thought, text("I will look."), looks, writes])).await.unwrap();
     let names: String = (1..=9).map(|number| format!("note-{number}.md\n")).collect();
-    session.settle(result("1", "list_directory", &names, false)).await.unwrap();
-    session.settle(result("2", "write_file", "denied: read-only mount", true)).await.unwrap();
+    session.add_result(result("1", "list_directory", &names, false)).await.unwrap();
+    session.add_result(result("2", "write_file", "denied: read-only mount", true)).await.unwrap();
     session.append(said(vec![text("I could not.")])).await.unwrap();
     session.replace_front(3, user("Notes were to be tidied; the mount is read-only.")).await.unwrap();
     session.set_usage(Usage { input_tokens: 1200, output_tokens: 80, cached_tokens: 0 }).await.unwrap();
@@ -84,7 +84,7 @@ async fn furnish(place: &Place) -> Session {
         call("2", "read_file", "not JSON\nat all"),
     ];
     hostile.append(said(calls)).await.unwrap();
-    hostile.settle(result("1", "run", "````\nescape\n````", false)).await.unwrap();
+    hostile.add_result(result("1", "run", "````\nescape\n````", false)).await.unwrap();
     hostile
 }
 

@@ -17,7 +17,7 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::Notify;
-use toolgate_gate::{Progress, Said, Share};
+use toolgate_gate::{Fraction, Progress, ProgressUpdate};
 
 use super::Ending;
 use crate::definition::cut;
@@ -165,16 +165,16 @@ impl<T: Transport<RoleClient>> Guarded<T> {
         }
         pending.reported = Some(now);
         if let Some(Told(tell)) = &pending.told {
-            tell(Said { words: &worded(progress), share: counted(progress) });
+            tell(ProgressUpdate { text: &worded(progress), fraction: counted(progress) });
         }
         true
     }
 }
 
 /// Progress in numbers, where they are such as somebody counts to: beyond that, one more is the same number.
-fn counted(progress: &ProgressNotificationParam) -> Option<Share> {
+fn counted(progress: &ProgressNotificationParam) -> Option<Fraction> {
     let counts = 0.0..=MOST_COUNTED;
-    let share = Share { done: progress.progress, total: progress.total };
+    let share = Fraction { done: progress.progress, total: progress.total };
     (counts.contains(&share.done) && share.total.is_none_or(|total| counts.contains(&total))).then_some(share)
 }
 
@@ -274,7 +274,7 @@ mod tests {
             request
                 .request
                 .extensions_mut()
-                .insert(Told(Arc::new(move |said| heard.lock().unwrap().push(said.words.to_owned()))));
+                .insert(Told(Arc::new(move |said| heard.lock().unwrap().push(said.text.to_owned()))));
         }
         message
     }
@@ -333,7 +333,7 @@ mod tests {
         ] {
             let mut progress = ProgressNotificationParam::new(ProgressToken(NumberOrString::Number(1)), done);
             progress.total = total;
-            let share = passes.then_some(Share { done, total });
+            let share = passes.then_some(Fraction { done, total });
             assert_eq!(counted(&progress), share, "{done} of {total:?}");
         }
     }

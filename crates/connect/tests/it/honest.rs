@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_audit::{AuditLog, Filter, LogOptions, Record};
+use toolgate_audit::{AuditLog, LogOptions, Record, RecordFilter};
 use toolgate_connect::{HealthState, Secret, ServerProcess, ToolSettings, TransportSettings};
-use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply, Said, Share};
+use toolgate_gate::{
+    ApprovalReply, ApprovalRequest, Approver, CallOptions, Fraction, PreviewBody, ProgressUpdate,
+};
 use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_text::confusables::Charset;
 use toolgate_types::{Caller, Category, Decision, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
@@ -103,12 +105,12 @@ async fn what_is_not_classified_is_destructive_and_settings_hold() {
 
 /// Keeps what it is asked, and says no.
 #[derive(Default)]
-struct Asked(Mutex<Vec<Question>>);
+struct Asked(Mutex<Vec<ApprovalRequest>>);
 
 impl Approver for Asked {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         self.0.lock().unwrap().push(question);
-        Box::pin(async { Reply::No(None) })
+        Box::pin(async { ApprovalReply::Denied(None) })
     }
 }
 
@@ -150,18 +152,18 @@ async fn progress_reaches_the_call_and_nothing_else() {
     let notes = notes(&folder);
     let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
-    let told = Arc::new(Mutex::new(Vec::<(String, Option<Share>)>::new()));
+    let told = Arc::new(Mutex::new(Vec::<(String, Option<Fraction>)>::new()));
     let heard = Arc::clone(&told);
-    let progress = move |said: Said<'_>| {
+    let progress = move |said: ProgressUpdate<'_>| {
         let mut heard = heard.lock().unwrap();
         std::fs::write(notes.join(format!("heard {}", heard.len())), "").unwrap();
-        heard.push((said.words.to_owned(), said.share));
+        heard.push((said.text.to_owned(), said.fraction));
     };
     let options = CallOptions { progress: Some(Arc::new(progress)), ..CallOptions::default() };
     let outcome = setting.outcome("fix__slow", json!({}), options).await;
     assert!(matches!(outcome, Outcome::Done(_)));
     let step = |done: u8| {
-        let share = Share { done: done.into(), total: Some(3.0) };
+        let share = Fraction { done: done.into(), total: Some(3.0) };
         (format!("step {done}\n"), Some(share))
     };
     assert_eq!(*told.lock().unwrap(), [step(0), step(1), step(2)]);
@@ -331,7 +333,8 @@ async fn a_gate_that_is_killed_leaves_a_record_of_a_call_that_was_said_to_read()
     assert_eq!(waited.text, "waited");
     let records = |folder: &Path| -> Vec<(String, Decision, Option<ErrorCode>)> {
         drop(AuditLog::open(LogOptions::new(folder), &toolgate_types::StateKey::new([7; 32])).unwrap());
-        let records = toolgate_audit::show(folder, Filter::default()).unwrap().map(Result::unwrap);
+        let records =
+            toolgate_audit::query_records(folder, RecordFilter::default()).unwrap().map(Result::unwrap);
         let told =
             |record: Record| (record.tool.name, record.decision, record.denial.map(|denial| denial.code));
         records.map(told).collect()

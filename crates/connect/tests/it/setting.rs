@@ -20,7 +20,7 @@ use toolgate_connect::{
     ServerProcess, ServerSettings, ToolSettings, TransportSettings,
 };
 use toolgate_gate::{
-    AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk, Registry,
+    AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover, Registry,
 };
 use toolgate_types::{
     Caller, ErrorCode, Failure, Limits, Outcome, Stage, StateKey, ToolCall, ToolClass, ToolOutput, Trust,
@@ -300,7 +300,7 @@ impl Setting {
         let journal = folder.path().join("journal");
         std::fs::create_dir_all(&journal).unwrap();
         let gate = Gate::new(GateOptions {
-            loaded: Loaded::new(Registry::new(), limits()),
+            config: GateConfig::new(Registry::new(), limits()),
             audit: AuditLog::open(LogOptions::new(folder.path().join("audit")), &StateKey::new([7; 32]))
                 .map(|(audit, _)| audit),
             audit_mode: AuditMode::Warn,
@@ -312,11 +312,11 @@ impl Setting {
                 .and_then(|journal| journal.recover(&Workspace::new(Vec::new()).unwrap()))
                 .unwrap(),
             ),
-            approver: Arc::new(NobodyToAsk { remedy: "none".to_owned() }),
-            approval_patience: Duration::from_secs(1),
-            blocking: Blocking::Pool,
+            approver: Arc::new(NoApprover { remedy: "none".to_owned() }),
+            approval_timeout: Duration::from_secs(1),
+            blocking: BlockingStrategy::ThreadPool,
             clock: Arc::new(Instant::now),
-            complain: Arc::new(|_| {}),
+            warn: Arc::new(|_| {}),
         });
         Self { bridge, gate, folder, complaints }
     }
@@ -337,7 +337,7 @@ impl Setting {
     pub(crate) fn reload(&self) {
         let mut registry = Registry::new();
         self.bridge.tools().into_iter().for_each(|tool| registry.register(tool).unwrap());
-        self.gate.replace(Loaded::new(registry, limits()));
+        self.gate.replace_config(GateConfig::new(registry, limits()));
     }
 
     pub(crate) fn names(&self) -> Vec<String> {

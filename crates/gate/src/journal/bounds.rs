@@ -33,7 +33,7 @@ impl From<RetentionBounds> for JournalBounds {
 }
 
 /// The journal is swept whenever another thirty-second part of a bound was added.
-const STEPS: u64 = 32;
+const SWEEP_STEPS: u64 = 32;
 
 impl JournalBounds {
     /// One call keeps a quarter of the space at most: content of others is not dropped for a day, so a single call that took nearly all of it would have
@@ -43,13 +43,13 @@ impl JournalBounds {
     }
 
     /// So many bytes are added between two sweeps.
-    pub(super) fn step_bytes(&self) -> u64 {
-        (self.max_bytes / STEPS).max(1)
+    pub(super) fn sweep_step_bytes(&self) -> u64 {
+        (self.max_bytes / SWEEP_STEPS).max(1)
     }
 
     /// So many entries are added between two sweeps.
-    pub(super) fn step_entries(&self) -> u64 {
-        (self.max_entries / STEPS).max(1)
+    pub(super) fn sweep_step_entries(&self) -> u64 {
+        (self.max_entries / SWEEP_STEPS).max(1)
     }
 
     /// For so long after it, an entry with content from elsewhere stands in for later versions of the same file, which go first. The next version after that is
@@ -60,9 +60,9 @@ impl JournalBounds {
     }
 
     /// What a sweep leaves. Two steps may be added before the next one is waited for, and two more while that is at work: with these it is within the bounds.
-    pub(super) fn target(&self) -> (u64, u64) {
-        let bytes = self.max_bytes.saturating_sub(4 * self.step_bytes());
-        let entries = self.max_entries.saturating_sub(4 * self.step_entries());
+    pub(super) fn sweep_target(&self) -> (u64, u64) {
+        let bytes = self.max_bytes.saturating_sub(4 * self.sweep_step_bytes());
+        let entries = self.max_entries.saturating_sub(4 * self.sweep_step_entries());
         (bytes, entries)
     }
 }

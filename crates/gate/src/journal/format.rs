@@ -9,7 +9,7 @@ const NAME: &str = "format";
 const CURRENT: &str = "toolgate journal 1\n";
 
 /// Refuses a journal of another version. One that does not say is new, or as old as the first version, and says it from here on.
-pub(super) fn check(directory: &Dir) -> io::Result<()> {
+pub(super) fn check_version(directory: &Dir) -> io::Result<()> {
     if look(directory)? { Ok(()) } else { create(directory) }
 }
 
@@ -59,7 +59,7 @@ mod tests {
             let scratch = tempfile::tempdir().unwrap();
             let directory = Dir::open_ambient_dir(scratch.path(), ambient_authority()).unwrap();
             std::thread::scope(|scope| {
-                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| check(&directory))).collect();
+                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| check_version(&directory))).collect();
                 starts.into_iter().for_each(|start| start.join().unwrap().unwrap());
             });
             assert_eq!(directory.entries().unwrap().count(), 1, "nothing unfinished is left");

@@ -12,14 +12,14 @@
 
 mod bounds;
 mod format;
-mod entry;
+mod change_set;
 mod seal;
-mod record;
-mod recover;
-mod durable;
-mod dropped;
-mod origin;
-mod written;
+mod call_recorder;
+mod recovery;
+mod background_sync;
+mod dropped_entries;
+mod content_origin;
+mod written_files;
 mod sweep;
 mod undo;
 
@@ -32,15 +32,15 @@ use rustix::fs::{AtFlags, Mode};
 use toolgate_types::{CallId, ChangeFate, StateKey};
 use toolgate_workspace::{DiskReserve, KeptBound, Workspace};
 
+use background_sync::BackgroundSync;
 pub use bounds::JournalBounds;
-pub use dropped::Dropped;
-use durable::Durability;
-pub use entry::{Change, ChangeSet};
-pub(crate) use record::CallRecorder;
-pub use recover::Recovery;
-use seal::{Phase, Seals};
+pub(crate) use call_recorder::CallRecorder;
+pub use change_set::{ChangeSet, FileChange};
+pub use dropped_entries::DroppedEntries;
+pub use recovery::JournalRecovery;
+use seal::{EntryPhase, JournalSealer};
 use sweep::Sweeper;
-pub use undo::{UndoError, UndoOptions, Undone};
+pub use undo::{UndoError, UndoOptions, UndoOutcome};
 
 /// The journal of one state directory.
 #[derive(Debug)]
@@ -49,16 +49,16 @@ pub struct Journal {
     pending: Dir,
     done: Dir,
     blobs: Dir,
-    seals: Seals,
-    recovery: Recovery,
+    sealer: JournalSealer,
+    recovery: JournalRecovery,
     sweeper: Sweeper,
     reserve: Option<DiskReserve>,
-    durability: Durability,
+    background_sync: BackgroundSync,
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.durability.close();
+        self.background_sync.close();
     }
 }
 
@@ -104,18 +104,18 @@ impl Journal {
     /// # Errors
     /// The directory cannot be used, or the journal in it is of another version.
     pub fn open(directory: &Dir, key: &StateKey) -> io::Result<UnrecoveredJournal> {
-        format::check(directory)?;
+        format::check_version(directory)?;
         close_to_others(directory)?;
         Ok(UnrecoveredJournal(Self {
-            pending: subfolder(directory, "pending")?,
-            done: subfolder(directory, "done")?,
-            blobs: subfolder(directory, "blobs")?,
-            seals: Seals::new(key.clone(), directory)?,
+            pending: open_subdirectory(directory, "pending")?,
+            done: open_subdirectory(directory, "done")?,
+            blobs: open_subdirectory(directory, "blobs")?,
+            sealer: JournalSealer::new(key.clone(), directory)?,
             directory: directory.try_clone()?,
-            recovery: Recovery::default(),
+            recovery: JournalRecovery::default(),
             sweeper: Sweeper::default(),
             reserve: None,
-            durability: Durability::default(),
+            background_sync: BackgroundSync::default(),
         }))
     }
 
@@ -135,7 +135,7 @@ impl Journal {
 
     /// What was found half-done when the journal was opened, and what became of it. The operator should be told.
     #[must_use]
-    pub fn recovery(&self) -> &Recovery {
+    pub fn recovery(&self) -> &JournalRecovery {
         &self.recovery
     }
 
@@ -145,7 +145,7 @@ impl Journal {
     pub fn fate_of(&self, call: CallId) -> ChangeFate {
         let is_pending = |name: &str| self.pending.exists(name);
         match () {
-            () if self.recovery.put_back.contains(&call) => ChangeFate::PutBack,
+            () if self.recovery.restored.contains(&call) => ChangeFate::PutBack,
             () if self.change_set(call).is_some() => ChangeFate::Stayed,
             () if is_pending(&entry_name(call)) || is_pending(&unfinished_name(call)) => {
                 ChangeFate::Unresolved
@@ -157,8 +157,8 @@ impl Journal {
 
     /// How much was let go since the journal was made.
     #[must_use]
-    pub fn dropped(&self) -> Dropped {
-        Dropped::read(&self.directory)
+    pub fn dropped(&self) -> DroppedEntries {
+        DroppedEntries::read(&self.directory)
     }
 
     /// Whether a call of which there is no entry is old enough to be among those that were let go.
@@ -171,15 +171,15 @@ impl Journal {
     /// # Errors
     /// The journal cannot be read.
     pub fn changes(&self) -> io::Result<Vec<ChangeSet>> {
-        self.list().map(|listing| listing.sets)
+        self.list().map(|listing| listing.change_sets)
     }
 
     /// The same, and how many entries are not believed.
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub fn list(&self) -> io::Result<Listing> {
-        let mut listing = Listing::default();
+    pub fn list(&self) -> io::Result<JournalListing> {
+        let mut listing = JournalListing::default();
         for entry in self.done.entries()? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             if name.starts_with('.') {
@@ -187,13 +187,13 @@ impl Journal {
             }
             let Ok(file) = self.done.open(&name) else { continue };
             let bytes = read_entry(&file.into_std());
-            match self.believed(&name, &bytes) {
-                Some((set, Phase::Done)) => listing.sets.push(set),
+            match self.verified_entry(&name, &bytes) {
+                Some((set, EntryPhase::Done)) => listing.change_sets.push(set),
                 _ if is_torn(&bytes) => listing.torn += 1,
-                _ => listing.strangers += 1,
+                _ => listing.unsealed += 1,
             }
         }
-        listing.sets.sort_by_key(|set| set.call);
+        listing.change_sets.sort_by_key(|set| set.call);
         Ok(listing)
     }
 
@@ -202,25 +202,27 @@ impl Journal {
     pub fn change_set(&self, call: CallId) -> Option<ChangeSet> {
         let name = entry_name(call);
         let file = self.done.open(&name).ok()?.into_std();
-        match self.believed(&name, &read_entry(&file))? {
-            (set, Phase::Done) => Some(set),
-            (_, Phase::Pending) => None,
+        match self.verified_entry(&name, &read_entry(&file))? {
+            (set, EntryPhase::Done) => Some(set),
+            (_, EntryPhase::Pending) => None,
         }
     }
 
     /// What an entry of this name says, if a gate of this user wrote it under this name.
-    fn believed(&self, name: &str, bytes: &[u8]) -> Option<(ChangeSet, Phase)> {
-        self.seals.read(bytes).filter(|(set, _)| name.trim_start_matches('.') == entry_name(set.call))
+    fn verified_entry(&self, name: &str, bytes: &[u8]) -> Option<(ChangeSet, EntryPhase)> {
+        self.sealer
+            .unseal_entry(bytes)
+            .filter(|(set, _)| name.trim_start_matches('.') == entry_name(set.call))
     }
 }
 
 /// What a journal holds.
 #[derive(Clone, Debug, Default)]
-pub struct Listing {
+pub struct JournalListing {
     /// Changes that were made, oldest first.
-    pub sets: Vec<ChangeSet>,
+    pub change_sets: Vec<ChangeSet>,
     /// How many entries are not believed, because no gate of this user wrote them here.
-    pub strangers: usize,
+    pub unsealed: usize,
     /// How many entries are empty or cut off: a power cut took them.
     pub torn: usize,
 }
@@ -230,7 +232,7 @@ fn is_torn(bytes: &[u8]) -> bool {
     bytes.is_empty() || bytes.contains(&0) || !(bytes.contains(&b'\n') || bytes.ends_with(b"}"))
 }
 
-fn subfolder(folder: &Dir, name: &str) -> io::Result<Dir> {
+fn open_subdirectory(folder: &Dir, name: &str) -> io::Result<Dir> {
     match folder.open_dir(name) {
         Ok(found) => Ok(found),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -255,7 +257,7 @@ fn close_to_others(directory: &Dir) -> io::Result<()> {
 }
 
 /// Writes a file of the journal anew: whoever reads it finds the old content or the new one.
-fn write_whole(directory: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
+fn write_atomically(directory: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     let temporary = format!(".{name}");
     let mut options = OpenOptions::new();
@@ -290,6 +292,6 @@ fn blob_name(call: CallId, index: usize) -> String {
 }
 
 /// A location as the journal writes it; names that are not UTF-8 cannot be written down and so cannot be changed.
-fn written(path: &Path) -> Result<String, String> {
+fn utf8_path(path: &Path) -> Result<String, String> {
     path.to_str().map(str::to_owned).ok_or_else(|| "the name is not UTF-8".to_owned())
 }

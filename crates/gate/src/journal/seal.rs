@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use toolgate_types::StateKey;
 
-use super::entry::ChangeSet;
+use super::change_set::ChangeSet;
 
 const PURPOSE: &str = "toolgate journal entry 1";
 const FILE_PURPOSE: &str = "toolgate journal file 1";
@@ -18,14 +18,14 @@ const MAX_SEALS: usize = 2;
 
 /// What a seal says about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum EntryPhase {
     /// Its changes are being made, or were when its process died.
     Pending,
     /// Its changes were made.
     Done,
 }
 
-impl Phase {
+impl EntryPhase {
     fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -36,32 +36,32 @@ impl Phase {
 
 /// The seals of one journal.
 #[derive(Debug)]
-pub(super) struct Seals {
+pub(super) struct JournalSealer {
     key: StateKey,
     /// `st_ino` of the journal's directory, which outlives a rename and a reboot. A copy is another journal.
     journal: u64,
 }
 
-impl Seals {
+impl JournalSealer {
     pub(super) fn new(key: StateKey, journal: impl AsFd) -> io::Result<Self> {
         Ok(Self { key, journal: rustix::fs::fstat(journal)?.st_ino })
     }
 
     /// The line that says that an entry is in this phase.
-    pub(super) fn line(&self, phase: Phase, entry: &[u8]) -> String {
+    pub(super) fn seal_line(&self, phase: EntryPhase, entry: &[u8]) -> String {
         let inode = self.journal.to_le_bytes();
         format!("{}\n", self.key.seal(PURPOSE, &[phase.as_str().as_bytes(), &inode, entry]))
     }
 
     /// Bytes of another file of the journal, behind a line with their seal.
-    pub(super) fn closed(&self, name: &str, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn seal_file(&self, name: &str, bytes: &[u8]) -> Vec<u8> {
         let inode = self.journal.to_le_bytes();
         let seal = self.key.seal(FILE_PURPOSE, &[name.as_bytes(), &inode, bytes]);
         [format!("{seal}\n").as_bytes(), bytes].concat()
     }
 
     /// The same bytes again, if a gate of this user wrote them here under this name.
-    pub(super) fn opened<'b>(&self, name: &str, sealed: &'b [u8]) -> Option<&'b [u8]> {
+    pub(super) fn unseal_file<'b>(&self, name: &str, sealed: &'b [u8]) -> Option<&'b [u8]> {
         let end = sealed.iter().position(|byte| *byte == b'\n')?;
         let (seal, bytes) = (sealed.get(..end)?, sealed.get(end + 1..)?);
         let inode = self.journal.to_le_bytes();
@@ -69,25 +69,25 @@ impl Seals {
     }
 
     /// A whole entry in this phase.
-    pub(super) fn sealed(&self, phase: Phase, set: &ChangeSet) -> io::Result<Vec<u8>> {
+    pub(super) fn seal_entry(&self, phase: EntryPhase, set: &ChangeSet) -> io::Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(set)?;
-        let line = self.line(phase, &bytes);
+        let line = self.seal_line(phase, &bytes);
         bytes.push(b'\n');
         bytes.extend_from_slice(line.as_bytes());
         Ok(bytes)
     }
 
     /// What an entry says, and in which phase it is; nothing, if no gate of this user wrote it here. What is done is no longer pending.
-    pub(super) fn read(&self, bytes: &[u8]) -> Option<(ChangeSet, Phase)> {
+    pub(super) fn unseal_entry(&self, bytes: &[u8]) -> Option<(ChangeSet, EntryPhase)> {
         let mut lines = bytes.split(|byte| *byte == b'\n');
         let entry = lines.next()?;
         let seals: Vec<&[u8]> = lines.take(MAX_SEALS).collect();
         let inode = self.journal.to_le_bytes();
-        let is_in = |phase: &Phase| {
+        let is_in = |phase: &EntryPhase| {
             let parts: [&[u8]; 3] = [phase.as_str().as_bytes(), &inode, entry];
             seals.iter().any(|seal| self.key.verifies(PURPOSE, &parts, seal))
         };
-        let phase = [Phase::Done, Phase::Pending].into_iter().find(is_in)?;
+        let phase = [EntryPhase::Done, EntryPhase::Pending].into_iter().find(is_in)?;
         Some((serde_json::from_slice(entry).ok()?, phase))
     }
 }

@@ -21,11 +21,11 @@ use toolgate_types::CallId;
 use toolgate_workspace::{AppendCounter, COUNTER_STEP, Headroom, JournalError, KeptBound, counter_units};
 
 use super::bounds::JournalBounds;
-use super::dropped::Dropped;
-use super::entry::ChangeSet;
-use super::origin::{self, FileKey, Origin};
-use super::written::Written;
-use super::{Journal, Phase, entry_name, read_entry, unfinished_name, write_whole};
+use super::change_set::ChangeSet;
+use super::content_origin::{self, ContentOrigin, FileKey};
+use super::dropped_entries::DroppedEntries;
+use super::written_files::WrittenFiles;
+use super::{EntryPhase, Journal, entry_name, read_entry, unfinished_name, write_atomically};
 
 /// Content that the gate did not write itself is kept for so long, whatever the other bounds say.
 pub(super) const MIN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -40,24 +40,24 @@ const MAX_ENTRIES_PER_LOCK: usize = 256;
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How often entries are looked at for their age, where few are added.
-const INTERVAL: Duration = Duration::from_secs(10 * 60);
+const AGE_CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// Its modification time says when the journal was last swept.
-const STAMP: &str = "swept";
+const LAST_SWEEP_FILE: &str = "swept";
 
 /// The file whose length says how much was added since.
-const TALLY: &str = "added";
+const ADDED_TALLY_FILE: &str = "added";
 
 /// What this process knows of the journal's size.
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
     pub(super) bounds: JournalBounds,
     tally: OnceLock<Option<AppendCounter>>,
-    index: Mutex<Index>,
+    index: Mutex<EntryIndex>,
     /// Whether a thread is at it.
     is_running: AtomicBool,
     /// When the age of entries is looked at next.
-    next_look: Mutex<Option<Instant>>,
+    next_age_check: Mutex<Option<Instant>>,
 }
 
 /// Why there is too much.
@@ -74,74 +74,74 @@ enum Pressure {
 
 /// How a sweep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Swept {
+pub(super) enum SweepOutcome {
     /// The journal is within its bounds.
-    Within,
+    WithinLimits,
     /// There is more to do: another process sweeps or undoes something, or there was too much for one sweep.
-    Unfinished,
+    Incomplete,
     /// What is left must not be let go.
     Full(KeptBound),
 }
 
 /// Entries that were read, by age.
 #[derive(Debug, Default)]
-struct Index {
-    held: BTreeMap<CallId, Held>,
+struct EntryIndex {
+    held: BTreeMap<CallId, IndexedEntry>,
     /// Files that these calls made.
-    made: HashMap<FileKey, Origin>,
+    made: HashMap<FileKey, ContentOrigin>,
     /// Files that calls made whose entries were let go.
-    dropped: Written,
+    dropped: WrittenFiles,
 }
 
 /// What is kept of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
+struct IndexedEntry {
     bytes: u64,
-    origin: Origin,
+    origin: ContentOrigin,
     /// The files that the call made.
     made: Vec<FileKey>,
 }
 
-impl Held {
+impl IndexedEntry {
     /// One that was not read, or has no entry.
-    fn unread(bytes: u64) -> Self {
-        Self { bytes, origin: Origin::Elsewhere, made: Vec::new() }
+    fn unindexed(bytes: u64) -> Self {
+        Self { bytes, origin: ContentOrigin::Elsewhere, made: Vec::new() }
     }
 
     /// Whether all of it is the gate's own writing, or has a root that is kept.
-    fn is_the_gates(&self, is_held: &dyn Fn(&CallId) -> bool) -> bool {
+    fn is_gate_written(&self, is_held: &dyn Fn(&CallId) -> bool) -> bool {
         match &self.origin {
-            Origin::Elsewhere => false,
-            Origin::Gate => true,
-            Origin::Since(root) => is_held(root),
+            ContentOrigin::Elsewhere => false,
+            ContentOrigin::Gate => true,
+            ContentOrigin::DerivedFrom(root) => is_held(root),
         }
     }
 }
 
 /// What a look at the directories found.
 #[derive(Default)]
-struct Found {
+struct JournalScan {
     /// Everything that counts: entries that were read, entries that were not yet, and contents without an entry.
-    held: BTreeMap<CallId, Held>,
+    held: BTreeMap<CallId, IndexedEntry>,
     blobs: BTreeMap<CallId, Vec<String>>,
 }
 
 impl Journal {
     /// Sees to it that so much content can be kept for one call.
-    pub(super) fn make_room(self: &Arc<Self>, bytes: u64) -> Result<(), JournalError> {
+    pub(super) fn ensure_room(self: &Arc<Self>, bytes: u64) -> Result<(), JournalError> {
         let bounds = &self.sweeper.bounds;
         let limit = bounds.max_call_bytes();
         if bytes > limit {
             return Err(JournalError::TooLarge { bytes, limit });
         }
         let added = self.tally().map_or(0, AppendCounter::get);
-        if added >= 2 * COUNTER_STEP || bytes >= bounds.step_bytes() {
+        if added >= 2 * COUNTER_STEP || bytes >= bounds.sweep_step_bytes() {
             return match self.sweep(Pressure::Bounds { reserved: bytes }, LOCK_TIMEOUT) {
-                Swept::Full(bound) => Err(JournalError::Full(bound)),
-                Swept::Within | Swept::Unfinished => Ok(()),
+                SweepOutcome::Full(bound) => Err(JournalError::Full(bound)),
+                SweepOutcome::WithinLimits | SweepOutcome::Incomplete => Ok(()),
             };
         }
-        if added >= COUNTER_STEP || self.is_time_to_look() {
+        if added >= COUNTER_STEP || self.is_age_check_due() {
             self.sweep_in_background();
         }
         Ok(())
@@ -163,27 +163,30 @@ impl Journal {
     pub(super) fn count_added(&self, bytes: u64) {
         let bounds = &self.sweeper.bounds;
         if let Some(tally) = self.tally() {
-            tally.add(counter_units(bytes, bounds.step_entries(), bounds.step_bytes()));
+            tally.add(counter_units(bytes, bounds.sweep_step_entries(), bounds.sweep_step_bytes()));
         }
     }
 
     fn tally(&self) -> Option<&AppendCounter> {
-        self.sweeper.tally.get_or_init(|| AppendCounter::open(&self.directory, TALLY).ok()).as_ref()
+        self.sweeper
+            .tally
+            .get_or_init(|| AppendCounter::open(&self.directory, ADDED_TALLY_FILE).ok())
+            .as_ref()
     }
 
     /// Whether the age of entries was not looked at for a while, by any process.
-    fn is_time_to_look(&self) -> bool {
-        let mut next = self.sweeper.next_look.lock().unwrap_or_else(PoisonError::into_inner);
+    fn is_age_check_due(&self) -> bool {
+        let mut next = self.sweeper.next_age_check.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if next.is_some_and(|next| now < next) {
             return false;
         }
-        *next = now.checked_add(INTERVAL);
+        *next = now.checked_add(AGE_CHECK_INTERVAL);
         drop(next);
-        let stamp = self.directory.metadata(STAMP).and_then(|stamp| stamp.modified());
+        let stamp = self.directory.metadata(LAST_SWEEP_FILE).and_then(|stamp| stamp.modified());
         // A time in the future is that of a clock that was wrong.
         let age = stamp.ok().and_then(|at| SystemTime::now().duration_since(at.into_std()).ok());
-        age.is_none_or(|age| age >= INTERVAL)
+        age.is_none_or(|age| age >= AGE_CHECK_INTERVAL)
     }
 
     /// A thread per sweep: one that waited all the time would cost every gate its stack.
@@ -202,13 +205,13 @@ impl Journal {
     }
 
     /// Removes what is too old and what is too much. Where another process sweeps or undoes something, it is waited for so long.
-    fn sweep(&self, pressure: Pressure, lock_timeout: Duration) -> Swept {
+    fn sweep(&self, pressure: Pressure, lock_timeout: Duration) -> SweepOutcome {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
         // What is added after the look counts for the next sweep. Until this one has ended well the count stays: else other gates would add while it refuses.
         let added = self.tally().map_or(0, AppendCounter::get);
         let swept = self.sweep_with(&mut index, pressure, lock_timeout);
         match self.tally() {
-            Some(tally) if swept == Swept::Within => tally.subtract(added),
+            Some(tally) if swept == SweepOutcome::WithinLimits => tally.subtract(added),
             // The next change tries again.
             Some(tally) if added < 2 * COUNTER_STEP && pressure != Pressure::Disk => {
                 (0..2).for_each(|_| tally.add(COUNTER_STEP))
@@ -223,39 +226,40 @@ impl Journal {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let known = index.held.len();
-            let found = self.look(&mut index).ok()?;
+            let found = self.scan(&mut index).ok()?;
             // One look reads a bounded number of entries, and those that were not read count as a person's.
             if index.held.len() == known {
                 let pressure = Pressure::Bounds { reserved: 0 };
-                return choose(&found.held, &self.sweeper.bounds, pressure, SystemTime::now()).full;
+                return plan_sweep(&found.held, &self.sweeper.bounds, pressure, SystemTime::now()).full;
             }
         }
     }
 
-    fn sweep_with(&self, index: &mut Index, pressure: Pressure, lock_timeout: Duration) -> Swept {
-        let Ok(found) = self.look(index) else { return Swept::Unfinished };
-        let _ = write_whole(&self.directory, STAMP, b"");
-        let Choice { victims, full } = choose(&found.held, &self.sweeper.bounds, pressure, SystemTime::now());
+    fn sweep_with(&self, index: &mut EntryIndex, pressure: Pressure, lock_timeout: Duration) -> SweepOutcome {
+        let Ok(found) = self.scan(index) else { return SweepOutcome::Incomplete };
+        let _ = write_atomically(&self.directory, LAST_SWEEP_FILE, b"");
+        let SweepPlan { victims, full } =
+            plan_sweep(&found.held, &self.sweeper.bounds, pressure, SystemTime::now());
         let (now, later) = victims.split_at(victims.len().min(MAX_ENTRIES_PER_SWEEP));
         let mut is_finished = later.is_empty();
         for batch in now.chunks(MAX_ENTRIES_PER_LOCK) {
             let Ok(Some(removed)) = self.remove(batch, &found, lock_timeout) else {
-                return Swept::Unfinished;
+                return SweepOutcome::Incomplete;
             };
             is_finished &= removed.len() == batch.len();
             removed.into_iter().for_each(|call| index.forget(call));
         }
         match full {
-            _ if !is_finished => Swept::Unfinished,
-            None => Swept::Within,
-            Some(bound) => Swept::Full(bound),
+            _ if !is_finished => SweepOutcome::Incomplete,
+            None => SweepOutcome::WithinLimits,
+            Some(bound) => SweepOutcome::Full(bound),
         }
     }
 
     /// Lists what is there, and reads the entries that are not known yet, the oldest first.
-    fn look(&self, index: &mut Index) -> io::Result<Found> {
+    fn scan(&self, index: &mut EntryIndex) -> io::Result<JournalScan> {
         // Contents before entries: a content is made after its entry, so one that is found here and has no entry below is nobody's.
-        let mut found = Found { blobs: self.blobs_by_call()?, ..Found::default() };
+        let mut found = JournalScan { blobs: self.blobs_by_call()?, ..JournalScan::default() };
         let mut done = BTreeSet::new();
         for entry in self.done.entries()? {
             let name = entry?.file_name();
@@ -263,22 +267,22 @@ impl Journal {
         }
         let gone: Vec<CallId> = index.held.keys().filter(|call| !done.contains(call)).copied().collect();
         gone.into_iter().for_each(|call| index.forget(call));
-        index.dropped = Written::read(&self.directory, &self.seals);
+        index.dropped = WrittenFiles::read(&self.directory, &self.sealer);
         let unknown: Vec<CallId> =
             done.iter().filter(|call| !index.held.contains_key(call)).copied().collect();
         let mut is_stranger = BTreeSet::new();
         for (read, call) in unknown.into_iter().enumerate() {
             if read >= MAX_ENTRIES_PER_SWEEP {
                 // Not read yet: it counts as an entry, and goes only when it is old.
-                found.held.insert(call, Held::unread(0));
-            } else if !self.add_to(index, call, &found) {
+                found.held.insert(call, IndexedEntry::unindexed(0));
+            } else if !self.index_entry(index, call, &found) {
                 is_stranger.insert(call);
             }
         }
         found.held.extend(index.held.iter().map(|(call, held)| (*call, held.clone())));
         for (call, names) in &found.blobs {
-            if !done.contains(call) && !self.is_under_way(*call) {
-                found.held.insert(*call, Held::unread(self.bytes_of(names)));
+            if !done.contains(call) && !self.has_entry(*call) {
+                found.held.insert(*call, IndexedEntry::unindexed(self.bytes_of(names)));
             }
         }
         // What no gate of this user wrote is neither counted nor touched.
@@ -287,21 +291,21 @@ impl Journal {
     }
 
     /// Reads an entry into the index, unless it is not believed.
-    fn add_to(&self, index: &mut Index, call: CallId, found: &Found) -> bool {
+    fn index_entry(&self, index: &mut EntryIndex, call: CallId, found: &JournalScan) -> bool {
         let name = entry_name(call);
         let Ok(file) = self.done.open(&name).map(cap_std::fs::File::into_std) else { return true };
-        let Some((set, Phase::Done)) = self.believed(&name, &read_entry(&file)) else {
+        let Some((set, EntryPhase::Done)) = self.verified_entry(&name, &read_entry(&file)) else {
             return false;
         };
         let contents = found.blobs.get(&call).map_or(0, |names| self.bytes_of(names));
         // What a call named, and so how long its entry is, a model decides.
-        let bytes = contents.saturating_add(rustix::fs::fstat(&file).map_or(0, |entry| space_of(&entry)));
+        let bytes = contents.saturating_add(rustix::fs::fstat(&file).map_or(0, |entry| disk_bytes(&entry)));
         index.add(&set, bytes, self.sweeper.bounds.stand_in());
         true
     }
 
     /// Whether a call has an entry, or is about to: an entry moves from the first of these names to the last.
-    fn is_under_way(&self, call: CallId) -> bool {
+    fn has_entry(&self, call: CallId) -> bool {
         self.pending.exists(unfinished_name(call))
             || self.pending.exists(entry_name(call))
             || self.done.exists(entry_name(call))
@@ -322,24 +326,24 @@ impl Journal {
     fn bytes_of(&self, blobs: &[String]) -> u64 {
         let stats =
             blobs.iter().filter_map(|blob| statat(&self.blobs, &**blob, AtFlags::SYMLINK_NOFOLLOW).ok());
-        stats.map(|blob| space_of(&blob)).fold(0, u64::saturating_add)
+        stats.map(|blob| disk_bytes(&blob)).fold(0, u64::saturating_add)
     }
 
     /// Removes entries, unless an undo is under way, which may be about to write one of them anew; says which.
     fn remove(
         &self,
         victims: &[CallId],
-        found: &Found,
+        found: &JournalScan,
         lock_timeout: Duration,
     ) -> io::Result<Option<Vec<CallId>>> {
-        let Some(_alone) = self.lock_undoing_within(lock_timeout)? else { return Ok(None) };
-        let mut written = Written::read(&self.directory, &self.seals);
+        let Some(_alone) = self.try_lock_undo(lock_timeout)? else { return Ok(None) };
+        let mut written = WrittenFiles::read(&self.directory, &self.sealer);
         for (call, held) in victims.iter().filter_map(|call| Some((*call, found.held.get(call)?))) {
-            held.made.iter().for_each(|file| written.add(*file, held.origin.of_made(call)));
+            held.made.iter().for_each(|file| written.add(*file, held.origin.for_output(call)));
         }
-        written.write(&self.directory, &self.seals)?;
+        written.write(&self.directory, &self.sealer)?;
         // Counted first: if this process is killed in between, what is gone by then is said to be. What another process removed since the look is counted already.
-        let before = Dropped::read(&self.directory);
+        let before = DroppedEntries::read(&self.directory);
         let is_there = |call: &CallId| self.done.exists(entry_name(*call)) || found.blobs.contains_key(call);
         let there: BTreeSet<CallId> = victims.iter().copied().filter(is_there).collect();
         before.with(there.iter().copied(), found).write(&self.directory)?;
@@ -354,7 +358,7 @@ impl Journal {
 
     /// Contents go before the entry that names them: if this process is killed in between, the next sweep finds the entry, and an undo says that it is no
     /// longer kept.
-    fn remove_one(&self, call: CallId, found: &Found) -> io::Result<()> {
+    fn remove_one(&self, call: CallId, found: &JournalScan) -> io::Result<()> {
         for blob in found.blobs.get(&call).into_iter().flatten() {
             ignore_missing(self.blobs.remove_file(blob))?;
         }
@@ -362,14 +366,14 @@ impl Journal {
     }
 }
 
-impl Dropped {
-    fn with(self, calls: impl Iterator<Item = CallId>, found: &Found) -> Self {
+impl DroppedEntries {
+    fn with(self, calls: impl Iterator<Item = CallId>, found: &JournalScan) -> Self {
         calls
             .fold(self, |dropped, call| dropped.add(call, found.held.get(&call).map_or(0, |held| held.bytes)))
     }
 }
 
-fn space_of(stat: &Stat) -> u64 {
+fn disk_bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
 }
 
@@ -380,12 +384,13 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-impl Index {
+impl EntryIndex {
     /// Adds an entry. The entries before it must have been added: content of a file that no known call made came from elsewhere.
     fn add(&mut self, set: &ChangeSet, bytes: u64, stand_in: Duration) {
-        let (call, origin, made) = (set.call, self.origin_of(set, stand_in), origin::made(set));
-        self.made.extend(made.iter().map(|file| (*file, origin.of_made(call))));
-        self.held.insert(call, Held { bytes, origin, made });
+        let (call, origin, made) =
+            (set.call, self.origin_of(set, stand_in), content_origin::created_files(set));
+        self.made.extend(made.iter().map(|file| (*file, origin.for_output(call))));
+        self.held.insert(call, IndexedEntry { bytes, origin, made });
     }
 
     fn forget(&mut self, call: CallId) {
@@ -395,19 +400,21 @@ impl Index {
     }
 
     /// Where all of it came from: of several roots, the oldest.
-    fn origin_of(&self, set: &ChangeSet, stand_in: Duration) -> Origin {
+    fn origin_of(&self, set: &ChangeSet, stand_in: Duration) -> ContentOrigin {
         let mut roots = Vec::new();
-        for file in origin::replaced(set) {
+        for file in content_origin::replaced_files(set) {
             let origin =
                 file.and_then(|file| self.made.get(&file).copied().or_else(|| self.dropped.get(&file)));
             match origin {
-                None | Some(Origin::Elsewhere) => return Origin::Elsewhere,
-                Some(Origin::Gate) => {}
-                Some(Origin::Since(root)) if self.stands_in(root, set.call, stand_in) => roots.push(root),
-                Some(Origin::Since(_)) => return Origin::Elsewhere,
+                None | Some(ContentOrigin::Elsewhere) => return ContentOrigin::Elsewhere,
+                Some(ContentOrigin::Gate) => {}
+                Some(ContentOrigin::DerivedFrom(root)) if self.stands_in(root, set.call, stand_in) => {
+                    roots.push(root)
+                }
+                Some(ContentOrigin::DerivedFrom(_)) => return ContentOrigin::Elsewhere,
             }
         }
-        roots.into_iter().min().map_or(Origin::Gate, Origin::Since)
+        roots.into_iter().min().map_or(ContentOrigin::Gate, ContentOrigin::DerivedFrom)
     }
 
     /// Whether the entry of one call is kept for as long after another one as if it were that.
@@ -419,30 +426,30 @@ impl Index {
 
 /// What is to be let go.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Choice {
+struct SweepPlan {
     victims: Vec<CallId>,
     /// The bound that what is left fills all the same.
     full: Option<KeptBound>,
 }
 
 /// Whether an entry may go.
-type MayGo<'a> = dyn Fn(CallId, &Held) -> bool + 'a;
+type Evictable<'a> = dyn Fn(CallId, &IndexedEntry) -> bool + 'a;
 
 /// Chooses what goes: what is too old; then of what is too much, the oldest that holds nothing but the gate's own writing, then the oldest that is older than
 /// [`MIN_AGE`]. The newest entry stays.
-fn choose(
-    held: &BTreeMap<CallId, Held>,
+fn plan_sweep(
+    held: &BTreeMap<CallId, IndexedEntry>,
     bounds: &JournalBounds,
     pressure: Pressure,
     now: SystemTime,
-) -> Choice {
+) -> SweepPlan {
     let milliseconds_before = |age: Duration| {
         let then = now.checked_sub(age).and_then(|then| then.duration_since(UNIX_EPOCH).ok());
         then.unwrap_or_default().as_millis()
     };
     let (expired, young) =
         (milliseconds_before(bounds.max_age), milliseconds_before(MIN_AGE + bounds.stand_in()));
-    let (target_bytes, target_entries) = bounds.target();
+    let (target_bytes, target_entries) = bounds.sweep_target();
     let (max_bytes, max_entries) = match pressure {
         // What is about to be added is one of the steps that the target leaves room for, unless it is larger.
         Pressure::Bounds { reserved } => {
@@ -456,9 +463,9 @@ fn choose(
     let mut gone = BTreeSet::new();
     let is_expired = |call: &CallId| u128::from(call.unix_millis()) < expired;
     let is_held = |root: &CallId| held.contains_key(root) && !is_expired(root);
-    let passes: [&MayGo<'_>; 3] = [
+    let passes: [&Evictable<'_>; 3] = [
         &|call, _| is_expired(&call),
-        &|call, one| Some(call) != newest && one.is_the_gates(&is_held),
+        &|call, one| Some(call) != newest && one.is_gate_written(&is_held),
         &|call, _| pressure != Pressure::Disk && u128::from(call.unix_millis()) < young,
     ];
     for (pass, may_go) in passes.into_iter().enumerate() {
@@ -477,7 +484,7 @@ fn choose(
         () if entries > max_entries.max(1) => Some(KeptBound::Calls(bounds.max_entries)),
         () => None,
     };
-    Choice { victims: gone.into_iter().collect(), full }
+    SweepPlan { victims: gone.into_iter().collect(), full }
 }
 
 #[cfg(test)]
@@ -485,7 +492,7 @@ mod tests {
     use toolgate_types::Sha256;
     use toolgate_workspace::FileStamp;
 
-    use super::super::entry::{Change, Identity, Kept, Kind, Stamp};
+    use super::super::change_set::{FileChange, FileChangeKind, MountIdentity, MovedFileStamp, StoredBlob};
     use super::*;
 
     const HOUR: u64 = 60 * 60 * 1000;
@@ -497,13 +504,13 @@ mod tests {
     }
 
     /// A version of a file: each is another file, with a content of its own.
-    fn version(number: u64) -> (Sha256, Option<Stamp>) {
+    fn version(number: u64) -> (Sha256, Option<MovedFileStamp>) {
         let stamp = FileStamp { inode: number, bytes: 1, modified: (1, number) };
         (Sha256::of(&number.to_le_bytes()), Some(stamp.into()))
     }
 
     fn entry(call: CallId, before: Option<u64>, after: Option<u64>) -> ChangeSet {
-        let kept = before.map(version).map(|(sha256, stamp)| Kept {
+        let kept = before.map(version).map(|(sha256, stamp)| StoredBlob {
             blob: "b".to_owned(),
             bytes: 1,
             sha256,
@@ -512,15 +519,15 @@ mod tests {
             uid: None,
             gid: None,
         });
-        let change = Change {
+        let change = FileChange {
             mount: "@w".to_owned(),
             root: "/w".to_owned(),
-            identity: Identity { device: 1, inode: 1, filesystem: 1 },
+            identity: MountIdentity { device: 1, inode: 1, filesystem: 1 },
             path: "a".to_owned(),
             kind: match (before, after) {
-                (None, _) => Kind::Create,
-                (Some(_), Some(_)) => Kind::Modify,
-                (Some(_), None) => Kind::Delete,
+                (None, _) => FileChangeKind::Create,
+                (Some(_), Some(_)) => FileChangeKind::Modify,
+                (Some(_), None) => FileChangeKind::Delete,
             },
             before: kept,
             after: after.map(|after| version(after).0),
@@ -537,10 +544,10 @@ mod tests {
 
     /// What goes of these, where no more than one entry has room, so many hours after.
     fn gone(entries: &[ChangeSet], bounds: JournalBounds, hours_later: u64) -> Vec<CallId> {
-        let mut index = Index::default();
+        let mut index = EntryIndex::default();
         entries.iter().for_each(|entry| index.add(entry, 1, bounds.stand_in()));
         let now = UNIX_EPOCH + Duration::from_millis(NOW + hours_later * HOUR);
-        choose(&index.held, &bounds, Pressure::Bounds { reserved: 0 }, now).victims
+        plan_sweep(&index.held, &bounds, Pressure::Bounds { reserved: 0 }, now).victims
     }
 
     #[test]

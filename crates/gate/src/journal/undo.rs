@@ -12,9 +12,9 @@ use toolgate_workspace::{
     ExpectedContent, LockTimeout, MovedFile, PathStyle, Restoration, Workspace, WorkspaceError, WorkspaceView,
 };
 
-use super::entry::{Change, ChangeSet, Kind};
-use super::record::CallRecorder;
-use super::{Journal, Phase, entry_name, write_whole};
+use super::call_recorder::CallRecorder;
+use super::change_set::{ChangeSet, FileChange, FileChangeKind};
+use super::{EntryPhase, Journal, entry_name, write_atomically};
 
 /// No limits.
 const UNLIMITED: Limits = Limits {
@@ -35,11 +35,11 @@ pub struct UndoOptions {
 
 /// What was put back.
 #[derive(Clone, Debug)]
-pub struct Undone {
+pub struct UndoOutcome {
     /// The call that was undone.
     pub call: CallId,
     /// The call that undid it; it can be undone in turn.
-    pub by: CallId,
+    pub undo_call: CallId,
     /// The files, with their aliases.
     pub paths: Vec<String>,
 }
@@ -53,7 +53,7 @@ pub enum UndoError {
     Unknown(CallId),
     /// Its changes were let go.
     #[error("the changes of call `{0}` are no longer kept, if it made any")]
-    NoLongerKept(CallId),
+    Dropped(CallId),
     /// Done already.
     #[error("call `{call}` was undone already, by `{by}`")]
     AlreadyUndone {
@@ -106,7 +106,7 @@ impl UndoError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Unknown(_) | Self::NoLongerKept(_) => ErrorCode::NotFound,
+            Self::Unknown(_) | Self::Dropped(_) => ErrorCode::NotFound,
             Self::AlreadyUndone { .. } => ErrorCode::PreconditionFailed,
             Self::Conflict { source, .. } | Self::Refused { source, .. } => source.code(),
             Self::OtherMount { .. } | Self::NoWorkspace => ErrorCode::PreconditionFailed,
@@ -128,7 +128,7 @@ impl UndoError {
 }
 
 /// Held while changes are put back: its lock keeps undoings of one journal apart, so that none is made twice and none loses what another notes.
-const LOCK: &str = "undoing";
+const UNDO_LOCK_FILE: &str = "undoing";
 
 impl Journal {
     /// Puts back all that a call changed, or nothing: in the mounts of this workspace, by their rules. The undoing is itself journalled under `by`.
@@ -142,8 +142,8 @@ impl Journal {
         session: SessionId,
         options: UndoOptions,
         workspace: &Workspace,
-    ) -> Result<Undone, UndoError> {
-        let _alone = self.lock_undoing()?;
+    ) -> Result<UndoOutcome, UndoError> {
+        let _alone = self.lock_undo()?;
         let set = self.change_set(call).ok_or_else(|| self.missing(call))?;
         if let Some(by) = set.undone_by {
             return Err(UndoError::AlreadyUndone { call, by });
@@ -152,7 +152,7 @@ impl Journal {
             return Err(UndoError::OtherMount { call, alias, root });
         }
         let stop = Cancellation::never();
-        let view = restoring(workspace, &stop);
+        let view = restore_view(workspace, &stop);
         let mut restorations = Vec::new();
         for change in set.changes.iter().rev() {
             let expected = match options.force {
@@ -162,7 +162,7 @@ impl Journal {
             let restoration = restoration_of(&self.blobs, change, expected);
             restorations.push(restoration.map_err(|error| match error.kind() {
                 // A sweep that was killed had begun with it.
-                io::ErrorKind::NotFound => UndoError::NoLongerKept(call),
+                io::ErrorKind::NotFound => UndoError::Dropped(call),
                 _ => UndoError::Journal(error),
             })?);
         }
@@ -170,25 +170,29 @@ impl Journal {
         view.restore(&restorations, LockTimeout::Default, &recorder)
             .map_err(|source| UndoError::of(call, source))?;
         for change in &set.changes {
-            view.remove_empty_directories(change.mount_of_new_folders(), &change.new_folders);
+            view.remove_empty_directories(change.mount_of_new_directories(), &change.new_folders);
         }
-        Ok(Undone { call, by, paths: set.changes.iter().map(Change::shown).collect() })
+        Ok(UndoOutcome {
+            call,
+            undo_call: by,
+            paths: set.changes.iter().map(FileChange::display_path).collect(),
+        })
     }
 
     fn missing(&self, call: CallId) -> UndoError {
         match self.may_have_dropped(call) {
-            true => UndoError::NoLongerKept(call),
+            true => UndoError::Dropped(call),
             false => UndoError::Unknown(call),
         }
     }
 
     /// Waits until no other undoing of this journal is under way. A process that dies lets go.
-    pub(super) fn lock_undoing(&self) -> io::Result<FileLock<File>> {
+    pub(super) fn lock_undo(&self) -> io::Result<FileLock<File>> {
         FileLock::lock(self.open_lock()?)
     }
 
     /// The same lock; nothing where another process, or an undo of this one, has it for longer. `flock` knows no timeout, so it is tried again and again.
-    pub(super) fn lock_undoing_within(&self, timeout: Duration) -> io::Result<Option<FileLock<File>>> {
+    pub(super) fn try_lock_undo(&self, timeout: Duration) -> io::Result<Option<FileLock<File>>> {
         const RETRY_INTERVAL: Duration = Duration::from_millis(2);
         let until = Instant::now() + timeout;
         loop {
@@ -204,11 +208,11 @@ impl Journal {
     fn open_lock(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).mode(0o600);
-        Ok(self.directory.open_with(LOCK, &options)?.into_std())
+        Ok(self.directory.open_with(UNDO_LOCK_FILE, &options)?.into_std())
     }
 
     /// Notes at the calls concerned whether an undoing is in force. Undoing an undoing puts the first call's changes in force again, and so on.
-    pub(super) fn note_undoing(&self, undoing: &ChangeSet, in_force: bool) -> io::Result<()> {
+    pub(super) fn mark_undone(&self, undoing: &ChangeSet, in_force: bool) -> io::Result<()> {
         let (mut by, mut target, mut in_force) = (undoing.call, undoing.undoes, in_force);
         while let Some(mut undone) = target.and_then(|call| self.change_set(call)) {
             undone.undone_by = in_force.then_some(by);
@@ -219,15 +223,15 @@ impl Journal {
     }
 
     fn rewrite(&self, set: &ChangeSet) -> io::Result<()> {
-        write_whole(&self.done, &entry_name(set.call), &self.seals.sealed(Phase::Done, set)?)
+        write_atomically(&self.done, &entry_name(set.call), &self.sealer.seal_entry(EntryPhase::Done, set)?)
     }
 }
 
 /// What a change left behind: under its name, and for a file that moved, under the new one.
-pub(super) fn expectation(change: &Change) -> (ExpectedContent, MovedFile) {
+pub(super) fn expectation(change: &FileChange) -> (ExpectedContent, MovedFile) {
     let expect = match (change.kind, change.after) {
         // A file that moved must find its old name free.
-        (Kind::Delete | Kind::Move, _) => ExpectedContent::Absent,
+        (FileChangeKind::Delete | FileChangeKind::Move, _) => ExpectedContent::Absent,
         (_, Some(digest)) => ExpectedContent::Digest(digest),
         (_, None) => ExpectedContent::Anything,
     };
@@ -237,11 +241,11 @@ pub(super) fn expectation(change: &Change) -> (ExpectedContent, MovedFile) {
 /// What would put one change back.
 pub(super) fn restoration_of(
     blobs: &Dir,
-    change: &Change,
+    change: &FileChange,
     (expect, moved): (ExpectedContent, MovedFile),
 ) -> io::Result<Restoration> {
-    let path = change.shown();
-    if let Some(now) = change.shown_destination() {
+    let path = change.display_path();
+    if let Some(now) = change.display_destination() {
         return Ok(Restoration::Name { now, before: path, moved, expect });
     }
     Ok(match &change.before {
@@ -255,7 +259,7 @@ pub(super) fn restoration_of(
 }
 
 /// A view for putting things back: the journal only ever writes what was there before, however large.
-pub(super) fn restoring<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
+pub(super) fn restore_view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
     // Not `AliasOnly`, which would read a backslash in a name as a slash.
     WorkspaceView { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
 }

@@ -1,11 +1,11 @@
-// A question of an ordinary call, for the tests of each renderer of questions: taken in with `include!` where `Question`, `Preview` and `PreviewBody`
+// A question of an ordinary call, for the tests of each renderer of questions: taken in with `include!` where `ApprovalRequest`, `Preview` and `PreviewBody`
 // are in scope.
 
 use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
 
-use super::{Preview, PreviewBody, Question};
+use super::{Preview, PreviewBody, ApprovalRequest};
 
-pub(super) fn question(summary: &[&str], body: PreviewBody) -> Question {
+pub(super) fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
     let caller = Caller {
         subject: "person".to_owned(),
         permissions: Default::default(),
@@ -14,7 +14,7 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> Question {
         run: None,
         trust: Trust::Guided,
     };
-    Question {
+    ApprovalRequest {
         call: CallId::fresh(),
         tool: "run_command".to_owned(),
         class: ToolClass::Destructive,
@@ -22,11 +22,11 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> Question {
         preview: Preview {
             summary: summary.iter().map(|line| (*line).to_owned()).collect(),
             body,
-            changes: None,
+            expected_changes: None,
         },
         digest: Sha256::of(b""),
         arguments: Sha256::of(b""),
-        patience: std::time::Duration::from_secs(30),
-        may_last: true,
+        timeout: std::time::Duration::from_secs(30),
+        can_grant_session: true,
     }
 }

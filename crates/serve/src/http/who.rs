@@ -216,7 +216,7 @@ mod tests {
         let auth = |subject: &str| Auth { demand: Demand::Nothing, person: caller(subject) };
         let session = |subject: &str, named: Option<&str>| {
             let named = named.map(|name| Named { name: name.to_owned(), ended: CancellationToken::new() });
-            auth(subject).person().in_session(named).credential.claimed().session.to_string()
+            auth(subject).person().in_session(named).credential.unverified_caller().session.to_string()
         };
 
         assert_eq!(session("a", None), session("a", None));

@@ -87,7 +87,8 @@ impl McpHandler {
         };
         let _under_way = self.service.calls.token();
         let cancelled = visitor.ended.child_token();
-        let options = CallOptions { cancelled: cancelled.clone(), among_others, ..CallOptions::default() };
+        let options =
+            CallOptions { cancelled: cancelled.clone(), contended: among_others, ..CallOptions::default() };
         let call = named(name, Value::Object(arguments), &id);
         let calling = self.calling(call, Some(tool.spec().class), visitor, options);
         let calling: Calling = match workbench.begin(calling) {
@@ -109,7 +110,7 @@ impl McpHandler {
     /// who waits for it.
     fn may_begin(&self, name: &str) -> Option<(&Visitor, Arc<dyn Tool>, OwnedSemaphorePermit)> {
         let visitor = self.fixed_visitor()?;
-        let tool = self.service.front().gate().quiet_tool(name, &visitor.credential)?;
+        let tool = self.service.front().gate().inline_eligible_tool(name, &visitor.credential)?;
         let is_over = self.connection.gone.is_cancelled() || self.service.ending().is_cancelled();
         let room = self.connection.try_room(Size::Large).filter(|_| !is_over)?;
         Some((visitor, tool, room))

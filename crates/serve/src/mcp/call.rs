@@ -11,7 +11,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use toolgate_gate::{Approver, Browse, CallOptions, Nobody, Reply, Tool};
+use toolgate_gate::{ApprovalReply, ApprovalUnavailable, Approver, CallOptions, ResourceRequest, Tool};
 use toolgate_tools::Called;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
     /// Whether a person may be asked about it.
     pub(crate) may_ask: bool,
     /// What it is to show, where it is about files by their addresses.
-    pub(crate) browse: Option<Browse>,
+    pub(crate) browse: Option<ResourceRequest>,
     /// The deadline that the client sets.
     pub(crate) timeout: Option<Duration>,
     /// What a client of the newer era brings along when it comes again.
@@ -235,8 +235,8 @@ impl McpHandler {
             progress: relay.as_ref().map(|relay| relay.ear()),
             cancelled: cancelled.clone(),
             approver: Some(approver),
-            among_others: is_quick && self.connection.is_shared(size),
-            browse: wanted.browse.clone(),
+            contended: is_quick && self.connection.is_shared(size),
+            resource: wanted.browse.clone(),
             timeout: wanted.timeout,
             ..CallOptions::default()
         };
@@ -347,9 +347,10 @@ impl McpHandler {
         bond: Option<Bond>,
     ) -> Result<Box<InputRequiredResult>, Box<Running>> {
         let Asked { question, reply } = asked;
-        let full = |reply: oneshot::Sender<Reply>| {
-            let nobody = Nobody::because("too many calls wait for one already").but("try again later");
-            let _ = reply.send(Reply::Nobody(nobody));
+        let full = |reply: oneshot::Sender<ApprovalReply>| {
+            let nobody = ApprovalUnavailable::with_reason("too many calls wait for one already")
+                .with_remedy("try again later");
+            let _ = reply.send(ApprovalReply::Unavailable(nobody));
         };
         let sealed = unguessable().zip(bond).and_then(|(id, bond)| {
             let state = self.service.seals.seal(&id, bond)?;
@@ -362,7 +363,7 @@ impl McpHandler {
         let again = match input_required(&question, state) {
             Ok(again) => again,
             Err(nobody) => {
-                let _ = reply.send(Reply::Nobody(nobody));
+                let _ = reply.send(ApprovalReply::Unavailable(nobody));
                 return Err(Box::new(running));
             }
         };

@@ -24,7 +24,7 @@ pub(crate) struct Lookout {
 impl Lookout {
     /// Looks out from when these were listed, or from now on.
     pub(crate) async fn new(service: Arc<Service>, visitor: Visitor, listed: Option<Arc<[Tool]>>) -> Self {
-        let replacements = service.front().gate().replacements();
+        let replacements = service.front().gate().config_changes();
         let is_late = listed.is_some();
         let seen = match listed {
             Some(listed) => Some(listed),

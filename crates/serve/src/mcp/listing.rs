@@ -102,7 +102,7 @@ fn is_object(schema: &ToolSchema) -> bool {
 /// Whether the structured answer repeats the text that a model reads, and so is left out where that is long. Of our own tools it is the `content`; what
 /// others call so is what they declared, and is always told.
 pub(crate) fn repeats_text(spec: &ToolSpec) -> bool {
-    spec.is_ours() && spec.output_schema.property("content").is_some()
+    spec.is_built_in_file_tool() && spec.output_schema.property("content").is_some()
 }
 
 /// What a tool declares. Where answers can be cut and nothing is declared about that, as with tools of others, a copy says it.

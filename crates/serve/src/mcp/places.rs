@@ -116,7 +116,7 @@ impl McpHandler {
     pub(crate) fn unserved(&self, tool: Option<&str>) -> ErrorData {
         let failure = too_many("too many requests are not answered yet".to_owned());
         if let (Some(tool), Some(visitor)) = (tool, self.fixed_visitor()) {
-            self.service.front().gate().count_refusal(tool, visitor.credential.claimed(), &failure);
+            self.service.front().gate().count_refusal(tool, visitor.credential.unverified_caller(), &failure);
         }
         in_error(&failure)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 use tokio::time::Instant;
-use toolgate_gate::{Progress, Share};
+use toolgate_gate::{Fraction, Progress};
 use toolgate_tools::{Heard, Listener};
 
 /// A call that says nothing is said to go on this often.
@@ -63,7 +63,7 @@ impl Relay {
         peer: &Peer<RoleServer>,
         token: &ProgressToken,
         message: String,
-        share: Option<Share>,
+        share: Option<Fraction>,
     ) {
         let progress = {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,11 +78,11 @@ impl Relay {
 }
 
 /// The number that a client is told next. It has to be larger than the one before, whatever the tool counts.
-fn after(last: Option<f64>, share: Option<Share>) -> f64 {
+fn after(last: Option<f64>, share: Option<Fraction>) -> f64 {
     match (last, share) {
-        (None, Some(Share { done, .. })) => done,
+        (None, Some(Fraction { done, .. })) => done,
         (None, None) => 1.0,
-        (Some(last), Some(Share { done, .. })) if done > last => done,
+        (Some(last), Some(Fraction { done, .. })) if done > last => done,
         (Some(last), Some(_)) => last.next_up(),
         (Some(last), None) => (last + 1.0).max(last.next_up()),
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_tool_and_always_grow() {
-        let of = |done: f64| Some(Share { done, total: Some(30.0) });
+        let of = |done: f64| Some(Fraction { done, total: Some(30.0) });
         for (last, share, next) in [
             (None, None, 1.0),
             (Some(1.0), None, 2.0),

@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
-use toolgate_gate::Browse;
+use toolgate_gate::ResourceRequest;
 use toolgate_tools::{Called, FileTools};
 use toolgate_types::{DocumentContent, ErrorCode, Failure, ResourceContent, Stage};
 
@@ -140,7 +140,7 @@ impl McpHandler {
         visitor: &Visitor,
     ) -> Result<Found, ErrorData> {
         let arguments = json!({"glob": "**/*", "path": alias, "max_results": most});
-        let page = Wanted { browse: Some(Browse::Page { after }), ..wanted(find, arguments) };
+        let page = Wanted { browse: Some(ResourceRequest::ListPage { after }), ..wanted(find, arguments) };
         // A list that would have to be asked about is not offered.
         let unasked = Wanted { may_ask: false, ..page };
         let Step::Ended(called, _) = self.advance(unasked, context, visitor).await? else {
@@ -191,7 +191,7 @@ impl McpHandler {
         let files = self.file_tools(visitor).await?;
         let (Some(files), Some(path)) = (files, path_of(&uri)) else { return Err(not_found(&uri)) };
         let mut wanted = wanted(files.read, json!({"path": &path}));
-        wanted.browse = Some(Browse::Whole { most: LONGEST, usual: files.usual_bytes });
+        wanted.browse = Some(ResourceRequest::ReadWhole { most: LONGEST, usual: files.usual_bytes });
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
             Step::Ended(called, _) => {

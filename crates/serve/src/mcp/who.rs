@@ -95,7 +95,7 @@ impl Visitor {
             Credential::Known(_) => Proof::Known,
             Credential::Token { token, .. } => Proof::Unverified(token),
         };
-        let KnownAs { owner, binding } = KnownAs::new(proof, &credential.claimed());
+        let KnownAs { owner, binding } = KnownAs::new(proof, &credential.unverified_caller());
         Self { credential, binding, owner, has_session: true, ended: CancellationToken::new() }
     }
 

@@ -152,7 +152,7 @@ fn an_answer_that_is_none_is_no_yes() {
 fn a_question_that_nobody_answers_expires() {
     for era in ERAS {
         let world = World::with(|options| {
-            let nobody = toolgate_gate::NobodyToAsk { remedy: String::new() };
+            let nobody = toolgate_gate::NoApprover { remedy: String::new() };
             options.approver(std::sync::Arc::new(nobody), Duration::from_millis(100))
         });
         let mut client = world.client(era);
@@ -388,7 +388,7 @@ fn a_state_is_not_good_for_a_tool_that_was_changed() {
     {
         registry.register(std::sync::Arc::clone(tool)).unwrap();
     }
-    world.bench.gate().replace(toolgate_gate::Loaded { registry, ..world.bench.loaded().clone() });
+    world.bench.gate().replace_config(toolgate_gate::GateConfig { registry, ..world.bench.loaded().clone() });
     let answer = client.request("tools/call", again(write_call("x"), &put, json!({"action": "accept"})));
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     client.close().1.unwrap();

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use toolgate_attack::person;
-use toolgate_gate::{Blocking, Loaded};
+use toolgate_gate::{BlockingStrategy, GateConfig};
 use toolgate_types::{Caller, Trust};
 
 use crate::stdio_world::{Era, World, guided};
 
 fn world() -> World {
-    let world = World::with(|options| options.blocking(Blocking::Briefly));
+    let world = World::with(|options| options.blocking(BlockingStrategy::InlineFirst));
     std::fs::write(world.workspace.join("lines.txt"), "one\n\"two\"\t\\\u{1}\nthree é漢🦀").unwrap();
     std::fs::write(world.workspace.join("long.txt"), "a line of text\n".repeat(5000)).unwrap();
     std::fs::write(world.workspace.join("huge.txt"), "a line of text\n".repeat(100_000)).unwrap();
@@ -162,7 +162,10 @@ fn a_read_is_asked_about_from_the_moment_that_the_trust_is_stricter() {
     let mut client = world.client_as(Era::Older, json!({"elicitation": {}}), caller);
     let read = || json!({"name": "read_file", "arguments": {"path": "a.txt"}});
     assert_eq!(client.request("tools/call", read())["result"]["isError"], false);
-    world.bench.gate().replace(Loaded { trust: Trust::Supervised, ..world.bench.loaded().clone() });
+    world
+        .bench
+        .gate()
+        .replace_config(GateConfig { trust: Trust::Supervised, ..world.bench.loaded().clone() });
     let id = client.ask("tools/call", read());
     let first = client.next(|message| message["id"] == id || message["method"] == "elicitation/create");
     assert_eq!(first["method"], "elicitation/create", "{first}");

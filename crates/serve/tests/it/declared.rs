@@ -71,7 +71,7 @@ fn what_others_declare_is_told_whatever_it_is_called() {
         };
         let mut loaded = world.bench.loaded().clone();
         loaded.registry.register(Arc::new(Strange(spec, text.clone()))).unwrap();
-        world.bench.gate().replace(loaded);
+        world.bench.gate().replace_config(loaded);
         let mut client = world.client_as(Era::Older, json!({}), person("mcp-strange"));
         let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
         let told = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "strange").unwrap();

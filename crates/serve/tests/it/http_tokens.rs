@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use toolgate_gate::Loaded;
+use toolgate_gate::GateConfig;
 use toolgate_identity::{
     Algorithm, FetchError, FetchFuture, FetchKeys, Issuer, KeySource, Verifier, VerifierOptions,
 };
@@ -157,8 +157,8 @@ fn readyz_tells_of_keys_that_could_not_be_fetched_again() {
     let mut options = VerifierOptions::new(vec![issuer], clock, Arc::clone(&publisher) as _);
     options.cache.max_stale = Duration::from_secs(3600);
     let verifier = Arc::new(Verifier::new(options).unwrap());
-    let loaded = Loaded { verifier: Some(Arc::clone(&verifier)), ..world.bench.loaded().clone() };
-    world.bench.gate().replace(loaded);
+    let loaded = GateConfig { verifier: Some(Arc::clone(&verifier)), ..world.bench.loaded().clone() };
+    world.bench.gate().replace_config(loaded);
     let ready = || {
         let got = world.send(&get("/readyz"));
         (got.status, got.body)

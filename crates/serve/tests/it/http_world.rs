@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_audit::Record;
-use toolgate_gate::{AuditMode, NobodyToAsk, Tool};
+use toolgate_gate::{AuditMode, NoApprover, Tool};
 use toolgate_identity::{
     Algorithm, ClaimNames, FetchFuture, FetchKeys, Issuer, KeySource, MintOptions, Secret, Verifier,
     VerifierOptions, mint,
@@ -97,7 +97,7 @@ impl Plan {
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
         std::fs::write(workspace.join("big.txt"), "0123456789abcde\n".repeat(BIG / 16)).unwrap();
-        let nobody = NobodyToAsk { remedy: "ask in a test".to_owned() };
+        let nobody = NoApprover { remedy: "ask in a test".to_owned() };
         let bench = BenchOptions::new(Profile::Native, &workspace, &state)
             .audit_mode(AuditMode::Deny)
             .approver(Arc::new(nobody), PATIENCE)

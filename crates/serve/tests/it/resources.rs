@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Scratch, person};
-use toolgate_gate::{Loaded, Registry};
+use toolgate_gate::{GateConfig, Registry};
 use toolgate_serve::{Service, ServiceOptions};
 use toolgate_types::{Caller, Decision};
 
@@ -287,12 +287,12 @@ fn kept_outputs_are_private_files_and_gone_at_the_end() {
 }
 
 /// The gate's tools without one of them.
-fn without(world: &World, name: &str) -> Loaded {
+fn without(world: &World, name: &str) -> GateConfig {
     let mut registry = Registry::new();
     for tool in world.bench.loaded().registry.iter().filter(|tool| tool.spec().name.as_str() != name) {
         registry.register(Arc::clone(tool)).unwrap();
     }
-    Loaded { registry, ..world.bench.loaded().clone() }
+    GateConfig { registry, ..world.bench.loaded().clone() }
 }
 
 fn is_change(message: &Value) -> bool {
@@ -312,8 +312,8 @@ fn a_client_is_told_when_it_sees_other_tools() {
     for client in [&mut older, &mut newer, &mut deaf] {
         client.call("read_file", json!({"path": "a.txt"}));
     }
-    world.bench.gate().replace(world.bench.loaded().clone());
-    world.bench.gate().replace(without(&world, "delete_file"));
+    world.bench.gate().replace_config(world.bench.loaded().clone());
+    world.bench.gate().replace_config(without(&world, "delete_file"));
     older.next(is_change);
     let told = newer.next(is_change);
     assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], listen, "{told}");
@@ -338,7 +338,7 @@ fn a_client_is_told_of_what_changed_before_anybody_looked_out() {
     for client in [&mut older, &mut newer] {
         assert!(client.request("tools/list", json!({})).to_string().contains("\"delete_file\""));
     }
-    world.bench.gate().replace(without(&world, "delete_file"));
+    world.bench.gate().replace_config(without(&world, "delete_file"));
     older.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     newer.ask("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     for mut client in [older, newer] {
@@ -352,7 +352,7 @@ fn whoever_asks_for_tools_waits_until_all_are_there() {
     for era in ERAS {
         let world = World::new();
         let all = world.bench.loaded().clone();
-        world.bench.gate().replace(without(&world, "delete_file"));
+        world.bench.gate().replace_config(without(&world, "delete_file"));
         let (complete, when) = tokio::sync::watch::channel(false);
         let service = Service::new(ServiceOptions { complete: Some(when), ..world.options() });
         let mut client = Client::begun(service, era, json!({}), person("mcp-early"));
@@ -361,7 +361,7 @@ fn whoever_asks_for_tools_waits_until_all_are_there() {
         let list = client.ask("tools/list", json!({}));
         let call = client.ask("tools/call", json!({"name": "delete_file", "arguments": {"path": "a.txt"}}));
         assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
-        world.bench.gate().replace(all);
+        world.bench.gate().replace_config(all);
         complete.send_replace(true);
         assert!(client.answer(list)["result"]["tools"].to_string().contains("\"delete_file\""), "{era:?}");
         assert_eq!(client.answer(call)["result"]["isError"], false, "{era:?}");
@@ -389,7 +389,7 @@ fn a_client_that_is_ready_twice_is_told_once() {
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
     client.call("read_file", json!({"path": "a.txt"}));
-    world.bench.gate().replace(without(&world, "delete_file"));
+    world.bench.gate().replace_config(without(&world, "delete_file"));
     client.next(is_change);
     client.call("read_file", json!({"path": "a.txt"}));
     let (rest, ended) = client.close();

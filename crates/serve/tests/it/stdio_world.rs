@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_audit::Record;
-use toolgate_gate::{Blocking, NobodyToAsk};
+use toolgate_gate::{BlockingStrategy, NoApprover};
 use toolgate_serve::{OutputStore, ServeError, Service, ServiceOptions, serve_stdio};
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Trust};
@@ -51,9 +51,9 @@ impl World {
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
         // Nothing in a test depends on patience that is not about it.
-        let nobody = NobodyToAsk { remedy: "ask in a test".to_owned() };
+        let nobody = NoApprover { remedy: "ask in a test".to_owned() };
         let options = BenchOptions::new(Profile::Native, &workspace, &state)
-            .blocking(Blocking::Pool)
+            .blocking(BlockingStrategy::ThreadPool)
             .approver(Arc::new(nobody), 5 * PATIENCE);
         let bench = change(options).open();
         Self { bench, workspace, state, _scratch: scratch }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use toolgate_session::{Session, SessionError, Store};
+use toolgate_session::{Session, SessionError, SessionStore};
 
 use crate::support::{assistant, id, new, result, user, wait};
 
@@ -60,7 +60,7 @@ fn plays_its_part() {
 }
 
 /// The session `s`, whoever began it.
-async fn take_up(store: &Store) -> Session {
+async fn take_up(store: &SessionStore) -> Session {
     match store.open_session(&id("s")).await {
         Err(SessionError::Unknown { .. }) => store.create(new("s")).await.unwrap(),
         other => other.unwrap(),
@@ -69,7 +69,7 @@ async fn take_up(store: &Store) -> Session {
 
 /// Adds numbered things until it is killed, and says of each that it is there.
 async fn work(file: &Path, first: u64) {
-    let store = Store::open(file).await.unwrap();
+    let store = SessionStore::open(file).await.unwrap();
     let mut session = take_up(&store).await;
     session.interrupt("interrupted").await.unwrap();
     let mut number = first;
@@ -86,7 +86,7 @@ async fn work(file: &Path, first: u64) {
         say(&n.to_string());
         for call in ["b", "c", "a"] {
             let n = next();
-            session.settle(result(call, &format!("result {n}"))).await.unwrap();
+            session.add_result(result(call, &format!("result {n}"))).await.unwrap();
             say(&n.to_string());
         }
     }
@@ -94,7 +94,7 @@ async fn work(file: &Path, first: u64) {
 
 /// Holds the session until it is killed.
 async fn hold(file: &Path) {
-    let store = Store::open(file).await.unwrap();
+    let store = SessionStore::open(file).await.unwrap();
     let _session = take_up(&store).await;
     say("holds");
     std::future::pending::<()>().await;
@@ -102,7 +102,7 @@ async fn hold(file: &Path) {
 
 /// Three sessions of its own at once, each with words that no other has.
 async fn talk(file: &Path, process: u64) {
-    let store = in_the_end(async || Store::open(file).await).await;
+    let store = in_the_end(async || SessionStore::open(file).await).await;
     let mut sessions = Vec::new();
     for number in 0..3 {
         let name = format!("p{process}-{number}");
@@ -113,7 +113,7 @@ async fn talk(file: &Path, process: u64) {
             let words = format!("{} {round}", session.id());
             in_the_end(async || session.append(user(&words)).await).await;
             in_the_end(async || session.append(assistant(&words, &["a"])).await).await;
-            in_the_end(async || session.settle(result("a", &words)).await).await;
+            in_the_end(async || session.add_result(result("a", &words)).await).await;
         }
     }
 }
@@ -130,7 +130,7 @@ async fn in_the_end<Done>(mut work: impl AsyncFnMut() -> Result<Done, SessionErr
 
 /// Adds messages until there is no room, and says what became of each.
 async fn fill(file: &Path) {
-    let store = Store::open(file).await.unwrap();
+    let store = SessionStore::open(file).await.unwrap();
     let mut session = take_up(&store).await;
     let mut refused = 0;
     for number in 0..200 {

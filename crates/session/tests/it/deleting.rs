@@ -24,7 +24,7 @@ fn nothing_of_a_deleted_session_is_left_in_any_file() {
         for number in 0..50 {
             session.append(user(&format!("{SECRET} {number}"))).await.unwrap();
             session.append(assistant(SECRET, &["a"])).await.unwrap();
-            session.settle(result("a", &SECRET.repeat(number * 10))).await.unwrap();
+            session.add_result(result("a", &SECRET.repeat(number * 10))).await.unwrap();
         }
         session.replace_front(3, user(SECRET)).await.unwrap();
         session.set_title(SECRET).await.unwrap();
@@ -68,14 +68,14 @@ fn a_database_that_is_removed_while_it_is_in_use_is_an_error() {
 fn conversations_are_kept_within_bounds_and_one_in_use_is_never_deleted() {
     wait(async {
         let place = Place::new();
-        let names = |store: toolgate_session::Store| async move {
+        let names = |store: toolgate_session::SessionStore| async move {
             let list = store.list(&ListFilter::default()).await.unwrap();
             let mut names: Vec<String> = list.iter().map(|summary| summary.id.to_string()).collect();
             names.sort();
             names
         };
         let bounds = SessionBounds { max_bytes: 1 << 20, ..SessionBounds::default() };
-        let store = place.open().await.bounded(bounds);
+        let store = place.open().await.with_bounds(bounds);
         // The oldest of all is in use.
         let mut held = store.create(new("held")).await.unwrap();
         held.append(user(&"x".repeat(200_000))).await.unwrap();
@@ -91,7 +91,7 @@ fn conversations_are_kept_within_bounds_and_one_in_use_is_never_deleted() {
         assert_eq!((left.first().unwrap().as_str(), left.last().unwrap().as_str()), ("held", "s19"));
         drop(held);
         // What was not used for longer than that goes when the next one begins.
-        let store = store.bounded(SessionBounds { max_age: std::time::Duration::ZERO, ..bounds });
+        let store = store.with_bounds(SessionBounds { max_age: std::time::Duration::ZERO, ..bounds });
         store.create(new("last")).await.unwrap();
         assert_eq!(names(store).await, ["last"]);
     });

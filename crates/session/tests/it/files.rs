@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use toolgate_session::{SessionError, Store};
+use toolgate_session::{SessionError, SessionStore};
 
 use crate::support::{Place, new, user, wait};
 
@@ -40,9 +40,9 @@ fn names_that_mean_something_to_sqlite_are_only_names() {
         let place = Place::new();
         for name in ["a b?mode=memory#x%41", "file:x", ":memory:", "ü"] {
             let file = place.scratch.path().join(name).join("sessions.db");
-            Store::open(&file).await.unwrap().create(new("s")).await.unwrap();
+            SessionStore::open(&file).await.unwrap().create(new("s")).await.unwrap();
             assert!(file.metadata().unwrap().len() > 0, "{name}");
-            assert!(Store::open(&file).await.unwrap().find("s").await.is_ok(), "{name}");
+            assert!(SessionStore::open(&file).await.unwrap().find("s").await.is_ok(), "{name}");
         }
     });
 }
@@ -88,7 +88,7 @@ fn what_others_could_have_put_there_is_refused() {
         }
         let place = Place::new();
         arrange(&place);
-        let error = wait(Store::open(&place.file())).unwrap_err();
+        let error = wait(SessionStore::open(&place.file())).unwrap_err();
         assert!(matches!(error, SessionError::Untrusted { .. }), "{case}: {error}");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use toolgate_session::{SessionError, Store};
+use toolgate_session::{SessionError, SessionStore};
 
 use crate::child::{sayings, start};
 use crate::support::{Place, id, new, user, wait};
 
-async fn is_held(store: &Store) -> bool {
+async fn is_held(store: &SessionStore) -> bool {
     match store.open_session(&id("s")).await {
         Ok(_) => false,
         Err(SessionError::InUse { id: held, process }) => {
@@ -76,13 +76,16 @@ fn what_is_left_of_the_dead_is_swept() {
 #[test]
 fn a_store_in_memory_knows_holders_too() {
     wait(async {
-        let store = Store::in_memory().await.unwrap();
+        let store = SessionStore::in_memory().await.unwrap();
         let mut session = store.create(new("s")).await.unwrap();
         session.append(user("hello")).await.unwrap();
         assert!(is_held(&store).await);
         drop(session);
         assert_eq!(store.open_session(&id("s")).await.unwrap().messages(), [user("hello")]);
-        assert!(Store::in_memory().await.unwrap().find("s").await.is_err(), "another one is another one");
+        assert!(
+            SessionStore::in_memory().await.unwrap().find("s").await.is_err(),
+            "another one is another one"
+        );
     });
 }
 

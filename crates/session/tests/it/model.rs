@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use proptest::prelude::*;
 use toolgate_llm::{CallResult, Message};
-use toolgate_session::{Entry, Session, Store};
+use toolgate_session::{Session, SessionStore, TranscriptEntry};
 
 use crate::support::{Place, assistant, id, new, result, user, wait, waiting};
 
@@ -116,7 +116,7 @@ impl Plain {
 
 struct World {
     place: Place,
-    stores: [Store; 2],
+    stores: [SessionStore; 2],
     held: BTreeMap<usize, Session>,
     plain: BTreeMap<usize, Plain>,
     count: usize,
@@ -177,7 +177,7 @@ impl World {
             Step::Settle(name, call) => {
                 let Some((session, plain)) = self.both(name) else { return };
                 let result = result(CALLS[call], &words);
-                assert_eq!(session.settle(result.clone()).await.is_ok(), plain.settle(result));
+                assert_eq!(session.add_result(result.clone()).await.is_ok(), plain.settle(result));
             }
             Step::Together(name, calls) => {
                 let Some((session, plain)) = self.both(name) else { return };
@@ -222,7 +222,7 @@ impl World {
             }
             1 => {
                 after.settle(result("x", &words));
-                poll_a_little(session.settle(result("x", &words)), polls).await;
+                poll_a_little(session.add_result(result("x", &words)), polls).await;
             }
             _ => {
                 for call in after.waiting() {
@@ -252,12 +252,12 @@ impl World {
             let mut known = Vec::new();
             for entry in transcript.entries {
                 match entry {
-                    Entry::Message { position, message, .. } => {
+                    TranscriptEntry::Message { position, message, .. } => {
                         assert_eq!(position, all.len() as u64);
                         all.push(message);
                     }
-                    Entry::PartialResults { results, .. } => known = results,
-                    Entry::Front { .. } => {}
+                    TranscriptEntry::PartialResults { results, .. } => known = results,
+                    TranscriptEntry::Front { .. } => {}
                 }
             }
             assert_eq!(all, plain.all);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{AssistantMessage, Message, Part, Seal, Wire};
-use toolgate_session::{Entry, SessionError};
+use toolgate_session::{SessionError, TranscriptEntry};
 
 use crate::support::{Place, assistant, id, new, result, results, user, wait, waiting};
 
@@ -22,9 +22,9 @@ fn what_was_said_comes_back() {
             session.append(message.clone()).await.unwrap();
         }
         // In another order than they were asked for.
-        session.settle(result("b", "two")).await.unwrap();
+        session.add_result(result("b", "two")).await.unwrap();
         assert_eq!((waiting(&session), session.messages().len()), (vec!["a".to_owned()], 2));
-        session.settle(result("a", "one")).await.unwrap();
+        session.add_result(result("a", "one")).await.unwrap();
         for message in &said[3..] {
             session.append(message.clone()).await.unwrap();
         }
@@ -47,7 +47,7 @@ fn what_cannot_stand_there_is_refused_and_changes_nothing() {
             let error = refused.unwrap_err();
             refusals.push(format!("{}: {error}", error.code()));
         };
-        refused(session.settle(result("a", "")).await);
+        refused(session.add_result(result("a", "")).await);
         refused(session.append(results(&[])).await);
         refused(session.append(assistant("twice", &["a", "a"])).await);
         refused(session.replace_front(0, user("short")).await);
@@ -56,15 +56,15 @@ fn what_cannot_stand_there_is_refused_and_changes_nothing() {
         session.append(assistant("", &["a", "b"])).await.unwrap();
         refused(session.append(user("and?")).await);
         refused(session.append(assistant("and?", &[])).await);
-        refused(session.settle(result("c", "")).await);
+        refused(session.add_result(result("c", "")).await);
         refused(session.append(results(&[result("b", ""), result("a", "")])).await);
         refused(session.append(results(&[result("a", "")])).await);
         refused(session.replace_front(2, user("short")).await);
-        session.settle(result("a", "first")).await.unwrap();
-        refused(session.settle(result("a", "second")).await);
+        session.add_result(result("a", "first")).await.unwrap();
+        refused(session.add_result(result("a", "second")).await);
         refused(session.append(results(&[result("a", ""), result("b", "")])).await);
-        session.settle(result("b", "")).await.unwrap();
-        refused(session.settle(result("b", "")).await);
+        session.add_result(result("b", "")).await.unwrap();
+        refused(session.add_result(result("b", "")).await);
         refused(session.replace_front(2, user("short")).await);
         refused(session.replace_front(3, assistant("", &["x"])).await);
         refused(session.replace_front(3, results(&[])).await);
@@ -103,7 +103,7 @@ fn calls_that_were_cut_off_are_answered_once() {
         let store = place.open().await;
         let mut session = store.create(new("s")).await.unwrap();
         session.append(assistant("", &["a", "b", "c"])).await.unwrap();
-        session.settle(result("b", "done")).await.unwrap();
+        session.add_result(result("b", "done")).await.unwrap();
         drop((session, store));
 
         let store = place.open().await;
@@ -137,7 +137,7 @@ fn a_front_stands_for_what_came_first_and_the_transcript_tells_everything() {
         // A front may be written anew.
         session.replace_front(1, user("the first four")).await.unwrap();
         session.append(assistant("seven", &["b", "c"])).await.unwrap();
-        session.settle(result("c", "eight")).await.unwrap();
+        session.add_result(result("c", "eight")).await.unwrap();
         let shown =
             [user("the first four"), assistant("five", &[]), user("six"), assistant("seven", &["b", "c"])];
         assert_eq!(session.messages(), shown);
@@ -156,13 +156,15 @@ fn a_front_stands_for_what_came_first_and_the_transcript_tells_everything() {
     assert_eq!(lines[1]["message"], json!({"role": "user", "text": "one"}));
 }
 
-fn told(entry: &Entry) -> String {
+fn told(entry: &TranscriptEntry) -> String {
     let words = |message: &Message| serde_json::to_string(message).unwrap();
     match entry {
-        Entry::Message { position, message, .. } => format!("{position} {}", words(message)),
-        Entry::PartialResults { position, results, .. } => {
+        TranscriptEntry::Message { position, message, .. } => format!("{position} {}", words(message)),
+        TranscriptEntry::PartialResults { position, results, .. } => {
             format!("{position} so far {}", serde_json::to_string(results).unwrap())
         }
-        Entry::Front { replaced, message, .. } => format!("- for the first {replaced}: {}", words(message)),
+        TranscriptEntry::Front { replaced, message, .. } => {
+            format!("- for the first {replaced}: {}", words(message))
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use toolgate_llm::Usage;
-use toolgate_session::{ListFilter, NewSession, SessionError, Store};
+use toolgate_session::{ListFilter, NewSession, SessionError, SessionStore};
 
 use crate::support::{Place, assistant, id, model, new, result, user, wait};
 
@@ -26,7 +26,7 @@ fn a_session_is_what_was_last_said_of_it() {
         session.set_usage(usage).await.unwrap();
         session.append(user("hello")).await.unwrap();
         session.append(assistant("", &["a"])).await.unwrap();
-        session.settle(result("a", "")).await.unwrap();
+        session.add_result(result("a", "")).await.unwrap();
         let known = session.summary().clone();
         drop(session);
 
@@ -102,7 +102,7 @@ fn no_name_at_all_means_no_session_also_where_there_is_only_one() {
 
 #[test]
 fn fresh_names_differ() {
-    let names: std::collections::BTreeSet<_> = (0..1000).map(|_| Store::fresh_id().unwrap()).collect();
+    let names: std::collections::BTreeSet<_> = (0..1000).map(|_| SessionStore::fresh_id().unwrap()).collect();
     assert_eq!(names.len(), 1000);
     for name in names {
         let digits = name.as_str().bytes().filter(u8::is_ascii_digit).count();

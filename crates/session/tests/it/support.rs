@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, ModelName, Part};
-use toolgate_session::{NewSession, Session, Store};
+use toolgate_session::{NewSession, Session, SessionStore};
 use toolgate_types::SessionId;
 
 pub(crate) struct Place {
@@ -24,8 +24,8 @@ impl Place {
         self.folder().join("sessions.db")
     }
 
-    pub(crate) async fn open(&self) -> Store {
-        Store::open(&self.file()).await.unwrap()
+    pub(crate) async fn open(&self) -> SessionStore {
+        SessionStore::open(&self.file()).await.unwrap()
     }
 }
 

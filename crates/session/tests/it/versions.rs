@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, SqliteConnection};
-use toolgate_session::{SessionError, Store};
+use toolgate_session::{SessionError, SessionStore};
 
 use crate::support::{Place, assistant, id, new, result, results, user, wait, waiting};
 
@@ -31,7 +31,7 @@ fn databases_of_every_version_open_with_what_was_in_them() {
             let shown = [user("the first three"), user("go on"), assistant("I do", &["b", "c"])];
             assert_eq!(session.messages(), shown, "version {}", index + 1);
             assert_eq!(waiting(&session), ["c"]);
-            session.settle(result("c", "now")).await.unwrap();
+            session.add_result(result("c", "now")).await.unwrap();
             session.append(user("thanks")).await.unwrap();
             drop(session);
             assert_eq!(store.transcript(&id("old")).await.unwrap().entries.len(), 8);
@@ -90,7 +90,7 @@ fn what_is_not_ours_is_left_alone() {
             let place = Place::new();
             run(&mut connect(&place.file()).await, statements).await;
             let before = std::fs::read(place.file()).unwrap();
-            let error = Store::open(&place.file()).await.unwrap_err();
+            let error = SessionStore::open(&place.file()).await.unwrap_err();
             assert_eq!(error.code(), code, "{case}: {error}");
             assert_eq!(std::fs::read(place.file()).unwrap(), before, "{case}");
         });
@@ -121,7 +121,7 @@ fn damage_is_named_with_a_way_out() {
             let place = Place::new();
             std::fs::create_dir(place.folder()).unwrap();
             std::fs::write(place.file(), bytes).unwrap();
-            let opened = match Store::open(&place.file()).await {
+            let opened = match SessionStore::open(&place.file()).await {
                 Ok(store) => store.open_session(&id("s")).await.map(drop),
                 Err(error) => Err(error),
             };

@@ -403,7 +403,7 @@ pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> Wo
         workspace,
         style: PathStyle::Free,
         limits: &context.limits,
-        grant: context.reach.as_deref(),
+        grant: context.effective_grant.as_deref(),
         stop: &context.stop,
         unlocked: None,
     }

@@ -352,7 +352,7 @@ impl Tool for CommandTool {
         if let Some(input) = rendered.input {
             body.push(format!("standard input:\n{input}"));
         }
-        Ok(Preview { summary, body: PreviewBody::Text(body.join("\n")), changes: None })
+        Ok(Preview { summary, body: PreviewBody::Text(body.join("\n")), expected_changes: None })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

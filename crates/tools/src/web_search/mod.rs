@@ -188,7 +188,7 @@ impl Tool for WebSearch {
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
         let Arguments { query, .. } = self.read(arguments.clone())?;
         let summary = vec![format!("ask the search engine at {}", self.client.host())];
-        Ok(Preview { summary, body: PreviewBody::Text(query), changes: None })
+        Ok(Preview { summary, body: PreviewBody::Text(query), expected_changes: None })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

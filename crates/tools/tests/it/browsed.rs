@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use toolgate_gate::{Browse, CallOptions};
+use toolgate_gate::{CallOptions, ResourceRequest};
 use toolgate_tools::{Called, Front, Profile};
 use toolgate_types::{DocumentContent, ErrorCode, ResourceContent, Sha256};
 
@@ -12,13 +12,13 @@ use crate::setting::setting;
 
 const MOST: u64 = 1000;
 
-fn browse(front: &Front, tool: &str, arguments: Value, browse: Browse) -> Called {
-    call(front, tool, arguments, CallOptions { browse: Some(browse), ..CallOptions::default() })
+fn browse(front: &Front, tool: &str, arguments: Value, browse: ResourceRequest) -> Called {
+    call(front, tool, arguments, CallOptions { resource: Some(browse), ..CallOptions::default() })
 }
 
 /// Whoever set a bound set it to what the setting has; the rest is up to the door.
-fn whole(usual: u64) -> Browse {
-    Browse::Whole { most: MOST, usual }
+fn whole(usual: u64) -> ResourceRequest {
+    ResourceRequest::ReadWhole { most: MOST, usual }
 }
 
 const USUAL: u64 = 1 << 20;
@@ -73,10 +73,10 @@ fn what_is_longer_than_the_door_takes_or_somebody_set_is_refused() {
     for (bytes, bound, is_refused) in [
         (MOST, whole(USUAL), false),
         (MOST + 1, whole(USUAL), true),
-        (MOST + 1, Browse::Whole { most: MOST + 1, usual: USUAL }, false),
+        (MOST + 1, ResourceRequest::ReadWhole { most: MOST + 1, usual: USUAL }, false),
         // A bound that is not the usual one holds.
-        (USUAL + 1, Browse::Whole { most: 2 * USUAL, usual: USUAL }, false),
-        (USUAL + 1, Browse::Whole { most: 2 * USUAL, usual: 7 }, true),
+        (USUAL + 1, ResourceRequest::ReadWhole { most: 2 * USUAL, usual: USUAL }, false),
+        (USUAL + 1, ResourceRequest::ReadWhole { most: 2 * USUAL, usual: 7 }, true),
     ] {
         for byte in [b'x', 0] {
             std::fs::write(scratch.path().join("work/file"), vec![byte; bytes as usize]).unwrap();
@@ -98,7 +98,7 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
     let arguments = json!({"glob": "**/*", "path": "@project", "max_results": 2});
     let page = |after: Option<&str>| {
         let after = after.map(str::to_owned);
-        let called = browse(&front, "find_files", arguments.clone(), Browse::Page { after });
+        let called = browse(&front, "find_files", arguments.clone(), ResourceRequest::ListPage { after });
         (called.browsed.unwrap(), records(scratch.path()).pop().unwrap()["response"].clone())
     };
     let file = |name: &str, bytes: u64| (name.to_owned(), bytes);
@@ -117,7 +117,7 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
 
 #[test]
 fn tools_show_what_they_are_for_and_nothing_else() {
-    let page = || Browse::Page { after: None };
+    let page = || ResourceRequest::ListPage { after: None };
     for (profile, tool, arguments, wanted) in [
         (Profile::Native, "find_files", json!({"glob": "*", "path": "file"}), whole(USUAL)),
         (Profile::Native, "read_file", json!({"path": "file"}), page()),

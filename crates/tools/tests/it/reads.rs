@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
+use toolgate_gate::{
+    AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
+};
 use toolgate_tools::{Called, Front, Parts, Profile};
 use toolgate_types::{Caller, ErrorCode, Limits, Sha256, StateKey, ToolCall, Trust};
 use toolgate_workspace::Workspace;
@@ -24,17 +26,17 @@ pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspa
     let journal = cap_std::fs::Dir::open_ambient_dir(scratch.join("journal"), cap_std::ambient_authority());
     let limits = Limits { max_read_bytes: 1 << 20, ..profile.limits() };
     let gate = Gate::new(GateOptions {
-        loaded: Loaded::new(profile.registry(&Parts::files(workspace)).unwrap(), limits),
+        config: GateConfig::new(profile.registry(&Parts::files(workspace)).unwrap(), limits),
         audit: Ok(audit),
         audit_mode: AuditMode::Deny,
         journal: Arc::new(
             Journal::open(&journal.unwrap(), &StateKey::new([7; 32])).unwrap().recover(workspace).unwrap(),
         ),
-        approver: Arc::new(NobodyToAsk { remedy: String::new() }),
-        approval_patience: Duration::from_secs(1),
-        blocking: Blocking::Briefly,
+        approver: Arc::new(NoApprover { remedy: String::new() }),
+        approval_timeout: Duration::from_secs(1),
+        blocking: BlockingStrategy::InlineFirst,
         clock: Arc::new(Instant::now),
-        complain: Arc::new(|words| panic!("{words}")),
+        warn: Arc::new(|words| panic!("{words}")),
     });
     Front::new(profile, Arc::new(gate))
 }

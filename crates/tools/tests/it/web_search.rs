@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_egress::{Resolve, SystemDialer};
 use toolgate_gate::{
-    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk,
+    Approver, AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
 };
 use toolgate_manifest::{Config, SearchBackend};
 use toolgate_tools::{Called, Front, Parts, Profile, SearchKey, WebSearch, WebSearchError, WebSearchOptions};
@@ -167,9 +167,9 @@ impl Stand {
         let journal =
             cap_std::fs::Dir::open_ambient_dir(scratch.path().join("journal"), cap_std::ambient_authority());
         let gate = Gate::new(GateOptions {
-            loaded: Loaded {
+            config: GateConfig {
                 agents: Config::parse("test", config).unwrap().agents,
-                ..Loaded::new(profile.registry(&parts).unwrap(), limits)
+                ..GateConfig::new(profile.registry(&parts).unwrap(), limits)
             },
             audit: Ok(audit),
             audit_mode: AuditMode::Deny,
@@ -179,11 +179,11 @@ impl Stand {
                     .recover(&workspace)
                     .unwrap(),
             ),
-            approver: Arc::new(NobodyToAsk { remedy: String::new() }) as Arc<dyn Approver>,
-            approval_patience: Duration::from_secs(1),
-            blocking: Blocking::Pool,
+            approver: Arc::new(NoApprover { remedy: String::new() }) as Arc<dyn Approver>,
+            approval_timeout: Duration::from_secs(1),
+            blocking: BlockingStrategy::ThreadPool,
             clock: Arc::new(Instant::now),
-            complain: Arc::new(|words| panic!("{words}")),
+            warn: Arc::new(|words| panic!("{words}")),
         });
         Self { scratch, front: Front::new(profile, Arc::new(gate)) }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, code_of, person};
-use toolgate_audit::{Report, VerifyOptions};
-use toolgate_gate::{AuditMode, Blocking, CallOptions, UndoOptions};
+use toolgate_audit::{VerifyOptions, VerifyReport};
+use toolgate_gate::{AuditMode, BlockingStrategy, CallOptions, UndoOptions};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{ErrorCode, ToolCall};
 
@@ -51,7 +51,7 @@ fn free(disk: &Path) -> u64 {
     stat.f_bavail * stat.f_frsize
 }
 
-pub(crate) fn report(disk: &Path) -> Report {
+pub(crate) fn report(disk: &Path) -> VerifyReport {
     let report = toolgate_audit::verify(&disk.join("state/audit"), &VerifyOptions::default()).unwrap();
     assert!(report.problem.is_none(), "{:?}", report.problem);
     report
@@ -86,7 +86,7 @@ pub(crate) fn switch_off(folder: &Path) {
 
 /// Makes calls while a command keeps the disk full; says how many calls were made.
 fn attack(disk: &Path, mode: AuditMode) -> u64 {
-    let bench = options(disk, mode).blocking(Blocking::Pool).open();
+    let bench = options(disk, mode).blocking(BlockingStrategy::ThreadPool).open();
     let files = (0..COMMANDS).map(|number| format!("file-{number}"));
     for name in ["filling", "wait"].map(str::to_owned).into_iter().chain(files) {
         std::fs::write(disk.join("work").join(name), "").unwrap();

@@ -21,7 +21,7 @@ use cap_std::fs::Dir;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
-use toolgate_gate::{Gate, Loaded};
+use toolgate_gate::{Gate, GateConfig};
 use toolgate_serve::{
     Auth, Demand, HttpLimits, HttpOptions, OutputStore, Ready, RefusedHosts, Service, ServiceOptions,
     serve_http,
@@ -47,7 +47,7 @@ fn main() {
 }
 
 /// What the tool that changes the tools needs to know, once it is there.
-type Opened = Arc<OnceLock<(Arc<Gate>, Loaded)>>;
+type Opened = Arc<OnceLock<(Arc<Gate>, GateConfig)>>;
 
 fn open(scratch: &Scratch, gate: &Opened) -> Bench {
     let workspace = scratch.folder("workspace");
@@ -55,14 +55,14 @@ fn open(scratch: &Scratch, gate: &Opened) -> Bench {
     let gate = Arc::clone(gate);
     let changing = Changing::new(move |added| {
         if let Some((gate, loaded)) = gate.get() {
-            gate.replace(if added { with_passing(loaded) } else { loaded.clone() });
+            gate.replace_config(if added { with_passing(loaded) } else { loaded.clone() });
         }
     });
     let options = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("state"));
     tools::all(&changing).into_iter().fold(options, BenchOptions::tool).open()
 }
 
-fn with_passing(loaded: &Loaded) -> Loaded {
+fn with_passing(loaded: &GateConfig) -> GateConfig {
     let mut loaded = loaded.clone();
     loaded.registry.register(tools::passing()).unwrap();
     loaded

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use toolgate_attack::{code_of, person};
-use toolgate_gate::{CallOptions, Said};
+use toolgate_gate::{CallOptions, ProgressUpdate};
 use toolgate_sandbox::ResourceLimits;
 use toolgate_tools::Profile;
 use toolgate_types::{Decision, ErrorCode, ToolCall};
@@ -39,9 +39,9 @@ fn cancelling_ends_a_command_and_output_comes_while_it_runs() {
     let (token, heard) = (options.cancelled.clone(), Arc::new(Mutex::new(String::new())));
     let listening = Arc::clone(&heard);
     // Nothing but what the command says can end this call.
-    let progress = move |said: Said<'_>| {
+    let progress = move |said: ProgressUpdate<'_>| {
         let mut heard = listening.lock().unwrap();
-        heard.push_str(said.words);
+        heard.push_str(said.text);
         if heard.contains("begun") {
             token.cancel();
         }

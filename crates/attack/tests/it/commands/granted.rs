@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate_attack::{Tree, code_of, person};
-use toolgate_gate::Reply;
+use toolgate_gate::ApprovalReply;
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, ErrorCode, Trust};
 
@@ -58,7 +58,7 @@ fn an_agent_sees_only_the_paths_that_it_was_granted() {
 fn whoever_is_asked_about_an_agent_of_some_files_reads_that_nothing_changes() {
     const AGENTS: &str =
         "agents: {writer: {tool_permissions: {run_command: {allowed: true, paths: ['docs/**']}}}}";
-    let approver = Scripted::new([Reply::No(None)]);
+    let approver = Scripted::new([ApprovalReply::Denied(None)]);
     let asked = Arc::clone(&approver);
     let desk = Desk::with(Profile::Native, |options| {
         options.config(AGENTS).approver(approver, Duration::from_secs(30))

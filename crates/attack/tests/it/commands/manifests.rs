@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use toolgate_attack::{Tree, code_of, person};
-use toolgate_gate::{CallOptions, Said};
+use toolgate_gate::{CallOptions, ProgressUpdate};
 use toolgate_tools::Profile;
 use toolgate_types::{Decision, ErrorCode, ToolCall};
 
@@ -163,7 +163,7 @@ fn what_a_tool_may_not_answer_is_not_shown_while_it_runs_either() {
     );
     let heard = Arc::new(Mutex::new(String::new()));
     let listening = Arc::clone(&heard);
-    let progress = move |said: Said<'_>| listening.lock().unwrap().push_str(said.words);
+    let progress = move |said: ProgressUpdate<'_>| listening.lock().unwrap().push_str(said.text);
     let options = CallOptions { progress: Some(Arc::new(progress)), ..CallOptions::default() };
     let call = ToolCall::new("t", json!({}));
     let called = desk.bench.wait(desk.bench.front().call(call, person("test"), options));

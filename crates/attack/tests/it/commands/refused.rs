@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate_attack::{Tree, code_of, person};
-use toolgate_gate::Reply;
+use toolgate_gate::ApprovalReply;
 use toolgate_text::confusables::Charset;
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Decision, ErrorCode, Stage, Trust};
@@ -116,7 +116,7 @@ fn no_argument_gets_past_the_gate_that_does_not_fit() {
 
 #[test]
 fn whoever_is_asked_sees_the_whole_command() {
-    let approver = Scripted::new([Reply::No(None), Reply::Once]);
+    let approver = Scripted::new([ApprovalReply::Denied(None), ApprovalReply::Once]);
     let asked = Arc::clone(&approver);
     let desk = Desk::with(Profile::Native, |options| options.approver(approver, Duration::from_secs(30)));
     desk.write("src/a.txt", "");

@@ -4,14 +4,14 @@
 use std::fmt::Write as _;
 
 use toolgate_llm::{AssistantMessage, CallResult, Message, Part};
-use toolgate_session::{Entry, Summary, Transcript};
+use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
 use toolgate_types::time::rfc3339_millis;
 
 use super::readable::results_at;
 use crate::terminal::{counted_messages, reveal, reveal_line};
 
 pub(super) fn transcript(transcript: &Transcript) -> String {
-    let Summary { id, title, agent, model, profile, workspace, created_at, changed_at, usage, .. } =
+    let SessionSummary { id, title, agent, model, profile, workspace, created_at, changed_at, usage, .. } =
         &transcript.summary;
     let mut page = format!("# Conversation {id}\n\n");
     let facts = [
@@ -33,20 +33,21 @@ pub(super) fn transcript(transcript: &Transcript) -> String {
     page
 }
 
-fn add(page: &mut String, entry: &Entry, all: &[Entry]) {
+fn add(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
     let at = rfc3339_millis(entry.at());
     match entry {
-        Entry::Message { message: Message::User { text }, .. } => {
+        TranscriptEntry::Message { message: Message::User { text }, .. } => {
             let _ = write!(page, "\n## You, {at}\n\n{}", fenced(text, "markdown"));
         }
-        Entry::Message { message: Message::Assistant(said), position, .. } => {
+        TranscriptEntry::Message { message: Message::Assistant(said), position, .. } => {
             let model = said.model.as_ref().map_or("model".to_owned(), ToString::to_string);
             let _ = writeln!(page, "\n## {}, {at}", code(&model));
             add_said(page, said, results_at(all, position + 1));
         }
         // Each stands beside its call.
-        Entry::Message { message: Message::Results { .. }, .. } | Entry::PartialResults { .. } => {}
-        Entry::Front { replaced, message, .. } => {
+        TranscriptEntry::Message { message: Message::Results { .. }, .. }
+        | TranscriptEntry::PartialResults { .. } => {}
+        TranscriptEntry::Front { replaced, message, .. } => {
             let _ = writeln!(
                 page,
                 "\n## Shown from here on in place of the first {}, {at}",

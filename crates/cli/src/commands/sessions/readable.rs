@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, Part};
-use toolgate_session::{Entry, Summary, Transcript};
+use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
 use toolgate_types::time::rfc3339_millis;
 
 use crate::chat::cut;
@@ -24,9 +24,19 @@ pub(super) fn transcript(transcript: &Transcript, full: bool, screen: Screen) ->
     page.text
 }
 
-fn heading(summary: &Summary, screen: Screen) -> String {
-    let Summary { id, title, agent, model, profile, workspace, created_at, changed_at, messages, usage } =
-        summary;
+fn heading(summary: &SessionSummary, screen: Screen) -> String {
+    let SessionSummary {
+        id,
+        title,
+        agent,
+        model,
+        profile,
+        workspace,
+        created_at,
+        changed_at,
+        messages,
+        usage,
+    } = summary;
     let mut text = screen.line(&format!("{id}  {title}"), "1");
     let agent = agent.as_ref().map(|agent| format!(", agent {agent}")).unwrap_or_default();
     let place = format!("model {model}, profile {profile}{agent}, workspace {}", workspace.display());
@@ -48,21 +58,22 @@ struct Page {
 }
 
 impl Page {
-    fn entry(&mut self, entry: &Entry, all: &[Entry]) {
+    fn entry(&mut self, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
         let at = rfc3339_millis(entry.at());
         match entry {
-            Entry::Message { message: Message::User { text }, .. } => {
+            TranscriptEntry::Message { message: Message::User { text }, .. } => {
                 self.speaker("you", &at);
                 self.quote(text);
             }
-            Entry::Message { message: Message::Assistant(said), position, .. } => {
+            TranscriptEntry::Message { message: Message::Assistant(said), position, .. } => {
                 let model = said.model.as_ref().map_or("model".to_owned(), ToString::to_string);
                 self.speaker(&model, &at);
                 self.said(said, results_at(all, position + 1));
             }
             // Each stands beside its call.
-            Entry::Message { message: Message::Results { .. }, .. } | Entry::PartialResults { .. } => {}
-            Entry::Front { replaced, message, .. } => {
+            TranscriptEntry::Message { message: Message::Results { .. }, .. }
+            | TranscriptEntry::PartialResults { .. } => {}
+            TranscriptEntry::Front { replaced, message, .. } => {
                 self.speaker(
                     &format!("shown from here on in place of the first {}", counted_messages(*replaced)),
                     &at,
@@ -144,12 +155,16 @@ impl Page {
 }
 
 /// The results that stand at a position, whole or not.
-pub(super) fn results_at(entries: &[Entry], wanted: u64) -> &[CallResult] {
+pub(super) fn results_at(entries: &[TranscriptEntry], wanted: u64) -> &[CallResult] {
     let found = entries.iter().find_map(|entry| match entry {
-        Entry::Message { position, message: Message::Results { results }, .. } if *position == wanted => {
+        TranscriptEntry::Message { position, message: Message::Results { results }, .. }
+            if *position == wanted =>
+        {
             Some(results.as_slice())
         }
-        Entry::PartialResults { position, results, .. } if *position == wanted => Some(results.as_slice()),
+        TranscriptEntry::PartialResults { position, results, .. } if *position == wanted => {
+            Some(results.as_slice())
+        }
         _ => None,
     });
     found.unwrap_or_default()

@@ -7,7 +7,7 @@ use rmcp::model::{
     InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition,
 };
 use serde_json::Value;
-use toolgate_gate::{Nobody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable};
 
 use super::words::{MOST, TooLong, words};
 
@@ -18,13 +18,13 @@ pub(crate) const ANSWER: &str = "approval";
 const SCOPE: &str = "scope";
 
 /// The question as both eras ask it; or that nobody can be asked, because nobody could be shown the whole of it.
-pub(super) fn form(question: &Question) -> Result<ElicitRequestParams, Nobody> {
+pub(super) fn form(question: &ApprovalRequest) -> Result<ElicitRequestParams, ApprovalUnavailable> {
     let message = words(question).map_err(|TooLong(bytes)| {
         let most = MOST / 1024;
-        Nobody::because(format!("is too long to be shown whole ({bytes} bytes)"))
-            .but(format!("make it in parts of at most {most} KiB"))
+        ApprovalUnavailable::with_reason(format!("is too long to be shown whole ({bytes} bytes)"))
+            .with_remedy(format!("make it in parts of at most {most} KiB"))
     })?;
-    let schema = match question.may_last {
+    let schema = match question.can_grant_session {
         true => ElicitationSchema::new(BTreeMap::from([(SCOPE.to_owned(), scope())])),
         false => ElicitationSchema::new(BTreeMap::new()),
     };
@@ -42,27 +42,30 @@ fn scope() -> PrimitiveSchemaDefinition {
 }
 
 /// The question as a client of the newer era gets it in place of an answer.
-pub(crate) fn input_required(question: &Question, state: String) -> Result<InputRequiredResult, Nobody> {
+pub(crate) fn input_required(
+    question: &ApprovalRequest,
+    state: String,
+) -> Result<InputRequiredResult, ApprovalUnavailable> {
     let asked = InputRequest::Elicitation(ElicitRequest::new(form(question)?));
     Ok(InputRequiredResult::new(Some(BTreeMap::from([(ANSWER.to_owned(), asked)])), Some(state)))
 }
 
 /// What a person answered to a question of the newer era, if that is what came.
-pub(crate) fn reply_to(responses: Option<InputResponses>) -> Option<Reply> {
+pub(crate) fn reply_to(responses: Option<InputResponses>) -> Option<ApprovalReply> {
     let answer = responses?.remove(ANSWER)?;
     serde_json::from_value::<ElicitResult>(answer).ok().map(|result| reply(&result))
 }
 
 /// What a person answered. Only an acceptance is a yes.
-pub(super) fn reply(result: &ElicitResult) -> Reply {
+pub(super) fn reply(result: &ElicitResult) -> ApprovalReply {
     match result.action {
         ElicitationAction::Accept => {
             let scope =
                 result.content.as_ref().and_then(|content| content.get(SCOPE)).and_then(Value::as_str);
-            if scope == Some("session") { Reply::ForSession } else { Reply::Once }
+            if scope == Some("session") { ApprovalReply::ForSession } else { ApprovalReply::Once }
         }
-        ElicitationAction::Cancel => Reply::Dismissed,
-        _ => Reply::No(None),
+        ElicitationAction::Cancel => ApprovalReply::Dismissed,
+        _ => ApprovalReply::Denied(None),
     }
 }
 
@@ -75,14 +78,17 @@ mod tests {
     #[test]
     fn only_an_acceptance_is_a_yes() {
         for (answer, expected) in [
-            (json!({"action": "accept"}), Some(Reply::Once)),
-            (json!({"action": "accept", "content": {}}), Some(Reply::Once)),
-            (json!({"action": "accept", "content": {"scope": "once"}}), Some(Reply::Once)),
-            (json!({"action": "accept", "content": {"scope": "session"}}), Some(Reply::ForSession)),
-            (json!({"action": "accept", "content": {"scope": "forever"}}), Some(Reply::Once)),
-            (json!({"action": "accept", "content": {"scope": true}}), Some(Reply::Once)),
-            (json!({"action": "decline", "content": {"scope": "session"}}), Some(Reply::No(None))),
-            (json!({"action": "cancel", "content": {"scope": "session"}}), Some(Reply::Dismissed)),
+            (json!({"action": "accept"}), Some(ApprovalReply::Once)),
+            (json!({"action": "accept", "content": {}}), Some(ApprovalReply::Once)),
+            (json!({"action": "accept", "content": {"scope": "once"}}), Some(ApprovalReply::Once)),
+            (json!({"action": "accept", "content": {"scope": "session"}}), Some(ApprovalReply::ForSession)),
+            (json!({"action": "accept", "content": {"scope": "forever"}}), Some(ApprovalReply::Once)),
+            (json!({"action": "accept", "content": {"scope": true}}), Some(ApprovalReply::Once)),
+            (
+                json!({"action": "decline", "content": {"scope": "session"}}),
+                Some(ApprovalReply::Denied(None)),
+            ),
+            (json!({"action": "cancel", "content": {"scope": "session"}}), Some(ApprovalReply::Dismissed)),
             (json!({"action": "yes"}), None),
             (json!({"action": true}), None),
             (json!({}), None),

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use rmcp::model::{ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer, ServiceError};
 use tokio::runtime::Handle;
-use toolgate_gate::{Approver, Nobody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 
 use super::form::{form, reply};
 use crate::mcp::connection::{Connection, Room};
@@ -23,21 +23,21 @@ pub(crate) struct Live {
 }
 
 impl Approver for Live {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         Box::pin(async move {
             let form = match form(&question) {
                 Ok(form) => form,
-                Err(nobody) => return Reply::Nobody(nobody),
+                Err(nobody) => return ApprovalReply::Unavailable(nobody),
             };
             // Others go on while a person thinks. The time of a yes is not spent on waiting for room again.
             self.room.leave();
             tokio::select! {
                 answer = answered(&self.peer, form) => match answer {
                     Ok(result) => reply(&result),
-                    Err(_) => Reply::Nobody(Nobody::because("the client did not show the question")),
+                    Err(_) => ApprovalReply::Unavailable(ApprovalUnavailable::with_reason("the client did not show the question")),
                 },
                 () = self.connection.closing.cancelled() => {
-                    Reply::Nobody(Nobody::quietly("the client closed the connection before it answered"))
+                    ApprovalReply::Unavailable(ApprovalUnavailable::for_operator("the client closed the connection before it answered"))
                 }
             }
         })

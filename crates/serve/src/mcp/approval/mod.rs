@@ -13,7 +13,7 @@ mod words;
 use std::pin::Pin;
 
 use rmcp::model::ClientCapabilities;
-use toolgate_gate::{Approver, Nobody, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 
 pub(crate) use form::{input_required, reply_to};
 pub(crate) use live::Live;
@@ -30,9 +30,9 @@ pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
 pub(crate) struct CannotAsk;
 
 impl Approver for CannotAsk {
-    fn ask(&self, _question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, _question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         let remedy = "this client cannot show questions (it lacks MCP elicitation): use a client that can, or start toolgate with `--trust autonomous` if \
                       the client itself asks before every call";
-        Box::pin(async move { Reply::Nobody(Nobody::openly(remedy)) })
+        Box::pin(async move { ApprovalReply::Unavailable(ApprovalUnavailable::for_everyone(remedy)) })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::InputRequiredResult;
 use tokio::sync::{mpsc, oneshot};
-use toolgate_gate::{Approver, Question, Reply};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver};
 
 use super::form::form;
 use crate::mcp::connection::Room;
@@ -20,8 +20,8 @@ const MOST_OF_ONE: usize = 16;
 
 /// A question, and where its answer goes.
 pub(crate) struct Asked {
-    pub(crate) question: Question,
-    pub(crate) reply: oneshot::Sender<Reply>,
+    pub(crate) question: ApprovalRequest,
+    pub(crate) reply: oneshot::Sender<ApprovalReply>,
 }
 
 /// Hands the gate's question to whoever drives the call.
@@ -33,14 +33,14 @@ pub(crate) struct Parking {
 }
 
 impl Approver for Parking {
-    fn may_last(&self) -> bool {
+    fn can_grant_session(&self) -> bool {
         self.may_last
     }
 
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         Box::pin(async move {
             if let Err(nobody) = form(&question) {
-                return Reply::Nobody(nobody);
+                return ApprovalReply::Unavailable(nobody);
             }
             self.room.leave();
             let (reply, answer) = oneshot::channel();
@@ -63,7 +63,7 @@ pub(crate) struct Parked {
     /// Whose it is.
     pub(crate) owner: [u8; 32],
     pub(crate) running: Running,
-    pub(crate) reply: oneshot::Sender<Reply>,
+    pub(crate) reply: oneshot::Sender<ApprovalReply>,
     /// What is said again to a client that comes without an answer.
     pub(crate) again: InputRequiredResult,
 }
@@ -78,7 +78,7 @@ impl Parked {
 /// What became of a call that a client came again for.
 pub(crate) enum Found {
     /// It is here, with the person's answer; nobody else will find it.
-    Answered(Box<Parked>, Reply),
+    Answered(Box<Parked>, ApprovalReply),
     /// It is here, and still waits for the answer.
     Unanswered(Box<InputRequiredResult>),
     /// It did not wait so long, and says itself how it ended.
@@ -112,7 +112,7 @@ impl ParkedCalls {
     }
 
     /// The call of this id. With an answer, or at its end, it is taken out: no state is good twice.
-    pub(crate) fn find(&self, id: &str, reply: Option<Reply>) -> Found {
+    pub(crate) fn find(&self, id: &str, reply: Option<ApprovalReply>) -> Found {
         let mut calls = self.lock();
         match (calls.parked.get(id), reply) {
             (Some(parked), None) if parked.is_waiting() => Found::Unanswered(Box::new(parked.again.clone())),
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    fn parked(owner: u8) -> (Parked, oneshot::Receiver<Reply>) {
+    fn parked(owner: u8) -> (Parked, oneshot::Receiver<ApprovalReply>) {
         let (reply, answer) = oneshot::channel();
         let running = Running {
             calling: Box::pin(std::future::pending()),
@@ -205,13 +205,16 @@ mod tests {
         assert!(calls.try_put("first".to_owned(), first).is_ok());
         drop(answer);
         assert!(matches!(calls.find("other", None), Found::Gone));
-        assert!(matches!(calls.find("first", Some(Reply::Once)), Found::Ended(_)), "a yes that is too late");
-        assert!(matches!(calls.find("first", Some(Reply::Once)), Found::Gone));
+        assert!(
+            matches!(calls.find("first", Some(ApprovalReply::Once)), Found::Ended(_)),
+            "a yes that is too late"
+        );
+        assert!(matches!(calls.find("first", Some(ApprovalReply::Once)), Found::Gone));
         let (second, _answer) = parked(1);
         assert!(calls.try_put("second".to_owned(), second).is_ok());
         assert!(matches!(calls.find("second", None), Found::Unanswered(_)));
-        assert!(matches!(calls.find("second", Some(Reply::Once)), Found::Answered(..)));
-        assert!(matches!(calls.find("second", Some(Reply::Once)), Found::Gone));
+        assert!(matches!(calls.find("second", Some(ApprovalReply::Once)), Found::Answered(..)));
+        assert!(matches!(calls.find("second", Some(ApprovalReply::Once)), Found::Gone));
         assert!(calls.lock().parked.is_empty() && calls.lock().order.is_empty());
     }
 

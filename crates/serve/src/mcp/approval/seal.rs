@@ -5,7 +5,7 @@
 
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde_json::{Value, json};
-use toolgate_gate::{Browse, Credential};
+use toolgate_gate::{Credential, ResourceRequest};
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
 
@@ -29,7 +29,7 @@ impl Bond {
         tool: &str,
         definition: Option<Sha256>,
         arguments: &Value,
-        browse: Option<&Browse>,
+        browse: Option<&ResourceRequest>,
     ) -> Self {
         let session = match &visitor.credential {
             Credential::Known(caller) => &caller.session,
@@ -53,11 +53,11 @@ impl Bond {
 }
 
 /// What a call is to show, as a value.
-fn shown(browse: Option<&Browse>) -> Value {
+fn shown(browse: Option<&ResourceRequest>) -> Value {
     match browse {
         None => Value::Null,
-        Some(Browse::Page { after }) => json!({"page": after}),
-        Some(Browse::Whole { most, usual }) => json!({"whole": [most, usual]}),
+        Some(ResourceRequest::ListPage { after }) => json!({"page": after}),
+        Some(ResourceRequest::ReadWhole { most, usual }) => json!({"whole": [most, usual]}),
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
         let seals = Seals::new();
         let definition = Some(Sha256::of(b"definition"));
         let arguments = json!({"a": 1, "b": {"c": [1, 2], "d": "x"}});
-        let browse = Some(&Browse::Whole { most: 1, usual: 2 });
+        let browse = Some(&ResourceRequest::ReadWhole { most: 1, usual: 2 });
         let bond = Bond::new(me, "tool", definition, &arguments, browse);
         let state = seals.seal("id", bond).unwrap();
         assert_eq!(seals.open(&state, bond).as_deref(), Ok("id"));
@@ -148,8 +148,14 @@ mod tests {
             Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1, 2]}, "d": "x"}), browse),
             Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1], "d": "x"}}), browse),
             Bond::new(me, "tool", definition, &arguments, None),
-            Bond::new(me, "tool", definition, &arguments, Some(&Browse::Whole { most: 2, usual: 1 })),
-            Bond::new(me, "tool", definition, &arguments, Some(&Browse::Page { after: None })),
+            Bond::new(
+                me,
+                "tool",
+                definition,
+                &arguments,
+                Some(&ResourceRequest::ReadWhole { most: 2, usual: 1 }),
+            ),
+            Bond::new(me, "tool", definition, &arguments, Some(&ResourceRequest::ListPage { after: None })),
         ];
         for other in others {
             assert!(seals.open(&state, other).is_err());

@@ -4,7 +4,7 @@
 //! is another one, the size of the call is told before it comes, and what would happen, and how much of it was shown, is said once more below it. Escaping and
 //! folding are the card's.
 
-use toolgate_gate::{PreviewBody, Question};
+use toolgate_gate::{ApprovalRequest, PreviewBody};
 use toolgate_text::confusables::{Charset, WrapMode, wrap_rows};
 
 /// More than this is not asked at all: whoever agrees has seen the whole of it.
@@ -24,7 +24,7 @@ const CONTINUED: &str = "⋮ ";
 pub(super) struct TooLong(pub(super) usize);
 
 /// The whole question.
-pub(super) fn words(question: &Question) -> Result<String, TooLong> {
+pub(super) fn words(question: &ApprovalRequest) -> Result<String, TooLong> {
     let (summary, body) = (&question.preview.summary, &question.preview.body);
     let body = match body {
         PreviewBody::Nothing => "",
@@ -49,7 +49,7 @@ pub(super) fn words(question: &Question) -> Result<String, TooLong> {
         text.push_str(&format!("Above: {}.\n", body.shown));
     }
     text.push_str(&format!("Arguments: sha256 {}.\n", card.digest));
-    let seconds = question.patience.as_secs();
+    let seconds = question.timeout.as_secs();
     text.push_str(&format!("Accept to let {tool} ({class}) do this, or decline. Waits {seconds} s."));
     Ok(text)
 }

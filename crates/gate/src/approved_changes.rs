@@ -1,0 +1,124 @@
+//! An answer is an answer to what was shown, not to whatever is there by the time it is given.
+//!
+//! Before a person is asked, a tool says which files it would change, what is in them now, and what would be in them afterwards. When the person has
+//! agreed, the recorder that every change must pass compares that with what is really about to happen. Anything else is refused before it can be seen.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{Cancellation, ErrorCode, Failure};
+use toolgate_workspace::{
+    ChangeKind, ContentDigest, JournalError, PlannedChange, Recorder, TransactionOutcome,
+};
+
+/// One file that a call would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedChange {
+    /// The mount's alias.
+    pub alias: String,
+    /// The file below the mount.
+    pub location: PathBuf,
+    /// What would happen to it.
+    pub kind: ChangeKind,
+    /// What is there now.
+    pub before: Option<ContentDigest>,
+    /// What would be there.
+    pub after: Option<ContentDigest>,
+}
+
+impl ExpectedChange {
+    /// Looks at a change that is about to be made. The file is read from its beginning, and left there.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the call must end.
+    pub fn observe(planned: &PlannedChange<'_>, stop: &Cancellation) -> io::Result<Self> {
+        Ok(Self {
+            alias: planned.alias.to_owned(),
+            location: planned.location.to_path_buf(),
+            kind: planned.kind.clone(),
+            before: planned.before.map(|file| digest_content(file, stop)).transpose()?,
+            after: planned.after,
+        })
+    }
+}
+
+/// Digest and size of what a file holds. It is read from its beginning, and left there.
+pub(crate) fn digest_content(mut file: &File, stop: &Cancellation) -> io::Result<ContentDigest> {
+    const CHUNK_BYTES: usize = 64 * 1024;
+    file.rewind()?;
+    let (mut hasher, mut bytes) = (Sha256Hasher::new(), 0);
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        stop.check().map_err(|_| io::Error::other("the call must end"))?;
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                hasher.update(buffer.get(..count).unwrap_or_default());
+                bytes += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    file.rewind()?;
+    Ok(ContentDigest { sha256: hasher.finish(), bytes })
+}
+
+/// A recorder that lets only those changes pass that a person agreed to.
+pub(crate) struct ApprovedChangesGuard {
+    recorder: Arc<dyn Recorder + Send + Sync>,
+    expected: Vec<ExpectedChange>,
+    violated: AtomicBool,
+}
+
+impl ApprovedChangesGuard {
+    pub(crate) fn new(recorder: Arc<dyn Recorder + Send + Sync>, expected: Vec<ExpectedChange>) -> Self {
+        Self { recorder, expected, violated: AtomicBool::new(false) }
+    }
+
+    fn is_expected(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> io::Result<bool> {
+        let observed: Vec<ExpectedChange> = changes
+            .iter()
+            .map(|planned| ExpectedChange::observe(planned, stop))
+            .collect::<io::Result<_>>()?;
+        Ok(observed == self.expected)
+    }
+
+    /// What a call failed with: where it was stopped here, the reason is that the answer was to something else.
+    pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        if !self.violated.load(Ordering::Acquire) {
+            return failure;
+        }
+        Failure::new(
+            ErrorCode::PreconditionFailed,
+            "the files changed while the question was open, so nothing was changed",
+        )
+        .help("read the files again, then ask again")
+    }
+}
+
+impl Recorder for ApprovedChangesGuard {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
+        if self.is_expected(changes, stop).map_err(|error| error.to_string())? {
+            return self.recorder.record(changes, stop);
+        }
+        self.violated.store(true, Ordering::Release);
+        Err(JournalError::Failed("a person agreed to something else".to_owned()))
+    }
+
+    fn begin(&self) -> Result<(), JournalError> {
+        self.recorder.begin()
+    }
+
+    fn await_intent(&self) -> Result<(), String> {
+        self.recorder.await_intent()
+    }
+
+    fn settle(&self, settled: TransactionOutcome) {
+        self.recorder.settle(settled);
+    }
+}

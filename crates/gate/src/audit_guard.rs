@@ -1,0 +1,238 @@
+//! A call that has no record yet.
+
+use std::borrow::Cow;
+use std::iter::once;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use toolgate_audit::{AuditEntry, AuditError, Denial, ResponseSummary, Ticket};
+use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{
+    Attachment, Caller, ErrorCode, Failure, Outcome, ResourceContent, Sha256, Stage, ToolCall, ToolClass,
+    ToolOutput,
+};
+
+use crate::gate::{AuditMode, FinishedCall, Gate};
+use crate::refusal_counter::RefusedCall;
+
+/// What is remembered of an answer after it has left.
+pub(crate) struct RawOutput {
+    hash: Sha256,
+    bytes: u64,
+    /// The fields that did not leave, or not as they were.
+    pub(crate) redacted: Vec<String>,
+}
+
+impl RawOutput {
+    /// Of all that was given: the text, or the structured answer where there is none, then what is attached, then what is shown by address.
+    pub(crate) fn of(output: &ToolOutput) -> Self {
+        let ToolOutput {
+            text,
+            structured,
+            attachments,
+            text_sha256,
+            text_field: text_as,
+            resource: browsed,
+            ..
+        } = output;
+        let is_in_words = !text.is_empty() || text_as.is_some() || browsed.is_some();
+        let answer = if is_in_words { Cow::Borrowed(text.as_str()) } else { structured.json() };
+        let shown = browsed.as_ref().map(ResourceContent::data);
+        let parts = once(&*answer).chain(attachments.iter().map(Attachment::data)).chain(shown.as_deref());
+        let known = match browsed {
+            _ if !attachments.is_empty() => None,
+            None => text_sha256.filter(|_| is_in_words),
+            Some(browsed) => browsed.sha256().filter(|_| text.is_empty()),
+        };
+        debug_assert!(
+            known.is_none_or(|known| known == digest(parts.clone())),
+            "a tool is wrong about the digest of its answer"
+        );
+        let bytes: usize = parts.clone().map(str::len).sum();
+        Self { hash: known.unwrap_or_else(|| digest(parts)), bytes: bytes as u64, redacted: Vec::new() }
+    }
+}
+
+/// The digest of all parts, one after the other.
+fn digest<'p>(parts: impl Iterator<Item = &'p str>) -> Sha256 {
+    let mut hasher = Sha256Hasher::new();
+    parts.for_each(|part| hasher.update(part.as_bytes()));
+    hasher.finish()
+}
+
+/// A call that has no record yet. If it is dropped, the record says so: there is no way out without one.
+pub(crate) struct AuditGuard<'g> {
+    pub(crate) gate: &'g Gate,
+    pub(crate) started: Instant,
+    pub(crate) call: &'g ToolCall,
+    /// Who called, as far as that is known: of a token, nothing before it is verified.
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) args_hash: Sha256,
+    pub(crate) class: Option<ToolClass>,
+    pub(crate) version: Option<&'g str>,
+    /// Where it is, should it be dropped.
+    pub(crate) stage: Stage,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) settled: bool,
+}
+
+impl AuditGuard<'_> {
+    pub(crate) async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> FinishedCall {
+        let duration = self.started.elapsed();
+        self.settled = true;
+        let Some(count) = self.represented_calls(&outcome) else {
+            return FinishedCall { call: self.call.id, outcome, duration };
+        };
+        let recorded = self.append(&outcome, response.as_ref(), duration, count);
+        let recorded = match (recorded, self.gate.audit_mode) {
+            (Ok(ticket), AuditMode::Deny) => ticket.await,
+            (Ok(_), AuditMode::Warn) => Ok(()),
+            (Err(error), _) => Err(error),
+        };
+        let outcome = match recorded {
+            Ok(()) => outcome,
+            Err(error) => self.outcome_without_record(outcome, &error),
+        };
+        FinishedCall { call: self.call.id, outcome, duration }
+    }
+
+    fn outcome_without_record(&self, outcome: Outcome, error: &AuditError) -> Outcome {
+        (self.gate.warn)(&format!("a call could not be recorded: {error}; {}", error.help()));
+        match (self.gate.audit_mode, error) {
+            // Nothing would ever say that there was such a call.
+            (AuditMode::Warn, AuditError::Untraced { .. }) | (AuditMode::Deny, _) => {
+                let failure = Failure::new(
+                    ErrorCode::AuditUnavailable,
+                    "this call could not be recorded, so it has no answer",
+                )
+                .operator_note(error.to_string());
+                Outcome::Failed { stage: Stage::Output, failure }
+            }
+            (AuditMode::Warn, _) => outcome,
+        }
+    }
+
+    /// How many calls the record of this one stands for; `None` where the record of another stands for it.
+    fn represented_calls(&self, outcome: &Outcome) -> Option<u64> {
+        let Outcome::Failed { stage, failure } = outcome else { return Some(1) };
+        if !RefusedCall::is_counted(failure.code) {
+            return Some(1);
+        }
+        self.gate.refusals.count(RefusedCall {
+            call: self.call.id,
+            caller: Arc::clone(&self.caller),
+            tool: self.call.tool.clone(),
+            class: self.class,
+            version: self.version.map(str::to_owned),
+            args_hash: self.args_hash,
+            stage: *stage,
+            code: failure.code,
+            reason: operator_reason(failure),
+        })
+    }
+
+    fn append(
+        &self,
+        outcome: &Outcome,
+        response: Option<&RawOutput>,
+        duration: Duration,
+        count: u64,
+    ) -> Result<Ticket, AuditError> {
+        let reason = match outcome {
+            Outcome::Done(_) => String::new(),
+            Outcome::Failed { failure, .. } => operator_reason(failure),
+        };
+        let denial = match outcome {
+            Outcome::Done(_) => None,
+            Outcome::Failed { stage, failure } => {
+                Some(Denial { stage: *stage, code: failure.code, reason: &reason, count })
+            }
+        };
+        let entry = AuditEntry {
+            call: self.call.id,
+            client_call_id: self.call.client_id.as_deref(),
+            caller: &self.caller,
+            tool: &self.call.tool,
+            class: self.class,
+            version: self.version,
+            args_hash: self.args_hash,
+            repairs: &self.call.repairs,
+            denial,
+            response: response.map(|raw| ResponseSummary {
+                redacted_fields: &raw.redacted,
+                output_hash: raw.hash,
+                output_bytes: raw.bytes,
+            }),
+            duration,
+        };
+        let audit = self.gate.audit.as_ref().map_err(Clone::clone)?;
+        // Whoever waits for the disk anyway is written together with all others who do.
+        let together = self.settled && self.gate.audit_mode == AuditMode::Deny && count == 1;
+        if together { audit.submit(&entry) } else { audit.append(&entry) }
+    }
+}
+
+/// Why, for the operator: the note where there is one. Messages may quote arguments, which records never do.
+pub(crate) fn operator_reason(failure: &Failure) -> String {
+    failure.operator_note.clone().unwrap_or_else(|| failure.code.as_str().to_owned())
+}
+
+impl Drop for AuditGuard<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            // Whatever still works for this call stops at its next question.
+            self.cancelled.cancel();
+            let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
+            let outcome = Outcome::Failed { stage: self.stage, failure };
+            if let Err(error) = self.append(&outcome, None, self.started.elapsed(), 1) {
+                (self.gate.warn)(&format!("an abandoned call could not be recorded: {error}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolgate_types::DocumentContent;
+
+    use super::*;
+
+    /// A record is of each part that was given, in their order.
+    #[test]
+    fn nothing_of_an_answer_is_left_out_of_its_record() {
+        let words = |text: &str| ToolOutput::new(text, json!({"a": 1}));
+        let picture = || Attachment::Image { mime_type: "image/png".to_owned(), data: "cGlj".to_owned() };
+        let known = |text: &str| Some(Sha256::of(text.as_bytes()));
+        let file = |text: &str, sha256| ResourceContent::File {
+            content: DocumentContent::Text(text.to_owned()),
+            sha256,
+        };
+        let page = ResourceContent::Page { files: vec![("a".to_owned(), 7)], next: Some("a".to_owned()) };
+        let browsed = |browsed| ToolOutput::from_resource(browsed, json!({"a": 1}));
+        for (output, recorded) in [
+            (words("text"), "text"),
+            (ToolOutput { text_sha256: known("text"), ..words("text") }, "text"),
+            (words(""), r#"{"a":1}"#),
+            (ToolOutput { text_field: Some("content"), text_sha256: known(""), ..words("") }, ""),
+            (ToolOutput { attachments: vec![picture(), picture()], ..words("text") }, "textcGljcGlj"),
+            (
+                ToolOutput { attachments: vec![picture()], text_sha256: known("text"), ..words("text") },
+                "textcGlj",
+            ),
+            (ToolOutput { attachments: vec![picture()], ..words("") }, r#"{"a":1}cGlj"#),
+            (browsed(file("all", known("all"))), "all"),
+            (browsed(file("all", None)), "all"),
+            (browsed(file("", known(""))), ""),
+            (browsed(page), r#"[["a",7]]"#),
+            // Nobody gives both; should somebody, both are recorded.
+            (ToolOutput { resource: Some(file("all", known("all"))), ..words("text") }, "textall"),
+            (ToolOutput { attachments: vec![picture()], ..browsed(file("all", known("all"))) }, "cGljall"),
+        ] {
+            let raw = RawOutput::of(&output);
+            let expected = (Sha256::of(recorded.as_bytes()), recorded.len() as u64);
+            assert_eq!((raw.hash, raw.bytes), expected, "{output:?}");
+        }
+    }
+}

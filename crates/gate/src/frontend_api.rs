@@ -1,0 +1,96 @@
+//! What a door may ask of a gate beside calls: what a name stands for, and to write down what the door itself refused.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_identity::StaleKeys;
+use toolgate_policy::needs_question;
+use toolgate_types::{CallId, Caller, Category, Failure, Outcome, Sha256, Stage, ToolCall};
+
+use crate::audit_guard::operator_reason;
+use crate::caller::{Credential, stricter};
+use crate::gate::{AuditMode, FinishedCall, Gate};
+use crate::refusal_counter::RefusedCall;
+use crate::tool::{Tool, ToolSpec};
+
+impl Gate {
+    /// Whether a call without a record on disk has no answer.
+    #[must_use]
+    pub fn must_record(&self) -> bool {
+        self.audit_mode == AuditMode::Deny
+    }
+
+    /// Where complaints for the operator go.
+    #[must_use]
+    pub fn complaints(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
+        Arc::clone(&self.warn)
+    }
+
+    /// The tool of this name at the moment, whoever may use it: for doors that treat long calls in another way than short ones.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.current.load().registry.get(name).map(|registered| Arc::clone(&registered.tool))
+    }
+
+    /// The same, where a call of it by this caller changes nothing, asks nobody and is mostly soon done: for doors that do such calls where they come in.
+    #[must_use]
+    pub fn inline_eligible_tool(&self, name: &str, credential: &Credential) -> Option<Arc<dyn Tool>> {
+        let Credential::Known(caller) = credential else { return None };
+        let snapshot = self.current.load();
+        let is_quiet = |spec: &ToolSpec| {
+            spec.category == Category::File
+                && !spec.class.has_effect()
+                && !needs_question(stricter(caller.trust, snapshot.trust), spec.class)
+        };
+        let tool = snapshot.registry.get(name).map(|registered| Arc::clone(&registered.tool));
+        tool.filter(|tool| is_quiet(tool.spec()))
+    }
+
+    /// Refuses a call that a door found fault with. Nothing of it runs, and it is recorded like every other.
+    pub async fn refuse(
+        &self,
+        call: &ToolCall,
+        credential: impl Into<Credential>,
+        stage: Stage,
+        failure: Failure,
+    ) -> FinishedCall {
+        let credential = credential.into();
+        let snapshot = self.current.load_full();
+        let cancelled = CancellationToken::new();
+        let mut unsettled =
+            self.receive(call, &call.arguments, credential.unverified_caller(), cancelled.clone());
+        unsettled.class = snapshot.registry.get(&call.tool).map(|known| known.tool.spec().class);
+        unsettled.stage = Stage::Auth;
+        let refused = match credential.authenticate(&snapshot, &cancelled).await {
+            Ok(who) => {
+                unsettled.caller = who.caller;
+                Outcome::Failed { stage, failure }
+            }
+            Err(failure) => Outcome::Failed { stage: Stage::Auth, failure },
+        };
+        unsettled.settle(refused, None).await
+    }
+
+    /// The key sets of callers that could not be fetched again and whose old keys still count.
+    #[must_use]
+    pub fn stale_keys(&self) -> Vec<StaleKeys> {
+        self.current.load().verifier.as_ref().map(|verifier| verifier.stale_keys()).unwrap_or_default()
+    }
+
+    /// Records a call that a door's own bound refused before it was taken, together with others of its kind; a request that was not read has no tool.
+    /// Nothing waits for it.
+    pub fn count_refusal(&self, tool: &str, caller: Arc<Caller>, failure: &Failure) {
+        let known = self.tool(tool);
+        self.refusals.record(RefusedCall {
+            call: CallId::fresh(),
+            caller,
+            tool: tool.to_owned(),
+            class: known.as_ref().map(|tool| tool.spec().class),
+            version: known.as_ref().and_then(|tool| tool.version()).map(str::to_owned),
+            args_hash: Sha256::of(b""),
+            stage: Stage::Permission,
+            code: failure.code,
+            reason: operator_reason(failure),
+        });
+    }
+}

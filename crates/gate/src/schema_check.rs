@@ -1,0 +1,315 @@
+//! Do the arguments fit, does the answer fit.
+
+use std::sync::{Arc, OnceLock};
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use toolgate_manifest::{schema_problem, validator};
+use toolgate_text::escaped_line;
+use toolgate_text::nearest_name::nearest_name;
+use toolgate_types::{Cancellation, Category, ErrorCode, Failure};
+
+use crate::dedicated_thread::{SingleFlight, run_on_dedicated_thread};
+use crate::schema_fast_path::is_certainly_valid;
+use crate::tool::Tool;
+
+/// How many problems of one call are told at once.
+const MAX_PROBLEMS: usize = 8;
+
+/// How much may be compared where others wait: parts of a schema times parts of a value.
+const MAX_INLINE_COMPARISONS: usize = 1 << 16;
+
+/// A schema that is compiled when it is first needed. One that does not compile lets nothing through.
+#[derive(Default)]
+pub(crate) struct LazySchema {
+    compiled: OnceLock<Result<Validator, String>>,
+    /// How many parts the schema has.
+    parts: OnceLock<usize>,
+    single_flight: SingleFlight,
+}
+
+impl LazySchema {
+    fn validator(&self, schema: &Map<String, Value>) -> Result<&Validator, Failure> {
+        let compile = || validator(&Value::Object(schema.clone())).map_err(|error| schema_problem(&error));
+        let compiled = self.compiled.get_or_init(compile);
+        compiled.as_ref().map_err(|reason| {
+            Failure::new(ErrorCode::Internal, "the tool's schema cannot be used")
+                .operator_note(reason.clone())
+        })
+    }
+
+    /// Whether a value certainly fits and it takes no time to see that.
+    fn is_trivially_valid(&self, schema: &Map<String, Value>, value: &Value) -> bool {
+        let room = MAX_INLINE_COMPARISONS
+            / self.parts.get_or_init(|| count_object_parts(schema, usize::MAX)).max(&1);
+        count_parts(value, room) < room && is_certainly_valid(schema, value)
+    }
+}
+
+/// About how many parts a value has, as far as anybody wants to know. Long texts are several.
+fn count_parts(value: &Value, most: usize) -> usize {
+    match value {
+        Value::Array(items) => items.iter().fold(1, |sum, item| add_parts(sum, item, most)),
+        Value::Object(fields) => count_object_parts(fields, most),
+        Value::String(text) => 1 + text.len() / 64,
+        _ => 1,
+    }
+}
+
+/// The same of an object.
+fn count_object_parts(fields: &Map<String, Value>, most: usize) -> usize {
+    let with_name = |sum: usize, name: &str| sum.saturating_add(name.len() / 64);
+    fields.iter().fold(1, |sum, (name, value)| add_parts(with_name(sum, name), value, most))
+}
+
+fn add_parts(sum: usize, value: &Value, most: usize) -> usize {
+    if sum < most { sum.saturating_add(count_parts(value, most - sum)) } else { sum }
+}
+
+/// How long a check may be waited for.
+pub(crate) struct Deadline<'c> {
+    pub(crate) stop: &'c Cancellation,
+    pub(crate) cancelled: &'c CancellationToken,
+}
+
+/// A check of what goes into a tool, or of what comes out.
+pub(crate) trait SchemaCheck: Send + Sync + 'static {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value>;
+    fn lazy(&self) -> &LazySchema;
+    fn check(&self, schema: &Map<String, Value>, value: &Value) -> Result<(), Failure>;
+}
+
+/// The value, if it fits. Where the schema is a stranger's it is looked at apart.
+pub(crate) async fn check_value<C: SchemaCheck>(
+    check: &Arc<C>,
+    tool: &Arc<dyn Tool>,
+    value: Value,
+    patience: Deadline<'_>,
+) -> Result<Value, Failure> {
+    let schema = check.schema(tool.as_ref());
+    if tool.spec().category != Category::Mcp {
+        return check.check(schema, &value).map(|()| value);
+    }
+    if check.lazy().is_trivially_valid(schema, &value) {
+        return Ok(value);
+    }
+    let (own, tool) = (Arc::clone(check), Arc::clone(tool));
+    let work = move || own.check(own.schema(tool.as_ref()), &value).map(|()| value);
+    run_on_dedicated_thread(&check.lazy().single_flight, patience.stop, patience.cancelled, work).await?
+}
+
+/// Checks arguments.
+#[derive(Default)]
+pub(crate) struct InputCheck(LazySchema);
+
+impl SchemaCheck for InputCheck {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value> {
+        &tool.spec().input_schema
+    }
+
+    fn lazy(&self) -> &LazySchema {
+        &self.0
+    }
+
+    /// What does not fit, in words that let the model repair its call.
+    fn check(&self, schema: &Map<String, Value>, arguments: &Value) -> Result<(), Failure> {
+        if is_certainly_valid(schema, arguments) {
+            return Ok(());
+        }
+        let validator = self.0.validator(schema)?;
+        if validator.is_valid(arguments) {
+            return Ok(());
+        }
+        let known = known_names(schema);
+        let problems: Vec<String> = validator
+            .iter_errors(arguments)
+            .take(MAX_PROBLEMS)
+            .flat_map(|error| describe(&error, &known))
+            .collect();
+        let message =
+            if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
+        let required: Vec<&Value> =
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
+        // Names and values in it are the caller's.
+        Err(Failure::new(ErrorCode::InvalidArguments, escaped_line(&message))
+            .help(format!("known arguments: {}", known.join(", ")))
+            .detail("problems", problems)
+            .detail("known", known)
+            .detail("required", json!(required)))
+    }
+}
+
+fn known_names(schema: &Map<String, Value>) -> Vec<String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
+}
+
+fn describe(error: &ValidationError<'_>, known: &[String]) -> Vec<String> {
+    let place = error.instance_path().to_string();
+    match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            unexpected.iter().take(MAX_PROBLEMS).map(|name| unknown_argument(name, &place, known)).collect()
+        }
+        ValidationErrorKind::Required { property } => {
+            vec![format!("missing argument `{}`", join_path(&place, property.as_str().unwrap_or_default()))]
+        }
+        _ => vec![format!(
+            "{}{}",
+            if place.is_empty() { String::new() } else { format!("`{}`: ", place.trim_start_matches('/')) },
+            truncate(&error.to_string())
+        )],
+    }
+}
+
+fn unknown_argument(name: &str, place: &str, known: &[String]) -> String {
+    let shown = truncate(&join_path(place, name));
+    match nearest_name(name, known.iter().map(String::as_str)) {
+        Some(nearest) if place.is_empty() => format!("unknown argument `{shown}`; did you mean `{nearest}`?"),
+        _ => format!("unknown argument `{shown}`"),
+    }
+}
+
+fn join_path(place: &str, name: &str) -> String {
+    if place.is_empty() { name.to_owned() } else { format!("{}/{name}", place.trim_start_matches('/')) }
+}
+
+/// Values are quoted back to the model that sent them, but not whole files of them.
+fn truncate(text: &str) -> String {
+    const MAX_SHOWN_CHARS: usize = 300;
+    if text.chars().count() <= MAX_SHOWN_CHARS {
+        text.to_owned()
+    } else {
+        text.chars().take(MAX_SHOWN_CHARS).chain("…".chars()).collect()
+    }
+}
+
+/// Checks answers.
+#[derive(Default)]
+pub(crate) struct OutputCheck(LazySchema);
+
+impl SchemaCheck for OutputCheck {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value> {
+        &tool.spec().output_schema
+    }
+
+    fn lazy(&self) -> &LazySchema {
+        &self.0
+    }
+
+    /// The model is not told what is wrong with an answer that it will not get; the operator is.
+    fn check(&self, schema: &Map<String, Value>, structured: &Value) -> Result<(), Failure> {
+        if is_certainly_valid(schema, structured) {
+            return Ok(());
+        }
+        match self.0.validator(schema)?.validate(structured) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let note = format!("`{}`: {}", error.instance_path(), truncate(&error.masked().to_string()));
+                Err(Failure::new(
+                    ErrorCode::OutputInvalid,
+                    "the tool answered with something it did not declare",
+                )
+                .operator_note(note))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_types::ToolClass;
+
+    use super::*;
+    use crate::stages::ApprovedCall;
+    use crate::tool::{CallContext, ToolFuture, ToolSpec};
+
+    struct Strange(ToolSpec);
+
+    impl Tool for Strange {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn run(self: Arc<Self>, _: ApprovedCall, _: CallContext) -> ToolFuture {
+            Box::pin(async { Err(Failure::new(ErrorCode::Internal, "never run")) })
+        }
+    }
+
+    fn strange(output_schema: Value) -> Arc<dyn Tool> {
+        Arc::new(Strange(ToolSpec {
+            name: "strange__tool".parse().unwrap(),
+            title: String::new(),
+            description: String::new(),
+            class: ToolClass::Read,
+            category: Category::Mcp,
+            input_schema: json!({"type": "object"}).into(),
+            output_schema: output_schema.into(),
+            requirements: None,
+            output_policy: None,
+            timeout: None,
+            suspended: None,
+        }))
+    }
+
+    fn fits(
+        check: &Arc<OutputCheck>,
+        tool: &Arc<dyn Tool>,
+        value: Value,
+        stop: &Cancellation,
+    ) -> Result<Value, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let cancelled = CancellationToken::new();
+        runtime.block_on(check_value(check, tool, value, Deadline { stop, cancelled: &cancelled }))
+    }
+
+    #[test]
+    fn a_schema_that_could_be_slow_by_design_lets_nothing_through() {
+        for pattern in [r"(.*)\1x", "^(?!a)b"] {
+            let (check, tool) = (Arc::default(), strange(json!({"not": {"pattern": pattern}})));
+            let failure = fits(&check, &tool, json!("a"), &Cancellation::never()).unwrap_err();
+            assert_eq!(
+                (failure.code, failure.message.as_str()),
+                (ErrorCode::Internal, "the tool's schema cannot be used")
+            );
+        }
+    }
+
+    /// Many comparisons: each of many parts of a value with each of many parts of a schema.
+    fn long() -> (Arc<dyn Tool>, Value) {
+        let parts: Vec<Value> = (0..2000).map(|part| json!({"not": {"const": part}})).collect();
+        (strange(json!({"items": {"allOf": parts}})), json!(vec!["x"; 20_000]))
+    }
+
+    #[test]
+    fn a_strangers_schema_cannot_hold_a_call_longer_than_it_may_last() {
+        let ((tool, value), check) = (long(), Arc::default());
+        let past = Cancellation::new(Some(std::time::Instant::now()), || false);
+        assert_eq!(fits(&check, &tool, value.clone(), &past).unwrap_err().code, ErrorCode::Timeout);
+        let ended = Cancellation::new(None, || true);
+        assert_eq!(fits(&check, &tool, value, &ended).unwrap_err().code, ErrorCode::Cancelled);
+    }
+
+    #[test]
+    fn what_fits_comes_back_as_it_was_and_what_does_not_is_told() {
+        let (check, tool) =
+            (Arc::default(), strange(json!({"type": "object", "properties": {"a": {"type": "integer"}}})));
+        let large = json!({"a": 5, "b": vec![json!({"c": "d"}); 40_000]});
+        for value in [json!({"a": 5}), json!({"a": 5.0}), large] {
+            assert_eq!(fits(&check, &tool, value.clone(), &Cancellation::never()).unwrap(), value);
+        }
+        let failure = fits(&check, &tool, json!({"a": "x"}), &Cancellation::never()).unwrap_err();
+        assert_eq!(failure.code, ErrorCode::OutputInvalid);
+    }
+
+    #[test]
+    fn parts_are_counted_no_further_than_anybody_wants_to_know() {
+        let value = json!({"a": [1, 2, {"b": "x".repeat(640)}], "c": null});
+        assert_eq!(count_parts(&value, usize::MAX), 17);
+        for most in 0..20 {
+            let counted = count_parts(&value, most);
+            assert!(counted == 17 || counted >= most, "{most} {counted}");
+        }
+    }
+}
