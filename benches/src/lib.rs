@@ -22,13 +22,13 @@ use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{
     AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
 };
-use toolgate_tools::{Answer, Front, Parts, Profile};
+use toolgate_tools::{ModelAnswer, Profile, ProfiledGate, ToolComponents};
 use toolgate_types::{Caller, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// A gate of the native profile over a folder, with its state beside it.
 pub struct Bench {
-    front: Arc<Front>,
+    front: Arc<ProfiledGate>,
     runtime: tokio::runtime::Runtime,
     caller: Caller,
 }
@@ -54,7 +54,10 @@ impl Bench {
         std::fs::create_dir_all(&journal).unwrap();
         let journal = cap_std::fs::Dir::open_ambient_dir(&journal, cap_std::ambient_authority()).unwrap();
         let gate = Gate::new(GateOptions {
-            config: GateConfig::new(Profile::Native.registry(&Parts::files(&workspace)).unwrap(), limits),
+            config: GateConfig::new(
+                Profile::Native.registry(&ToolComponents::files(&workspace)).unwrap(),
+                limits,
+            ),
             audit: Ok(audit),
             audit_mode: AuditMode::Warn,
             journal: Arc::new(
@@ -75,12 +78,12 @@ impl Bench {
             trust: Trust::Autonomous,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Self { front: Arc::new(Front::new(Profile::Native, Arc::new(gate))), runtime, caller }
+        Self { front: Arc::new(ProfiledGate::new(Profile::Native, Arc::new(gate))), runtime, caller }
     }
 
     /// The gate, as the profile dresses it.
     #[must_use]
-    pub fn front(&self) -> &Arc<Front> {
+    pub fn front(&self) -> &Arc<ProfiledGate> {
         &self.front
     }
 
@@ -91,7 +94,7 @@ impl Bench {
     }
 
     /// One call, which must be answered as expected.
-    pub fn call(&self, tool: &str, arguments: Value, succeeds: bool) -> Answer {
+    pub fn call(&self, tool: &str, arguments: Value, succeeds: bool) -> ModelAnswer {
         let call = ToolCall::new(tool, arguments);
         let calling = self.front.call(call, self.caller.clone(), CallOptions::default());
         let answer = self.runtime.block_on(calling).answer;

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_gate::{Approver, Credential};
 use toolgate_llm::{ModelName, Provider};
 use toolgate_session::Session;
-use toolgate_tools::Front;
+use toolgate_tools::ProfiledGate;
 
 use crate::conversation::Conversation;
 use crate::ended::{AgentError, Ended};
@@ -15,7 +15,7 @@ use crate::settings::AgentSettings;
 
 /// A model in front of a gate. It remembers nothing of any conversation: any number of them may be held at once.
 pub struct Agent {
-    pub(crate) front: Arc<Front>,
+    pub(crate) front: Arc<ProfiledGate>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) settings: AgentSettings,
 }
@@ -36,7 +36,7 @@ pub struct Turn {
 impl Agent {
     /// An agent.
     #[must_use]
-    pub fn new(front: Arc<Front>, provider: Arc<dyn Provider>, settings: AgentSettings) -> Self {
+    pub fn new(front: Arc<ProfiledGate>, provider: Arc<dyn Provider>, settings: AgentSettings) -> Self {
         Self { front, provider, settings }
     }
 

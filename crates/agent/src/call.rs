@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_gate::{Approver, CallOptions, Credential};
 use toolgate_llm::{CallResult, ModelCall};
-use toolgate_tools::{Called, Fault, Front, Listener};
+use toolgate_tools::{CallResponse, Fault, ProfiledGate, ProgressBuffer};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
 
 use crate::arguments::{self, Read};
@@ -24,7 +24,7 @@ const LONGEST_STRUCTURED: usize = 4096;
 
 /// Makes the calls of one message.
 pub(crate) struct Calls<'a> {
-    pub(crate) front: &'a Arc<Front>,
+    pub(crate) front: &'a Arc<ProfiledGate>,
     pub(crate) credential: &'a Credential,
     pub(crate) approver: &'a Arc<dyn Approver>,
     pub(crate) events: &'a EventSink,
@@ -40,7 +40,7 @@ pub(crate) struct Started {
     id: CallId,
     relay: Relay,
     cancelled: CancellationToken,
-    running: JoinHandle<Called>,
+    running: JoinHandle<CallResponse>,
     _ends_with_this: DropGuard,
 }
 
@@ -94,7 +94,7 @@ impl Calls<'_> {
     /// Waits for the end of a call. When nobody wants to wait any longer it is cancelled, and its end is soon.
     pub(crate) async fn finish(&self, started: Started, patience: &Patience) -> Answered {
         let Started { call, id, relay, cancelled, mut running, _ends_with_this } = started;
-        let mut tick = interval(Listener::INTERVAL);
+        let mut tick = interval(ProgressBuffer::FORWARD_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let called = loop {
             tokio::select! {
@@ -127,7 +127,7 @@ impl Calls<'_> {
         }
     }
 
-    fn answered(&self, call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> Answered {
+    fn answered(&self, call: ModelCall, id: CallId, called: Result<CallResponse, JoinError>) -> Answered {
         let Ok(called) = called else { return crashed(call, id) };
         let mut facts = self.front.facts(&call.name, &called);
         // What the record says of a call is not the tool's to say.
@@ -182,7 +182,7 @@ fn no_tools() -> Failure {
 fn answered(
     call: ModelCall,
     id: CallId,
-    mut called: Called,
+    mut called: CallResponse,
     facts: Map<String, Value>,
     fault: Option<Fault>,
 ) -> Answered {
@@ -200,7 +200,7 @@ fn answered(
         code: code.map(ErrorCode::as_str),
         structured: short(&called),
         facts,
-        whole: called.whole.take(),
+        whole: called.full_text.take(),
         operator_note: failure.as_ref().and_then(|failure| failure.operator_note.clone()),
     };
     let mut text = called.answer.text;
@@ -256,7 +256,7 @@ fn status(decision: Decision, code: Option<ErrorCode>, is_error: bool) -> ToolSt
 }
 
 /// The structured part of an answer, if it is short.
-fn short(called: &Called) -> Option<Value> {
+fn short(called: &CallResponse) -> Option<Value> {
     // It is about as long as the text, and looking at that costs nothing.
     let structured =
         if called.answer.text.len() <= 2 * LONGEST_STRUCTURED { called.structured() } else { None };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolgate_gate::Progress;
-use toolgate_tools::Listener;
+use toolgate_tools::ProgressBuffer;
 use toolgate_types::CallId;
 
 use crate::event::{ChatEvent, EventSink, MessageId};
@@ -16,25 +16,25 @@ pub(crate) struct Relay {
     events: EventSink,
     message_id: MessageId,
     tool_id: CallId,
-    listener: Arc<Listener>,
+    listener: Arc<ProgressBuffer>,
 }
 
 impl Relay {
     pub(crate) fn new(events: &EventSink, message_id: &MessageId, tool_id: CallId) -> Self {
         let (events, message_id) = (Arc::clone(events), message_id.clone());
-        Self { events, message_id, tool_id, listener: Listener::keeping(LONGEST) }
+        Self { events, message_id, tool_id, listener: ProgressBuffer::with_limit(LONGEST) }
     }
 
     /// What the tool is given to speak into.
     pub(crate) fn ear(&self) -> Progress {
-        self.listener.ear()
+        self.listener.sink()
     }
 
     /// Tells what was not told yet.
     pub(crate) fn tell(&self) {
         if let Some(heard) = self.listener.take() {
             let (message_id, tool_id) = (self.message_id.clone(), self.tool_id);
-            (self.events)(ChatEvent::ToolDelta { message_id, tool_id, chunk: heard.words });
+            (self.events)(ChatEvent::ToolDelta { message_id, tool_id, chunk: heard.text });
         }
     }
 }

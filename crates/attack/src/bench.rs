@@ -21,8 +21,8 @@ use toolgate_manifest::Config;
 use toolgate_policy::{Policies, PolicySource, PolicyTool};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
-    Called, CommandOptions, CommandRunner, Confinement, Front, OwnFolders, Parts, Profile, Surroundings,
-    initialise_run, load_manifests,
+    CallResponse, CommandOptions, CommandRunner, Confinement, GateDirectories, ManifestContext, Profile,
+    ProfiledGate, ToolComponents, initialise_run, load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{DiskReserve, HardLinks, Mount, MountAccess, MountRules, PersonalPaths, Workspace};
@@ -317,7 +317,7 @@ impl BenchOptions {
             clock: self.clock,
             warn: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
         });
-        let mut front = Front::new(self.profile, Arc::new(gate)).over(Arc::clone(&workspace));
+        let mut front = ProfiledGate::new(self.profile, Arc::new(gate)).over(Arc::clone(&workspace));
         if self.profile.has_runs() {
             initialise_run(&workspace, &limits).unwrap();
             front = front.with_run_log(own_folder(&run_folder), self.config.retention.logs);
@@ -349,12 +349,13 @@ impl BenchOptions {
                     .map(|mount| (mount.alias(), mount.access() == MountAccess::ReadWrite))
                     .collect();
                 let taken = self.profile.tool_names();
-                let surroundings = Surroundings { mounts: &mounts, taken: &taken, ..Surroundings::default() };
+                let surroundings =
+                    ManifestContext { mounts: &mounts, taken: &taken, ..ManifestContext::default() };
                 load_manifests(&self.manifests, &surroundings).expect("good manifests").tools(runner)
             }
             None => Vec::new(),
         };
-        let parts = Parts { declared, commands, ..Parts::files(workspace) };
+        let parts = ToolComponents { declared, commands, ..ToolComponents::files(workspace) };
         let mut registry = self.profile.registry(&parts).unwrap();
         for tool in &self.extra_tools {
             registry.register(Arc::clone(tool)).unwrap();
@@ -398,11 +399,11 @@ impl BenchOptions {
         let folders = move || {
             while_confining.iter().for_each(|deed| deed());
             let (quarantine, baselines) = (own_folder(&quarantine), own_folder(&baselines));
-            Ok(OwnFolders { quarantine, baselines, retention })
+            Ok(GateDirectories { quarantine, baselines, retention })
         };
         let options = CommandOptions {
             workspace: Arc::clone(workspace),
-            confinement: Confinement::later(|| Ok(Arc::clone(sandbox)), folders),
+            confinement: Confinement::lazy(|| Ok(Arc::clone(sandbox)), folders),
             environment: Vec::new(),
             limits: self.resources,
             network: self.network.clone(),
@@ -460,7 +461,7 @@ pub fn person(session: &str) -> Caller {
 
 /// A gate and everything that is needed to call it.
 pub struct Bench {
-    front: Arc<Front>,
+    front: Arc<ProfiledGate>,
     runtime: Runtime,
     loaded: GateConfig,
     audit_dir: PathBuf,
@@ -470,23 +471,23 @@ pub struct Bench {
 
 /// The code that a call failed with, if it did.
 #[must_use]
-pub fn code_of(called: &Called) -> Option<ErrorCode> {
+pub fn code_of(called: &CallResponse) -> Option<ErrorCode> {
     called.failed.as_ref().map(|(_, failure)| failure.code)
 }
 
 impl Bench {
     /// One call by a person in the session `test`.
-    pub fn call(&self, tool: &str, arguments: Value) -> Called {
+    pub fn call(&self, tool: &str, arguments: Value) -> CallResponse {
         self.call_as(person("test"), tool, arguments)
     }
 
     /// One call.
-    pub fn call_as(&self, credential: impl Into<Credential>, tool: &str, arguments: Value) -> Called {
+    pub fn call_as(&self, credential: impl Into<Credential>, tool: &str, arguments: Value) -> CallResponse {
         self.make(ToolCall::new(tool, arguments), credential)
     }
 
     /// One call whose id is known beforehand.
-    pub fn make(&self, call: ToolCall, credential: impl Into<Credential>) -> Called {
+    pub fn make(&self, call: ToolCall, credential: impl Into<Credential>) -> CallResponse {
         self.wait(self.front.call(call, credential, CallOptions::default()))
     }
 
@@ -503,7 +504,7 @@ impl Bench {
 
     /// The profile in front of the gate.
     #[must_use]
-    pub fn front(&self) -> &Arc<Front> {
+    pub fn front(&self) -> &Arc<ProfiledGate> {
         &self.front
     }
 
@@ -521,7 +522,7 @@ impl Bench {
     }
 
     /// One call that must do what it was asked for.
-    pub fn must(&self, tool: &str, arguments: Value) -> Called {
+    pub fn must(&self, tool: &str, arguments: Value) -> CallResponse {
         let shown = arguments.to_string();
         let called = self.call(tool, arguments);
         assert!(!called.answer.is_error, "{tool} {shown}: {}", called.answer.text);

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions};
 use toolgate_gate::{Approver, AuditMode, BlockingStrategy, Gate, GateOptions, Journal, UnrecoveredJournal};
 use toolgate_manifest::OnAuditFailure;
-use toolgate_tools::{Front, initialise_run};
+use toolgate_tools::{ProfiledGate, initialise_run};
 use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
 use toolgate_workspace::{Mount, MountAccess, MountError, MountRules, Workspace};
 
@@ -25,7 +25,7 @@ use crate::terminal::complain;
 
 /// A gate with its profile, ready to be called.
 pub(crate) struct Built {
-    pub(crate) front: Front,
+    pub(crate) front: ProfiledGate,
     pub(crate) workspace: Arc<Workspace>,
     /// The names of all tools, whoever may use them.
     pub(crate) tools: Vec<String>,
@@ -173,7 +173,7 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
         clock: Arc::new(std::time::Instant::now),
         warn: Arc::new(complain),
     });
-    let mut front = Front::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
+    let mut front = ProfiledGate::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
     if settings.profile.has_runs() {
         initialise_run(&workspace, &settings.limits).map_err(|error| Failed::usage(error.to_string()))?;
         let folder =

@@ -9,7 +9,7 @@ use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity, OwnFolders};
+use toolgate_tools::{CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories};
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{DiskReserve, HardLinks, Quarantined, Workspace};
 
@@ -106,9 +106,9 @@ pub(crate) fn runner(
     let retention = config.retention.quarantine;
     let folders = move || {
         let quarantine = open_first(std::slice::from_ref(&quarantine))?;
-        Ok(OwnFolders { quarantine, baselines: open_first(&baselines)?, retention })
+        Ok(GateDirectories { quarantine, baselines: open_first(&baselines)?, retention })
     };
-    let confinement = Confinement::later(move || Ok(Arc::new(Sandbox::prepare(options.clone())?)), folders);
+    let confinement = Confinement::lazy(move || Ok(Arc::new(Sandbox::prepare(options.clone())?)), folders);
     let runner = CommandRunner::new(CommandOptions {
         workspace: Arc::clone(workspace),
         confinement,
@@ -165,7 +165,7 @@ pub(crate) fn recover(settings: &Settings, own: &Own, workspace: &Arc<Workspace>
 }
 
 /// In whose name commands commit: whom the operator's own git names. Git itself is not asked: it would obey the rest of what it reads.
-fn identity() -> Identity {
+fn identity() -> CommitIdentity {
     let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let files = match (set("GIT_CONFIG_GLOBAL"), set("HOME")) {
         (Some(only), _) => vec![only],
@@ -176,5 +176,5 @@ fn identity() -> Identity {
         }
     };
     let configs: Vec<Vec<u8>> = files.iter().filter_map(|file| read_regular_file(file).ok()).collect();
-    Identity::from_git_configs(configs.iter().map(Vec::as_slice))
+    CommitIdentity::from_git_configs(configs.iter().map(Vec::as_slice))
 }

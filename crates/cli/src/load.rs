@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use toolgate_gate::{BreakerRule, GateConfig, RateRule, Registry, Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
-use toolgate_tools::{CommandRunner, LoadedTools, Parts, Profile, Surroundings, load_manifests};
+use toolgate_tools::{CommandRunner, LoadedTools, ManifestContext, Profile, ToolComponents, load_manifests};
 use toolgate_workspace::Workspace;
 
 use crate::callers;
@@ -196,7 +196,7 @@ pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<Load
         allowed.map(|allowed| allowed.iter().map(|program| program.value.as_str()).collect());
     let mut taken: Vec<&str> = settings.profile.tool_names();
     taken.extend(web_search::names(settings));
-    let surroundings = Surroundings {
+    let surroundings = ManifestContext {
         mounts: &mounts,
         allowed_commands: allowed.as_deref(),
         taken: &taken,
@@ -213,7 +213,7 @@ pub(crate) fn registry(
     declared: &LoadedTools,
     runner: Arc<CommandRunner>,
 ) -> Result<Registry, Fault> {
-    let parts = Parts {
+    let parts = ToolComponents {
         workspace: Arc::clone(workspace),
         declared: declared.tools(&runner),
         commands: Some(runner),

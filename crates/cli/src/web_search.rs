@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolgate_egress::SystemDialer;
 use toolgate_manifest::{ConfigProblem, ConfigWarning, WebSearchConfig};
 use toolgate_tools::{
-    SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,
+    SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
 };
 
 use crate::ambient::variable;
@@ -62,7 +62,7 @@ fn declared(settings: &Settings) -> Option<&WebSearchConfig> {
 /// The variable that holds the key, if there has to be one.
 fn key_variable(declared: &WebSearchConfig) -> Option<&str> {
     let named = declared.key_env.as_ref().map(|name| name.value.as_str());
-    named.or(usual_key_variable(declared.backend.value))
+    named.or(default_key_variable(declared.backend.value))
 }
 
 fn key(name: &str) -> Option<String> {

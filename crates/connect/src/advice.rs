@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 use toolgate_text::is_invisible;
-use toolgate_tools::spelt_out;
+use toolgate_tools::escape_control_chars;
 
 use crate::definition::{Definition, cut};
 
@@ -142,7 +142,7 @@ fn each_text(place: &str, value: &Value, look: &mut impl FnMut(&str, &str)) {
         Value::Array(items) => items.iter().for_each(|item| each_text(place, item, look)),
         Value::Object(fields) => {
             for (name, value) in fields {
-                let inner = format!("{place}.{}", cut(&spelt_out(name), 40));
+                let inner = format!("{place}.{}", cut(&escape_control_chars(name), 40));
                 look(place, name);
                 each_text(&cut(&inner, 200), value, look);
             }
@@ -155,7 +155,7 @@ fn findings_in(place: &str, text: &str) -> Vec<Finding> {
     let finding = |what, words: &str| Finding {
         place: place.to_owned(),
         what,
-        words: spelt_out(&cut(words, MAX_EXCERPT_BYTES)).replace(['\n', '\t'], " "),
+        words: escape_control_chars(&cut(words, MAX_EXCERPT_BYTES)).replace(['\n', '\t'], " "),
     };
     let plain = plain(text);
     let words: Vec<(usize, String)> = words(&plain);

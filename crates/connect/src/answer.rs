@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value, json};
-use toolgate_tools::clean_value;
+use toolgate_tools::sanitize_value;
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Limits, ToolOutput};
 
 use crate::definition::cut;
@@ -72,7 +72,7 @@ fn failed(text: &str, reading: Reading<'_>) -> Failure {
     )
     .detail("server", reading.server);
     match (reading.filtered, said.is_empty()) {
-        (true, _) => failure.terminal_note(toolgate_tools::spelt_out(&said)),
+        (true, _) => failure.terminal_note(toolgate_tools::escape_control_chars(&said)),
         (false, true) => failure,
         (false, false) => {
             Failure { message: format!("{}, in its own words: {said}", failure.message), ..failure }
@@ -223,7 +223,7 @@ fn cleaned_text(text: &str) -> String {
     if is_plain(text) {
         return text.to_owned();
     }
-    match clean_value(Value::from(text)) {
+    match sanitize_value(Value::from(text)) {
         Value::String(text) => text,
         _ => String::new(),
     }
@@ -236,7 +236,7 @@ fn cleaned(value: Value) -> Value {
         Value::Object(fields) if fields.keys().all(|name| is_plain(name)) => Value::Object(
             fields.into_iter().map(|(name, value)| (name, cleaned(value))).collect::<Map<_, _>>(),
         ),
-        other => clean_value(other),
+        other => sanitize_value(other),
     }
 }
 

@@ -143,8 +143,9 @@ impl Bridge {
         for server in self.current() {
             let (settings, mut room) = (server.settings(), Room::of_a_server());
             for entry in server.catalogue().entries() {
-                let shown =
-                    || toolgate_tools::spelt_out(&crate::definition::cut(&entry.definition.name, 100));
+                let shown = || {
+                    toolgate_tools::escape_control_chars(&crate::definition::cut(&entry.definition.name, 100))
+                };
                 match BridgedTool::of(&server, &settings, entry, &mut room) {
                     Ok(Some(tool)) => made.push((Arc::clone(&server), tool)),
                     Ok(None) => {}

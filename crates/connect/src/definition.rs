@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolgate_gate::ToolSchema;
-use toolgate_tools::{clean, spelt_out};
+use toolgate_tools::{escape_control_chars, sanitize};
 use toolgate_types::Sha256;
 
 use crate::schema::{Room, usable};
@@ -84,7 +84,7 @@ impl Definition {
     #[must_use]
     pub fn revealed(&self) -> String {
         let whole = sorted(serde_json::to_value(self).unwrap_or_default());
-        let mut text = spelt_out(&serde_json::to_string_pretty(&whole).unwrap_or_default());
+        let mut text = escape_control_chars(&serde_json::to_string_pretty(&whole).unwrap_or_default());
         text.push('\n');
         text
     }
@@ -92,25 +92,25 @@ impl Definition {
     /// The description as an operator reads it, with every hidden character spelt out.
     #[must_use]
     pub fn revealed_description(&self) -> String {
-        spelt_out(self.description.as_deref().unwrap_or_default())
+        escape_control_chars(self.description.as_deref().unwrap_or_default())
     }
 
     /// The first line of that, for questions.
     pub(crate) fn revealed_first_line(&self) -> String {
         let description = self.description.as_deref().unwrap_or_default();
-        spelt_out(&cut(description.lines().next().unwrap_or_default(), LONGEST_LINE))
+        escape_control_chars(&cut(description.lines().next().unwrap_or_default(), LONGEST_LINE))
     }
 
     /// The description as a model reads it: nothing hidden, and not endless.
     pub(crate) fn description_for_models(&self) -> String {
-        cut(&clean(self.description.as_deref().unwrap_or_default()), LONGEST_DESCRIPTION)
+        cut(&sanitize(self.description.as_deref().unwrap_or_default()), LONGEST_DESCRIPTION)
     }
 
     /// The name for people as they read it.
     pub(crate) fn title_for_people(&self) -> String {
         let hinted = self.annotations.as_ref().and_then(|hints| hints.get("title")).and_then(Value::as_str);
         let title = self.title.as_deref().or(hinted).unwrap_or(&self.name);
-        cut(&clean(title).replace('\n', " "), LONGEST_LINE)
+        cut(&sanitize(title).replace('\n', " "), LONGEST_LINE)
     }
 }
 

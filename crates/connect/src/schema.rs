@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 use toolgate_manifest::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};
-use toolgate_tools::clean_value;
+use toolgate_tools::sanitize_value;
 
 use crate::definition::cut;
 
@@ -81,7 +81,7 @@ impl Room {
                 let problem =
                     validator(&alone).map(|_| full()).unwrap_or_else(|error| schema_problem(&error));
                 self.take(MAX_COMPILED_PATTERN_BYTES);
-                return Err(toolgate_tools::spelt_out(&problem));
+                return Err(toolgate_tools::escape_control_chars(&problem));
             };
             self.take(size);
         }
@@ -170,7 +170,9 @@ pub(crate) fn usable(schema: &Value, must_be_object: bool, room: &mut Room) -> R
     room.hold(&schema)?;
     match validator(&schema) {
         Ok(_) => Ok(schema),
-        Err(error) => Err(toolgate_tools::spelt_out(&cut(&schema_problem(&error), LONGEST_PROBLEM))),
+        Err(error) => {
+            Err(toolgate_tools::escape_control_chars(&cut(&schema_problem(&error), LONGEST_PROBLEM)))
+        }
     }
 }
 
@@ -181,7 +183,7 @@ fn cleaned(schema: &Value) -> Result<Value, String> {
     }) {
         return Err("the name of a field has hidden characters".to_owned());
     }
-    Ok(clean_value(schema.clone()))
+    Ok(sanitize_value(schema.clone()))
 }
 
 fn names(value: &Value) -> Box<dyn Iterator<Item = &str> + '_> {

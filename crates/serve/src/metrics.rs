@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use toolgate_tools::Called;
+use toolgate_tools::CallResponse;
 use toolgate_types::{ErrorCode, ToolClass};
 
 /// Counters with two labels.
@@ -28,7 +28,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// A call ended like this. The class is that of the tool, where there is one.
-    pub(crate) fn count(&self, class: Option<ToolClass>, called: &Called) {
+    pub(crate) fn count(&self, class: Option<ToolClass>, called: &CallResponse) {
         let code = called.failed.as_ref().map(|(stage, failure)| (stage.as_str(), failure.code));
         add(&self.calls, (class.map_or("unknown", ToolClass::as_str), called.decision.as_str()));
         if let Some((stage, code)) = code {
@@ -93,23 +93,23 @@ fn add(table: &Table, labels: (&'static str, &'static str)) {
 mod tests {
     use std::time::Duration;
 
-    use toolgate_tools::Answer;
+    use toolgate_tools::ModelAnswer;
     use toolgate_types::{CallId, Decision, DocumentContent, Failure, ResourceContent, Stage};
 
     use super::*;
 
-    fn called(failed: Option<(Stage, Failure)>) -> Called {
+    fn called(failed: Option<(Stage, Failure)>) -> CallResponse {
         let decision = if failed.is_some() { Decision::Denied } else { Decision::Allowed };
-        Called {
-            answer: Answer { text: "four".to_owned(), structured: None, is_error: failed.is_some() },
+        CallResponse {
+            answer: ModelAnswer { text: "four".to_owned(), structured: None, is_error: failed.is_some() },
             call: CallId::fresh(),
             decision,
             failed,
             duration: Duration::from_millis(250),
             attachments: Vec::new(),
-            whole: None,
-            text_as: None,
-            browsed: None,
+            full_text: None,
+            text_field: None,
+            resource: None,
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
         let content = DocumentContent::Text("a whole file".to_owned());
         let mut read = called(None);
         read.answer.text.clear();
-        read.browsed = Some(ResourceContent::File { content, sha256: None });
+        read.resource = Some(ResourceContent::File { content, sha256: None });
         metrics.count(Some(ToolClass::Read), &read);
 
         let text = metrics.render(3);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_tools::Front;
+use toolgate_tools::ProfiledGate;
 
 use crate::mcp::{Outbox, OutputStore, ParkedCalls, Places, ResourceSource, Seals, ToolLists};
 use crate::metrics::Metrics;
@@ -14,7 +14,7 @@ use crate::state_usage::{MeasureState, StateGauges};
 /// What a service is made of.
 pub struct ServiceOptions {
     /// The gate, in the words of its profile.
-    pub front: Arc<Front>,
+    pub front: Arc<ProfiledGate>,
     /// The aliases of the mounts whose files are offered as resources, in their order.
     pub aliases: Vec<String>,
     /// Where outputs go that are too long for an answer.
@@ -32,7 +32,7 @@ pub struct ServiceOptions {
 impl ServiceOptions {
     /// The usual: no files are offered as resources.
     #[must_use]
-    pub fn new(front: Arc<Front>, outputs: OutputStore) -> Self {
+    pub fn new(front: Arc<ProfiledGate>, outputs: OutputStore) -> Self {
         Self {
             front,
             aliases: Vec::new(),
@@ -47,7 +47,7 @@ impl ServiceOptions {
 
 /// What every door of the gate serves.
 pub struct Service {
-    front: Arc<Front>,
+    front: Arc<ProfiledGate>,
     pub(crate) aliases: Vec<String>,
     pub(crate) outputs: OutputStore,
     pub(crate) instructions: Option<String>,
@@ -94,7 +94,7 @@ impl Service {
 
     /// The gate that is served, in the words of its profile.
     #[must_use]
-    pub fn front(&self) -> &Arc<Front> {
+    pub fn front(&self) -> &Arc<ProfiledGate> {
         &self.front
     }
 

@@ -23,7 +23,7 @@ use toolgate_gate::{
     GateOptions, Journal, PreviewBody, UndoOptions,
 };
 use toolgate_manifest::Config;
-use toolgate_tools::{Front, Parts, Profile, ToolFormat};
+use toolgate_tools::{Profile, ProfiledGate, ToolComponents, ToolFormat};
 use toolgate_types::{Caller, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         config: GateConfig {
             agents: config.agents.clone(),
             workspace: Some(Arc::clone(&workspace)),
-            ..GateConfig::new(profile.registry(&Parts::files(&workspace))?, profile.limits())
+            ..GateConfig::new(profile.registry(&ToolComponents::files(&workspace))?, profile.limits())
         },
         audit: Ok(audit),
         audit_mode: AuditMode::Deny,
@@ -100,7 +100,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         clock: Arc::new(Instant::now),
         warn: Arc::new(|complaint| println!("  complaint: {complaint}")),
     });
-    let front = Front::new(profile, Arc::new(gate));
+    let front = ProfiledGate::new(profile, Arc::new(gate));
 
     // 5. Who is calling. `Guided` asks about every call that changes something.
     let caller = Caller {

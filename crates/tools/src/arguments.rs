@@ -6,7 +6,7 @@ use toolgate_types::Failure;
 use toolgate_workspace::{Hidden, ListOptions, SearchOptions, WorkspaceView};
 
 use crate::file_tool::decode;
-use crate::preview::{Shown, Verb};
+use crate::preview::{PreviewContent, Verb};
 
 /// A file, or a range of its lines.
 #[derive(Deserialize)]
@@ -36,15 +36,15 @@ pub(crate) struct PathAndContent {
 }
 
 /// The new content of a file, for a preview.
-pub(crate) fn show_write(_: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
+pub(crate) fn show_write(_: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
     let PathAndContent { content, .. } = decode(arguments)?;
-    Ok(Shown::Text(Verb::Replace, content))
+    Ok(PreviewContent::Text(Verb::Replace, content))
 }
 
 /// What is added to a file, for a preview.
-pub(crate) fn show_append(_: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
+pub(crate) fn show_append(_: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
     let PathAndContent { content, .. } = decode(arguments)?;
-    Ok(Shown::Text(Verb::Append, content))
+    Ok(PreviewContent::Text(Verb::Append, content))
 }
 
 /// What to search for, and where.

@@ -11,17 +11,17 @@ use toolgate_workspace::{
 };
 
 use crate::arguments::{ListArguments, PathAndContent, every_entry, show_append, show_write};
-use crate::file_tool::{Declaration, decode};
-use crate::front::Answer;
+use crate::file_tool::{ToolDeclaration, decode};
 use crate::native::list_text;
-use crate::output::{EntryCost, bound_listing};
-use crate::preview::{Shown, Verb};
+use crate::output_budget::{EntryCost, bound_listing};
+use crate::preview::{PreviewContent, Verb};
+use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{described, object, of_type};
 
-pub(crate) fn tools() -> Vec<Declaration> {
+pub(crate) fn tools() -> Vec<ToolDeclaration> {
     let path = described("string", "Path relative to the workspace");
     let content = described("string", "Text content");
-    let declare = |name, title, description, class, input, work, show| Declaration {
+    let declare = |name, title, description, class, input, work, show| ToolDeclaration {
         name,
         title,
         description,
@@ -51,7 +51,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             write_file,
             Some(show_write),
         )
-        .that(Effect::Sets),
+        .with_effect(Effect::Sets),
         declare(
             "append_file",
             "Append to a file",
@@ -61,7 +61,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             append_file,
             Some(show_append),
         )
-        .that(Effect::Adds),
+        .with_effect(Effect::Adds),
         declare(
             "list_dir",
             "List a directory",
@@ -145,7 +145,7 @@ fn append_file(
 fn list_dir(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
-    bound_listing(view, &mut listed, EntryCost { names: 1, around: 24 });
+    bound_listing(view, &mut listed, EntryCost { names: 1, overhead: 24 });
     ok(format!("{} entries in {}\n{}", listed.total, quoted_name(&listed.path), list_text(&listed)))
 }
 
@@ -169,9 +169,9 @@ fn edit(
     crate::edit::edit(view, &path, &edits, rehearsal, recorder)
 }
 
-fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
+fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
     let (transformed, _) = edit(view, arguments, DryRun::Yes, &NoopRecorder)?;
-    Ok(Shown::Text(Verb::Edit, transformed.after))
+    Ok(PreviewContent::Text(Verb::Edit, transformed.after))
 }
 
 fn edit_file(
@@ -214,10 +214,10 @@ pub(crate) fn category(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(outcome: Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
     match outcome {
-        Outcome::Done(output) => Answer { text: output.text, structured: None, is_error: false },
-        Outcome::Failed { failure, .. } => Answer {
+        Outcome::Done(output) => ModelAnswer { text: output.text, structured: None, is_error: false },
+        Outcome::Failed { failure, .. } => ModelAnswer {
             text: format!("{}: {failure}", category(failure.code)),
             structured: None,
             is_error: true,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use toolgate_types::{ErrorCode, Stage};
 
-use crate::front::{Called, Front};
+use crate::profiled_gate::{CallResponse, ProfiledGate};
 
 /// A fault of the gate's surroundings. What a call gets wrong is no fault: its answer says so, and the next call may do better.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +71,10 @@ impl fmt::Display for Fault {
     }
 }
 
-impl Front {
+impl ProfiledGate {
     /// Why no further call can succeed, after this one. Costs one `fstat` for each mount and one for the journal.
     #[must_use]
-    pub fn fault(&self, called: &Called) -> Option<Fault> {
+    pub fn fault(&self, called: &CallResponse) -> Option<Fault> {
         let gone =
             self.workspace().and_then(|workspace| workspace.mounts().iter().find(|mount| mount.is_gone()));
         if let Some(mount) = gone {

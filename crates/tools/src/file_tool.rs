@@ -12,8 +12,8 @@ use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_types::{Cancellation, Category, ErrorCode, Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, PathStyle, Recorder, Workspace, WorkspaceView};
 
-use crate::browse::{self, Browsable};
-use crate::preview::{self, Show};
+use crate::preview::{self, PreviewFn};
+use crate::resource_files::{self, ResourceKind};
 
 /// What arguments of file tools are called that are paths.
 const PATHS: [&str; 3] = ["path", "from", "to"];
@@ -22,10 +22,10 @@ const PATHS: [&str; 3] = ["path", "from", "to"];
 const PATCH: &str = "patch";
 
 /// Does the work of one call.
-pub(crate) type Work = fn(&WorkspaceView<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
+pub(crate) type FileOperation = fn(&WorkspaceView<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
 
 /// What a profile says about one of its tools.
-pub(crate) struct Declaration {
+pub(crate) struct ToolDeclaration {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) description: &'static str,
@@ -33,22 +33,22 @@ pub(crate) struct Declaration {
     pub(crate) effect: Effect,
     pub(crate) input: ToolSchema,
     pub(crate) output: ToolSchema,
-    pub(crate) work: Work,
-    pub(crate) show: Option<Show>,
+    pub(crate) work: FileOperation,
+    pub(crate) show: Option<PreviewFn>,
 }
 
-impl Declaration {
+impl ToolDeclaration {
     /// The same tool, of which more is known.
-    pub(crate) fn that(self, effect: Effect) -> Self {
+    pub(crate) fn with_effect(self, effect: Effect) -> Self {
         Self { effect, ..self }
     }
 
     /// The tool over a workspace; `None` if its name is not a tool name, which a test rules out.
-    pub(crate) fn over(
+    pub(crate) fn bind_to(
         self,
         workspace: &Arc<Workspace>,
         style: PathStyle,
-        browsable: Option<Browsable>,
+        browsable: Option<ResourceKind>,
     ) -> Option<Arc<dyn Tool>> {
         let searches = self.name.contains("search") || self.name.contains("find");
         let spec = ToolSpec {
@@ -71,7 +71,7 @@ impl Declaration {
             style,
             work: self.work,
             show: self.show,
-            browsable,
+            resource_kind: browsable,
         }))
     }
 }
@@ -81,9 +81,9 @@ struct FileTool {
     effect: Effect,
     workspace: Arc<Workspace>,
     style: PathStyle,
-    work: Work,
-    show: Option<Show>,
-    browsable: Option<Browsable>,
+    work: FileOperation,
+    show: Option<PreviewFn>,
+    resource_kind: Option<ResourceKind>,
 }
 
 impl FileTool {
@@ -123,7 +123,7 @@ impl FileTool {
     }
 
     /// Whether it changes nothing and is soon done, most of the time. A search has threads of its own, which nobody starts to end them at once.
-    fn is_brief(&self) -> bool {
+    fn runs_inline(&self) -> bool {
         !self.spec.class.has_effect() && self.spec.category == Category::File
     }
 
@@ -133,15 +133,16 @@ impl FileTool {
         context: &CallContext,
         stop: &Cancellation,
     ) -> Result<ToolOutput, Failure> {
-        let (arguments, view) = (whole_numbers(&self.spec.input_schema, arguments), self.view(context, stop));
-        match (&context.resource, self.browsable) {
+        let (arguments, view) =
+            (coerce_integers(&self.spec.input_schema, arguments), self.view(context, stop));
+        match (&context.resource, self.resource_kind) {
             (None, _) => (self.work)(&view, arguments, context.recorder.as_ref()),
-            (Some(ResourceRequest::ListPage { after }), Some(Browsable::Files)) => {
-                browse::page(&view, arguments, after.as_deref())
+            (Some(ResourceRequest::ListPage { after }), Some(ResourceKind::Files)) => {
+                resource_files::list_page(&view, arguments, after.as_deref())
             }
-            (Some(ResourceRequest::ReadWhole { most, usual }), Some(Browsable::File(about))) => {
+            (Some(ResourceRequest::ReadWhole { most, usual }), Some(ResourceKind::File(about))) => {
                 let set = Some(view.limits.max_read_bytes).filter(|bytes| bytes != usual);
-                browse::whole(&view, arguments, set.map_or(*most, |set| set.min(*most)), about)
+                resource_files::read_file(&view, arguments, set.map_or(*most, |set| set.min(*most)), about)
             }
             (Some(_), _) => Err(nothing_to_show(&self.spec)),
         }
@@ -195,7 +196,7 @@ impl Tool for FileTool {
     }
 
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
-        let arguments = whole_numbers(&self.spec.input_schema, arguments.clone());
+        let arguments = coerce_integers(&self.spec.input_schema, arguments.clone());
         let view = self.view(context, &context.stop);
         match self.spec.class.has_effect() {
             true => preview::of_change(&view, &arguments, self.work, self.show),
@@ -207,7 +208,7 @@ impl Tool for FileTool {
         Box::pin(async move {
             let (blocking, stop) = (context.blocking, context.stop.clone());
             let arguments = call.into_arguments();
-            if self.is_brief() {
+            if self.runs_inline() {
                 let work = move |stop: &Cancellation| self.work(arguments.clone(), &context, stop);
                 blocking.run_read_only(&stop, work).await
             } else {
@@ -230,7 +231,7 @@ pub(crate) fn decode<Arguments: DeserializeOwned>(arguments: Value) -> Result<Ar
 }
 
 /// JSON has one kind of number, and a schema takes `1.0` for an integer; so do we. What is too large to count is as large as can be counted.
-pub(crate) fn whole_numbers(schema: &ToolSchema, mut arguments: Value) -> Value {
+pub(crate) fn coerce_integers(schema: &ToolSchema, mut arguments: Value) -> Value {
     let is_integer = |name: &str| {
         let kind = schema.property(name).and_then(|property| property.get("type"));
         kind.is_some_and(|kind| kind == "integer")
@@ -263,7 +264,7 @@ mod tests {
             (json!({"line": -2.0}), json!({"line": -2})),
             (json!({"text": "1.0", "any": {"line": 1.0}}), json!({"text": "1.0", "any": {"line": 1.0}})),
         ] {
-            assert_eq!(whole_numbers(&schema, given), read);
+            assert_eq!(coerce_integers(&schema, given), read);
         }
     }
 }

@@ -5,15 +5,15 @@
 //! model is given. Nothing here starts a process outside the sandbox, nothing but `web_search` asks
 //! anybody on the network, and no host path is ever in an answer.
 
-mod browse;
+mod resource_files;
 mod schemas;
 mod file_tool;
 mod preview;
-mod output;
+mod output_budget;
 mod arguments;
 mod edit;
 mod command;
-mod listener;
+mod progress_buffer;
 mod web_search;
 mod declared;
 mod hints;
@@ -25,21 +25,21 @@ mod proxy;
 mod sidecar;
 mod studio;
 mod call_log;
-mod front;
+mod profiled_gate;
 mod fault;
 
 pub use command::{
-    CommandOptions, CommandRunner, ConfinedProcess, Confinement, Identity, LastingProcess, OwnFolders,
-    ProcessEnd, Started, clean, clean_value, spelt_out,
+    CommandOptions, CommandRunner, CommitIdentity, ConfinedProcess, Confinement, GateDirectories,
+    LongRunningProcess, ProcessEnd, StartedProcess, escape_control_chars, sanitize, sanitize_value,
 };
 pub use crew::{RunError, initialise_run};
-pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
+pub use declared::{LoadedTools, ManifestContext, SHIPPED, load_manifests};
 pub use fault::Fault;
-pub use front::{Answer, Called, Front};
 pub use hints::Hints;
-pub use listener::{Heard, Listener};
-pub use profile::{FileTools, Parts, Profile, ToolFormat};
+pub use profile::{FileTools, Profile, ToolComponents, ToolFormat};
+pub use profiled_gate::{CallResponse, ModelAnswer, ProfiledGate};
+pub use progress_buffer::{ProgressBuffer, ProgressChunk};
 pub use schemas::NOTICE;
 pub use web_search::{
-    SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,
+    SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
 };

@@ -18,7 +18,7 @@ use toolgate_workspace::{
     WorkspaceError, WorkspaceView, mark,
 };
 
-use crate::file_tool::Work;
+use crate::file_tool::FileOperation;
 
 /// Unchanged lines around each change in a diff.
 pub(crate) const DIFF_CONTEXT: usize = 3;
@@ -27,10 +27,10 @@ pub(crate) const DIFF_CONTEXT: usize = 3;
 const MAX_NAMED: usize = 3;
 
 /// How often a preview is tried anew when files change under it.
-const ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// Says what new text a call would leave behind.
-pub(crate) type Show = fn(&WorkspaceView<'_>, Value) -> Result<Shown, Failure>;
+pub(crate) type PreviewFn = fn(&WorkspaceView<'_>, Value) -> Result<PreviewContent, Failure>;
 
 /// The new text of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) enum Verb {
 }
 
 /// What is shown of a call besides the files that it changes.
-pub(crate) enum Shown {
+pub(crate) enum PreviewContent {
     /// One file gets this text.
     Text(Verb, String),
     /// Several files change like this.
@@ -55,10 +55,10 @@ pub(crate) enum Shown {
 pub(crate) fn of_change(
     view: &WorkspaceView<'_>,
     arguments: &Value,
-    work: Work,
-    show: Option<Show>,
+    work: FileOperation,
+    show: Option<PreviewFn>,
 ) -> Result<Preview, Failure> {
-    match foresee(view, arguments, work, show) {
+    match build_preview(view, arguments, work, show) {
         Ok(preview) => Ok(preview),
         Err(failure) if failure.code.is_denial() => Err(failure),
         // It may be that it works by the time of the answer; but then it is not what was asked.
@@ -70,14 +70,14 @@ pub(crate) fn of_change(
     }
 }
 
-fn foresee(
+fn build_preview(
     view: &WorkspaceView<'_>,
     arguments: &Value,
-    work: Work,
-    show: Option<Show>,
+    work: FileOperation,
+    show: Option<PreviewFn>,
 ) -> Result<Preview, Failure> {
-    for _ in 0..ATTEMPTS {
-        let Some(foreseen) = rehearse(view, arguments, work)? else {
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(foreseen) = dry_run(view, arguments, work)? else {
             let summary = vec!["changes nothing".to_owned()];
             return Ok(Preview {
                 summary,
@@ -91,7 +91,7 @@ fn foresee(
         let behind = summary.len().min(1);
         summary.splice(behind..behind, marks(view, &foreseen));
         // What is shown was made from several looks at the files; it is true if they are still the same.
-        if rehearse(view, arguments, work)?.as_ref() == Some(&foreseen) {
+        if dry_run(view, arguments, work)?.as_ref() == Some(&foreseen) {
             let changes = foreseen.into_iter().map(|foreseen| foreseen.change).collect();
             return Ok(Preview { summary, body, expected_changes: Some(changes) });
         }
@@ -101,18 +101,18 @@ fn foresee(
 
 /// A file that would change, with its present text where that can be shown.
 #[derive(PartialEq)]
-struct Foreseen {
+struct PreviewedChange {
     change: ExpectedChange,
     text: Option<String>,
 }
 
 /// Makes the call up to the moment before it changes anything; `None` when it changes nothing.
-fn rehearse(
+fn dry_run(
     view: &WorkspaceView<'_>,
     arguments: &Value,
-    work: Work,
-) -> Result<Option<Vec<Foreseen>>, Failure> {
-    let foresight = Foresight { limit: view.limits.max_write_bytes, seen: Mutex::default() };
+    work: FileOperation,
+) -> Result<Option<Vec<PreviewedChange>>, Failure> {
+    let foresight = PreviewRecorder { limit: view.limits.max_write_bytes, seen: Mutex::default() };
     let outcome = work(view, arguments.clone(), &foresight);
     match foresight.seen.into_inner() {
         Ok(Some(seen)) => Ok(Some(seen)),
@@ -121,17 +121,17 @@ fn rehearse(
 }
 
 /// Takes down what is about to change, and lets none of it happen.
-struct Foresight {
+struct PreviewRecorder {
     limit: u64,
-    seen: Mutex<Option<Vec<Foreseen>>>,
+    seen: Mutex<Option<Vec<PreviewedChange>>>,
 }
 
-impl Recorder for Foresight {
+impl Recorder for PreviewRecorder {
     fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
         let look = |planned: &PlannedChange<'_>| {
             let change = ExpectedChange::observe(planned, stop).map_err(|error| error.to_string())?;
             let text = planned.before.and_then(|file| text_of(file, self.limit));
-            Ok(Foreseen { change, text })
+            Ok(PreviewedChange { change, text })
         };
         let seen = changes.iter().map(look).collect::<Result<_, String>>()?;
         if let Ok(mut known) = self.seen.lock() {
@@ -166,20 +166,22 @@ fn text_of(mut file: &File, limit: u64) -> Option<String> {
 /// What would happen, file by file, and the whole of it. `None` when the text does not belong to what was foreseen.
 fn describe(
     view: &WorkspaceView<'_>,
-    foreseen: &[Foreseen],
-    shown: Option<&Shown>,
+    foreseen: &[PreviewedChange],
+    shown: Option<&PreviewContent>,
 ) -> Option<(Vec<String>, PreviewBody)> {
     match (foreseen, shown) {
         (_, None) => Some((summary(view, foreseen), PreviewBody::Nothing)),
-        (_, Some(Shown::Diff(diff))) => Some((summary(view, foreseen), diff_or_nothing(diff.clone()))),
-        ([one], Some(Shown::Text(verb, text))) => describe_text(view, one, *verb, text),
+        (_, Some(PreviewContent::Diff(diff))) => {
+            Some((summary(view, foreseen), diff_or_nothing(diff.clone())))
+        }
+        ([one], Some(PreviewContent::Text(verb, text))) => describe_text(view, one, *verb, text),
         _ => None,
     }
 }
 
 fn describe_text(
     view: &WorkspaceView<'_>,
-    one: &Foreseen,
+    one: &PreviewedChange,
     verb: Verb,
     text: &str,
 ) -> Option<(Vec<String>, PreviewBody)> {
@@ -213,7 +215,7 @@ fn describe_text(
 }
 
 /// What a person should know about files among those that change, one line for each kind.
-fn marks(view: &WorkspaceView<'_>, foreseen: &[Foreseen]) -> Vec<String> {
+fn marks(view: &WorkspaceView<'_>, foreseen: &[PreviewedChange]) -> Vec<String> {
     let mut marked: BTreeMap<FileMark, Vec<String>> = BTreeMap::new();
     for ExpectedChange { alias, location, kind, .. } in foreseen.iter().map(|foreseen| &foreseen.change) {
         let target = match kind {
@@ -239,7 +241,7 @@ fn diff_or_nothing(diff: String) -> PreviewBody {
     if diff.is_empty() { PreviewBody::Nothing } else { PreviewBody::Diff(diff) }
 }
 
-fn summary(view: &WorkspaceView<'_>, foreseen: &[Foreseen]) -> Vec<String> {
+fn summary(view: &WorkspaceView<'_>, foreseen: &[PreviewedChange]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut changes = foreseen.iter().map(|foreseen| &foreseen.change).peekable();
     while let Some(change) = changes.next() {

@@ -10,17 +10,17 @@ use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
 use toolgate_types::{ErrorCode, Limits, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
-use crate::browse::Browsable;
-use crate::command::{CommandRunner, Shell, ShellDress};
+use crate::command::{CommandRunner, Shell, ShellPresentation};
 use crate::declared::SHIPPED;
-use crate::file_tool::Declaration;
-use crate::front::Answer;
+use crate::file_tool::ToolDeclaration;
+use crate::profiled_gate::ModelAnswer;
+use crate::resource_files::ResourceKind;
 use crate::web_search::WebSearch;
 use crate::{claw, crew, native, proxy, sidecar, studio};
 
 /// What tools are made of.
 #[derive(Clone)]
-pub struct Parts {
+pub struct ToolComponents {
     /// The mounts.
     pub workspace: Arc<Workspace>,
     /// What runs commands; without it there is no `run_command` and no `bash`.
@@ -31,7 +31,7 @@ pub struct Parts {
     pub declared: Vec<Arc<dyn Tool>>,
 }
 
-impl Parts {
+impl ToolComponents {
     /// Files alone.
     #[must_use]
     pub fn files(workspace: &Arc<Workspace>) -> Self {
@@ -47,7 +47,7 @@ pub struct FileTools {
     /// Finds many, where there is such a tool.
     pub find: Option<&'static str>,
     /// How many bytes are read at once where nobody set another bound.
-    pub usual_bytes: u64,
+    pub default_bytes: u64,
 }
 
 /// One dress of the gate.
@@ -125,7 +125,7 @@ impl Profile {
         }
     }
 
-    fn declarations(self) -> Vec<Declaration> {
+    fn declarations(self) -> Vec<ToolDeclaration> {
         match self {
             Self::Native => native::tools(),
             Self::Crew => crew::tools(),
@@ -136,11 +136,11 @@ impl Profile {
         }
     }
 
-    fn shell(self) -> Option<ShellDress> {
+    fn shell(self) -> Option<ShellPresentation> {
         match self {
-            Self::Native => Some(ShellDress::Native),
-            Self::Sidecar => Some(ShellDress::Sidecar),
-            Self::Studio => Some(ShellDress::Studio),
+            Self::Native => Some(ShellPresentation::Native),
+            Self::Sidecar => Some(ShellPresentation::Sidecar),
+            Self::Studio => Some(ShellPresentation::Studio),
             Self::Crew | Self::Claw | Self::Proxy => None,
         }
     }
@@ -168,7 +168,7 @@ impl Profile {
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {
         let files = self.declarations().into_iter().map(|declaration| declaration.name);
-        files.chain(self.shell().map(ShellDress::name)).collect()
+        files.chain(self.shell().map(ShellPresentation::name)).collect()
     }
 
     /// The manifests that it uses when the configuration names none: files and their content.
@@ -181,15 +181,15 @@ impl Profile {
     ///
     /// # Errors
     /// Two tools with one name.
-    pub fn registry(self, parts: &Parts) -> Result<Registry, GateError> {
+    pub fn registry(self, parts: &ToolComponents) -> Result<Registry, GateError> {
         let mut registry = Registry::new();
         let files = self.declarations().into_iter();
         let files = files.filter_map(|declaration| {
-            let browsable = self.browsable(declaration.name);
-            declaration.over(&parts.workspace, self.path_style(), browsable)
+            let browsable = self.resource_kind(declaration.name);
+            declaration.bind_to(&parts.workspace, self.path_style(), browsable)
         });
         let shell = parts.commands.as_ref().zip(self.shell());
-        let shell = shell.and_then(|(runner, dress)| Shell::over(runner, dress));
+        let shell = shell.and_then(|(runner, dress)| Shell::bind_to(runner, dress));
         let web_search = parts.web_search.iter().filter(|_| self.searches_web());
         let web_search = web_search.map(|tool| Arc::clone(tool) as Arc<dyn Tool>);
         for tool in files.chain(shell).chain(web_search).chain(parts.declared.iter().cloned()) {
@@ -203,27 +203,29 @@ impl Profile {
     pub fn file_tools(self) -> Option<FileTools> {
         let usual_bytes = self.limits().max_read_bytes;
         match self {
-            Self::Native => Some(FileTools { read: "read_file", find: Some("find_files"), usual_bytes }),
-            Self::Crew => Some(FileTools { read: "fs.read", find: None, usual_bytes }),
+            Self::Native => {
+                Some(FileTools { read: "read_file", find: Some("find_files"), default_bytes: usual_bytes })
+            }
+            Self::Crew => Some(FileTools { read: "fs.read", find: None, default_bytes: usual_bytes }),
             Self::Claw | Self::Proxy | Self::Sidecar | Self::Studio => None,
         }
     }
 
     /// What of one of its tools can be shown by address.
-    fn browsable(self, tool: &str) -> Option<Browsable> {
+    fn resource_kind(self, tool: &str) -> Option<ResourceKind> {
         let FileTools { read, find, .. } = self.file_tools()?;
         match tool {
-            _ if tool == read => Some(Browsable::File(match self {
+            _ if tool == read => Some(ResourceKind::File(match self {
                 Self::Crew => crew::about_file,
                 _ => native::about_file,
             })),
-            _ => (find == Some(tool)).then_some(Browsable::Files),
+            _ => (find == Some(tool)).then_some(ResourceKind::Files),
         }
     }
 
     /// Whether the structured part of its answers is what the tools declare, and not a shape of its own around it.
     #[must_use]
-    pub fn tells_structure(self) -> bool {
+    pub fn has_native_structure(self) -> bool {
         matches!(self, Self::Native | Self::Crew)
     }
 
@@ -239,7 +241,7 @@ impl Profile {
 
     /// What a model is given.
     #[must_use]
-    pub fn render(self, tool: &str, outcome: Outcome) -> Answer {
+    pub fn render(self, tool: &str, outcome: Outcome) -> ModelAnswer {
         match self {
             Self::Native => native::render(outcome),
             Self::Crew => crew::render(outcome),

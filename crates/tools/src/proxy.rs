@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use toolgate_types::Outcome;
 
-use crate::front::Answer;
+use crate::profiled_gate::ModelAnswer;
 
 /// The codes are the gate's own.
-pub(crate) fn render(outcome: Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => (json!({"ok": true, "data": output.structured.into_value()}), false),
         Outcome::Failed { stage, failure } => {
@@ -21,5 +21,5 @@ pub(crate) fn render(outcome: Outcome) -> Answer {
             (json!({"ok": false, "error": error}), true)
         }
     };
-    Answer { text: result.to_string(), structured: Some(result.into()), is_error }
+    ModelAnswer { text: result.to_string(), structured: Some(result.into()), is_error }
 }

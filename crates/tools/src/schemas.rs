@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use toolgate_gate::ToolSchema;
 
 /// A property of a schema, or one of its keywords.
-type Named = (&'static str, Value);
+type SchemaEntry = (&'static str, Value);
 
 /// An object that refuses unknown properties.
-pub(crate) fn object<const N: usize>(properties: [Named; N], required: &[&str]) -> ToolSchema {
+pub(crate) fn object<const N: usize>(properties: [SchemaEntry; N], required: &[&str]) -> ToolSchema {
     map(&mut [
         ("type", Value::from("object")),
         ("properties", Value::Object(map(&mut properties.into_iter()))),
@@ -35,7 +35,7 @@ pub(crate) fn described(kind: &str, what: &str) -> Value {
 pub const NOTICE: &str = "notice";
 
 /// That property, for tools whose answers can be cut: a door tells what a tool declares, and would have to copy it to add one.
-pub(crate) fn notice() -> Named {
+pub(crate) fn notice() -> SchemaEntry {
     (NOTICE, of_type("string"))
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn list_of(items: Value) -> Value {
     Value::Object(map(&mut [("type", Value::from("array")), ("items", items)].into_iter()))
 }
 
-fn map(named: &mut dyn Iterator<Item = Named>) -> Map<String, Value> {
+fn map(named: &mut dyn Iterator<Item = SchemaEntry>) -> Map<String, Value> {
     named.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

@@ -9,14 +9,14 @@ use crate::arguments::{
     ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
 };
 use crate::command::output_before;
-use crate::file_tool::{Declaration, decode};
-use crate::front::Answer;
-use crate::output::{EntryCost, bound_listing, bound_matches};
+use crate::file_tool::{ToolDeclaration, decode};
+use crate::output_budget::{EntryCost, bound_listing, bound_matches};
+use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{described, object, of_type};
 
-pub(crate) fn tools() -> Vec<Declaration> {
+pub(crate) fn tools() -> Vec<ToolDeclaration> {
     let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
-    let declare = |name, title, description, class, input, work, show| Declaration {
+    let declare = |name, title, description, class, input, work, show| ToolDeclaration {
         name,
         title,
         description,
@@ -59,7 +59,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             write_file,
             Some(show_write),
         )
-        .that(Effect::Sets),
+        .with_effect(Effect::Sets),
         declare(
             "list_directory",
             "List a directory",
@@ -141,7 +141,7 @@ fn list_directory(
 ) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
-    bound_listing(view, &mut listed, EntryCost { names: 1, around: 64 });
+    bound_listing(view, &mut listed, EntryCost { names: 1, overhead: 64 });
     let entries: Vec<Value> = listed
         .entries
         .iter()
@@ -211,7 +211,7 @@ pub(crate) fn code(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
+pub(crate) fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
     let (observation, is_error) = match outcome {
         Outcome::Done(output) => {
             let output = output.structured.into_value();
@@ -222,5 +222,5 @@ pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
             (json!({"success": false, "tool": tool, "output": null, "error": error}), true)
         }
     };
-    Answer { text: observation.to_string(), structured: Some(observation.into()), is_error }
+    ModelAnswer { text: observation.to_string(), structured: Some(observation.into()), is_error }
 }

@@ -7,18 +7,18 @@ use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView};
 
 use crate::arguments::{PathAndContent, ReadArguments, show_write};
-use crate::command::{ShellDress, output_before};
-use crate::file_tool::{Declaration, decode};
-use crate::front::Answer;
+use crate::command::{ShellPresentation, output_before};
+use crate::file_tool::{ToolDeclaration, decode};
 use crate::native::content_notice;
+use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{described, object, of_type};
 use crate::web_search::WEB_SEARCH;
 
-pub(crate) fn tools() -> Vec<Declaration> {
+pub(crate) fn tools() -> Vec<ToolDeclaration> {
     let path = described("string", "Path relative to the project, or @central/… for the second zone");
     let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
     vec![
-        Declaration {
+        ToolDeclaration {
             name: "file_read",
             title: "Read a file",
             description: "Read a file's contents within the sandbox, or a range of its lines.",
@@ -36,7 +36,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: file_read,
             show: None,
         },
-        Declaration {
+        ToolDeclaration {
             name: "file_write",
             title: "Write a file",
             description: "Create a file or replace its content within the sandbox.",
@@ -91,13 +91,13 @@ fn file_write(
 /// A command that ran and says that it failed, and a search that finds nothing, did not give what was asked for.
 fn is_failure(tool: &str, metadata: &Value) -> bool {
     match tool {
-        _ if tool == ShellDress::Studio.name() => metadata.get("exitCode") != Some(&json!(0)),
+        _ if tool == ShellPresentation::Studio.name() => metadata.get("exitCode") != Some(&json!(0)),
         WEB_SEARCH => metadata.get("results").and_then(Value::as_array).is_some_and(Vec::is_empty),
         _ => false,
     }
 }
 
-pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
+pub(crate) fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
             // A tool that answers with text or a list has said all of it in the output.
@@ -117,5 +117,5 @@ pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
             (json!({"output": text, "metadata": metadata, "isError": true}), true)
         }
     };
-    Answer { text: result.to_string(), structured: Some(result.into()), is_error }
+    ModelAnswer { text: result.to_string(), structured: Some(result.into()), is_error }
 }

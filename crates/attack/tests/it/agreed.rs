@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, Preview, PreviewBody};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, ErrorCode, Stage, Trust};
 
 type Deed = Box<dyn Fn(&Path) + Send + Sync>;
@@ -57,7 +57,7 @@ impl Desk {
         Self { _scratch: scratch, workspace, meddler, bench }
     }
 
-    fn call(&self, trust: Trust, tool: &str, arguments: Value) -> Called {
+    fn call(&self, trust: Trust, tool: &str, arguments: Value) -> CallResponse {
         self.bench.call_as(Caller { trust, ..person("s1") }, tool, arguments)
     }
 

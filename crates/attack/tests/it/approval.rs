@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, NoApprover, PreviewBody};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
 
 /// A person who answers from a list, and never again once it is empty.
@@ -74,7 +74,7 @@ impl Desk {
         Self { _scratch: scratch, workspace, bench }
     }
 
-    fn call(&self, caller: &Caller, tool: &str, arguments: Value) -> Called {
+    fn call(&self, caller: &Caller, tool: &str, arguments: Value) -> CallResponse {
         self.bench.call_as(caller.clone(), tool, arguments)
     }
 }

@@ -14,7 +14,7 @@ use toolgate_identity::{
     Algorithm, ClaimNames, FetchFuture, FetchKeys, Issuer, KeySource, MintOptions, Secret, Verifier,
     VerifierOptions, mint,
 };
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Stage, ToolCall, ToolClass, Trust};
 
 use crate::approval::Scripted;
@@ -217,7 +217,7 @@ impl Desk {
         Self { workspace, audit: state.join("audit"), log, approver, bench, _scratch: scratch }
     }
 
-    fn call(&self, token: &str, tool: &str, arguments: Value) -> Called {
+    fn call(&self, token: &str, tool: &str, arguments: Value) -> CallResponse {
         self.bench.call_as(credential(token, Trust::Autonomous), tool, arguments)
     }
 
@@ -239,7 +239,7 @@ fn credential(token: &str, trust: Trust) -> Credential {
     Credential::Token { token: token.to_owned(), session: "s1".parse().unwrap(), run: None, trust }
 }
 
-fn refused_at(called: &Called) -> Option<(Stage, ErrorCode)> {
+fn refused_at(called: &CallResponse) -> Option<(Stage, ErrorCode)> {
     called.failed.as_ref().map(|(stage, failure)| (*stage, failure.code))
 }
 

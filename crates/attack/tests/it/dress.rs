@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{ErrorCode, Structured};
 
 /// Something that can be done with a path.
@@ -115,7 +115,7 @@ impl Wording {
 }
 
 /// The word that a model of this profile was given.
-pub(crate) fn answered_code(profile: Profile, called: &Called) -> String {
+pub(crate) fn answered_code(profile: Profile, called: &CallResponse) -> String {
     let answer = &called.answer;
     let at = |pointer: &str| {
         let parsed: Value = serde_json::from_str(&answer.text).unwrap();

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Tree, code_of};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Decision, ErrorCode, Stage};
 
 use crate::dress::{Operation, Wording, answered_code, attempts};
@@ -90,7 +90,7 @@ struct Siege {
     fixture: Fixture,
     wording: Wording,
     before: Vec<Tree>,
-    calls: Vec<(Called, ErrorCode, String)>,
+    calls: Vec<(CallResponse, ErrorCode, String)>,
     problems: Vec<String>,
 }
 
@@ -183,7 +183,7 @@ impl Siege {
     }
 
     /// What is wrong with how a call was refused.
-    fn problems_of(&self, called: &Called, code: ErrorCode, path: &str) -> Vec<String> {
+    fn problems_of(&self, called: &CallResponse, code: ErrorCode, path: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let mut check = |fine: bool, problem: String| problems.extend((!fine).then_some(problem));
         check(called.answer.is_error, "it was not refused".to_owned());
@@ -205,13 +205,13 @@ impl Siege {
         problems
     }
 
-    fn tells_a_secret(&self, called: &Called) -> bool {
+    fn tells_a_secret(&self, called: &CallResponse) -> bool {
         let told = told(called);
         [OUTSIDE_SECRET, DENIED_SECRET].iter().any(|secret| told.contains(secret))
     }
 
     /// The path that the model itself wrote may be told back to it.
-    fn tells_a_host_path(&self, called: &Called, path: &str) -> bool {
+    fn tells_a_host_path(&self, called: &CallResponse, path: &str) -> bool {
         told(called).replace(path, "").contains(self.root())
     }
 
@@ -234,7 +234,7 @@ impl Siege {
 }
 
 /// All that a model gets to see.
-fn told(called: &Called) -> String {
+fn told(called: &CallResponse) -> String {
     let structured = called.structured().map(|structured| structured.to_string()).unwrap_or_default();
     format!("{}\n{structured}", called.answer.text)
 }

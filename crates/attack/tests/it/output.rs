@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_gate::CallOptions;
 use toolgate_policy::OutputRule::{self, Allow, Mask, Redact};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{
     Decision, DocumentContent, ErrorCode, JsonObjectWriter, ResourceContent, Sha256, Stage, StateKey,
     ToolCall, ToolOutput,
@@ -40,12 +40,12 @@ impl Desk {
         Self { bench, audit: state.join("audit"), _scratch: scratch }
     }
 
-    fn call(&self) -> Called {
+    fn call(&self) -> CallResponse {
         self.bench.call("customer", json!({}))
     }
 
     /// Fails if the secret is anywhere but in the tool.
-    fn keeps_secret(&self, called: &Called) {
+    fn keeps_secret(&self, called: &CallResponse) {
         let mut heard = format!("{:?} {:?}", called.answer, called.failed);
         for entry in std::fs::read_dir(&self.audit).unwrap() {
             heard.push_str(&String::from_utf8_lossy(
@@ -134,7 +134,7 @@ fn what_a_tool_shows_by_address_does_not_leave_past_a_policy() {
         let desk = Desk::answering(Profile::Native, output, json!({"type": "object"}), &[("name", Allow)]);
         let called = desk.call();
         desk.keeps_secret(&called);
-        assert_eq!((&called.browsed, called.structured()), (&None, Some(json!({"name": "Ada"}))));
+        assert_eq!((&called.resource, called.structured()), (&None, Some(json!({"name": "Ada"}))));
         // The record tells of what the tool said, and not of what was left of it.
         let recorded = desk.bench.record(called.call).response.unwrap();
         assert_eq!(recorded.output_hash, digest(&browsed.data()));

@@ -10,7 +10,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_audit::RecordFilter;
 use toolgate_gate::{BreakerRule, Clock, GateConfig};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Failure, Stage, ToolOutput, Trust};
 
 use crate::approval::Scripted;
@@ -51,7 +51,7 @@ fn named(subject: &str) -> Caller {
 }
 
 /// Fails unless the call was refused with this code at this stage; says how long to wait.
-fn must_wait(bench: &Bench, called: &Called, stage: Stage, code: ErrorCode) -> u64 {
+fn must_wait(bench: &Bench, called: &CallResponse, stage: Stage, code: ErrorCode) -> u64 {
     let (at, failure) = called.failed.as_ref().expect("the call was let through");
     assert_eq!((*at, failure.code), (stage, code), "{failure}");
     let milliseconds = failure.details["retry_after_ms"].as_u64().unwrap();

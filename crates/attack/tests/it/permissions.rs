@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, ErrorCode, Stage, ToolClass};
 
 use crate::declared::Declared;
@@ -47,7 +47,7 @@ impl Desk {
         Self { bench: options.open(), tools, _scratch: scratch }
     }
 
-    fn call(&self, agent: &str, granted: &[&str], tool: &str, arguments: Value) -> Called {
+    fn call(&self, agent: &str, granted: &[&str], tool: &str, arguments: Value) -> CallResponse {
         self.bench.call_as(caller(agent, granted), tool, arguments)
     }
 
@@ -56,7 +56,7 @@ impl Desk {
     }
 
     /// Fails unless the call is refused for this reason, which only the operator is told.
-    fn refused(&self, called: &Called, reason: &str) {
+    fn refused(&self, called: &CallResponse, reason: &str) {
         let (stage, failure) = called.failed.as_ref().expect("the call was allowed");
         assert_eq!((*stage, failure.code), (Stage::Permission, ErrorCode::NotPermitted), "{failure}");
         let told = format!(

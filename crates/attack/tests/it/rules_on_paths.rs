@@ -13,7 +13,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver};
 use toolgate_policy::PathInputs;
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, ErrorCode, Trust};
 
 use crate::fixture::write;
@@ -67,7 +67,7 @@ impl Desk {
         Self::with(|options| options)
     }
 
-    fn read(&self, path: &str) -> Called {
+    fn read(&self, path: &str) -> CallResponse {
         self.bench.call("read_file", json!({"path": path}))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, litter_below, person};
 use toolgate_gate::{ApprovalReply, ApprovedCall, AuditMode, CallContext, Tool, ToolFuture, ToolSpec};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, Category, Decision, ErrorCode, Stage, ToolClass, ToolOutput, Trust};
 
 use crate::approval::Scripted;
@@ -80,7 +80,7 @@ impl Stand {
         Self { _scratch: scratch, workspace, approver, bench }
     }
 
-    fn call(&self, agent: Option<&str>, trust: Trust, tool: &str, arguments: Value) -> Called {
+    fn call(&self, agent: Option<&str>, trust: Trust, tool: &str, arguments: Value) -> CallResponse {
         let agent = agent.map(|agent| agent.parse().unwrap());
         self.bench.call_as(Caller { agent, trust, ..person("s1") }, tool, arguments)
     }

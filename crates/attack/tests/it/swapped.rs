@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, ErrorCode, Trust};
 
 use crate::fixture::write;
@@ -61,7 +61,7 @@ fn open(manifest: &str, when: When, act: fn(&Path)) -> (Scratch, PathBuf, Bench)
     (scratch, workspace, bench)
 }
 
-fn call(bench: &Bench, tool: &str, arguments: Value) -> Called {
+fn call(bench: &Bench, tool: &str, arguments: Value) -> CallResponse {
     bench.call_as(Caller { trust: Trust::Guided, ..person("s1") }, tool, arguments)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_gate::{CallOptions, Progress, ProgressUpdate};
-use toolgate_tools::{Called, Profile, WEB_SEARCH};
+use toolgate_tools::{CallResponse, Profile, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
 use super::{Reader, close, print, print_json, runtime, serving_runtime, tokens};
@@ -138,7 +138,7 @@ fn answers_with_object(settings: &Settings) -> bool {
 
 /// Exactly what a model is given, and which pictures, sounds and documents it is given beside that. Lines end for people, and for readers of objects that
 /// would stand one beside the other. A terminal would obey control characters of file names and contents, so they are escaped where standard output is one.
-fn print_answer(settings: &Settings, called: &Called, shown: Option<&Shown>) -> Result<Reader, Failed> {
+fn print_answer(settings: &Settings, called: &CallResponse, shown: Option<&Shown>) -> Result<Reader, Failed> {
     let is_object = answers_with_object(settings);
     let shown = shown.filter(|_| io::stdout().is_terminal());
     let mut text = shown.map_or_else(|| called.answer.text.clone(), |shown| shown.rest(&called.answer.text));
@@ -215,8 +215,8 @@ fn parse_arguments(text: &str) -> Result<Value, Failed> {
 
 /// The answer and what is known about it. `operatorNote` stands beside the answer because whoever asks for this is the operator: a runtime hands
 /// `text` or `structured` to its model, and never the note.
-fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
-    let Called { answer, call, decision, failed, duration, .. } = called;
+fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
+    let CallResponse { answer, call, decision, failed, duration, .. } = called;
     let mut value = json!({
         "call": call, "profile": settings.profile.name(), "tool": tool,
         "decision": decision.as_str(), "isError": answer.is_error,
@@ -234,7 +234,7 @@ fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
 }
 
 /// What the person at the keyboard may know and the model may not.
-fn explain(called: &Called, stage: Stage, failure: &Failure) {
+fn explain(called: &CallResponse, stage: Stage, failure: &Failure) {
     let note = failure.operator_note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (decision, code) = (called.decision.as_str(), failure.code.as_str());
     complain(&format!("{decision} at {} with {code}{note} (call {})", stage.as_str(), called.call));

@@ -16,7 +16,7 @@ use toolgate_agent::{Agent, AgentError, EndReason, Ended, EventSink, Turn};
 use toolgate_gate::{BlockingStrategy, Credential};
 use toolgate_llm::{ModelName, Recorder};
 use toolgate_session::{NewSession, Session, SessionError, SessionStore, SessionSummary};
-use toolgate_tools::Front;
+use toolgate_tools::ProfiledGate;
 use toolgate_types::{SessionId, Trust};
 use toolgate_workspace::Workspace;
 
@@ -48,7 +48,7 @@ pub(crate) struct Sitting {
     common: Common,
     arguments: ConversationArguments,
     pub(crate) settings: Settings,
-    pub(crate) front: Arc<Front>,
+    pub(crate) front: Arc<ProfiledGate>,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) servers: Option<Arc<Servers>>,
     pub(crate) store: SessionStore,

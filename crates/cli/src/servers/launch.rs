@@ -11,7 +11,7 @@ use std::thread::Thread;
 use toolgate_connect::{Launch, Launched, Running, ServerProcess};
 use toolgate_manifest::ServerLimits;
 use toolgate_sandbox::ResourceLimits;
-use toolgate_tools::{CommandRunner, ConfinedProcess, LastingProcess};
+use toolgate_tools::{CommandRunner, ConfinedProcess, LongRunningProcess};
 use toolgate_types::{CallId, ErrorCode, Failure};
 
 /// What runs commands, and how much each of them may use.
@@ -79,7 +79,7 @@ fn limits(own: ServerLimits, usual: ResourceLimits) -> ResourceLimits {
 
 /// A server's process in the sandbox.
 struct ConfinedServer {
-    process: LastingProcess,
+    process: LongRunningProcess,
     can_write: bool,
     quarantine: PathBuf,
     /// Whether it was told what was taken away after its end.

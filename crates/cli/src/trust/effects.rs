@@ -8,7 +8,7 @@ use toolgate_manifest::{
     OnAuditFailure, OnViolation, PinMode, SandboxLayer, ServeAuth, ServerConfig, ServerProcessConfig,
     ServerRemote, ServerTransport, ToolManifest, VariableText,
 };
-use toolgate_tools::usual_key_variable;
+use toolgate_tools::default_key_variable;
 use toolgate_types::{ToolClass, Trust};
 use toolgate_workspace::USUAL_RESERVE_BYTES;
 
@@ -200,7 +200,7 @@ fn variables(config: &Config) -> Vec<String> {
     if let Some(search) = &config.web_search {
         let named = search.key_env.as_ref().map(|name| name.value.as_str());
         let to = search.url.as_ref().map_or(search.backend.value.as_str(), |url| url.value.as_str());
-        let key = named.or(usual_key_variable(search.backend.value));
+        let key = named.or(default_key_variable(search.backend.value));
         found.extend(key.map(|name| format!("{name} to {to} (web search)")));
     }
     let passed = &config.sandbox.environment;

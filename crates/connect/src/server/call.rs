@@ -167,7 +167,7 @@ impl Server {
         )
         .help(format!("what the call did is not known; {next}"))
         .operator_note(format!("mcp server `{}`: {reason}", self.name))
-        .terminal_note(toolgate_tools::spelt_out(&connection.errors()))
+        .terminal_note(toolgate_tools::escape_control_chars(&connection.errors()))
     }
 
     fn down(&self, reason: &str, said: Option<&str>) -> Failure {

@@ -77,7 +77,7 @@ impl Server {
             restarts: self.restarts.load(Ordering::Relaxed),
             left_out: self.voice.left_out(),
             last_error: locked(&self.last_error).clone(),
-            errors: toolgate_tools::spelt_out(&errors),
+            errors: toolgate_tools::escape_control_chars(&errors),
         }
     }
 }

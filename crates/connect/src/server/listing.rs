@@ -145,5 +145,5 @@ fn leniently(value: &Value, complaints: &mut Vec<String>) -> ListToolsResult {
 
 /// The words of a stranger, short and with nothing hidden.
 pub(super) fn shown(text: &str) -> String {
-    toolgate_tools::spelt_out(&cut(text, 200))
+    toolgate_tools::escape_control_chars(&cut(text, 200))
 }

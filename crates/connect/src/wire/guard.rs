@@ -187,7 +187,7 @@ fn worded(progress: &ProgressNotificationParam) -> String {
     let said = progress.message.as_deref().map(|message| {
         let message = cut(message, MAX_REPORT_SOURCE);
         let words: Vec<&str> = message.split_whitespace().collect();
-        cut(&toolgate_tools::clean(&words.join(" ")), LONGEST_REPORT)
+        cut(&toolgate_tools::sanitize(&words.join(" ")), LONGEST_REPORT)
     });
     said.filter(|said| !said.is_empty()).unwrap_or(done) + "\n"
 }

@@ -3,7 +3,7 @@
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::Value;
 use toolgate_gate::{ToolSchema, ToolSpec};
-use toolgate_tools::{Answer, Called, NOTICE};
+use toolgate_tools::{CallResponse, ModelAnswer, NOTICE};
 use toolgate_types::{Attachment, DocumentContent, RawJsonObject, Structured};
 
 use crate::mcp::listing::repeats_text;
@@ -73,8 +73,13 @@ pub(crate) enum Told {
 /// Some clients show a model the structured part alone where there is one; so each of them says everything. Only the long content of a file is sent
 /// once, without a structured part; what is known about it then follows as a second text. A tool that does this cannot declare what its answers look like,
 /// which programs need of a command, whose output is bounded anyway. Of an error there is the text alone, and beside it the same for programs.
-pub(crate) fn answered(called: Called, tool: Option<&ToolSpec>, kept: Option<Kept>) -> Answered {
-    let Called { answer: Answer { text, structured, is_error }, attachments, text_as, .. } = called;
+pub(crate) fn answered(called: CallResponse, tool: Option<&ToolSpec>, kept: Option<Kept>) -> Answered {
+    let CallResponse {
+        answer: ModelAnswer { text, structured, is_error },
+        attachments,
+        text_field: text_as,
+        ..
+    } = called;
     let structured = structured.filter(Structured::is_object).map(|structured| match (&kept, tool) {
         (Some(Kept { uri, .. }), Some(tool)) => {
             structured.with(|value| tell_where(value, uri, &tool.output_schema))

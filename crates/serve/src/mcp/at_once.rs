@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::ReusableBoxFuture;
 use toolgate_gate::{CallOptions, Tool};
-use toolgate_tools::Called;
+use toolgate_tools::CallResponse;
 
 use crate::mcp::answer::{Answered, answered};
 use crate::mcp::call::named;
@@ -45,14 +45,14 @@ impl Begun {
 
 /// Where calls are begun: one takes the place of another that was done, without new memory for each.
 #[derive(Default)]
-pub(crate) struct Workbench(Option<ReusableBoxFuture<'static, Option<Called>>>);
+pub(crate) struct Workbench(Option<ReusableBoxFuture<'static, Option<CallResponse>>>);
 
 impl Workbench {
     /// Begins a call. One that is not done at once is handed back.
     fn begin(
         &mut self,
-        calling: impl Future<Output = Option<Called>> + Send + 'static,
-    ) -> Result<Option<Called>, Calling> {
+        calling: impl Future<Output = Option<CallResponse>> + Send + 'static,
+    ) -> Result<Option<CallResponse>, Calling> {
         let mut place = match self.0.take() {
             Some(mut place) => {
                 place.set(calling);
@@ -92,7 +92,7 @@ impl McpHandler {
         let call = named(name, Value::Object(arguments), &id);
         let calling = self.calling(call, Some(tool.spec().class), visitor, options);
         let calling: Calling = match workbench.begin(calling) {
-            Ok(Some(called)) if called.whole.is_none() => {
+            Ok(Some(called)) if called.full_text.is_none() => {
                 // It needs no room among the answers of tasks: it is on the wire before anything else is begun.
                 return AtOnce::Answered { id, answer: answered(called, Some(tool.spec()), None) };
             }

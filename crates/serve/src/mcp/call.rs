@@ -12,7 +12,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use toolgate_gate::{ApprovalReply, ApprovalUnavailable, Approver, CallOptions, ResourceRequest, Tool};
-use toolgate_tools::Called;
+use toolgate_tools::CallResponse;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
 use crate::mcp::answer::{Kept, answered};
@@ -45,7 +45,7 @@ pub(crate) struct Wanted {
 /// How far a call came.
 pub(crate) enum Step {
     /// To its end; with the tool, if there was one.
-    Ended(Box<Called>, Option<Arc<dyn Tool>>),
+    Ended(Box<CallResponse>, Option<Arc<dyn Tool>>),
     /// To a question: the client has to come again with the answer.
     Asks(Box<InputRequiredResult>),
 }
@@ -101,7 +101,7 @@ impl McpHandler {
         };
         match self.advance(wanted, &context, &visitor).await? {
             Step::Ended(mut called, tool) => {
-                let kept = self.kept(called.whole.take(), visitor.binding).await;
+                let kept = self.kept(called.full_text.take(), visitor.binding).await;
                 let answer = answered(*called, tool.as_ref().map(|tool| tool.spec()), kept);
                 Ok(match context.extensions.get::<Tray>() {
                     Some(tray) => tray.hand_over(answer),
@@ -252,7 +252,7 @@ impl McpHandler {
         class: Option<ToolClass>,
         visitor: &Visitor,
         options: CallOptions,
-    ) -> impl Future<Output = Option<Called>> + Send + use<> {
+    ) -> impl Future<Output = Option<CallResponse>> + Send + use<> {
         let (service, credential) = (Arc::clone(&self.service), visitor.credential.clone());
         async move {
             let called = service.front().call(call, credential, options).await;

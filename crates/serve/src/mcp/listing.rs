@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use toolgate_gate::{Tool as GateTool, ToolSchema, ToolSpec};
-use toolgate_tools::{Front, Hints, NOTICE};
+use toolgate_tools::{Hints, NOTICE, ProfiledGate};
 use toolgate_types::Failure;
 
 use crate::mcp::Visitor;
@@ -25,7 +25,7 @@ struct Remembered {
 
 impl ToolLists {
     /// The tools that this visitor may use, in their order.
-    pub(crate) async fn of(&self, front: &Front, visitor: &Visitor) -> Result<Arc<[Tool]>, Failure> {
+    pub(crate) async fn of(&self, front: &ProfiledGate, visitor: &Visitor) -> Result<Arc<[Tool]>, Failure> {
         let generation = front.gate().generation();
         // Who comes with a token is verified each time: a list does not outlive what it was made for.
         let visible = front.gate().tools_for(visitor.credential.clone()).await?;
@@ -67,12 +67,12 @@ impl ToolLists {
 
 /// Tools as `tools/list` tells of them.
 #[must_use]
-pub fn listed_tools(front: &Front, tools: &[Arc<dyn GateTool>]) -> Value {
+pub fn listed_tools(front: &ProfiledGate, tools: &[Arc<dyn GateTool>]) -> Value {
     json!(list(front, tools))
 }
 
-fn list(front: &Front, tools: &[Arc<dyn GateTool>]) -> Arc<[Tool]> {
-    tools.iter().map(|tool| described(tool.as_ref(), front.tells_structure())).collect()
+fn list(front: &ProfiledGate, tools: &[Arc<dyn GateTool>]) -> Arc<[Tool]> {
+    tools.iter().map(|tool| described(tool.as_ref(), front.has_native_structure())).collect()
 }
 
 fn described(tool: &dyn GateTool, structure: bool) -> Tool {

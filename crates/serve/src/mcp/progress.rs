@@ -7,7 +7,7 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 use tokio::time::Instant;
 use toolgate_gate::{Fraction, Progress};
-use toolgate_tools::{Heard, Listener};
+use toolgate_tools::{ProgressBuffer, ProgressChunk};
 
 /// A call that says nothing is said to go on this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -18,19 +18,19 @@ const LONGEST: usize = 4096;
 /// Tells what a tool says as progress, in words and in numbers that grow.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    listener: Arc<Listener>,
+    listener: Arc<ProgressBuffer>,
     /// The last number that the client was told.
     told: Mutex<Option<f64>>,
 }
 
 impl Relay {
     pub(crate) fn new() -> Self {
-        Self { listener: Listener::keeping(LONGEST), told: Mutex::default() }
+        Self { listener: ProgressBuffer::with_limit(LONGEST), told: Mutex::default() }
     }
 
     /// What the tool is given to speak into.
     pub(crate) fn ear(&self) -> Progress {
-        self.listener.ear()
+        self.listener.sink()
     }
 
     /// Tells a client of it, as long as it is asked to.
@@ -38,9 +38,9 @@ impl Relay {
         let begun = Instant::now();
         let mut last: Option<Instant> = None;
         loop {
-            if tokio::time::timeout(HEARTBEAT, self.listener.more()).await.is_ok() {
+            if tokio::time::timeout(HEARTBEAT, self.listener.changed()).await.is_ok() {
                 if let Some(last) = last {
-                    tokio::time::sleep_until(last + Listener::INTERVAL).await;
+                    tokio::time::sleep_until(last + ProgressBuffer::FORWARD_INTERVAL).await;
                 }
                 self.tell_rest(peer, &token).await;
             } else {
@@ -53,7 +53,7 @@ impl Relay {
 
     /// Tells what was not told yet.
     pub(crate) async fn tell_rest(&self, peer: &Peer<RoleServer>, token: &ProgressToken) {
-        if let Some(Heard { words, share }) = self.listener.take() {
+        if let Some(ProgressChunk { text: words, fraction: share }) = self.listener.take() {
             self.send(peer, token, words, share).await;
         }
     }

@@ -12,7 +12,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolgate_gate::ResourceRequest;
-use toolgate_tools::{Called, FileTools};
+use toolgate_tools::{CallResponse, FileTools};
 use toolgate_types::{DocumentContent, ErrorCode, Failure, ResourceContent, Stage};
 
 use crate::mcp::addresses::{Cursor, FILES, bare, file_resource, kind_of, path_of};
@@ -152,7 +152,9 @@ impl McpHandler {
             None => {}
         }
         // What a policy let nobody see is not there.
-        let Some(ResourceContent::Page { files, next }) = called.browsed else { return Ok(Found::default()) };
+        let Some(ResourceContent::Page { files, next }) = called.resource else {
+            return Ok(Found::default());
+        };
         let files = files.iter().map(|(path, bytes)| file_resource(alias, path, *bytes)).collect();
         Ok(Found { files, next })
     }
@@ -191,7 +193,7 @@ impl McpHandler {
         let files = self.file_tools(visitor).await?;
         let (Some(files), Some(path)) = (files, path_of(&uri)) else { return Err(not_found(&uri)) };
         let mut wanted = wanted(files.read, json!({"path": &path}));
-        wanted.browse = Some(ResourceRequest::ReadWhole { most: LONGEST, usual: files.usual_bytes });
+        wanted.browse = Some(ResourceRequest::ReadWhole { most: LONGEST, usual: files.default_bytes });
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
             Step::Ended(called, _) => {
@@ -217,11 +219,11 @@ fn contents_of(
 }
 
 /// A file as it is: text, or bytes where it is not.
-fn file_contents(called: Called, uri: String, path: &str) -> Result<Vec<ResourceContents>, ErrorData> {
+fn file_contents(called: CallResponse, uri: String, path: &str) -> Result<Vec<ResourceContents>, ErrorData> {
     if let Some((_, failure)) = called.failed {
         return Err(unread(failure, &uri));
     }
-    let Some(ResourceContent::File { content, .. }) = called.browsed else {
+    let Some(ResourceContent::File { content, .. }) = called.resource else {
         return Err(ErrorData::invalid_params("this file may not be shown", Some(json!({"uri": uri}))));
     };
     let kind = kind_of(path);

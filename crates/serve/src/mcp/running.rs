@@ -7,14 +7,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_gate::Tool;
-use toolgate_tools::Called;
+use toolgate_tools::CallResponse;
 
 use crate::mcp::approval::Asked;
 use crate::mcp::connection::Room;
 use crate::mcp::progress::Relay;
 
 /// The end of a call, some time; nothing where it ended in a way that it should not.
-pub(crate) type Calling = Pin<Box<dyn Future<Output = Option<Called>> + Send>>;
+pub(crate) type Calling = Pin<Box<dyn Future<Output = Option<CallResponse>> + Send>>;
 
 /// A call that is under way.
 pub(crate) struct Running {

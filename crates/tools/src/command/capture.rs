@@ -2,13 +2,13 @@
 
 use toolgate_sandbox::Stream;
 
-use super::clean::{Cleaner, Stroke};
+use super::sanitize::{Sanitizer, TerminalEffect};
 
 /// The output of one command.
 #[derive(Debug)]
 pub(crate) struct Capture {
     /// How many bytes of each stream by itself are kept. Output may be long, so that nobody keeps all of it twice who does not use it.
-    each: usize,
+    max_stream_bytes: usize,
     output: Channel,
     error: Channel,
     both: String,
@@ -29,21 +29,21 @@ pub(crate) struct Captured {
 #[derive(Debug, Default)]
 struct Channel {
     decoder: Decoder,
-    cleaner: Cleaner,
+    cleaner: Sanitizer,
     /// The line that is being written.
     line: String,
-    text: Kept,
+    text: TruncatedText,
 }
 
 /// The beginning of a text.
 #[derive(Debug, Default)]
-struct Kept {
+struct TruncatedText {
     text: String,
     /// Whether something was left out; nothing comes after that.
     is_full: bool,
 }
 
-impl Kept {
+impl TruncatedText {
     /// Adds as much of a line as there is room for.
     fn add(&mut self, line: &str, most: usize) {
         if !self.is_full {
@@ -56,8 +56,8 @@ impl Kept {
 
 impl Capture {
     /// Nothing yet; of each stream by itself, no more than this will be kept.
-    pub(crate) fn keeping(each: usize) -> Self {
-        Self { each, output: Channel::default(), error: Channel::default(), both: String::new() }
+    pub(crate) fn with_limit(max_stream_bytes: usize) -> Self {
+        Self { max_stream_bytes, output: Channel::default(), error: Channel::default(), both: String::new() }
     }
 
     /// Takes a piece; what it adds is handed back for whoever watches. A line that is overwritten is watched as two.
@@ -67,7 +67,7 @@ impl Capture {
             Stream::Error => &mut self.error,
         };
         let text = channel.decoder.push(bytes);
-        channel.write(&text, &mut self.both, self.each)
+        channel.write(&text, &mut self.both, self.max_stream_bytes)
     }
 
     /// Nothing more comes. A character that was cut off by a limit is left out; one that the command left unfinished is shown as such.
@@ -75,7 +75,7 @@ impl Capture {
         for channel in [&mut self.output, &mut self.error] {
             let rest = channel.decoder.finish();
             if !cut {
-                channel.write(rest, &mut self.both, self.each);
+                channel.write(rest, &mut self.both, self.max_stream_bytes);
             }
         }
         for channel in [&mut self.output, &mut self.error] {
@@ -83,7 +83,7 @@ impl Capture {
                 self.both.push('\n');
             }
             self.both.push_str(&channel.line);
-            channel.text.add(&channel.line, self.each);
+            channel.text.add(&channel.line, self.max_stream_bytes);
         }
         Captured { output: self.output.text.text, error: self.error.text.text, both: self.both }
     }
@@ -95,16 +95,16 @@ impl Channel {
         let Self { cleaner, line, text: finished, .. } = self;
         for character in text.chars() {
             cleaner.push(character, &mut |stroke| match stroke {
-                Stroke::Visible(seen) => {
+                TerminalEffect::Visible(seen) => {
                     line.push(seen);
                     live.push(seen);
                 }
-                Stroke::Restart => {
+                TerminalEffect::Restart => {
                     line.clear();
                     live.push('\n');
                 }
-                Stroke::Erase => drop(line.pop()),
-                Stroke::NewLine => {
+                TerminalEffect::Erase => drop(line.pop()),
+                TerminalEffect::NewLine => {
                     line.push('\n');
                     finished.add(line, each);
                     both.push_str(line);
@@ -140,8 +140,8 @@ impl Decoder {
 
 /// How many bytes at the end are the beginning of a character.
 fn unfinished(bytes: &[u8]) -> usize {
-    const LONGEST: usize = 3;
-    let tails = (1..=LONGEST.min(bytes.len())).rev();
+    const MAX_PARTIAL_BYTES: usize = 3;
+    let tails = (1..=MAX_PARTIAL_BYTES.min(bytes.len())).rev();
     let is_begun = |length: &usize| {
         let tail = bytes.get(bytes.len() - length..).unwrap_or_default();
         std::str::from_utf8(tail).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
@@ -153,12 +153,12 @@ fn unfinished(bytes: &[u8]) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::clean::clean;
+    use super::super::sanitize::sanitize;
     use super::*;
 
     #[test]
     fn streams_are_cut_and_what_they_make_together_is_not() {
-        let mut capture = Capture::keeping(5);
+        let mut capture = Capture::with_limit(5);
         capture.push(Stream::Output, "one\n€€\n".as_bytes());
         capture.push(Stream::Error, b"bad\n");
         capture.push(Stream::Output, b"more");
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn lines_stay_whole_and_in_their_order() {
-        let mut capture = Capture::keeping(usize::MAX);
+        let mut capture = Capture::with_limit(usize::MAX);
         capture.push(Stream::Output, b"one ");
         capture.push(Stream::Error, b"warning\n");
         capture.push(Stream::Output, b"line\nend");
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_character_in_two_pieces_is_one() {
-        let mut capture = Capture::keeping(usize::MAX);
+        let mut capture = Capture::with_limit(usize::MAX);
         let euro = "€".as_bytes();
         assert_eq!(capture.push(Stream::Output, &euro[..2]), "");
         assert_eq!(capture.push(Stream::Output, &euro[2..]), "€");
@@ -196,14 +196,14 @@ mod tests {
 
     #[test]
     fn a_character_that_a_limit_cut_is_left_out() {
-        let mut capture = Capture::keeping(usize::MAX);
+        let mut capture = Capture::with_limit(usize::MAX);
         capture.push(Stream::Output, b"x\xe2\x82");
         assert_eq!(capture.finish(true).output, "x");
     }
 
     #[test]
     fn whoever_watches_sees_every_state() {
-        let mut capture = Capture::keeping(usize::MAX);
+        let mut capture = Capture::with_limit(usize::MAX);
         assert_eq!(capture.push(Stream::Output, b"10%\r20"), "10%\n20");
         assert_eq!(capture.push(Stream::Output, b"%\n"), "%\n");
         assert_eq!(capture.finish(false).output, "20%\n");
@@ -216,12 +216,12 @@ mod tests {
         ], 0..80), cuts in prop::collection::vec(0usize..80, 0..8)) {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).chain([0, bytes.len()]).collect();
             cuts.sort_unstable();
-            let mut capture = Capture::keeping(usize::MAX);
+            let mut capture = Capture::with_limit(usize::MAX);
             for piece in cuts.windows(2) {
                 capture.push(Stream::Output, &bytes[piece[0]..piece[1]]);
             }
             let captured = capture.finish(false);
-            prop_assert_eq!(&captured.output, &clean(&String::from_utf8_lossy(&bytes)));
+            prop_assert_eq!(&captured.output, &sanitize(&String::from_utf8_lossy(&bytes)));
             prop_assert_eq!(&captured.output, &captured.both);
         }
     }

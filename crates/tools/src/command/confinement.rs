@@ -10,12 +10,12 @@ use toolgate_workspace::{Baselines, QuarantineBounds};
 
 /// The sandbox, and the directories of the gate in which it is kept what commands leave and what was there before.
 pub struct Confinement {
-    sandbox: Later<Arc<dyn Backend>>,
-    keeping: Later<Keeping>,
+    sandbox: LazyInit<Arc<dyn Backend>>,
+    state: LazyInit<ConfinementState>,
 }
 
 /// Directories of the gate, out of reach of every tool.
-pub struct OwnFolders {
+pub struct GateDirectories {
     /// Where what commands leave under protected names goes.
     pub quarantine: Dir,
     /// What was there before commands ran: one directory for all gates of this user.
@@ -24,7 +24,7 @@ pub struct OwnFolders {
     pub retention: RetentionBounds,
 }
 
-pub(super) struct Keeping {
+pub(super) struct ConfinementState {
     pub(super) quarantine: Dir,
     pub(super) bounds: QuarantineBounds,
     pub(super) baselines: Baselines,
@@ -32,19 +32,19 @@ pub(super) struct Keeping {
 
 /// All that a command needs.
 #[derive(Clone, Copy)]
-pub(super) struct Made<'c> {
+pub(super) struct SandboxRuntime<'c> {
     pub(super) sandbox: &'c Arc<dyn Backend>,
-    pub(super) keeping: &'c Keeping,
+    pub(super) state: &'c ConfinementState,
 }
 
 impl Confinement {
     /// One that is made by the first command. When that fails, no command is run, and the next one tries again.
-    pub fn later<System: Backend + 'static>(
+    pub fn lazy<System: Backend + 'static>(
         sandbox: impl Fn() -> Result<Arc<System>, Failure> + Send + Sync + 'static,
-        folders: impl Fn() -> Result<OwnFolders, Failure> + Send + Sync + 'static,
+        folders: impl Fn() -> Result<GateDirectories, Failure> + Send + Sync + 'static,
     ) -> Self {
         let keeping = move || {
-            let OwnFolders { quarantine, baselines, retention } = folders()?;
+            let GateDirectories { quarantine, baselines, retention } = folders()?;
             let baselines = Baselines::open(baselines).map_err(|error| {
                 Failure::new(ErrorCode::Internal, "the command could not be started")
                     .operator_note(format!("the directory for baselines cannot be used: {error}"))
@@ -54,40 +54,40 @@ impl Confinement {
                 max_bytes: retention.max_bytes.unwrap_or(standard.max_bytes),
                 max_age: retention.max_age.unwrap_or(standard.max_age),
             };
-            Ok(Keeping { quarantine, bounds, baselines })
+            Ok(ConfinementState { quarantine, bounds, baselines })
         };
         let sandbox = move || sandbox().map(|sandbox| -> Arc<dyn Backend> { sandbox });
-        Self { sandbox: Later::new(sandbox), keeping: Later::new(keeping) }
+        Self { sandbox: LazyInit::new(sandbox), state: LazyInit::new(keeping) }
     }
 
-    pub(super) fn made(&self) -> Result<Made<'_>, Failure> {
-        Ok(Made { sandbox: self.sandbox.get()?, keeping: self.keeping()? })
+    pub(super) fn runtime(&self) -> Result<SandboxRuntime<'_>, Failure> {
+        Ok(SandboxRuntime { sandbox: self.sandbox.get()?, state: self.state()? })
     }
 
     /// What is needed to look at what commands left, without a sandbox.
-    pub(super) fn keeping(&self) -> Result<&Keeping, Failure> {
-        self.keeping.get()
+    pub(super) fn state(&self) -> Result<&ConfinementState, Failure> {
+        self.state.get()
     }
 }
 
 /// A value that is made when it is first needed.
-struct Later<T> {
-    made: OnceLock<T>,
-    make: Box<Make<T>>,
+struct LazyInit<T> {
+    value: OnceLock<T>,
+    init: Box<Make<T>>,
 }
 
 type Make<T> = dyn Fn() -> Result<T, Failure> + Send + Sync;
 
-impl<T> Later<T> {
+impl<T> LazyInit<T> {
     fn new(make: impl Fn() -> Result<T, Failure> + Send + Sync + 'static) -> Self {
-        Self { made: OnceLock::new(), make: Box::new(make) }
+        Self { value: OnceLock::new(), init: Box::new(make) }
     }
 
     fn get(&self) -> Result<&T, Failure> {
-        if let Some(made) = self.made.get() {
+        if let Some(made) = self.value.get() {
             return Ok(made);
         }
-        let made = (self.make)()?;
-        Ok(self.made.get_or_init(|| made))
+        let made = (self.init)()?;
+        Ok(self.value.get_or_init(|| made))
     }
 }

@@ -3,21 +3,21 @@
 //! The workspace says what of its mounts a command may not reach, the sandbox enforces it, the egress proxy is its only way out, and afterwards
 //! the workspace takes away what the command left under protected names. This module ties them together and decides nothing itself.
 
-mod afterwards;
-mod blocked;
+mod post_run;
+mod blocked_commands;
 mod capture;
-mod clean;
+mod sanitize;
 mod confinement;
-mod denial;
-mod held;
-mod identity;
-mod keeper;
-mod lasting;
+mod command_denial;
+mod applied_limits;
+mod commit_identity;
+mod supervisor;
+mod long_running;
 mod network;
-mod reserve;
-mod result;
+mod disk_reserve;
+mod command_outcome;
 mod shell;
-mod tail;
+mod stderr_tail;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,28 +36,30 @@ use toolgate_workspace::{
     PathStyle, Quarantined, Workspace, WorkspaceError, WorkspaceView,
 };
 
-use afterwards::{Left, take_away};
+use applied_limits::AppliedLimits;
 use capture::Capture;
-use confinement::Keeping;
-use held::Held;
+use confinement::ConfinementState;
 use network::{Proxy, denials};
+use post_run::{PostRunLeftovers, quarantine_leftovers};
 
-pub use clean::{clean, clean_value, spelt_out};
-pub use confinement::{Confinement, OwnFolders};
-pub use identity::Identity;
-pub use lasting::{ConfinedProcess, LastingProcess, ProcessEnd, Started};
+pub use commit_identity::CommitIdentity;
+pub use confinement::{Confinement, GateDirectories};
+pub use long_running::{ConfinedProcess, LongRunningProcess, ProcessEnd, StartedProcess};
+pub use sanitize::{escape_control_chars, sanitize, sanitize_value};
 
-pub(crate) use held::ONLY_SOME;
+pub(crate) use applied_limits::RESTRICTED_GRANT_NOTE;
+pub(crate) use command_outcome::{
+    CommandBounds, CommandOutcome, MAX_REPORTED, escape_name, output_before, truncate_json,
+};
 pub(crate) use network::Reach;
-pub(crate) use result::{Bounds, Finished, MOST_TOLD, bounded, output_before, told};
-pub(crate) use shell::{Shell, ShellDress};
+pub(crate) use shell::{Shell, ShellPresentation};
 
 /// How often a command is tried anew when files move while it is being confined.
-const ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// What git is told, whatever program starts it: no configuration but the repository's own, which is shown without anything that runs; nobody
 /// to ask; and no doubt about who owns the mounts, whose owners have other numbers inside the sandbox.
-const GIT: [(&str, &str); 9] = [
+const GIT_ENVIRONMENT: [(&str, &str); 9] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_ATTR_NOSYSTEM", "1"),
@@ -92,11 +94,11 @@ pub struct CommandRunner {
     options: CommandOptions,
     /// What a shell line may reach.
     reach: Reach,
-    identity: Identity,
+    identity: CommitIdentity,
 }
 
 /// One command, as a tool wants it.
-pub(crate) struct Command<'a> {
+pub(crate) struct CommandSpec<'a> {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     /// Where it begins, as it sees it.
@@ -109,17 +111,17 @@ pub(crate) struct Command<'a> {
     /// How many bytes of output are kept, and shown while they come.
     pub(crate) max_output: u64,
     /// How many more are kept, for whoever wants to see the whole; nobody is shown these while they come.
-    pub(crate) whole: u64,
-    pub(crate) on_flood: OnOutputLimit,
+    pub(crate) max_full_output: u64,
+    pub(crate) on_output_limit: OnOutputLimit,
     /// Asked right before the process starts, when everything else is done: whether the files that it names are still those that were judged.
-    pub(crate) last_look: &'a dyn Fn() -> Result<(), Failure>,
+    pub(crate) final_check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
-impl Command<'_> {
+impl CommandSpec<'_> {
     /// What is kept as bytes, and what happens to a command that writes more: the same, however much is kept.
-    fn pumped(&self) -> CapturedStdio {
-        let most = self.max_output.max(self.whole);
-        let on_flood = match self.on_flood {
+    fn captured_stdio(&self) -> CapturedStdio {
+        let most = self.max_output.max(self.max_full_output);
+        let on_flood = match self.on_output_limit {
             OnOutputLimit::Drain(more) => {
                 OnOutputLimit::Drain(self.max_output.saturating_add(more).saturating_sub(most))
             }
@@ -129,8 +131,8 @@ impl Command<'_> {
     }
 
     /// How much of each stream is kept as text. Where somebody may want the whole, it is there once; a stream by itself is as long as an answer.
-    fn each_stream(&self) -> usize {
-        let most = if self.whole > 0 { self.max_output } else { u64::MAX };
+    fn max_stream_bytes(&self) -> usize {
+        let most = if self.max_full_output > 0 { self.max_output } else { u64::MAX };
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 }
@@ -142,12 +144,12 @@ impl CommandRunner {
     /// A host that is none.
     pub fn new(options: CommandOptions) -> Result<Self, toolgate_egress::AllowlistError> {
         let reach = Reach { rules: rules(&options.network)?, key: "sandbox.network" };
-        Ok(Self { options, reach, identity: Identity::default() })
+        Ok(Self { options, reach, identity: CommitIdentity::default() })
     }
 
     /// The same, with somebody in whose name commands commit.
     #[must_use]
-    pub fn committing_as(self, identity: Identity) -> Self {
+    pub fn committing_as(self, identity: CommitIdentity) -> Self {
         Self { identity, ..self }
     }
 
@@ -170,21 +172,21 @@ impl CommandRunner {
     }
 
     pub(crate) fn has_program(&self, name: &str) -> bool {
-        let made = self.options.confinement.made();
+        let made = self.options.confinement.runtime();
         made.is_ok_and(|made| made.sandbox.find_program(name.as_ref()).is_some())
     }
 
     /// Runs a command to its end, and takes away what it must not leave.
     pub(crate) fn run(
         &self,
-        command: &Command<'_>,
+        command: &CommandSpec<'_>,
         context: &CallContext,
         stop: &Cancellation,
-    ) -> Result<Finished, Failure> {
+    ) -> Result<CommandOutcome, Failure> {
         self.check_disk()?;
-        let mut attempts = 1..=ATTEMPTS;
+        let mut attempts = 1..=MAX_ATTEMPTS;
         loop {
-            let last = attempts.next().is_none_or(|attempt| attempt == ATTEMPTS);
+            let last = attempts.next().is_none_or(|attempt| attempt == MAX_ATTEMPTS);
             match self.attempt(command, context, stop)? {
                 Ok(finished) => return Ok(finished),
                 Err(SandboxError::Changed { .. }) if !last => {}
@@ -195,19 +197,19 @@ impl CommandRunner {
 
     /// Refuses to start anything where the disk of the gate's record is almost full.
     fn check_disk(&self) -> Result<(), Failure> {
-        self.options.reserve.as_ref().map_or(Ok(()), reserve::check)
+        self.options.reserve.as_ref().map_or(Ok(()), disk_reserve::check)
     }
 
     fn attempt(
         &self,
-        command: &Command<'_>,
+        command: &CommandSpec<'_>,
         context: &CallContext,
         stop: &Cancellation,
-    ) -> Result<Result<Finished, SandboxError>, Failure> {
-        let made = self.options.confinement.made()?;
-        let mounts = held_to_grant(&command.mounts, context);
+    ) -> Result<Result<CommandOutcome, SandboxError>, Failure> {
+        let made = self.options.confinement.runtime()?;
+        let mounts = restrict_to_grant(&command.mounts, context);
         let (run, recovered) =
-            self.begin(made.keeping, &mounts, context.grant.as_deref(), stop, context.call)?;
+            self.begin(made.state, &mounts, context.grant.as_deref(), stop, context.call)?;
         let proxy =
             command.reach.rules.clone().map(|rules| Proxy::new(rules, Arc::clone(&self.options.dialer)));
         let serve = |listener| match &proxy {
@@ -217,8 +219,8 @@ impl CommandRunner {
         let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
         let disk_is_short = || self.options.reserve.as_ref().is_some_and(DiskReserve::is_short);
         let job = self.job(command, run.mounts(), network, &disk_is_short);
-        let (mut capture, mut seen) = (Capture::keeping(command.each_stream()), 0_u64);
-        let ready = context.await_intent().and_then(|()| (command.last_look)());
+        let (mut capture, mut seen) = (Capture::with_limit(command.max_stream_bytes()), 0_u64);
+        let ready = context.await_intent().and_then(|()| (command.final_check)());
         if let Err(failure) = ready {
             drop(job);
             run.cancel();
@@ -235,22 +237,23 @@ impl CommandRunner {
         drop(job);
         if matches!(ended, Err(SandboxError::Changed { .. })) {
             run.cancel();
-            return Ok(ended.map(|_| Finished::default()));
+            return Ok(ended.map(|_| CommandOutcome::default()));
         }
-        let Left { mut quarantined, leftovers } = take_away(made.keeping, &run, context.call)?;
+        let PostRunLeftovers { mut quarantined, leftovers } =
+            quarantine_leftovers(made.state, &run, context.call)?;
         quarantined.extend(recovered);
         Ok(ended.map(|ended| {
             let report = proxy.as_ref().map(Proxy::report);
             let mut denied = denials(command.reach, report.as_ref(), ended.wanted_network);
-            let held = Held::of(command, context, run.mounts());
+            let held = AppliedLimits::of(command, context, run.mounts());
             denied.extend(held.denials(&ended));
-            Finished {
+            CommandOutcome {
                 captured: capture.finish(ended.truncated),
                 denied,
                 quarantined,
                 leftovers,
-                held,
-                ended: Some(ended),
+                limits: held,
+                exit: Some(ended),
             }
         }))
     }
@@ -258,7 +261,7 @@ impl CommandRunner {
     /// Confines the mounts of a command. What was left there that nobody has looked at to the end is taken away first, and told.
     fn begin<'r>(
         &'r self,
-        keeping: &'r Keeping,
+        keeping: &'r ConfinementState,
         mounts: &[ConfineRequest<'_>],
         grant: Option<&dyn PathGrant>,
         stop: &Cancellation,
@@ -270,7 +273,8 @@ impl CommandRunner {
             return Ok((run, Vec::new()));
         }
         // What cannot be taken away now is looked for again when the command has ended, and is a failure then.
-        let recovered = take_away(keeping, &run, call).map(|left| left.quarantined).unwrap_or_default();
+        let recovered =
+            quarantine_leftovers(keeping, &run, call).map(|left| left.quarantined).unwrap_or_default();
         drop(run);
         Ok((begin()?, recovered))
     }
@@ -280,7 +284,7 @@ impl CommandRunner {
     /// # Errors
     /// Not all of it could be looked at or taken away; commands look again before they start.
     pub fn recover(&self) -> Result<Vec<Quarantined>, Failure> {
-        let keeping = self.options.confinement.keeping()?;
+        let keeping = self.options.confinement.state()?;
         if !keeping.baselines.has_orphaned(self.workspace())? {
             return Ok(Vec::new());
         }
@@ -288,13 +292,14 @@ impl CommandRunner {
             self.workspace().mounts().iter().filter(|mount| mount.access() == MountAccess::ReadWrite);
         let mounts: Vec<ConfineRequest<'_>> =
             writable.map(|mount| ConfineRequest { alias: mount.alias(), writable: true }).collect();
-        let run = keeping.baselines.confine(self.workspace(), &mounts, None, &lasting::looking())?;
-        take_away(keeping, &run, CallId::fresh()).map(|left| left.quarantined)
+        let run =
+            keeping.baselines.confine(self.workspace(), &mounts, None, &long_running::scan_deadline())?;
+        quarantine_leftovers(keeping, &run, CallId::fresh()).map(|left| left.quarantined)
     }
 
     fn job<'j>(
         &self,
-        command: &Command<'_>,
+        command: &CommandSpec<'_>,
         confined: &'j [ConfinedMount<'_>],
         network: Network<'j>,
         disk_is_short: &'j (dyn Fn() -> bool + Sync),
@@ -305,8 +310,8 @@ impl CommandRunner {
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
             environment: self.variables(&command.directory, confined, &declared, command.reach),
-            stdio: CommandStdio::Captured(command.pumped()),
-            mounts: confined.iter().map(mounted).collect(),
+            stdio: CommandStdio::Captured(command.captured_stdio()),
+            mounts: confined.iter().map(bind_mount).collect(),
             read: Vec::new(),
             network,
             limits: command.limits,
@@ -322,14 +327,14 @@ impl CommandRunner {
         declared: &[(String, String)],
         reach: &Reach,
     ) -> Vec<(String, String)> {
-        let own = GIT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let own = GIT_ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let proxied = reach.rules.iter().flat_map(|rules| environment(PROXY_PORT, rules));
         let identity = self.identity.variables(directory, confined);
         own.into_iter().chain(identity).chain(declared.iter().cloned()).chain(proxied).collect()
     }
 
     /// A folder of the workspace, as answers show it, where a command sees it.
-    pub(crate) fn seen_inside(&self, shown: &str) -> PathBuf {
+    pub(crate) fn path_inside(&self, shown: &str) -> PathBuf {
         let default = self.workspace().mounts().iter().find(|mount| mount.is_default()).map(Mount::alias);
         match (shown.strip_prefix('@'), default) {
             (Some(named), _) => PathBuf::from("/mnt").join(named),
@@ -340,7 +345,7 @@ impl CommandRunner {
 }
 
 /// A grant names files, and whoever runs a command can give a file another name: where only some files were granted, a command changes none.
-pub(crate) fn held_to_grant<'a>(
+pub(crate) fn restrict_to_grant<'a>(
     mounts: &[ConfineRequest<'a>],
     context: &CallContext,
 ) -> Vec<ConfineRequest<'a>> {
@@ -354,10 +359,10 @@ pub(crate) fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -
         let writable = mounts.iter().filter(|mount| mount.writable);
         writable.map(|mount| mount.alias).collect::<Vec<_>>().join(", ")
     };
-    let (wanted, given) = (names(mounts), names(&held_to_grant(mounts, context)));
+    let (wanted, given) = (names(mounts), names(&restrict_to_grant(mounts, context)));
     match (wanted.is_empty(), given.is_empty()) {
         (true, _) => "may change nothing".to_owned(),
-        (false, true) => format!("may change nothing: {ONLY_SOME}"),
+        (false, true) => format!("may change nothing: {RESTRICTED_GRANT_NOTE}"),
         (false, false) => format!("may change {given}"),
     }
 }
@@ -369,7 +374,7 @@ pub(crate) fn rules<S: AsRef<str>>(
     if hosts.is_empty() { Ok(None) } else { NetworkAllowlist::parse(hosts).map(Some) }
 }
 
-fn mounted<'j>(mount: &'j ConfinedMount<'_>) -> BindMount<'j> {
+fn bind_mount<'j>(mount: &'j ConfinedMount<'_>) -> BindMount<'j> {
     BindMount {
         directory: mount.handle(),
         at: inside(mount.alias(), ""),
@@ -410,20 +415,20 @@ pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> Wo
 }
 
 /// What was found at a path.
-pub(crate) enum Seen {
+pub(crate) enum PathKind {
     /// A folder, as answers show it.
-    Folder(String),
+    Directory(String),
     /// Something else.
     File,
 }
 
 /// Opens what a path names, so that every rule is asked about what is really there.
-pub(crate) fn look(view: &WorkspaceView<'_>, path: &str) -> Result<Seen, WorkspaceError> {
+pub(crate) fn path_kind(view: &WorkspaceView<'_>, path: &str) -> Result<PathKind, WorkspaceError> {
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
     match view.list(path, &nothing) {
-        Ok(listed) => Ok(Seen::Folder(listed.path)),
-        Err(WorkspaceError::NotADirectory { .. }) => Ok(Seen::File),
+        Ok(listed) => Ok(PathKind::Directory(listed.path)),
+        Err(WorkspaceError::NotADirectory { .. }) => Ok(PathKind::File),
         Err(error) => Err(error),
     }
 }

@@ -8,10 +8,10 @@ use toolgate_egress::{
     Dial, EgressEvent, EgressProxy, EgressReport, NetworkAllowlist, RefusalReason, RejectedConnection,
 };
 
-use super::denial::Denial;
+use super::command_denial::CommandDenial;
 
 /// More refused hosts than this are not listed.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// The hosts that a command may reach, and where an operator would add one.
 #[derive(Clone)]
@@ -26,22 +26,22 @@ pub(super) struct Proxy {
     rules: NetworkAllowlist,
     dialer: Arc<dyn Dial>,
     report: Arc<Mutex<EgressReport>>,
-    told: Arc<dyn Fn(&RejectedConnection) + Send + Sync>,
+    on_refusal: Arc<dyn Fn(&RejectedConnection) + Send + Sync>,
 }
 
 impl Proxy {
     pub(super) fn new(rules: NetworkAllowlist, dialer: Arc<dyn Dial>) -> Self {
-        Self { rules, dialer, report: Arc::default(), told: Arc::new(|_| {}) }
+        Self { rules, dialer, report: Arc::default(), on_refusal: Arc::new(|_| {}) }
     }
 
     /// The same, with somebody who is told of every refusal as it happens.
-    pub(super) fn telling(self, told: Arc<dyn Fn(&RejectedConnection) + Send + Sync>) -> Self {
-        Self { told, ..self }
+    pub(super) fn on_refusal(self, told: Arc<dyn Fn(&RejectedConnection) + Send + Sync>) -> Self {
+        Self { on_refusal: told, ..self }
     }
 
     /// Serves until what is returned is dropped.
     pub(super) fn serve(&self, listener: TcpListener) -> io::Result<Box<dyn Send>> {
-        let told = Arc::clone(&self.told);
+        let told = Arc::clone(&self.on_refusal);
         let observer = move |event: &EgressEvent| {
             if let EgressEvent::Refused(refusal) = event {
                 told(refusal);
@@ -49,7 +49,7 @@ impl Proxy {
         };
         let egress =
             EgressProxy::start(listener, self.rules.clone(), Arc::clone(&self.dialer), Box::new(observer))?;
-        Ok(Box::new(Serving { egress: Some(egress), report: Arc::clone(&self.report) }))
+        Ok(Box::new(ProxyGuard { egress: Some(egress), report: Arc::clone(&self.report) }))
     }
 
     /// What happened, once the command has ended.
@@ -58,12 +58,12 @@ impl Proxy {
     }
 }
 
-struct Serving {
+struct ProxyGuard {
     egress: Option<EgressProxy>,
     report: Arc<Mutex<EgressReport>>,
 }
 
-impl Drop for Serving {
+impl Drop for ProxyGuard {
     fn drop(&mut self) {
         if let Some(egress) = self.egress.take() {
             *self.report.lock().unwrap_or_else(PoisonError::into_inner) = egress.stop();
@@ -76,7 +76,7 @@ pub(super) fn refused_line(refusal: &RejectedConnection, key: &str) -> String {
     format!("{}\n", denied(refusal, key).to_line())
 }
 
-fn denied(refusal: &RejectedConnection, key: &str) -> Denial {
+fn denied(refusal: &RejectedConnection, key: &str) -> CommandDenial {
     let remedy = match refusal.reason {
         RefusalReason::NotListed => {
             let host = refusal.target.rsplit_once(':').map_or(&*refusal.target, |(host, _)| host);
@@ -84,7 +84,7 @@ fn denied(refusal: &RejectedConnection, key: &str) -> Denial {
         }
         _ => "use the plain name of a host that is allowed".to_owned(),
     };
-    Denial {
+    CommandDenial {
         what: "network",
         target: Some(refusal.target.clone()),
         reason: refusal.reason.to_string(),
@@ -93,10 +93,10 @@ fn denied(refusal: &RejectedConnection, key: &str) -> Denial {
 }
 
 /// What of the network was wanted and not given.
-pub(super) fn denials(reach: &Reach, report: Option<&EgressReport>, wanted_more: bool) -> Vec<Denial> {
+pub(super) fn denials(reach: &Reach, report: Option<&EgressReport>, wanted_more: bool) -> Vec<CommandDenial> {
     let key = reach.key;
-    let refused = report.into_iter().flat_map(|report| &report.refused).take(MOST_LISTED);
-    let mut denials: Vec<Denial> = refused.map(|counted| denied(&counted.item, key)).collect();
+    let refused = report.into_iter().flat_map(|report| &report.refused).take(MAX_LISTED);
+    let mut denials: Vec<CommandDenial> = refused.map(|counted| denied(&counted.item, key)).collect();
     if wanted_more {
         let (reason, remedy) = match report {
             None => (
@@ -108,7 +108,7 @@ pub(super) fn denials(reach: &Reach, report: Option<&EgressReport>, wanted_more:
                 "use the proxy that `https_proxy` names".to_owned(),
             ),
         };
-        denials.push(Denial { what: "network", target: None, reason: reason.to_owned(), remedy });
+        denials.push(CommandDenial { what: "network", target: None, reason: reason.to_owned(), remedy });
     }
     denials
 }

@@ -15,29 +15,29 @@ use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{ConfineRequest, Mount, MountAccess};
 
-use super::blocked::{Blocked, blocked_line};
+use super::blocked_commands::{Blocked, blocked_line};
 use super::{
-    Bounds, Command, CommandRunner, Finished, Seen, inside, look, may_change, mount_aliases, stop_within,
-    told, view,
+    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, PathKind, escape_name, inside, may_change,
+    mount_aliases, path_kind, stop_within, view,
 };
-use crate::file_tool::{decode, whole_numbers};
+use crate::file_tool::{coerce_integers, decode};
 use crate::schemas::{described, list_of, notice, object, of_type};
 
 /// The argument that says where a line runs.
 const CWD: &str = "cwd";
 
 /// The kernel takes no longer argument.
-const LONGEST_LINE: usize = 128 * 1024 - 1;
+const MAX_LINE_BYTES: usize = 128 * 1024 - 1;
 
 /// A command that writes more than this is ended, although none of it is kept any more.
-const FLOOD: u64 = 64 << 20;
+const MAX_WRITTEN_BYTES: u64 = 64 << 20;
 
 /// How many bytes of output are kept beside an answer that is shorter than that.
-const WHOLE: u64 = 4 << 20;
+const MAX_FULL_OUTPUT_BYTES: u64 = 4 << 20;
 
 /// How a profile dresses the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShellDress {
+pub(crate) enum ShellPresentation {
     /// Text, and everything as data.
     Native,
     /// Data alone.
@@ -46,7 +46,7 @@ pub(crate) enum ShellDress {
     Studio,
 }
 
-impl ShellDress {
+impl ShellPresentation {
     pub(crate) fn name(self) -> &'static str {
         if self == Self::Studio { "bash" } else { "run_command" }
     }
@@ -109,7 +109,7 @@ impl ShellDress {
         )
     }
 
-    fn answer(self, finished: Finished, context: &CallContext) -> ToolOutput {
+    fn answer(self, finished: CommandOutcome, context: &CallContext) -> ToolOutput {
         if self == Self::Studio {
             return studio_answer(finished, context);
         }
@@ -121,18 +121,18 @@ impl ShellDress {
         facts.insert("stderr".to_owned(), json!(error));
         let text = if self == Self::Native { text } else { String::new() };
         ToolOutput {
-            full_text: cut.then(|| finished.into_whole()),
+            full_text: cut.then(|| finished.into_full_text()),
             ..ToolOutput::new(text, Value::Object(facts))
         }
     }
 }
 
 /// The output, bounded by itself, and everything else as metadata.
-fn studio_answer(finished: Finished, context: &CallContext) -> ToolOutput {
+fn studio_answer(finished: CommandOutcome, context: &CallContext) -> ToolOutput {
     let (text, cut) = finished.text_of_output(&context.limits);
     let mut facts = finished.facts(cut);
     facts.insert("bytes".to_owned(), json!(finished.bytes()));
-    let whole = cut.then(|| finished.into_whole());
+    let whole = cut.then(|| finished.into_full_text());
     ToolOutput { full_text: whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
 }
 
@@ -155,7 +155,7 @@ fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct ShellArguments {
     command: String,
     cwd: Option<String>,
     timeout_ms: Option<u64>,
@@ -165,22 +165,22 @@ struct Arguments {
 pub(crate) struct Shell {
     spec: ToolSpec,
     runner: Arc<CommandRunner>,
-    dress: ShellDress,
+    presentation: ShellPresentation,
 }
 
 /// A call that was read and may be run.
-struct Line {
+struct ShellLine {
     command: String,
     /// Where it runs, as answers show it and as the command sees it.
-    place: String,
+    path: String,
     directory: PathBuf,
     timeout: Option<Duration>,
 }
 
 impl Shell {
     /// The tool of a profile; `None` if its name is not a tool name, which a test rules out.
-    pub(crate) fn over(runner: &Arc<CommandRunner>, dress: ShellDress) -> Option<Arc<dyn Tool>> {
-        let title = if dress == ShellDress::Studio { "Run a bash command" } else { "Run a command" };
+    pub(crate) fn bind_to(runner: &Arc<CommandRunner>, dress: ShellPresentation) -> Option<Arc<dyn Tool>> {
+        let title = if dress == ShellPresentation::Studio { "Run a bash command" } else { "Run a command" };
         let input = object(
             [
                 ("command", json!({"type": "string", "minLength": 1, "description": "A shell line"})),
@@ -206,14 +206,14 @@ impl Shell {
             timeout: None,
             suspended: None,
         };
-        Some(Arc::new(Self { spec, runner: Arc::clone(runner), dress }))
+        Some(Arc::new(Self { spec, runner: Arc::clone(runner), presentation: dress }))
     }
 
-    fn read(&self, arguments: &Value, context: &CallContext) -> Result<Line, Failure> {
-        let Arguments { command, cwd, timeout_ms } =
-            decode(whole_numbers(&self.spec.input_schema, arguments.clone()))?;
+    fn read(&self, arguments: &Value, context: &CallContext) -> Result<ShellLine, Failure> {
+        let ShellArguments { command, cwd, timeout_ms } =
+            decode(coerce_integers(&self.spec.input_schema, arguments.clone()))?;
         let unfit = |message: &str, help: &str| Failure::new(ErrorCode::InvalidArguments, message).help(help);
-        if command.len() > LONGEST_LINE {
+        if command.len() > MAX_LINE_BYTES {
             return Err(unfit("the command is too long", "write it to a file and run the file"));
         }
         if command.contains('\0') {
@@ -224,7 +224,7 @@ impl Shell {
         }
         self.check_directory(arguments, context)?;
         let (place, directory) = self.directory(cwd.as_deref(), context)?;
-        Ok(Line { command, place, directory, timeout: timeout_ms.map(Duration::from_millis) })
+        Ok(ShellLine { command, path: place, directory, timeout: timeout_ms.map(Duration::from_millis) })
     }
 
     /// Where a line runs: what a path names, opened and judged like any other; without one, the workspace.
@@ -234,14 +234,15 @@ impl Shell {
             let place = default.map_or_else(|| PathBuf::from("/tmp"), |alias| inside(alias, ""));
             return Ok((default.unwrap_or("/tmp").to_owned(), place));
         };
-        let path = &self.as_named_inside(path);
-        match look(&view(self.runner.workspace(), context), path)? {
-            Seen::File => {
-                Err(Failure::new(ErrorCode::NotADirectory, format!("`{}` is not a directory", told(path)))
-                    .help("name the directory to run in"))
-            }
-            Seen::Folder(shown) => {
-                let place = self.runner.seen_inside(&shown);
+        let path = &self.strip_sandbox_prefix(path);
+        match path_kind(&view(self.runner.workspace(), context), path)? {
+            PathKind::File => Err(Failure::new(
+                ErrorCode::NotADirectory,
+                format!("`{}` is not a directory", escape_name(path)),
+            )
+            .help("name the directory to run in")),
+            PathKind::Directory(shown) => {
+                let place = self.runner.path_inside(&shown);
                 Ok((shown, place))
             }
         }
@@ -262,7 +263,7 @@ impl Shell {
     }
 
     /// A path as file tools know it, also where it is spelt as the command itself names its directories.
-    fn as_named_inside(&self, path: &str) -> String {
+    fn strip_sandbox_prefix(&self, path: &str) -> String {
         let alias = path.strip_prefix("/mnt/").map(|rest| format!("@{rest}"));
         let mount = |named: &String| {
             let alias = named.split('/').next().unwrap_or_default();
@@ -286,12 +287,12 @@ impl Shell {
         let timeout =
             line.timeout.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
         let stop = stop_within(&context.stop, timeout);
-        let bash = self.dress == ShellDress::Studio && self.runner.has_program("bash");
+        let bash = self.presentation == ShellPresentation::Studio && self.runner.has_program("bash");
         let (program, options): (&str, &[&str]) =
             if bash { ("bash", &["--noprofile", "--norc", "-c"]) } else { ("sh", &["-c"]) };
         let limits = self.runner.limits();
         let last_look = || self.check_directory(arguments, context);
-        let command = Command {
+        let command = CommandSpec {
             program: program.into(),
             arguments: options.iter().map(Into::into).chain([line.command.into()]).collect(),
             directory: line.directory,
@@ -301,13 +302,14 @@ impl Shell {
             reach: self.runner.reach(),
             limits,
             max_output: context.limits.max_output_bytes,
-            whole: WHOLE,
-            on_flood: OnOutputLimit::Drain(FLOOD),
-            last_look: &last_look,
+            max_full_output: MAX_FULL_OUTPUT_BYTES,
+            on_output_limit: OnOutputLimit::Drain(MAX_WRITTEN_BYTES),
+            final_check: &last_look,
         };
         let finished = self.runner.run(&command, context, &stop)?;
-        finished.check(&Bounds { timeout, limits, flood: FLOOD }, &context.limits)?;
-        Ok(self.dress.answer(finished, context))
+        finished
+            .check(&CommandBounds { timeout, limits, max_written: MAX_WRITTEN_BYTES }, &context.limits)?;
+        Ok(self.presentation.answer(finished, context))
     }
 }
 
@@ -347,7 +349,7 @@ impl Tool for Shell {
         let view = view(self.runner.workspace(), context);
         let spelt = arguments.get(CWD).and_then(Value::as_str);
         let path = match (spelt, self.default_mount()) {
-            (Some(path), _) => self.as_named_inside(path),
+            (Some(path), _) => self.strip_sandbox_prefix(path),
             (None, Some(alias)) => alias.to_owned(),
             (None, None) => return Ok(Vec::new()),
         };
@@ -360,7 +362,7 @@ impl Tool for Shell {
         let mounts = self.mounts();
         let readable = mounts.iter().filter(|mount| !mount.writable).map(|mount| mount.alias);
         let readable: Vec<&str> = readable.collect();
-        let mut summary = vec![format!("run in {}", quote_value(&line.place)), may_change(&mounts, context)];
+        let mut summary = vec![format!("run in {}", quote_value(&line.path)), may_change(&mounts, context)];
         if !readable.is_empty() {
             summary.push(format!("may read {}", readable.join(", ")));
         }

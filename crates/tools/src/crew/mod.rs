@@ -9,7 +9,7 @@ mod run_log;
 use serde_json::{Value, json};
 use toolgate_types::{ErrorCode, Outcome};
 
-use crate::front::Answer;
+use crate::profiled_gate::ModelAnswer;
 
 pub(crate) use refusal::{NamedPath, explain_refusal};
 pub use run::{RunError, initialise_run};
@@ -36,7 +36,7 @@ pub(crate) fn code(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(outcome: Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => (output.structured.into_value(), false),
         Outcome::Failed { stage, failure } => {
@@ -50,5 +50,5 @@ pub(crate) fn render(outcome: Outcome) -> Answer {
             (json!({"ok": false, "error": error}), true)
         }
     };
-    Answer { text: result.to_string(), structured: Some(result.into()), is_error }
+    ModelAnswer { text: result.to_string(), structured: Some(result.into()), is_error }
 }

@@ -11,12 +11,12 @@ use toolgate_text::line_index::truncate_at_char_boundary;
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{Caller, Sha256, ToolCall};
 
-use crate::front::Answer;
+use crate::profiled_gate::ModelAnswer;
 
 /// Texts of these arguments name things; they are written as they are, as long as they are short.
-const ASKED_NAMES: &[&str] = &["path", "pattern", "ifMatchSha256", "operation"];
+const ARGUMENT_NAMES: &[&str] = &["path", "pattern", "ifMatchSha256", "operation"];
 /// The same for answers.
-const ANSWERED_NAMES: &[&str] = &[
+const ANSWER_NAMES: &[&str] = &[
     "path",
     "sha256",
     "sha256Before",
@@ -31,22 +31,22 @@ const ANSWERED_NAMES: &[&str] = &[
     "reason",
 ];
 /// Longer names than this are summed up too.
-const WHOLE_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 /// What is shown of any other text: never more than this, never more than half of it.
-const PREVIEW: usize = 80;
+const MAX_PREVIEW_BYTES: usize = 80;
 /// Longer lists are counted.
-const WHOLE_LIST: usize = 10;
+const MAX_LIST_ITEMS: usize = 10;
 /// Objects with more fields are counted.
-const WHOLE_OBJECT: usize = 20;
+const MAX_OBJECT_FIELDS: usize = 20;
 /// What is shown of the name of a field.
-const FIELD_NAME: usize = 60;
+const MAX_FIELD_NAME_BYTES: usize = 60;
 /// How deep a value is looked into.
-const DEPTH: usize = 6;
+const MAX_DEPTH: usize = 6;
 /// A longer line says less.
-const LONGEST: usize = 32 * 1024;
+const MAX_LINE_BYTES: usize = 32 * 1024;
 
 /// How large the log may become before it is begun anew.
-const MAX_BYTES: u64 = 16 << 20;
+const MAX_LOG_BYTES: u64 = 16 << 20;
 /// The log, and the one before it.
 const LOG: &str = "logs/execution.jsonl";
 const LAST_LOG: &str = "logs/execution.1.jsonl";
@@ -62,7 +62,7 @@ pub(crate) struct RunLog {
 
 /// A call that is under way. Its line is written when it is finished, and also when this is dropped: a call whose future is dropped, or whose tool
 /// panics, has a line too.
-pub(crate) struct Told<'a> {
+pub(crate) struct PendingLogLine<'a> {
     log: &'a RunLog,
     begun: Instant,
     line: Map<String, Value>,
@@ -71,7 +71,7 @@ pub(crate) struct Told<'a> {
 
 impl RunLog {
     pub(crate) fn new(state: Dir, max_bytes: Option<u64>, complain: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
-        Self { state, max_bytes: max_bytes.unwrap_or(MAX_BYTES), complain, failure: OnceLock::new() }
+        Self { state, max_bytes: max_bytes.unwrap_or(MAX_LOG_BYTES), complain, failure: OnceLock::new() }
     }
 
     /// Why the log lacks a line, where it does.
@@ -79,24 +79,24 @@ impl RunLog {
         self.failure.get().map(String::as_str)
     }
 
-    pub(crate) fn begin(&self, call: &ToolCall, caller: &Caller) -> Told<'_> {
+    pub(crate) fn begin(&self, call: &ToolCall, caller: &Caller) -> PendingLogLine<'_> {
         let mut line = Map::new();
         line.insert("ts".to_owned(), json!(rfc3339_millis(Timestamp::now())));
         line.insert("kind".to_owned(), json!("tool.exec"));
         line.insert(
             "toolCallId".to_owned(),
             match &call.client_id {
-                Some(id) => json!(truncate_at_char_boundary(id, WHOLE_NAME)),
+                Some(id) => json!(truncate_at_char_boundary(id, MAX_NAME_BYTES)),
                 None => json!(call.id.to_string()),
             },
         );
-        line.insert("toolName".to_owned(), json!(truncate_at_char_boundary(&call.tool, WHOLE_NAME)));
+        line.insert("toolName".to_owned(), json!(truncate_at_char_boundary(&call.tool, MAX_NAME_BYTES)));
         line.insert("agentId".to_owned(), json!(caller.agent));
-        line.insert("input".to_owned(), bounded(&call.arguments, ASKED_NAMES));
+        line.insert("input".to_owned(), summarize(&call.arguments, ARGUMENT_NAMES));
         if !call.repairs.is_empty() {
             line.insert("repairs".to_owned(), json!(call.repairs));
         }
-        Told { log: self, begun: Instant::now(), line, is_written: false }
+        PendingLogLine { log: self, begun: Instant::now(), line, is_written: false }
     }
 
     /// Appends a line. The first error is reported to the operator; those of later lines would repeat it for every call.
@@ -123,12 +123,12 @@ impl RunLog {
     }
 }
 
-impl Told<'_> {
+impl PendingLogLine<'_> {
     /// Writes the line. Beside it there is the audit trail, without which the call would not have run.
-    pub(crate) fn finish(mut self, answer: &Answer, duration: Duration) {
+    pub(crate) fn finish(mut self, answer: &ModelAnswer, duration: Duration) {
         let output = answer.structured.as_ref().map_or_else(
             || text_summary(&answer.text),
-            |structured| bounded(&structured.value(), ANSWERED_NAMES),
+            |structured| summarize(&structured.value(), ANSWER_NAMES),
         );
         self.write(output, duration);
     }
@@ -144,7 +144,7 @@ impl Told<'_> {
     }
 }
 
-impl Drop for Told<'_> {
+impl Drop for PendingLogLine<'_> {
     fn drop(&mut self) {
         if !self.is_written {
             let error = json!({"code": "E_INTERNAL", "message": "the call was interrupted"});
@@ -154,10 +154,10 @@ impl Drop for Told<'_> {
 }
 
 /// The summary of a value, or only its size where even that is long.
-fn bounded(value: &Value, names: &[&str]) -> Value {
-    let summary = summary("", value, names, DEPTH);
+fn summarize(value: &Value, names: &[&str]) -> Value {
+    let summary = summary("", value, names, MAX_DEPTH);
     match summary.to_string().len() {
-        length if length > LONGEST => text_summary(&value.to_string()),
+        length if length > MAX_LINE_BYTES => text_summary(&value.to_string()),
         _ => summary,
     }
 }
@@ -165,24 +165,24 @@ fn bounded(value: &Value, names: &[&str]) -> Value {
 /// The same value with contents replaced by what identifies them. Whatever is not known to be a name is taken for content.
 fn summary(field: &str, value: &Value, names: &[&str], depth: usize) -> Value {
     match value {
-        Value::String(text) if names.contains(&field) && text.len() <= WHOLE_NAME => value.clone(),
+        Value::String(text) if names.contains(&field) && text.len() <= MAX_NAME_BYTES => value.clone(),
         Value::String(text) => text_summary(text),
         Value::Array(_) | Value::Object(_) if depth == 0 => text_summary(&value.to_string()),
         Value::Array(items) => {
-            let shown = items.iter().take(WHOLE_LIST);
+            let shown = items.iter().take(MAX_LIST_ITEMS);
             let shown = shown.map(|item| summary(field, item, names, depth - 1)).collect();
-            match items.len() > WHOLE_LIST {
+            match items.len() > MAX_LIST_ITEMS {
                 true => json!({"count": items.len(), "first": Value::Array(shown)}),
                 false => Value::Array(shown),
             }
         }
         Value::Object(fields) => {
             let shown = |(name, value): (&String, &Value)| {
-                let short = truncate_at_char_boundary(name, FIELD_NAME).to_owned();
+                let short = truncate_at_char_boundary(name, MAX_FIELD_NAME_BYTES).to_owned();
                 (short, summary(name, value, names, depth - 1))
             };
-            let mut known: Map<String, Value> = fields.iter().take(WHOLE_OBJECT).map(shown).collect();
-            if fields.len() > WHOLE_OBJECT {
+            let mut known: Map<String, Value> = fields.iter().take(MAX_OBJECT_FIELDS).map(shown).collect();
+            if fields.len() > MAX_OBJECT_FIELDS {
                 known.insert("…".to_owned(), json!({"fields": fields.len()}));
             }
             Value::Object(known)
@@ -193,7 +193,7 @@ fn summary(field: &str, value: &Value, names: &[&str], depth: usize) -> Value {
 
 /// A size, a digest, and a beginning that is never the whole.
 fn text_summary(text: &str) -> Value {
-    let preview = truncate_at_char_boundary(text, PREVIEW.min(text.len() / 2));
+    let preview = truncate_at_char_boundary(text, MAX_PREVIEW_BYTES.min(text.len() / 2));
     json!({"bytes": text.len(), "sha256": Sha256::of(text.as_bytes()).to_string(), "preview": preview})
 }
 
@@ -207,14 +207,14 @@ mod tests {
             for secret in ["x", "hunter2", "a password of some length, but less than a hundred"] {
                 for value in [json!({field: secret}), json!({field: [secret]}), json!({"a": {field: secret}})]
                 {
-                    let line = bounded(&value, ASKED_NAMES).to_string();
+                    let line = summarize(&value, ARGUMENT_NAMES).to_string();
                     assert!(!line.contains(&format!("\"{secret}\"")), "{field}: {line}");
                     assert!(line.contains(&Sha256::of(secret.as_bytes()).to_string()), "{field}: {line}");
                 }
             }
         }
         let named = json!({"path": "@project/a.md", "pattern": "x", "ok": true, "bytes": 3});
-        assert_eq!(bounded(&named, ASKED_NAMES), named);
+        assert_eq!(summarize(&named, ARGUMENT_NAMES), named);
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
             json!({"path": "p".repeat(1_000_000)}),
             json!({"pattern": vec!["p".repeat(200); 1000]}),
         ] {
-            let line = bounded(&value, ASKED_NAMES).to_string();
-            assert!(line.len() <= LONGEST, "{} bytes", line.len());
+            let line = summarize(&value, ARGUMENT_NAMES).to_string();
+            assert!(line.len() <= MAX_LINE_BYTES, "{} bytes", line.len());
         }
     }
 }

@@ -14,15 +14,15 @@ use toolgate_workspace::{
 
 use super::workflow::{self, WORKFLOW};
 use crate::arguments::show_write;
-use crate::file_tool::{Declaration, decode};
-use crate::output::{EntryCost, bound_listing, bound_matches};
-use crate::preview::{Shown, Verb};
+use crate::file_tool::{ToolDeclaration, decode};
+use crate::output_budget::{EntryCost, bound_listing, bound_matches};
+use crate::preview::{PreviewContent, Verb};
 use crate::schemas::{described, object, of_type};
 
 /// Folders that a search never enters, as this profile's users know it.
-const SKIPPED: &[&str] = &[".git", "node_modules"];
+const SKIPPED_DIRECTORIES: &[&str] = &[".git", "node_modules"];
 
-pub(crate) fn tools() -> Vec<Declaration> {
+pub(crate) fn tools() -> Vec<ToolDeclaration> {
     let path = described("string", "Path with its mount: @project/…, @pkg/… or @state/…");
     let line = json!({"type": "integer", "minimum": 1, "description": "Line number, from 1, inclusive"});
     let count = |minimum: u64| json!({"type": "integer", "minimum": minimum});
@@ -30,7 +30,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
     let told = ToolSchema::from(
         json!({"type": "object", "properties": {"ok": {"const": true}, "path": {"type": "string"}}, "required": ["ok", "path"]}),
     );
-    let declare = |name, title, description, class, input, work, show| Declaration {
+    let declare = |name, title, description, class, input, work, show| ToolDeclaration {
         name,
         title,
         description,
@@ -93,7 +93,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             write,
             Some(show_write),
         )
-        .that(Effect::Sets),
+        .with_effect(Effect::Sets),
         declare(
             "fs.apply_patch",
             "Update the workflow's frontmatter",
@@ -140,7 +140,7 @@ fn list(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<
     };
     let mut listed = view.list(&path, &options)?;
     let around = listed.path.len().saturating_add(128);
-    bound_listing(view, &mut listed, EntryCost { names: 2, around });
+    bound_listing(view, &mut listed, EntryCost { names: 2, overhead: around });
     let entries: Vec<Value> = listed
         .entries
         .iter()
@@ -232,7 +232,7 @@ fn regex_in(pattern: &str) -> Option<(&str, bool)> {
 }
 
 /// Where a search really went, as the other tools say it.
-fn searched(view: &WorkspaceView<'_>, path: &str) -> Result<String, Failure> {
+fn search_root(view: &WorkspaceView<'_>, path: &str) -> Result<String, Failure> {
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
     match view.list(path, &nothing) {
@@ -257,12 +257,12 @@ fn search(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Resul
         max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
         respect_gitignore: false,
         hidden: Hidden::Files,
-        skip_directories: SKIPPED,
+        skip_directories: SKIPPED_DIRECTORIES,
         ..SearchOptions::new(pattern)
     };
     let mut found = view.search(&arguments.path, &options)?;
     bound_matches(view, &mut found);
-    let path = searched(view, &arguments.path)?;
+    let path = search_root(view, &arguments.path)?;
     let lines = |lines: &[MatchLine]| -> Vec<String> { lines.iter().map(|line| line.text.clone()).collect() };
     let shown = |(path, found): &(String, Match)| {
         let mut shown = Map::new();
@@ -315,7 +315,7 @@ fn write(view: &WorkspaceView<'_>, arguments: Value, recorder: &dyn Recorder) ->
     let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
     let if_match_sha256 = expected(if_match_sha256)?;
     // The workflow's state is protected: it cannot be replaced behind the back of its schema and its graph.
-    let unlocked = workflow::unlocked(view);
+    let unlocked = workflow::with_workflow_unlocked(view);
     let written = if unlocked.resolved(&path)? == WORKFLOW {
         workflow::replace(&unlocked, &path, content, if_match_sha256, recorder)?
     } else {
@@ -347,7 +347,7 @@ fn patch(
 ) -> Result<Transformed, Failure> {
     let PatchArguments { path, patch } = decode(arguments)?;
     let if_match = expected(patch.if_match_sha256)?;
-    let unlocked = workflow::unlocked(view);
+    let unlocked = workflow::with_workflow_unlocked(view);
     let shown = unlocked.resolved(&path)?;
     if !shown.starts_with("@state/") {
         let message = format!("`{path}` is not in `@state`, the only place where frontmatter can be updated");
@@ -355,7 +355,7 @@ fn patch(
             .help("update a file of @state; fs.write changes files of @project"));
     }
     let (view, guard) = match shown == WORKFLOW {
-        true => (&unlocked, Some(workflow::Guard::load(view)?)),
+        true => (&unlocked, Some(workflow::WorkflowGuard::load(view)?)),
         false => (view, None),
     };
     let change = |before: &str| {
@@ -368,8 +368,8 @@ fn patch(
     Ok(view.transform(&path, if_match, rehearsal, &change, recorder)?)
 }
 
-fn show_patch(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
-    Ok(Shown::Text(Verb::Edit, patch(view, arguments, DryRun::Yes, &NoopRecorder)?.after))
+fn show_patch(view: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
+    Ok(PreviewContent::Text(Verb::Edit, patch(view, arguments, DryRun::Yes, &NoopRecorder)?.after))
 }
 
 fn apply_patch(

@@ -21,15 +21,15 @@ const SCHEMA: &str = "@pkg/workflow.schema.json";
 const GRAPH: &str = "@pkg/workflow.graph.json";
 
 /// Graphs and schemas are the package's, not the agent's to be cut by its limits.
-const MAX_PACKAGE_FILE: u64 = 4 * 1024 * 1024;
+const MAX_PACKAGE_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The same view, allowed to change the workflow's state; whoever asks for it must ask the guard too.
-pub(crate) fn unlocked<'a>(view: &WorkspaceView<'a>) -> WorkspaceView<'a> {
+pub(crate) fn with_workflow_unlocked<'a>(view: &WorkspaceView<'a>) -> WorkspaceView<'a> {
     WorkspaceView { unlocked: Some(WORKFLOW), ..*view }
 }
 
 /// The schema and the graph of one package.
-pub(crate) struct Guard {
+pub(crate) struct WorkflowGuard {
     schema: Validator,
     graph: Option<Graph>,
 }
@@ -38,18 +38,18 @@ pub(crate) struct Guard {
 struct Graph {
     #[serde(default, rename = "entryNodeId", alias = "entry", alias = "start")]
     entry: Option<String>,
-    nodes: Vec<Node>,
+    nodes: Vec<WorkflowNode>,
     edges: Vec<Edge>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Node {
+enum WorkflowNode {
     Id(String),
     Described { id: String },
 }
 
-impl Node {
+impl WorkflowNode {
     fn id(&self) -> &str {
         match self {
             Self::Id(id) | Self::Described { id } => id,
@@ -80,7 +80,7 @@ fn default_schema() -> Value {
     })
 }
 
-impl Guard {
+impl WorkflowGuard {
     pub(crate) fn load(view: &WorkspaceView<'_>) -> Result<Self, Failure> {
         let schema = package_json(view, SCHEMA)?.unwrap_or_else(default_schema);
         let schema = toolgate_manifest::validator(&schema)
@@ -162,7 +162,7 @@ fn package_json(view: &WorkspaceView<'_>, path: &str) -> Result<Option<Value>, F
     if view.workspace.mount("@pkg").is_none() {
         return Ok(None);
     }
-    let limits = Limits { max_read_bytes: MAX_PACKAGE_FILE, ..*view.limits };
+    let limits = Limits { max_read_bytes: MAX_PACKAGE_FILE_BYTES, ..*view.limits };
     let view = WorkspaceView { limits: &limits, grant: None, ..*view };
     let request = ReadRequest { refuse_oversize: true, ..ReadRequest::default() };
     match view.read(path, &request) {
@@ -185,7 +185,7 @@ pub(crate) fn replace(
     if_match: Option<Sha256>,
     recorder: &dyn Recorder,
 ) -> Result<WriteResult, Failure> {
-    let guard = Guard::load(view)?;
+    let guard = WorkflowGuard::load(view)?;
     let change = |before: &str| {
         guard.check(Some(before), &content)?;
         Ok(content.clone())

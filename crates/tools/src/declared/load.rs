@@ -11,12 +11,12 @@ use toolgate_policy::{
 };
 use toolgate_types::{Category, Sha256, ToolName};
 
-use super::{CommandTool, Declared, examples};
+use super::{CommandTool, DeclaredTool, examples};
 use crate::command::{CommandRunner, Reach, rules};
 
 /// What manifests are checked against.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Surroundings<'a> {
+pub struct ManifestContext<'a> {
     /// The mounts, each with whether it may be changed.
     pub mounts: &'a [(&'a str, bool)],
     /// The only programs that manifests may run; `None` means whatever they declare.
@@ -32,7 +32,7 @@ pub struct Surroundings<'a> {
 /// Manifests that were read and checked.
 #[derive(Default)]
 pub struct LoadedTools {
-    declared: Vec<Arc<Declared>>,
+    declared: Vec<Arc<DeclaredTool>>,
     /// What is allowed and probably not meant.
     pub warnings: Vec<ConfigWarning>,
 }
@@ -41,7 +41,7 @@ impl LoadedTools {
     /// The tools, in the order of their files.
     #[must_use]
     pub fn tools(&self, runner: &Arc<CommandRunner>) -> Vec<Arc<dyn Tool>> {
-        let tool = |declared: &Arc<Declared>| -> Arc<dyn Tool> {
+        let tool = |declared: &Arc<DeclaredTool>| -> Arc<dyn Tool> {
             Arc::new(CommandTool { declared: Arc::clone(declared), runner: Arc::clone(runner) })
         };
         self.declared.iter().map(tool).collect()
@@ -70,7 +70,7 @@ impl LoadedTools {
 /// Every problem that was found, in the order of the files; never none.
 pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
     files: &[(Name, Bytes)],
-    surroundings: &Surroundings<'_>,
+    surroundings: &ManifestContext<'_>,
 ) -> Result<LoadedTools, Vec<ConfigProblem>> {
     let (mut loaded, mut problems) = (LoadedTools::default(), Vec::new());
     let mut places: HashMap<String, String> = HashMap::new();
@@ -132,9 +132,9 @@ fn one_too_many(manifest: &ToolManifest, profile: &str) -> ConfigProblem {
 fn declare(
     manifest: ToolManifest,
     fingerprint: Sha256,
-    surroundings: &Surroundings<'_>,
-) -> Result<Declared, Vec<ConfigProblem>> {
-    let mut problems = check_surroundings(&manifest, surroundings);
+    surroundings: &ManifestContext<'_>,
+) -> Result<DeclaredTool, Vec<ConfigProblem>> {
+    let mut problems = check_context(&manifest, surroundings);
     let requirements = requirements(&manifest, surroundings).map_err(|problem| problems.push(problem)).ok();
     let policy = output_policy(&manifest).map_err(|problem| problems.push(problem)).ok();
     let hosts: Vec<&str> = manifest.command.network.iter().map(|host| host.value.as_str()).collect();
@@ -150,7 +150,7 @@ fn declare(
     }
     match (requirements, policy, reach) {
         (Some(requirements), Some(policy), Ok(reach)) if problems.is_empty() => {
-            Ok(Declared { spec: spec(&manifest, requirements, policy), manifest, reach, fingerprint })
+            Ok(DeclaredTool { spec: spec(&manifest, requirements, policy), manifest, reach, fingerprint })
         }
         _ => Err(problems),
     }
@@ -191,7 +191,7 @@ fn without_extensions(schema: Value) -> Value {
 
 fn requirements(
     manifest: &ToolManifest,
-    surroundings: &Surroundings<'_>,
+    surroundings: &ManifestContext<'_>,
 ) -> Result<Requirements, ConfigProblem> {
     let texts = |permissions: &[toolgate_manifest::Located<String>]| -> Vec<String> {
         permissions.iter().map(|permission| permission.value.clone()).collect()
@@ -233,7 +233,7 @@ fn output_policy(manifest: &ToolManifest) -> Result<OutputPolicy, ConfigProblem>
 }
 
 /// What the file alone cannot know: which mounts there are, and what may be run.
-fn check_surroundings(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Vec<ConfigProblem> {
+fn check_context(manifest: &ToolManifest, surroundings: &ManifestContext<'_>) -> Vec<ConfigProblem> {
     let known: Vec<&str> = surroundings.mounts.iter().map(|(alias, _)| *alias).collect();
     let mut problems = manifest.check_mounts(&known);
     for mount in manifest.command.mounts.iter().filter(|mount| mount.writable) {

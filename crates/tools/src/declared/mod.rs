@@ -23,21 +23,21 @@ use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{ConfineRequest, LocatedFile, WorkspaceView};
 
 use crate::command::{
-    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, may_change, mount_aliases, stop_within, told,
-    view,
+    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, RESTRICTED_GRANT_NOTE, Reach, escape_name,
+    may_change, mount_aliases, stop_within, view,
 };
 
-pub use load::{LoadedTools, Surroundings, load_manifests};
+pub use load::{LoadedTools, ManifestContext, load_manifests};
 pub use shipped::SHIPPED;
 
 /// How much a command may print when its manifest does not say.
-const MAX_OUTPUT: u64 = 1 << 20;
+const DEFAULT_MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// How much of the standard error of a failed command the operator is told.
-const LONGEST_NOTE: usize = 500;
+const MAX_NOTE_CHARS: usize = 500;
 
 /// A manifest that was checked and can become a tool.
-pub(crate) struct Declared {
+pub(crate) struct DeclaredTool {
     manifest: ToolManifest,
     spec: ToolSpec,
     reach: Reach,
@@ -47,19 +47,19 @@ pub(crate) struct Declared {
 
 /// The tool.
 struct CommandTool {
-    declared: Arc<Declared>,
+    declared: Arc<DeclaredTool>,
     runner: Arc<CommandRunner>,
 }
 
 /// A call that was read.
-struct Rendered {
+struct RenderedCall {
     argv: Vec<String>,
     input: Option<String>,
     /// Where its paths really lead: that is what the program is given, and where it runs.
     paths: Vec<CallPath>,
 }
 
-impl Rendered {
+impl RenderedCall {
     /// Where it runs.
     fn directory(&self) -> Option<MountPath> {
         let mut directories = self.paths.iter().filter(|path| path.source == PathSource::WorkingDirectory);
@@ -68,7 +68,7 @@ impl Rendered {
 }
 
 impl CommandTool {
-    fn render(&self, arguments: &Value, context: &CallContext) -> Result<Rendered, Failure> {
+    fn render(&self, arguments: &Value, context: &CallContext) -> Result<RenderedCall, Failure> {
         let command = &self.declared.manifest.command;
         let paths = self.locate(arguments, context)?;
         if let Some(judged) = &context.judged {
@@ -81,7 +81,7 @@ impl CommandTool {
         };
         let argv = command.template.render_with(arguments, &pathspecs, &real)?;
         let input = command.stdin.as_ref().map(|stdin| stdin.render(arguments, &real)).transpose()?.flatten();
-        Ok(Rendered { argv, input, paths })
+        Ok(RenderedCall { argv, input, paths })
     }
 
     /// Opens what a path leads to, so that symlinks and rules are judged before the command sees it. What is not there is the command's to report,
@@ -103,7 +103,7 @@ impl CommandTool {
     }
 
     /// Whether the places that the program is given still hold the same files. Confining a command and writing its intent down take a while.
-    fn look_again(&self, paths: &[CallPath], context: &CallContext) -> Result<(), Failure> {
+    fn recheck_paths(&self, paths: &[CallPath], context: &CallContext) -> Result<(), Failure> {
         for CallPath { located: place, .. } in paths {
             if self.find(&mount_path(place), context).as_ref() != Ok(place) {
                 let message =
@@ -114,17 +114,17 @@ impl CommandTool {
         Ok(())
     }
 
-    fn execute(&self, rendered: Rendered, context: &CallContext) -> Result<ToolOutput, Failure> {
-        let Declared { manifest, reach, .. } = &*self.declared;
+    fn execute(&self, rendered: RenderedCall, context: &CallContext) -> Result<ToolOutput, Failure> {
+        let DeclaredTool { manifest, reach, .. } = &*self.declared;
         let command = &manifest.command;
         let timeout = context.limits.timeout;
-        let limits = narrowed(self.runner.limits(), &command.limits);
-        let max_output = command.limits.output.unwrap_or(MAX_OUTPUT);
+        let limits = stricter_limits(self.runner.limits(), &command.limits);
+        let max_output = command.limits.output.unwrap_or(DEFAULT_MAX_OUTPUT_BYTES);
         let directory = rendered.directory();
-        let Rendered { argv, input, paths } = rendered;
+        let RenderedCall { argv, input, paths } = rendered;
         let mut argv = argv.into_iter();
-        let last_look = || self.look_again(&paths, context);
-        let run = Command {
+        let last_look = || self.recheck_paths(&paths, context);
+        let run = CommandSpec {
             program: argv.next().unwrap_or_default().into(),
             arguments: argv.map(Into::into).collect(),
             directory: directory.map_or_else(|| PathBuf::from("/tmp"), |place| place.inside().into()),
@@ -134,13 +134,13 @@ impl CommandTool {
             reach,
             limits,
             max_output,
-            whole: 0,
-            on_flood: OnOutputLimit::Stop,
-            last_look: &last_look,
+            max_full_output: 0,
+            on_output_limit: OnOutputLimit::Stop,
+            final_check: &last_look,
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
         finished
-            .check(&Bounds { timeout, limits, flood: max_output }, &context.limits)
+            .check(&CommandBounds { timeout, limits, max_written: max_output }, &context.limits)
             .map_err(withhold_output)?;
         self.check(&finished)?;
         let most = manifest.output.max_bytes.unwrap_or(u64::MAX).min(context.limits.max_output_bytes);
@@ -154,10 +154,13 @@ impl CommandTool {
     }
 
     /// Whether it ended as it should and left nothing that it must not.
-    fn check(&self, finished: &Finished) -> Result<(), Failure> {
+    fn check(&self, finished: &CommandOutcome) -> Result<(), Failure> {
         if !finished.quarantined.is_empty() {
-            let paths =
-                finished.quarantined.iter().take(crate::command::MOST_TOLD).map(|taken| told(&taken.path));
+            let paths = finished
+                .quarantined
+                .iter()
+                .take(crate::command::MAX_REPORTED)
+                .map(|taken| escape_name(&taken.path));
             let paths: Vec<String> = paths.collect();
             let message = "the command left files under protected names, which were taken away";
             return Err(Failure::new(ErrorCode::DeniedPath, message)
@@ -172,8 +175,8 @@ impl CommandTool {
             (Some(code), _) => format!("with exit code {code}"),
             (None, signal) => format!("by signal {}", signal.unwrap_or_default()),
         };
-        let help = match finished.held.read_only {
-            true => format!("{ONLY_SOME}; check the arguments, the operator is told more"),
+        let help = match finished.limits.read_only {
+            true => format!("{RESTRICTED_GRANT_NOTE}; check the arguments, the operator is told more"),
             false => "check the arguments; the operator is told more".to_owned(),
         };
         let said = match self.declared.manifest.command.stderr {
@@ -186,7 +189,7 @@ impl CommandTool {
             .detail("exit_code", finished.exit_code())
             .detail("signal", finished.signal())
             .operator_note(format!("the command ended {how}"))
-            .terminal_note(aside(finished)))
+            .terminal_note(terminal_note(finished)))
     }
 }
 
@@ -235,20 +238,20 @@ fn withhold_output(mut failure: Failure) -> Failure {
 
 /// The end of standard error in one line for the model: cleaned of escape sequences and of what hides or steers, places as aliases in place of where the
 /// sandbox shows them.
-fn shown_error(finished: &Finished) -> Option<String> {
+fn shown_error(finished: &CommandOutcome) -> Option<String> {
     let error = finished.captured.error.trim();
     let lines: Vec<&str> = error.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let one = lines.join(" | ").replace("/mnt/", "@");
-    let skipped = one.chars().count().saturating_sub(LONGEST_NOTE);
+    let skipped = one.chars().count().saturating_sub(MAX_NOTE_CHARS);
     let tail: String = one.chars().skip(skipped).collect();
     let mark = if skipped > 0 { "…" } else { "" };
     (!tail.is_empty()).then(|| format!("{mark}{tail}"))
 }
 
 /// The end of what it said about itself, and what it was denied. It may quote arguments, so it is in no record.
-fn aside(finished: &Finished) -> String {
+fn terminal_note(finished: &CommandOutcome) -> String {
     let error = finished.captured.error.trim_end();
-    let skipped = error.chars().count().saturating_sub(LONGEST_NOTE);
+    let skipped = error.chars().count().saturating_sub(MAX_NOTE_CHARS);
     let tail: String = error.chars().skip(skipped).collect();
     let said = if tail.is_empty() { "it said nothing".to_owned() } else { format!("it said: {tail}") };
     let denied = finished.denied.iter().map(|denial| denial.to_line());
@@ -256,7 +259,7 @@ fn aside(finished: &Finished) -> String {
 }
 
 /// The smaller of what the manifest and the configuration say.
-fn narrowed(base: ResourceLimits, declared: &CommandLimits) -> ResourceLimits {
+fn stricter_limits(base: ResourceLimits, declared: &CommandLimits) -> ResourceLimits {
     let least = |base: u64, declared: Option<u64>| declared.map_or(base, |declared| declared.min(base));
     ResourceLimits {
         memory: least(base.memory, declared.memory),

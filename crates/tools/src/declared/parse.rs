@@ -4,10 +4,10 @@ use serde_json::Value;
 use toolgate_manifest::OutputParse;
 use toolgate_types::{ErrorCode, Failure, ToolOutput};
 
-use crate::command::{bounded, clean_value};
+use crate::command::{sanitize_value, truncate_json};
 
 /// Room for the notice about what was left out.
-const NOTICE: usize = 200;
+const NOTICE_BYTES: usize = 200;
 
 /// Reads the output. Text and lines that are too long are cut with a notice; JSON that is cut would be something else, and is refused.
 pub(super) fn answer(parse: OutputParse, output: &str, most: usize) -> Result<ToolOutput, Failure> {
@@ -37,7 +37,7 @@ fn shown(value: &Value) -> String {
 }
 
 fn json(text: &str) -> Result<Value, Failure> {
-    serde_json::from_str(text).map(clean_value).map_err(|error| {
+    serde_json::from_str(text).map(sanitize_value).map_err(|error| {
         Failure::new(ErrorCode::OutputInvalid, "the tool answered with something that it did not declare")
             .operator_note(format!("the output is not JSON: {error}"))
     })
@@ -56,11 +56,11 @@ fn notice(shown: usize, all: usize) -> String {
 }
 
 fn cut_text(text: &str, most: usize) -> String {
-    let (kept, cut) = bounded(text, most);
+    let (kept, cut) = truncate_json(text, most);
     if !cut {
         return kept;
     }
-    let (kept, _) = bounded(text, most.saturating_sub(NOTICE));
+    let (kept, _) = truncate_json(text, most.saturating_sub(NOTICE_BYTES));
     let shown = kept.len();
     let line = if kept.is_empty() || kept.ends_with('\n') { "" } else { "\n" };
     format!("{kept}{line}{}\n", notice(shown, text.len()))
@@ -68,12 +68,12 @@ fn cut_text(text: &str, most: usize) -> String {
 
 fn cut_lines(text: &str, most: usize) -> Vec<String> {
     // Each line is written with quotes and a comma.
-    let cost = |line: &str| crate::output::written(line) + 3;
+    let cost = |line: &str| crate::output_budget::json_len(line) + 3;
     let all: usize = text.lines().map(cost).sum();
     if all <= most {
         return text.lines().map(str::to_owned).collect();
     }
-    let mut left = most.saturating_sub(NOTICE);
+    let mut left = most.saturating_sub(NOTICE_BYTES);
     let fits = |line: &&str| match left.checked_sub(cost(line)) {
         Some(rest) => {
             left = rest;

@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 use toolgate_types::{Failure, Outcome, Stage};
 
 use crate::command::output_before;
-use crate::file_tool::Declaration;
-use crate::front::Answer;
+use crate::file_tool::ToolDeclaration;
+use crate::profiled_gate::ModelAnswer;
 
 pub(crate) use reading::{about_file, content_notice, list_text};
 
-pub(crate) fn tools() -> Vec<Declaration> {
+pub(crate) fn tools() -> Vec<ToolDeclaration> {
     let mut tools = reading::tools();
     tools.extend(writing::tools());
     tools
 }
 
 /// Done: the tool's own text. Not done: the code, the reason, and what would help.
-pub(crate) fn render(outcome: Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
     match outcome {
         Outcome::Done(output) => {
-            Answer { text: output.text, structured: Some(output.structured), is_error: false }
+            ModelAnswer { text: output.text, structured: Some(output.structured), is_error: false }
         }
-        Outcome::Failed { stage, failure } => Answer {
+        Outcome::Failed { stage, failure } => ModelAnswer {
             text: failure_text(&failure),
             structured: Some(json!({"error": failure_json(stage, &failure)}).into()),
             is_error: true,

@@ -13,23 +13,23 @@ use toolgate_workspace::{
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
-use crate::file_tool::{Declaration, decode};
-use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths, has_byte};
+use crate::file_tool::{ToolDeclaration, decode};
+use crate::output_budget::{EntryCost, bound_listing, bound_matches, bound_paths, has_byte};
 use crate::schemas::{described, list_of, notice, object, of_type};
 
 /// More matches or results than this are never answered at once, whatever the call says.
-const MOST_RESULTS: usize = 1000;
+const MAX_RESULTS: usize = 1000;
 
 /// What is told about a text or a list takes so many bytes, mostly.
-const AROUND_TEXT: usize = 512;
+const METADATA_BYTES: usize = 512;
 
-pub(crate) fn tools() -> Vec<Declaration> {
+pub(crate) fn tools() -> Vec<ToolDeclaration> {
     let path =
         described("string", "Path relative to the workspace, or with a mount alias such as @project/src");
     let names = list_of(of_type("string"));
     let line = |which: &str| json!({"type": "integer", "minimum": 1, "description": format!("{which} line, counted from 1, inclusive")});
     vec![
-        Declaration {
+        ToolDeclaration {
             name: "read_file",
             title: "Read a file",
             description: "Read a text file, or a range of its lines. Answers with the text and with the size and SHA-256 of the whole file. \
@@ -57,7 +57,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: read_file,
             show: None,
         },
-        Declaration {
+        ToolDeclaration {
             name: "list_directory",
             title: "List a directory",
             description: "List the entries of one directory, sorted by name, with their types.",
@@ -83,7 +83,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: list_directory,
             show: None,
         },
-        Declaration {
+        ToolDeclaration {
             name: "search_files",
             title: "Search in files",
             description: "Search file contents for a text (default) or a regular expression, line by line. Respects .gitignore. \
@@ -111,7 +111,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                         "after",
                         json!({"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines after each match"}),
                     ),
-                    ("max_matches", json!({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})),
+                    ("max_matches", json!({"type": "integer", "minimum": 1, "maximum": MAX_RESULTS})),
                 ],
                 &["pattern"],
             ),
@@ -136,7 +136,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: search_files,
             show: None,
         },
-        Declaration {
+        ToolDeclaration {
             name: "find_files",
             title: "Find files by name",
             description: "Find files whose name or path matches a glob: *.md at any depth, src/**/*.rs from the directory on. Respects .gitignore.",
@@ -149,7 +149,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                         json!({"type": "string", "minLength": 1, "description": "Glob; without a slash it matches names at any depth"}),
                     ),
                     ("path", described("string", "Directory to look in; the workspace when absent")),
-                    ("max_results", json!({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})),
+                    ("max_results", json!({"type": "integer", "minimum": 1, "maximum": MAX_RESULTS})),
                 ],
                 &["glob"],
             ),
@@ -198,7 +198,7 @@ fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Re
 
 /// What is told about every file.
 fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> JsonObjectWriter {
-    let told = JsonObjectWriter::with_capacity(AROUND_TEXT).string("path", path).field("bytes", &bytes);
+    let told = JsonObjectWriter::with_capacity(METADATA_BYTES).string("path", path).field("bytes", &bytes);
     told.field("sha256", &sha256).field("binary", &is_binary)
 }
 
@@ -233,12 +233,12 @@ fn list_directory(
     let arguments: ListArguments = decode(arguments)?;
     // A size costs a system call per entry, and reading says it anyway.
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
-    bound_listing(view, &mut listed, EntryCost { names: 1, around: "\"\",".len() });
+    bound_listing(view, &mut listed, EntryCost { names: 1, overhead: "\"\",".len() });
     let names = |kind: EntryKind| {
         let of_kind = listed.entries.iter().filter(move |entry| entry.kind == kind);
         of_kind.map(|entry| listed.name(entry))
     };
-    let room = length_of_names(&listed) + listed.entries.len() * "\"\",".len() + AROUND_TEXT;
+    let room = length_of_names(&listed) + listed.entries.len() * "\"\",".len() + METADATA_BYTES;
     let told = JsonObjectWriter::with_capacity(room).string("path", &listed.path);
     let told =
         told.strings("directories", names(EntryKind::Directory)).strings("files", names(EntryKind::File));
@@ -260,7 +260,7 @@ fn length_of_names(listed: &ListResult) -> usize {
 pub(crate) fn list_text(listed: &ListResult) -> String {
     let mut text = String::with_capacity(length_of_names(listed) + 2 * listed.entries.len());
     // One look at all names tells that none of them needs quotes, most of the time. Between names stands a NUL.
-    let may_need_quotes = has_byte(&listed.names, needs_a_look);
+    let may_need_quotes = has_byte(&listed.names, may_need_quoting);
     for entry in &listed.entries {
         let name = listed.name(entry);
         match may_need_quotes {
@@ -285,13 +285,13 @@ pub(crate) fn list_text(listed: &ListResult) -> String {
 }
 
 /// Whether a name with this byte may have to be quoted.
-fn needs_a_look(byte: u8) -> bool {
+fn may_need_quoting(byte: u8) -> bool {
     byte != 0 && !matches!(byte, b'!' | b'#'..=b'9' | b';'..=b'Z' | b'\\' | b'^'..=b'~')
 }
 
 fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: SearchArguments = decode(arguments)?;
-    let options = arguments.options(view, MOST_RESULTS);
+    let options = arguments.options(view, MAX_RESULTS);
     let mut found = view.search(arguments.path(), &options)?;
     bound_matches(view, &mut found);
     let matches: Vec<Value> = found.matches.iter().map(|(path, found)| match_json(path, found)).collect();
@@ -299,9 +299,9 @@ fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) ->
         "matches": matches, "truncated": found.truncated, "timed_out": found.timed_out,
         "files_searched": found.files_searched, "files_with_matches": found.files_with_matches,
     });
-    tell_unwalked(&mut structured, &found.gaps);
+    add_walk_gaps(&mut structured, &found.gaps);
     // With fewer matches than asked for, it was their text that was too long.
-    let remedy = match found.matches.len() >= options.max_matches && options.max_matches < MOST_RESULTS {
+    let remedy = match found.matches.len() >= options.max_matches && options.max_matches < MAX_RESULTS {
         true => "narrow the search or raise max_matches",
         false => "narrow the search",
     };
@@ -352,7 +352,7 @@ fn search_text(found: &FoundLines, remedy: &str) -> String {
 }
 
 /// Which directories and files were left out, where any were.
-fn tell_unwalked(structured: &mut Value, unwalked: &WalkGaps) {
+fn add_walk_gaps(structured: &mut Value, unwalked: &WalkGaps) {
     let Some(fields) = structured.as_object_mut().filter(|_| !unwalked.is_empty()) else { return };
     fields.insert("unwalked".to_owned(), json!(unwalked.notices()));
 }
@@ -367,7 +367,7 @@ struct FindArguments {
 fn find_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: FindArguments = decode(arguments)?;
     let options = FindOptions {
-        max_results: arguments.max_results.unwrap_or(view.limits.max_entries).min(MOST_RESULTS),
+        max_results: arguments.max_results.unwrap_or(view.limits.max_entries).min(MAX_RESULTS),
         hidden: true,
         ..FindOptions::new(&arguments.glob)
     };
@@ -381,7 +381,7 @@ fn find_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> R
         let _ = writeln!(text, "[truncated: the first {} files shown]", found.paths.len());
     }
     let mut structured = json!({"paths": found.paths, "truncated": found.truncated});
-    tell_unwalked(&mut structured, &found.gaps);
+    add_walk_gaps(&mut structured, &found.gaps);
     Ok(ToolOutput::new(text, structured))
 }
 

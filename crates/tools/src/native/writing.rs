@@ -12,15 +12,15 @@ use toolgate_workspace::{
 };
 
 use crate::arguments::{PathAndContent, show_append, show_write};
-use crate::file_tool::{Declaration, decode};
-use crate::output::cut_lines;
-use crate::preview::{DIFF_CONTEXT, Shown, Verb};
+use crate::file_tool::{ToolDeclaration, decode};
+use crate::output_budget::cut_lines;
+use crate::preview::{DIFF_CONTEXT, PreviewContent, Verb};
 use crate::schemas::{described, list_of, notice, object, of_type};
 
 /// What is said where a diff had to be cut.
 const DIFF_CUT: &str = "read the file to see the rest";
 
-pub(crate) fn tools() -> Vec<Declaration> {
+pub(crate) fn tools() -> Vec<ToolDeclaration> {
     let path =
         described("string", "Path relative to the workspace, or with a mount alias such as @project/src");
     let dry_run = described("boolean", "Only answer with the diff; change nothing");
@@ -35,7 +35,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         &["path", "created", "bytes", "sha256"],
     );
     vec![
-        Declaration {
+        ToolDeclaration {
             name: "write_file",
             title: "Write a file",
             description: "Create a file or replace its whole content, in one step. Missing parent directories are made. With if_match_sha256 \
@@ -57,7 +57,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: write_file,
             show: Some(show_write),
         },
-        Declaration {
+        ToolDeclaration {
             name: "append_file",
             title: "Append to a file",
             description: "Add text to the end of a file; the file is made if it does not exist.",
@@ -71,7 +71,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: append_file,
             show: Some(show_append),
         },
-        Declaration {
+        ToolDeclaration {
             name: "edit_file",
             title: "Edit a file",
             description: "Replace exact text in a file: old_text must be there exactly once, unless replace_all is true. Several edits are applied in \
@@ -112,7 +112,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: edit_file,
             show: Some(show_edit),
         },
-        Declaration {
+        ToolDeclaration {
             name: "apply_patch",
             title: "Apply a patch",
             description: "Apply a unified diff over one or several files: create, change, delete, rename. All files are changed or none. With dry_run \
@@ -144,7 +144,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: apply_patch,
             show: Some(show_patch),
         },
-        Declaration {
+        ToolDeclaration {
             name: "move_file",
             title: "Move a file",
             description: "Give a file another name or place. The new name must be free unless overwrite is true.",
@@ -165,7 +165,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             work: move_file,
             show: None,
         },
-        Declaration {
+        ToolDeclaration {
             name: "delete_file",
             title: "Delete a file",
             description: "Delete one file. Directories are not deleted.",
@@ -306,11 +306,11 @@ fn edit_file(
     Ok(ToolOutput::new(text, structured))
 }
 
-fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
+fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
     let mut arguments: EditArguments = decode(arguments)?;
     arguments.dry_run = true;
     let (transformed, _) = edit(view, arguments, &NoopRecorder)?;
-    Ok(Shown::Text(Verb::Edit, transformed.after))
+    Ok(PreviewContent::Text(Verb::Edit, transformed.after))
 }
 
 #[derive(Deserialize)]
@@ -349,9 +349,9 @@ fn apply_patch(
     Ok(ToolOutput::new(text, structured))
 }
 
-fn show_patch(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
+fn show_patch(view: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
     let PatchArguments { patch, .. } = decode(arguments)?;
-    Ok(Shown::Diff(view.apply_patch(&patch, DryRun::Yes, &NoopRecorder)?.diff))
+    Ok(PreviewContent::Diff(view.apply_patch(&patch, DryRun::Yes, &NoopRecorder)?.diff))
 }
 
 #[derive(Deserialize)]

@@ -17,22 +17,22 @@ use toolgate_types::time::{BEFORE_1970, is_before_1970};
 use toolgate_types::{CancellationReason, ErrorCode, Failure};
 
 use super::WebSearchError;
-use super::engine::{Question, key_header, path, question, results, usual_address};
+use super::engine::{EngineRequest, default_address, engine_request, key_header, path, results};
 use super::key::SearchKey;
-use super::result::Found;
-use crate::command::spelt_out;
+use super::result::EngineResult;
+use crate::command::escape_control_chars;
 
 /// More than this is no list of results.
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// How long looking up a name and connecting may take, each.
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a question may take altogether, if the call itself may take longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often the call is asked whether to go on.
-const ASKING: Duration = Duration::from_millis(50);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a model is told that cannot do anything about it.
 const GO_ON: &str = "go on without searching the web; the operator is told more";
@@ -58,7 +58,7 @@ impl SearchClient {
         key: Option<SearchKey>,
         resolver: Arc<dyn Resolve>,
     ) -> Result<Self, WebSearchError> {
-        let address = address.or(usual_address(backend)).ok_or(WebSearchError::NoAddress)?;
+        let address = address.or(default_address(backend)).ok_or(WebSearchError::NoAddress)?;
         let endpoint = endpoint(backend, address)?;
         let (host, port) = destination(&endpoint)?;
         let shown = format!("{host}:{port}");
@@ -97,9 +97,9 @@ impl SearchClient {
         query: &str,
         most: u64,
         context: &CallContext,
-    ) -> Result<Vec<Found>, Failure> {
-        let question = question(self.backend, &self.endpoint, query, most);
-        let answer = self.until(context, self.ask(question)).await??;
+    ) -> Result<Vec<EngineResult>, Failure> {
+        let question = engine_request(self.backend, &self.endpoint, query, most);
+        let answer = self.with_deadline(context, self.ask(question)).await??;
         let Some(found) = results(self.backend, &answer) else {
             return Err(self.failed(ErrorCode::OutputInvalid, "answers with something that are no results"));
         };
@@ -107,16 +107,16 @@ impl SearchClient {
     }
 
     /// A text without the key: some servers repeat what they were sent.
-    pub(super) fn hide_key(&self, text: String) -> String {
+    pub(super) fn redact_key(&self, text: String) -> String {
         match &self.key {
-            Some((key, _)) => key.hide_in(text),
+            Some((key, _)) => key.redact(text),
             None => text,
         }
     }
 
-    async fn ask(&self, question: Question) -> Result<Vec<u8>, Failure> {
+    async fn ask(&self, question: EngineRequest) -> Result<Vec<u8>, Failure> {
         let client = self.client.get_or_try_init(|| self.connect()).await?;
-        let Question { method, address, body } = question;
+        let EngineRequest { method, address, body } = question;
         if address.scheme() == "https" && is_before_1970() {
             return Err(
                 Failure::new(ErrorCode::IoError, BEFORE_1970).help("ask the operator to set the clock")
@@ -132,14 +132,14 @@ impl SearchClient {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         match response.status() {
             StatusCode::OK => self.body(response).await,
-            status => Err(self.refused(status, &response)),
+            status => Err(self.status_error(status, &response)),
         }
     }
 
     /// Reads the system's certificates, so it happens where it may block.
     async fn connect(&self) -> Result<Client, Failure> {
         let is_plain = self.endpoint.scheme() == "http";
-        let judge = Judge {
+        let judge = FilteringResolver {
             rules: Arc::clone(&self.rules),
             resolver: Arc::clone(&self.resolver),
             port: self.endpoint.port_or_known_default().unwrap_or_default(),
@@ -150,7 +150,7 @@ impl SearchClient {
                 .no_proxy()
                 .referer(false)
                 .user_agent(concat!("toolgate/", env!("CARGO_PKG_VERSION")))
-                .connect_timeout(CONNECTING)
+                .connect_timeout(CONNECT_TIMEOUT)
                 // Whoever is asked again is judged again.
                 .pool_max_idle_per_host(0)
                 .dns_resolver(judge);
@@ -172,7 +172,7 @@ impl SearchClient {
             let piece = response.chunk().await;
             let piece = piece.map_err(|_| self.failed(ErrorCode::IoError, "broke off its answer"))?;
             let Some(piece) = piece else { return Ok(body) };
-            if body.len() + piece.len() > LONGEST_ANSWER {
+            if body.len() + piece.len() > MAX_ANSWER_BYTES {
                 return Err(self.failed(ErrorCode::OutputInvalid, "answers with more than a megabyte"));
             }
             body.extend_from_slice(&piece);
@@ -180,7 +180,7 @@ impl SearchClient {
     }
 
     /// What an answer that is no success stands for. Its own words are not repeated: they may quote the key.
-    fn refused(&self, status: StatusCode, response: &Response) -> Failure {
+    fn status_error(&self, status: StatusCode, response: &Response) -> Failure {
         let number = status.as_u16();
         let note = |text: &str| format!("`{}` answers with status {number}: {text}", self.host);
         let failed = |what: &str| self.failed(ErrorCode::IoError, what).detail("status", number);
@@ -215,7 +215,9 @@ impl SearchClient {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
-        if let Some(Refused(reason, address)) = refusal(error).filter(|refused| !refused.0.is_failure()) {
+        if let Some(AddressRejection(reason, address)) =
+            refusal(error).filter(|refused| !refused.0.is_failure())
+        {
             let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
             return self.failed(ErrorCode::NotPermitted, "may not be asked").operator_note(format!(
                 "`{}`: {reason}{address}; a name opens public addresses alone, so write the address itself into `url`",
@@ -224,7 +226,7 @@ impl SearchClient {
         }
         let reason = match error.is_timeout() {
             true => "it takes too long to connect".to_owned(),
-            false => innermost(error),
+            false => root_cause(error),
         };
         self.failed(ErrorCode::IoError, "cannot be reached")
             .operator_note(format!("`{}`: {reason}", self.host))
@@ -235,12 +237,12 @@ impl SearchClient {
     }
 
     /// Waits for something for as long as the call may take. Whatever was under way ends with it.
-    async fn until<T>(
+    async fn with_deadline<T>(
         &self,
         context: &CallContext,
         something: impl Future<Output = T>,
     ) -> Result<T, Failure> {
-        let latest = Instant::now() + LONGEST_WAIT;
+        let latest = Instant::now() + REQUEST_TIMEOUT;
         let late = || {
             Failure::new(ErrorCode::Timeout, "the search engine did not answer in time")
                 .help("search again later, or go on without")
@@ -251,7 +253,7 @@ impl SearchClient {
                 biased;
                 done = &mut something => return Ok(done),
                 () = context.cancelled.cancelled() => return Err(cancelled()),
-                () = tokio::time::sleep(ASKING) => match context.stop.reason() {
+                () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => match context.stop.reason() {
                     Some(CancellationReason::Cancelled) => return Err(cancelled()),
                     Some(CancellationReason::Deadline) => return Err(late()),
                     None if Instant::now() >= latest => return Err(late()),
@@ -312,7 +314,7 @@ fn header(backend: SearchBackend, key: &SearchKey) -> Option<HeaderValue> {
 }
 
 /// Looks up the engine's name once for a connection, and lets through what may be dialled.
-struct Judge {
+struct FilteringResolver {
     rules: Arc<NetworkAllowlist>,
     resolver: Arc<dyn Resolve>,
     port: u16,
@@ -320,23 +322,23 @@ struct Judge {
 
 /// Why nothing may be dialled, and the address that was the reason.
 #[derive(Debug)]
-struct Refused(RefusalReason, Option<IpAddr>);
+struct AddressRejection(RefusalReason, Option<IpAddr>);
 
-impl fmt::Display for Refused {
+impl fmt::Display for AddressRejection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for AddressRejection {}
 
-impl reqwest::dns::Resolve for Judge {
+impl reqwest::dns::Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (rules, resolver, port) = (Arc::clone(&self.rules), Arc::clone(&self.resolver), self.port);
         Box::pin(async move {
-            let host = Host::parse(name.as_str()).map_err(|error| Refused(error.into(), None))?;
-            let found = resolve_allowed(&rules, host, port, resolver, CONNECTING).await;
-            let destination = found.map_err(|(reason, address)| Refused(reason, address))?;
+            let host = Host::parse(name.as_str()).map_err(|error| AddressRejection(error.into(), None))?;
+            let found = resolve_allowed(&rules, host, port, resolver, CONNECT_TIMEOUT).await;
+            let destination = found.map_err(|(reason, address)| AddressRejection(reason, address))?;
             let addresses: Vec<_> = destination.addresses().collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -344,7 +346,7 @@ impl reqwest::dns::Resolve for Judge {
 }
 
 /// Whether the rules were the reason of a failure.
-fn refusal(error: &reqwest::Error) -> Option<&Refused> {
+fn refusal(error: &reqwest::Error) -> Option<&AddressRejection> {
     let mut reason: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = reason {
         if let Some(refused) = error.downcast_ref() {
@@ -356,12 +358,12 @@ fn refusal(error: &reqwest::Error) -> Option<&Refused> {
 }
 
 /// Why a connection failed, without the address: the question stands in it.
-fn innermost(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let Some(mut reason) = std::error::Error::source(error) else {
         return "the connection failed".to_owned();
     };
     while let Some(source) = reason.source() {
         reason = source;
     }
-    spelt_out(&reason.to_string())
+    escape_control_chars(&reason.to_string())
 }

@@ -6,24 +6,24 @@ use serde::Deserialize;
 use serde_json::json;
 use toolgate_manifest::SearchBackend;
 
-use super::result::Found;
+use super::result::EngineResult;
 
 /// A question, as it is sent.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct EngineRequest {
     pub(super) method: Method,
     pub(super) address: Url,
     pub(super) body: Option<String>,
 }
 
 /// How a key is sent.
-pub(super) struct KeyHeader {
+pub(super) struct EngineKeyHeader {
     pub(super) name: HeaderName,
     pub(super) before: &'static str,
 }
 
 /// Where an engine is when nobody says.
-pub(super) fn usual_address(backend: SearchBackend) -> Option<&'static str> {
+pub(super) fn default_address(backend: SearchBackend) -> Option<&'static str> {
     match backend {
         SearchBackend::Searxng => None,
         SearchBackend::Brave => Some("https://api.search.brave.com"),
@@ -33,7 +33,7 @@ pub(super) fn usual_address(backend: SearchBackend) -> Option<&'static str> {
 
 /// The variable that holds the key of an engine when nobody says; none where there is mostly no key.
 #[must_use]
-pub fn usual_key_variable(backend: SearchBackend) -> Option<&'static str> {
+pub fn default_key_variable(backend: SearchBackend) -> Option<&'static str> {
     match backend {
         SearchBackend::Searxng => None,
         SearchBackend::Brave => Some("BRAVE_API_KEY"),
@@ -41,14 +41,14 @@ pub fn usual_key_variable(backend: SearchBackend) -> Option<&'static str> {
     }
 }
 
-pub(super) fn key_header(backend: SearchBackend) -> KeyHeader {
+pub(super) fn key_header(backend: SearchBackend) -> EngineKeyHeader {
     match backend {
         // Itself it knows no keys; those who put it behind something that does mostly mean this.
         SearchBackend::Searxng | SearchBackend::Tavily => {
-            KeyHeader { name: AUTHORIZATION, before: "Bearer " }
+            EngineKeyHeader { name: AUTHORIZATION, before: "Bearer " }
         }
         SearchBackend::Brave => {
-            KeyHeader { name: HeaderName::from_static("x-subscription-token"), before: "" }
+            EngineKeyHeader { name: HeaderName::from_static("x-subscription-token"), before: "" }
         }
     }
 }
@@ -62,67 +62,77 @@ pub(super) fn path(backend: SearchBackend) -> &'static str {
 }
 
 /// A question for `most` results.
-pub(super) fn question(backend: SearchBackend, endpoint: &Url, query: &str, most: u64) -> Question {
+pub(super) fn engine_request(
+    backend: SearchBackend,
+    endpoint: &Url,
+    query: &str,
+    most: u64,
+) -> EngineRequest {
     let mut address = endpoint.clone();
     match backend {
         SearchBackend::Searxng => {
             address.query_pairs_mut().append_pair("q", query).append_pair("format", "json");
-            Question { method: Method::GET, address, body: None }
+            EngineRequest { method: Method::GET, address, body: None }
         }
         SearchBackend::Brave => {
             let count = most.to_string();
             let pairs = [("q", query), ("count", &count), ("text_decorations", "false")];
             address.query_pairs_mut().extend_pairs(pairs);
-            Question { method: Method::GET, address, body: None }
+            EngineRequest { method: Method::GET, address, body: None }
         }
         SearchBackend::Tavily => {
             let body = json!({"query": query, "max_results": most, "search_depth": "basic"});
-            Question { method: Method::POST, address, body: Some(body.to_string()) }
+            EngineRequest { method: Method::POST, address, body: Some(body.to_string()) }
         }
     }
 }
 
 /// The answer of SearXNG and of Tavily.
 #[derive(Deserialize)]
-struct Flat {
-    results: Vec<Item>,
+struct ResultList {
+    results: Vec<ResultItem>,
 }
 
 /// The answer of Brave, which leaves out what it has nothing of.
 #[derive(Deserialize)]
-struct Nested {
+struct BraveAnswer {
     #[serde(rename = "type")]
     kind: String,
-    web: Option<Flat>,
+    web: Option<ResultList>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct ResultItem {
     url: String,
     title: Option<String>,
     #[serde(alias = "description")]
     content: Option<String>,
 }
 
-impl From<Item> for Found {
-    fn from(item: Item) -> Self {
-        Self { title: item.title.unwrap_or_default(), url: item.url, words: item.content.unwrap_or_default() }
+impl From<ResultItem> for EngineResult {
+    fn from(item: ResultItem) -> Self {
+        Self {
+            title: item.title.unwrap_or_default(),
+            url: item.url,
+            snippet: item.content.unwrap_or_default(),
+        }
     }
 }
 
 /// The results in an answer; `None` if it is not one of this engine.
-pub(super) fn results(backend: SearchBackend, answer: &[u8]) -> Option<Vec<Found>> {
+pub(super) fn results(backend: SearchBackend, answer: &[u8]) -> Option<Vec<EngineResult>> {
     let items = match backend {
         SearchBackend::Searxng | SearchBackend::Tavily => {
-            serde_json::from_slice::<Flat>(answer).ok()?.results
+            serde_json::from_slice::<ResultList>(answer).ok()?.results
         }
         SearchBackend::Brave => {
-            let nested =
-                serde_json::from_slice::<Nested>(answer).ok().filter(|nested| nested.kind == "search")?;
+            let nested = serde_json::from_slice::<BraveAnswer>(answer)
+                .ok()
+                .filter(|nested| nested.kind == "search")?;
             nested.web.map(|web| web.results).unwrap_or_default()
         }
     };
-    Some(items.into_iter().map(Found::from).collect())
+    Some(items.into_iter().map(EngineResult::from).collect())
 }
 
 #[cfg(test)]
@@ -133,10 +143,10 @@ mod tests {
     fn answers_are_read_strictly() {
         use SearchBackend::{Brave, Searxng, Tavily};
         let found = |title: &str, words: &str| {
-            Some(vec![Found {
+            Some(vec![EngineResult {
                 title: title.to_owned(),
                 url: "https://a.example/".to_owned(),
-                words: words.to_owned(),
+                snippet: words.to_owned(),
             }])
         };
         for (backend, answer, read) in [

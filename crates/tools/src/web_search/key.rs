@@ -20,7 +20,7 @@ impl SearchKey {
     }
 
     /// A text without the key: some servers repeat what they were sent.
-    pub(super) fn hide_in(&self, text: String) -> String {
+    pub(super) fn redact(&self, text: String) -> String {
         if text.contains(&self.0) { without_secret(&text, &self.0, "…") } else { text }
     }
 }

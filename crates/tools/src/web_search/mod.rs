@@ -20,24 +20,24 @@ use toolgate_manifest::SearchBackend;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 
 use self::client::SearchClient;
-use self::result::{Bounds, answer};
-use crate::file_tool::{decode, whole_numbers};
+use self::result::{AnswerBounds, answer};
+use crate::file_tool::{coerce_integers, decode};
 use crate::schemas::{list_of, notice, object, of_type};
 
-pub use self::engine::usual_key_variable;
+pub use self::engine::default_key_variable;
 pub use self::key::SearchKey;
 
 /// The name of the tool.
 pub const WEB_SEARCH: &str = "web_search";
 
 /// More results than this are never answered; no engine gives more at once.
-const MOST_RESULTS: u64 = 20;
+const MAX_RESULTS: u64 = 20;
 
 /// How many are answered when neither the call nor the operator says.
-const USUAL_RESULTS: u64 = 5;
+const DEFAULT_RESULTS: u64 = 5;
 
 /// Longer questions are refused by the engines.
-const LONGEST_QUERY: usize = 400;
+const MAX_QUERY_CHARS: usize = 400;
 
 /// Whom to ask, and how.
 #[derive(Clone)]
@@ -88,11 +88,11 @@ impl WebSearchError {
 pub struct WebSearch {
     spec: ToolSpec,
     client: SearchClient,
-    usual_results: u64,
+    default_results: u64,
 }
 
 #[derive(Deserialize)]
-struct Arguments {
+struct WebSearchArguments {
     query: String,
     max_results: Option<u64>,
 }
@@ -104,14 +104,14 @@ impl WebSearch {
     /// The address or the key is of no use.
     pub fn new(options: WebSearchOptions) -> Result<Arc<Self>, WebSearchError> {
         let WebSearchOptions { backend, url, key, max_results, suspended, resolver } = options;
-        let usual_results = max_results.unwrap_or(USUAL_RESULTS).clamp(1, MOST_RESULTS);
+        let usual_results = max_results.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS);
         let client = SearchClient::new(backend, url.as_deref(), key, resolver)?;
         let spec = spec(usual_results, suspended).ok_or(WebSearchError::NoAddress)?;
-        Ok(Arc::new(Self { spec, client, usual_results }))
+        Ok(Arc::new(Self { spec, client, default_results: usual_results }))
     }
 
-    fn read(&self, arguments: Value) -> Result<Arguments, Failure> {
-        let arguments: Arguments = decode(whole_numbers(&self.spec.input_schema, arguments))?;
+    fn read(&self, arguments: Value) -> Result<WebSearchArguments, Failure> {
+        let arguments: WebSearchArguments = decode(coerce_integers(&self.spec.input_schema, arguments))?;
         if arguments.query.trim().is_empty() {
             return Err(
                 Failure::new(ErrorCode::InvalidArguments, "`query` is empty").help("say what to search for")
@@ -120,11 +120,15 @@ impl WebSearch {
         Ok(arguments)
     }
 
-    async fn search(&self, arguments: Arguments, context: &CallContext) -> Result<ToolOutput, Failure> {
-        let most = arguments.max_results.unwrap_or(self.usual_results).clamp(1, MOST_RESULTS);
+    async fn search(
+        &self,
+        arguments: WebSearchArguments,
+        context: &CallContext,
+    ) -> Result<ToolOutput, Failure> {
+        let most = arguments.max_results.unwrap_or(self.default_results).clamp(1, MAX_RESULTS);
         let found = self.client.search(arguments.query.trim(), most, context).await?;
-        let hide = |text| self.client.hide_key(text);
-        let bounds = Bounds { results: most, bytes: context.limits.max_output_bytes, hide: &hide };
+        let hide = |text| self.client.redact_key(text);
+        let bounds = AnswerBounds { results: most, bytes: context.limits.max_output_bytes, redact: &hide };
         Ok(answer(self.client.backend(), &found, &bounds))
     }
 }
@@ -147,11 +151,11 @@ fn spec(usual_results: u64, suspended: Option<String>) -> Option<ToolSpec> {
             [
                 (
                     "query",
-                    json!({"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY, "description": "What to search for"}),
+                    json!({"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS, "description": "What to search for"}),
                 ),
                 (
                     "max_results",
-                    json!({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS, "description": results}),
+                    json!({"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "description": results}),
                 ),
             ],
             &["query"],
@@ -186,7 +190,7 @@ impl Tool for WebSearch {
 
     /// Who would be told what.
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
-        let Arguments { query, .. } = self.read(arguments.clone())?;
+        let WebSearchArguments { query, .. } = self.read(arguments.clone())?;
         let summary = vec![format!("ask the search engine at {}", self.client.host())];
         Ok(Preview { summary, body: PreviewBody::Text(query), expected_changes: None })
     }

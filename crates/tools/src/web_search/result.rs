@@ -5,47 +5,47 @@ use serde_json::json;
 use toolgate_manifest::SearchBackend;
 use toolgate_types::ToolOutput;
 
-use crate::command::clean;
-use crate::output::written;
+use crate::command::sanitize;
+use crate::output_budget::json_len;
 
 /// Longer parts of a result are cut, in characters.
-const LONGEST_TITLE: usize = 300;
-const LONGEST_SNIPPET: usize = 1_000;
+const MAX_TITLE_CHARS: usize = 300;
+const MAX_SNIPPET_CHARS: usize = 1_000;
 /// A result with a longer address is left out: cut, it would lead elsewhere.
-const LONGEST_ADDRESS: usize = 2_000;
+const MAX_URL_BYTES: usize = 2_000;
 /// No name of an entity is longer.
-const LONGEST_ENTITY: usize = 10;
+const MAX_ENTITY_BYTES: usize = 10;
 /// What an answer keeps free for the words around the results.
-const AROUND: usize = 512;
+const RESERVED_BYTES: usize = 512;
 
 /// A result as the engine tells it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct EngineResult {
     pub(super) title: String,
     pub(super) url: String,
-    pub(super) words: String,
+    pub(super) snippet: String,
 }
 
 /// A result as it may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shown {
+struct SanitizedResult {
     title: String,
     url: String,
     snippet: String,
 }
 
-impl Shown {
+impl SanitizedResult {
     /// `None` where it leads to nothing that is on the web.
-    fn of(found: &Found, hide: &dyn Fn(String) -> String) -> Option<Self> {
+    fn of(found: &EngineResult, hide: &dyn Fn(String) -> String) -> Option<Self> {
         let url = hide(address(&found.url)?);
-        let title = hide(one_line(&found.title, LONGEST_TITLE));
+        let title = hide(one_line(&found.title, MAX_TITLE_CHARS));
         let title = if title.is_empty() { url.clone() } else { title };
-        Some(Self { title, url, snippet: hide(one_line(&found.words, LONGEST_SNIPPET)) })
+        Some(Self { title, url, snippet: hide(one_line(&found.snippet, MAX_SNIPPET_CHARS)) })
     }
 
     /// What it takes in an answer, as text or as data.
     fn cost(&self) -> usize {
-        written(&self.title) + written(&self.url) + written(&self.snippet) + AROUND / 8
+        json_len(&self.title) + json_len(&self.url) + json_len(&self.snippet) + RESERVED_BYTES / 8
     }
 
     fn text(&self, number: usize) -> String {
@@ -55,26 +55,30 @@ impl Shown {
 }
 
 /// How much an answer may hold, and what it may not.
-pub(super) struct Bounds<'h> {
+pub(super) struct AnswerBounds<'h> {
     pub(super) results: u64,
     pub(super) bytes: u64,
-    pub(super) hide: &'h dyn Fn(String) -> String,
+    pub(super) redact: &'h dyn Fn(String) -> String,
 }
 
 /// The answer: as many results as were asked for, and no more than fit.
-pub(super) fn answer(backend: SearchBackend, found: &[Found], bounds: &Bounds<'_>) -> ToolOutput {
+pub(super) fn answer(
+    backend: SearchBackend,
+    found: &[EngineResult],
+    bounds: &AnswerBounds<'_>,
+) -> ToolOutput {
     let most = usize::try_from(bounds.results).unwrap_or(usize::MAX);
-    let wanted = found.iter().filter_map(|found| Shown::of(found, bounds.hide)).take(most);
-    let wanted: Vec<Shown> = wanted.collect();
-    let mut room = usize::try_from(bounds.bytes).unwrap_or(usize::MAX).saturating_sub(AROUND);
-    let fits = |shown: &&Shown| match room.checked_sub(shown.cost()) {
+    let wanted = found.iter().filter_map(|found| SanitizedResult::of(found, bounds.redact)).take(most);
+    let wanted: Vec<SanitizedResult> = wanted.collect();
+    let mut room = usize::try_from(bounds.bytes).unwrap_or(usize::MAX).saturating_sub(RESERVED_BYTES);
+    let fits = |shown: &&SanitizedResult| match room.checked_sub(shown.cost()) {
         Some(rest) => {
             room = rest;
             true
         }
         None => false,
     };
-    let results: Vec<Shown> = wanted.iter().take_while(fits).cloned().collect();
+    let results: Vec<SanitizedResult> = wanted.iter().take_while(fits).cloned().collect();
     let truncated = results.len() < wanted.len();
     let data: Vec<_> = results
         .iter()
@@ -86,7 +90,7 @@ pub(super) fn answer(backend: SearchBackend, found: &[Found], bounds: &Bounds<'_
     ToolOutput::new(text(&results, truncated), structured)
 }
 
-fn text(results: &[Shown], truncated: bool) -> String {
+fn text(results: &[SanitizedResult], truncated: bool) -> String {
     if results.is_empty() && !truncated {
         return "nothing was found\n".to_owned();
     }
@@ -107,12 +111,12 @@ fn address(text: &str) -> Option<String> {
     let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
     let is_plain = url.username().is_empty() && url.password().is_none();
     let url = String::from(url);
-    (is_web && is_plain && url.len() <= LONGEST_ADDRESS).then_some(url)
+    (is_web && is_plain && url.len() <= MAX_URL_BYTES).then_some(url)
 }
 
 /// Words as a person would see them on the page, in one line.
 fn one_line(words: &str, longest: usize) -> String {
-    let words = clean(&without_entities(&without_tags(words)).replace('\r', "\n"));
+    let words = sanitize(&without_entities(&without_tags(words)).replace('\r', "\n"));
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(longest) {
         Some((end, _)) => line.get(..end).unwrap_or_default().trim_end().to_owned() + "…",
@@ -158,7 +162,7 @@ fn without_entities(words: &str) -> String {
     let mut rest = words;
     while let Some((before, after)) = rest.split_once('&') {
         kept.push_str(before);
-        let end = after.bytes().take(LONGEST_ENTITY).position(|byte| byte == b';');
+        let end = after.bytes().take(MAX_ENTITY_BYTES).position(|byte| byte == b';');
         let name = end.and_then(|end| Some((after.get(..end)?, after.get(end + 1..)?)));
         match name.and_then(|(name, behind)| Some((entity(name)?, behind))) {
             Some((letter, behind)) => {
@@ -243,16 +247,16 @@ mod tests {
         ] {
             assert_eq!(address(given).as_deref(), shown, "{given}");
         }
-        assert_eq!(address(&format!("https://a.example/{}", "x".repeat(LONGEST_ADDRESS))), None);
+        assert_eq!(address(&format!("https://a.example/{}", "x".repeat(MAX_URL_BYTES))), None);
     }
 
-    fn found(number: usize) -> Found {
+    fn found(number: usize) -> EngineResult {
         let url = format!("https://a.example/{number}");
-        Found { title: format!("Title {number}"), url, words: "w".repeat(500) }
+        EngineResult { title: format!("Title {number}"), url, snippet: "w".repeat(500) }
     }
 
-    fn answer_within(found: Vec<Found>, results: u64, bytes: u64) -> ToolOutput {
-        answer(SearchBackend::Brave, &found, &Bounds { results, bytes, hide: &|text| text })
+    fn answer_within(found: Vec<EngineResult>, results: u64, bytes: u64) -> ToolOutput {
+        answer(SearchBackend::Brave, &found, &AnswerBounds { results, bytes, redact: &|text| text })
     }
 
     #[test]
@@ -281,9 +285,9 @@ mod tests {
         fn nothing_hides_in_an_answer_and_no_line_is_forged(
             all in prop::collection::vec((odd_text(), odd_text(), odd_text()), 0..6),
         ) {
-            let found: Vec<Found> = all
+            let found: Vec<EngineResult> = all
                 .into_iter()
-                .map(|(title, end, words)| Found { title, url: format!("https://a.example/{end}"), words })
+                .map(|(title, end, words)| EngineResult { title, url: format!("https://a.example/{end}"), snippet: words })
                 .collect();
             let output = answer_within(found, 20, 100_000);
             let hides = |text: &str| text.chars().any(|letter| letter != '\n' && (is_invisible(letter) || letter == '\t'));

@@ -2,7 +2,7 @@
 
 use toolgate_workspace::{AUTORUN_FILES, DEFAULT_DENY, HOME_AUTORUN_FILES, MARKED};
 
-use crate::page::rows;
+use crate::markdown_tables::rows;
 
 const PAGE: &str = include_str!("../../../../docs/workspace.md");
 

@@ -7,13 +7,13 @@
     reason = "tests arrange files by hand and fail by panicking"
 )]
 
-mod browsed;
-mod codes;
+mod resource_files;
+mod error_codes;
 mod deny_list;
-mod lasting;
+mod long_running;
 mod manifests;
-mod page;
+mod markdown_tables;
 mod profiles;
 mod reads;
-mod setting;
+mod fixture;
 mod web_search;

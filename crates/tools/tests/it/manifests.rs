@@ -2,12 +2,12 @@
 
 use serde_json::json;
 use toolgate_manifest::ConfigProblem;
-use toolgate_tools::{LoadedTools, SHIPPED, Surroundings, load_manifests};
+use toolgate_tools::{LoadedTools, ManifestContext, SHIPPED, load_manifests};
 
 const MOUNTS: &[(&str, bool)] = &[("@project", true), ("@docs", false)];
 
 fn load(files: &[(&str, &str)]) -> Result<LoadedTools, Vec<ConfigProblem>> {
-    load_manifests(files, &Surroundings { mounts: MOUNTS, ..Surroundings::default() })
+    load_manifests(files, &ManifestContext { mounts: MOUNTS, ..ManifestContext::default() })
 }
 
 /// A good manifest with something more at its end, and something else as its command.
@@ -81,7 +81,7 @@ fn names_are_taken_once_over_all_files() {
     assert_eq!(problems.len(), 1);
     assert_eq!((problems[0].file.as_str(), problems[0].line), ("other.yaml", 1));
     assert!(problems[0].help.as_ref().unwrap().contains("one.yaml:1"));
-    let surroundings = Surroundings { mounts: MOUNTS, taken: &["t"], ..Surroundings::default() };
+    let surroundings = ManifestContext { mounts: MOUNTS, taken: &["t"], ..ManifestContext::default() };
     let Err(problems) = load_manifests(&[("one.yaml", &one)], &surroundings) else { panic!("accepted") };
     assert!(problems[0].message.contains("already"));
 }
@@ -89,8 +89,11 @@ fn names_are_taken_once_over_all_files() {
 #[test]
 fn programs_that_are_not_allowed_are_refused_when_loaded() {
     let text = manifest("[ls]", "");
-    let with =
-        |allowed| Surroundings { mounts: MOUNTS, allowed_commands: Some(allowed), ..Surroundings::default() };
+    let with = |allowed| ManifestContext {
+        mounts: MOUNTS,
+        allowed_commands: Some(allowed),
+        ..ManifestContext::default()
+    };
     assert!(load_manifests(&[("t.yaml", &text)], &with(&["git", "ls"])).is_ok());
     for allowed in [&["git"][..], &[], &["/bin/ls"]] {
         let Err(problems) = load_manifests(&[("t.yaml", &text)], &with(allowed)) else { panic!("accepted") };

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_gate::{Tool, ToolSpec};
-use toolgate_tools::{NOTICE, Parts, Profile, Surroundings, load_manifests};
+use toolgate_tools::{ManifestContext, NOTICE, Profile, ToolComponents, load_manifests};
 
-use crate::page::rows;
+use crate::markdown_tables::rows;
 
 const PAGE: &str = include_str!("../../../../docs/profiles.md");
 
 #[test]
 fn the_page_lists_every_tool_with_its_class_and_arguments() {
-    let (scratch, workspace, runner) = crate::setting::setting();
+    let (scratch, workspace, runner) = crate::fixture::setting();
     for profile in Profile::ALL {
         let project = [("@project", true)];
-        let surroundings = Surroundings { mounts: &project, ..Surroundings::default() };
+        let surroundings = ManifestContext { mounts: &project, ..ManifestContext::default() };
         let shipped = load_manifests(profile.shipped(), &surroundings).unwrap();
         let (commands, declared) = (Some(Arc::clone(&runner)), shipped.tools(&runner));
         let web_search = Some(crate::web_search::nowhere());
-        let parts = Parts { commands, declared, web_search, ..Parts::files(&workspace) };
+        let parts = ToolComponents { commands, declared, web_search, ..ToolComponents::files(&workspace) };
         let registry = profile.registry(&parts).unwrap();
         let own: Vec<&str> = registry.names().take(profile.tool_names().len()).collect();
         assert_eq!(own, profile.tool_names(), "{profile} declares a tool that cannot be registered");
@@ -35,9 +35,9 @@ fn the_page_lists_every_tool_with_its_class_and_arguments() {
 
 #[test]
 fn without_commands_and_engines_there_is_no_shell_and_no_web() {
-    let (_scratch, workspace, _) = crate::setting::setting();
+    let (_scratch, workspace, _) = crate::fixture::setting();
     for profile in Profile::ALL {
-        let registry = profile.registry(&Parts::files(&workspace)).unwrap();
+        let registry = profile.registry(&ToolComponents::files(&workspace)).unwrap();
         let is_more = |name| matches!(name, "run_command" | "bash" | "web_search");
         assert!(!registry.names().any(is_more), "{profile}");
     }
@@ -46,11 +46,15 @@ fn without_commands_and_engines_there_is_no_shell_and_no_web() {
 /// A door adds the notice to what a tool says for programs, and copies no schema of ours to declare it.
 #[test]
 fn tools_whose_answers_can_be_cut_declare_the_notice_about_it() {
-    let (_scratch, workspace, runner) = crate::setting::setting();
+    let (_scratch, workspace, runner) = crate::fixture::setting();
     let is_declared = |tool: &Arc<dyn Tool>, name: &str| tool.spec().output_schema.property(name).is_some();
     for profile in Profile::ALL {
         let web_search = Some(crate::web_search::nowhere());
-        let parts = Parts { commands: Some(Arc::clone(&runner)), web_search, ..Parts::files(&workspace) };
+        let parts = ToolComponents {
+            commands: Some(Arc::clone(&runner)),
+            web_search,
+            ..ToolComponents::files(&workspace)
+        };
         let registry = profile.registry(&parts).unwrap();
         // Of what has a content, no door declares anything.
         for tool in registry.iter().filter(|tool| !is_declared(tool, "content")) {

@@ -9,24 +9,24 @@ use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{
     AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
 };
-use toolgate_tools::{Called, Front, Parts, Profile};
+use toolgate_tools::{CallResponse, Profile, ProfiledGate, ToolComponents};
 use toolgate_types::{Caller, ErrorCode, Limits, Sha256, StateKey, ToolCall, Trust};
 use toolgate_workspace::Workspace;
 
-use crate::setting::setting;
+use crate::fixture::setting;
 
 /// A front over the workspace of a setting, with its record beside it.
-fn front(scratch: &Path, workspace: &Arc<Workspace>) -> Front {
+fn front(scratch: &Path, workspace: &Arc<Workspace>) -> ProfiledGate {
     front_of(Profile::Native, scratch, workspace)
 }
 
-pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspace>) -> Front {
+pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspace>) -> ProfiledGate {
     let (audit, _) = AuditLog::open(LogOptions::new(scratch.join("audit")), &StateKey::new([7; 32])).unwrap();
     std::fs::create_dir(scratch.join("journal")).unwrap();
     let journal = cap_std::fs::Dir::open_ambient_dir(scratch.join("journal"), cap_std::ambient_authority());
     let limits = Limits { max_read_bytes: 1 << 20, ..profile.limits() };
     let gate = Gate::new(GateOptions {
-        config: GateConfig::new(profile.registry(&Parts::files(workspace)).unwrap(), limits),
+        config: GateConfig::new(profile.registry(&ToolComponents::files(workspace)).unwrap(), limits),
         audit: Ok(audit),
         audit_mode: AuditMode::Deny,
         journal: Arc::new(
@@ -38,14 +38,14 @@ pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspa
         clock: Arc::new(Instant::now),
         warn: Arc::new(|words| panic!("{words}")),
     });
-    Front::new(profile, Arc::new(gate))
+    ProfiledGate::new(profile, Arc::new(gate))
 }
 
-fn read(front: &Front, path: &str, options: CallOptions) -> Called {
+fn read(front: &ProfiledGate, path: &str, options: CallOptions) -> CallResponse {
     call(front, "read_file", json!({"path": path}), options)
 }
 
-pub(crate) fn call(front: &Front, tool: &str, arguments: Value, options: CallOptions) -> Called {
+pub(crate) fn call(front: &ProfiledGate, tool: &str, arguments: Value, options: CallOptions) -> CallResponse {
     let caller = Caller {
         subject: "test".to_owned(),
         permissions: std::collections::BTreeSet::new(),
@@ -111,7 +111,7 @@ fn a_text_is_held_once_and_told_in_both_parts() {
         std::fs::write(scratch.path().join("work/file.txt"), &text).unwrap();
         let called = read(&front, "file.txt", CallOptions::default());
         let is_whole = length <= 1 << 20;
-        assert_eq!(called.text_as, is_whole.then_some("content"), "{length}");
+        assert_eq!(called.text_field, is_whole.then_some("content"), "{length}");
         let held = called.answer.structured.as_ref().unwrap();
         assert_eq!(held.value().get("content").is_none(), is_whole, "{length}");
         let whole = called.structured().unwrap();

@@ -16,10 +16,13 @@ use toolgate_gate::{
     Approver, AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
 };
 use toolgate_manifest::{Config, SearchBackend};
-use toolgate_tools::{Called, Front, Parts, Profile, SearchKey, WebSearch, WebSearchError, WebSearchOptions};
+use toolgate_tools::{
+    CallResponse, Profile, ProfiledGate, SearchKey, ToolComponents, WebSearch, WebSearchError,
+    WebSearchOptions,
+};
 use toolgate_types::{Caller, ErrorCode, Limits, Stage, StateKey, ToolCall, Trust};
 
-use crate::setting::setting;
+use crate::fixture::setting;
 
 /// A key that would be seen wherever it turns up.
 const KEY: &str = "tvly-KEY-that-nobody-may-see";
@@ -150,7 +153,7 @@ fn question(stream: &mut TcpStream) -> Option<String> {
 /// A gate with the tool, over an empty workspace.
 struct Stand {
     scratch: TempDir,
-    front: Front,
+    front: ProfiledGate,
 }
 
 impl Stand {
@@ -160,7 +163,10 @@ impl Stand {
 
     fn within(profile: Profile, options: WebSearchOptions, limits: Limits, config: &str) -> Self {
         let (scratch, workspace, _) = setting();
-        let parts = Parts { web_search: Some(WebSearch::new(options).unwrap()), ..Parts::files(&workspace) };
+        let parts = ToolComponents {
+            web_search: Some(WebSearch::new(options).unwrap()),
+            ..ToolComponents::files(&workspace)
+        };
         let (audit, _) =
             AuditLog::open(LogOptions::new(scratch.path().join("audit")), &StateKey::new([7; 32])).unwrap();
         std::fs::create_dir(scratch.path().join("journal")).unwrap();
@@ -185,10 +191,10 @@ impl Stand {
             clock: Arc::new(Instant::now),
             warn: Arc::new(|words| panic!("{words}")),
         });
-        Self { scratch, front: Front::new(profile, Arc::new(gate)) }
+        Self { scratch, front: ProfiledGate::new(profile, Arc::new(gate)) }
     }
 
-    fn call(&self, agent: Option<&str>, tool: &str, arguments: Value, options: CallOptions) -> Called {
+    fn call(&self, agent: Option<&str>, tool: &str, arguments: Value, options: CallOptions) -> CallResponse {
         let caller = Caller {
             subject: "test".to_owned(),
             permissions: std::collections::BTreeSet::new(),
@@ -202,7 +208,7 @@ impl Stand {
         runtime.block_on(self.front.call(ToolCall::new(tool, arguments), caller, options))
     }
 
-    fn search(&self, arguments: Value) -> Called {
+    fn search(&self, arguments: Value) -> CallResponse {
         self.call(None, "web_search", arguments, CallOptions::default())
     }
 
@@ -224,7 +230,7 @@ fn everything_in(folder: &Path) -> String {
     all
 }
 
-fn failure(called: &Called) -> (Stage, ErrorCode) {
+fn failure(called: &CallResponse) -> (Stage, ErrorCode) {
     let (stage, failure) = called.failed.as_ref().unwrap_or_else(|| panic!("{called:?}"));
     (*stage, failure.code)
 }

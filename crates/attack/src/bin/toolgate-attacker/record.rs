@@ -8,7 +8,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, code_of, person};
 use toolgate_audit::{VerifyOptions, VerifyReport};
 use toolgate_gate::{AuditMode, BlockingStrategy, CallOptions, UndoOptions};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{ErrorCode, ToolCall};
 
 /// Fills the disk, says so by removing a file, waits until another one is removed, and tidies up.
@@ -126,7 +126,12 @@ fn attack(disk: &Path, mode: AuditMode) -> u64 {
 }
 
 /// Reads until there is no space left for records, and ten times more.
-async fn until_missed(mode: AuditMode, bench: &Bench, disk: &Path, read: impl AsyncFn() -> Called) -> u64 {
+async fn until_missed(
+    mode: AuditMode,
+    bench: &Bench,
+    disk: &Path,
+    read: impl AsyncFn() -> CallResponse,
+) -> u64 {
     let mut missed = 0;
     for made in 1..MANY {
         let called = read().await;
@@ -149,7 +154,7 @@ async fn until_missed(mode: AuditMode, bench: &Bench, disk: &Path, read: impl As
 }
 
 /// Runs commands until their intents cannot be written either, and ten times more. A command that ran has removed its file.
-async fn until_refused(mode: AuditMode, disk: &Path, command: impl AsyncFn(String) -> Called) -> u64 {
+async fn until_refused(mode: AuditMode, disk: &Path, command: impl AsyncFn(String) -> CallResponse) -> u64 {
     let mut refused = 0;
     for number in 0..COMMANDS {
         let called = command(format!("rm file-{number}")).await;

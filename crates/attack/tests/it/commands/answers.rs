@@ -153,12 +153,12 @@ fn the_whole_of_a_long_output_is_beside_the_answer() {
     let all: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
     for (profile, _) in SHELLS {
         let desk = Desk::new(profile);
-        assert_eq!(desk.run("echo short").whole, None, "{profile}");
-        assert_eq!(desk.run("seq 1 100000; exit 3").whole.as_ref(), Some(&all), "{profile}");
-        let both = desk.run("seq 1 50000 >&2; seq 50001 100000").whole.unwrap();
+        assert_eq!(desk.run("echo short").full_text, None, "{profile}");
+        assert_eq!(desk.run("seq 1 100000; exit 3").full_text.as_ref(), Some(&all), "{profile}");
+        let both = desk.run("seq 1 50000 >&2; seq 50001 100000").full_text.unwrap();
         assert_eq!(both.len(), all.len(), "{profile}");
         // As clean as the answer, and not without end.
-        let endless = desk.run("yes \"$(printf 'a\\033[31mb')\" | head -c 6000000").whole.unwrap();
+        let endless = desk.run("yes \"$(printf 'a\\033[31mb')\" | head -c 6000000").full_text.unwrap();
         assert!(endless.starts_with("ab\nab\n") && endless.len() < (4 << 20) + 100, "{profile}");
         assert!(endless.ends_with(" of 6000000 bytes kept]\n"), "{profile}");
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use toolgate_attack::{Scratch, code_of};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::ErrorCode;
 use toolgate_workspace::MountRules;
 
@@ -64,7 +64,7 @@ fn ran_while_moving(moves: &'static [(&'static str, &'static str)], command: &st
             }
         }
     });
-    let calls: Vec<Called> = (0..times).map(|_| desk.run(command)).collect();
+    let calls: Vec<CallResponse> = (0..times).map(|_| desk.run(command)).collect();
     done.store(true, Ordering::Relaxed);
     mover.join().unwrap();
     for called in &calls {

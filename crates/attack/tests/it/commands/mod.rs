@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, ErrorCode};
 
 use crate::fixture::write;
@@ -46,13 +46,13 @@ impl Desk {
         Self { workspace, state, tool, bench, scratch }
     }
 
-    fn run(&self, command: &str) -> Called {
+    fn run(&self, command: &str) -> CallResponse {
         self.bench.call(self.tool, json!({"command": command}))
     }
 
     /// Runs a command that does not end by itself, and says `word` first. Its time begins before it does, so on a busy machine
     /// it is given more of it until it came to say that. Answers with the time in milliseconds as well.
-    fn run_out_of_time(&self, command: &str, word: &str) -> (Called, u64) {
+    fn run_out_of_time(&self, command: &str, word: &str) -> (CallResponse, u64) {
         let mut times = (0..7).map(|doubled| 300 << doubled);
         let begun = times.find_map(|time| {
             let called = self.bench.call(self.tool, json!({"command": command, "timeout_ms": time}));
@@ -67,12 +67,12 @@ impl Desk {
     }
 }
 
-fn structured(called: &Called) -> Value {
+fn structured(called: &CallResponse) -> Value {
     called.structured().unwrap()
 }
 
 /// What a native answer says, as text and as data.
-fn native(called: &Called) -> (String, Value) {
+fn native(called: &CallResponse) -> (String, Value) {
     assert!(called.failed.is_none(), "{}", called.answer.text);
     (called.answer.text.clone(), structured(called))
 }

@@ -17,8 +17,8 @@ use toolgate_gate::CallOptions;
 use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
-    Called, CommandOptions, CommandRunner, ConfinedProcess, Confinement, LastingProcess, OwnFolders, Profile,
-    Started,
+    CallResponse, CommandOptions, CommandRunner, ConfinedProcess, Confinement, GateDirectories,
+    LongRunningProcess, Profile, StartedProcess,
 };
 use toolgate_types::{CallId, ToolCall};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
@@ -35,7 +35,7 @@ const BUILD: &str = "mkdir -p evil/objects evil/refs && printf '[core]\\n\\trepo
 /// Begins while the repository is there, and puts it together again when the first command is over.
 const FINISH: &str = "touch begun; while [ ! -e over ]; do sleep 0.02; done; mv head evil/HEAD";
 
-fn begin(bench: &Bench, line: &str) -> JoinHandle<Called> {
+fn begin(bench: &Bench, line: &str) -> JoinHandle<CallResponse> {
     let (front, line) = (Arc::clone(bench.front()), line.to_owned());
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -66,7 +66,7 @@ fn use_git(workspace: &Path) {
 }
 
 /// Two commands of these gates build together what neither of them may leave.
-fn attack(workspace: &Path, first: &Bench, second: &Bench, proof: &Path) -> (Called, Called) {
+fn attack(workspace: &Path, first: &Bench, second: &Bench, proof: &Path) -> (CallResponse, CallResponse) {
     let building = begin(first, &BUILD.replace("PROOF", proof.to_str().unwrap()));
     wait_for(&workspace.join("built"));
     let finishing = begin(second, FINISH);
@@ -163,7 +163,7 @@ fn a_real_repository_is_not_swapped_while_commands_overlap() {
 struct Server {
     input: File,
     output: BufReader<File>,
-    process: LastingProcess,
+    process: LongRunningProcess,
 }
 
 impl Server {
@@ -179,12 +179,12 @@ impl Server {
         let folders = move || {
             let [quarantine, baselines] =
                 ["quarantine.toolgate", "baselines.toolgate"].map(|name| open(state.join(name)));
-            Ok(OwnFolders { quarantine, baselines, retention: RetentionBounds::default() })
+            Ok(GateDirectories { quarantine, baselines, retention: RetentionBounds::default() })
         };
         let sandbox = || Ok(Arc::new(Sandbox::prepare(SandboxOptions::default())?));
         let options = CommandOptions {
             workspace: Arc::new(Workspace::new(vec![mount.as_default()]).unwrap()),
-            confinement: Confinement::later(sandbox, folders),
+            confinement: Confinement::lazy(sandbox, folders),
             environment: Vec::new(),
             limits: ResourceLimits::default(),
             network: Vec::new(),
@@ -201,7 +201,7 @@ impl Server {
             read: Vec::new(),
             limits: None,
         });
-        let Started { input, output, process } = started.unwrap();
+        let StartedProcess { input, output, process } = started.unwrap();
         for end in [&input, &output] {
             rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::empty()).unwrap();
         }

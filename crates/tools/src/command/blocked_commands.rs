@@ -39,7 +39,7 @@ const PROGRAMS: [Blocked; 10] = [
 ];
 
 /// Programs that make sense as soon as there are hosts to reach.
-const FETCHING: [&str; 2] = ["curl", "wget"];
+const NETWORK_PROGRAMS: [&str; 2] = ["curl", "wget"];
 
 const REMOVE_ALL: Blocked = blocked(
     "rm -rf /",
@@ -54,23 +54,23 @@ const OPEN_TO_ALL: Blocked = blocked(
 );
 
 /// Commands that start the command that follows them.
-const STARTERS: [&str; 13] = [
+const WRAPPER_COMMANDS: [&str; 13] = [
     "env", "command", "exec", "builtin", "nohup", "nice", "ionice", "time", "setsid", "stdbuf", "timeout",
     "xargs", "eval",
 ];
 
 /// Words of the shell after which a command begins.
-const WORDS: [&str; 9] = ["if", "then", "elif", "else", "while", "until", "do", "!", "{"];
+const SHELL_KEYWORDS: [&str; 9] = ["if", "then", "elif", "else", "while", "until", "do", "!", "{"];
 
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
 /// Lines within lines within lines: nobody means more.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// Why a line is refused, if it is.
 pub(crate) fn blocked_line(line: &str, has_network: bool) -> Option<Blocked> {
-    let look = Look { lifted: if has_network { &FETCHING } else { &[] } };
-    removes_all_somewhere(line).then_some(REMOVE_ALL).or_else(|| look.in_line(line, DEEPEST))
+    let look = LineCheck { allowed: if has_network { &NETWORK_PROGRAMS } else { &[] } };
+    removes_all_somewhere(line).then_some(REMOVE_ALL).or_else(|| look.in_line(line, MAX_DEPTH))
 }
 
 /// The words of `rm -rf /` or `rm -rf ~` anywhere, quoted or not: such a line is at best about to do it.
@@ -88,12 +88,12 @@ fn removes_all_somewhere(line: &str) -> bool {
 }
 
 /// One look at a line.
-struct Look {
+struct LineCheck {
     /// Programs that are not refused this time.
-    lifted: &'static [&'static str],
+    allowed: &'static [&'static str],
 }
 
-impl Look {
+impl LineCheck {
     fn in_line(&self, line: &str, depth: usize) -> Option<Blocked> {
         simple_commands(line).iter().find_map(|words| self.in_command(words, depth))
     }
@@ -102,10 +102,10 @@ impl Look {
         let mut rest = words;
         while let [first, after @ ..] = rest {
             let name = first.rsplit('/').next().unwrap_or(first);
-            if WORDS.contains(&name) || is_assignment(first) {
+            if SHELL_KEYWORDS.contains(&name) || is_assignment(first) {
                 rest = after;
-            } else if STARTERS.contains(&name) {
-                let skipped = after.iter().take_while(|word| is_for_the_starter(word)).count();
+            } else if WRAPPER_COMMANDS.contains(&name) {
+                let skipped = after.iter().take_while(|word| belongs_to_wrapper(word)).count();
                 rest = after.get(skipped..).unwrap_or_default();
                 if let ("eval", Some(depth)) = (name, depth.checked_sub(1)) {
                     return self.in_line(&rest.join(" "), depth);
@@ -123,7 +123,7 @@ impl Look {
         let is_kind_of = |known: &str| {
             name.strip_prefix(known).is_some_and(|kind| kind.is_empty() || kind.starts_with('.'))
         };
-        let programs = PROGRAMS.iter().filter(|program| !self.lifted.contains(&program.name));
+        let programs = PROGRAMS.iter().filter(|program| !self.allowed.contains(&program.name));
         let program = programs.copied().find(|program| is_kind_of(program.name));
         program.or_else(|| match name {
             "rm" if removes_all(arguments) => Some(REMOVE_ALL),
@@ -153,7 +153,7 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// Options, numbers, times and variables of a command that starts another.
-fn is_for_the_starter(word: &str) -> bool {
+fn belongs_to_wrapper(word: &str) -> bool {
     word.starts_with('-') || is_assignment(word) || word.starts_with(|first: char| first.is_ascii_digit())
 }
 
@@ -182,7 +182,7 @@ fn opens_to_all(arguments: &[String]) -> bool {
 
 /// The words of every command in a line, also of those within `$( )` and backticks. Where the line is odd, more is found rather than less.
 fn simple_commands(line: &str) -> Vec<Vec<String>> {
-    let mut reader = Reader::default();
+    let mut reader = ShellWordReader::default();
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
         let next = characters.peek().copied();
@@ -221,7 +221,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct ShellWordReader {
     commands: Vec<Vec<String>>,
     words: Vec<String>,
     word: String,
@@ -231,7 +231,7 @@ struct Reader {
     around: Vec<Option<char>>,
 }
 
-impl Reader {
+impl ShellWordReader {
     fn push(&mut self, character: char) {
         self.word.push(character);
         self.begun = true;

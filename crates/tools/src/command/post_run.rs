@@ -11,21 +11,21 @@ use toolgate_workspace::{
     Quarantined, ScanCoverage, WorkspaceError,
 };
 
-use super::confinement::Keeping;
-use super::result::{MOST_TOLD, told};
+use super::command_outcome::{MAX_REPORTED, escape_name};
+use super::confinement::ConfinementState;
 
 /// How long the walk after a command may take. It does not share the command's time: what is not looked at stays.
-const LOOKING: Duration = Duration::from_secs(120);
+const SCAN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long taking away may take, once all is found.
-const TAKING: Duration = Duration::from_secs(30);
+const QUARANTINE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often a mount is walked in which directories move away before they are read.
-const WALKS: usize = 4;
+const MAX_WALKS: usize = 4;
 
 /// What a command left.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct PostRunLeftovers {
     pub(super) quarantined: Vec<Quarantined>,
     /// What stays and is only told.
     pub(super) leftovers: Vec<Leftover>,
@@ -33,9 +33,13 @@ pub(super) struct Left {
 
 /// Moves what an ended command left under protected names to quarantine. Everything is tried before anything is reported as failed; where something
 /// failed, the baseline stays the old one, and the next command looks again.
-pub(super) fn take_away(keeping: &Keeping, run: &ConfinedRun<'_>, call: CallId) -> Result<Left, Failure> {
+pub(super) fn quarantine_leftovers(
+    keeping: &ConfinementState,
+    run: &ConfinedRun<'_>,
+    call: CallId,
+) -> Result<PostRunLeftovers, Failure> {
     run.ended();
-    let search = Search::of(keeping, run, call);
+    let search = PostRunWalks::of(keeping, run, call);
     for (mount, is_whole) in search.is_whole.iter().enumerate() {
         let looked = match is_whole {
             true => ScanCoverage::Complete,
@@ -44,29 +48,29 @@ pub(super) fn take_away(keeping: &Keeping, run: &ConfinedRun<'_>, call: CallId) 
         };
         run.settle(mount, looked);
     }
-    search.into_left()
+    search.into_leftovers()
 }
 
 /// The same while the process goes on.
-pub(super) fn take_away_from_running(
-    keeping: &Keeping,
+pub(super) fn quarantine_while_running(
+    keeping: &ConfinementState,
     run: &ConfinedRun<'_>,
     call: CallId,
-) -> Result<Left, Failure> {
-    Search::of(keeping, run, call).into_left()
+) -> Result<PostRunLeftovers, Failure> {
+    PostRunWalks::of(keeping, run, call).into_leftovers()
 }
 
 /// The walks after a command.
 #[derive(Default)]
-struct Search {
+struct PostRunWalks {
     /// Which of the mounts were looked at to the end, with all that was found taken away.
     is_whole: Vec<bool>,
-    left: Left,
+    left: PostRunLeftovers,
     failed: Vec<String>,
 }
 
-impl Search {
-    fn of(keeping: &Keeping, run: &ConfinedRun<'_>, call: CallId) -> Self {
+impl PostRunWalks {
+    fn of(keeping: &ConfinementState, run: &ConfinedRun<'_>, call: CallId) -> Self {
         let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
         let quarantine = Quarantine { directory: &keeping.quarantine, call, when, bounds: keeping.bounds };
         let look = |mount: &&ConfinedMount<'_>, stop: &Cancellation| mount.scan_after_run(stop);
@@ -90,22 +94,25 @@ impl Search {
     ) -> Self {
         let mut search = Self { is_whole: vec![false; mounts.len()], ..Self::default() };
         let mut wanted: Vec<usize> = (0..mounts.len()).collect();
-        for walk in 1..=WALKS {
-            let (before, stop) = (search.failed.len(), within(LOOKING));
+        for walk in 1..=MAX_WALKS {
+            let (before, stop) = (search.failed.len(), deadline_in(SCAN_TIMEOUT));
             let mut found = Vec::new();
             let mut again = Vec::new();
             for (index, (alias, mount)) in
                 mounts.iter().enumerate().filter(|(index, _)| wanted.contains(index))
             {
                 let strays = look(mount, &stop);
-                let missed = search.note(index, alias, &strays, walk == WALKS);
+                let missed = search.note(index, alias, &strays, walk == MAX_WALKS);
                 again.extend(missed.then_some(index));
                 let PostRunScan { found: strays, leftovers, .. } = strays.unwrap_or_default();
                 found.extend(strays.into_iter().map(|stray| (mount, stray)));
                 search.left.leftovers.extend(leftovers);
             }
             let kind = |(_, stray): &(&Mount, ProtectedArtifact)| stray.kind;
-            let mut taken = take_each(found, kind, &within(TAKING), |(mount, stray)| take(mount, &stray));
+            let mut taken =
+                quarantine_each(found, kind, &deadline_in(QUARANTINE_TIMEOUT), |(mount, stray)| {
+                    take(mount, &stray)
+                });
             search.left.quarantined.append(&mut taken.quarantined);
             search.failed.append(&mut taken.failed);
             if search.failed.len() > before {
@@ -142,7 +149,7 @@ impl Search {
         false
     }
 
-    fn into_left(mut self) -> Result<Left, Failure> {
+    fn into_leftovers(mut self) -> Result<PostRunLeftovers, Failure> {
         let leftovers = &mut self.left.leftovers;
         leftovers.sort();
         leftovers.dedup();
@@ -150,14 +157,15 @@ impl Search {
     }
 }
 
-fn within(time: Duration) -> Cancellation {
+fn deadline_in(time: Duration) -> Cancellation {
     Cancellation::new(Some(Instant::now() + time), || false)
 }
 
 fn failure(failed: &[String]) -> Failure {
-    let more = failed.len().checked_sub(MOST_TOLD).filter(|more| *more > 0);
+    let more = failed.len().checked_sub(MAX_REPORTED).filter(|more| *more > 0);
     let more = more.map(|more| format!("{more} more"));
-    let told: Vec<String> = failed.iter().take(MOST_TOLD).map(|words| told(words)).chain(more).collect();
+    let told: Vec<String> =
+        failed.iter().take(MAX_REPORTED).map(|words| escape_name(words)).chain(more).collect();
     Failure::new(ErrorCode::Internal, "what the command left could not all be checked")
         .help("do not use what it made before the operator has looked at it; the next command looks again")
         .operator_note(told.join("; "))
@@ -165,20 +173,20 @@ fn failure(failed: &[String]) -> Failure {
 
 /// What came of taking away.
 #[derive(Debug, Default)]
-struct Taken {
+struct QuarantineOutcome {
     quarantined: Vec<Quarantined>,
     failed: Vec<String>,
 }
 
 /// Takes away one after the other, the most dangerous first, until the time is up.
-fn take_each<Left>(
+fn quarantine_each<Left>(
     mut left: Vec<Left>,
     kind: impl Fn(&Left) -> ProtectedArtifactKind,
     stop: &Cancellation,
     mut take: impl FnMut(Left) -> Result<Option<Quarantined>, WorkspaceError>,
-) -> Taken {
-    left.sort_by_key(|stray| turn(kind(stray)));
-    let (mut taken, mut left) = (Taken::default(), left.into_iter());
+) -> QuarantineOutcome {
+    left.sort_by_key(|stray| priority(kind(stray)));
+    let (mut taken, mut left) = (QuarantineOutcome::default(), left.into_iter());
     while stop.reason().is_none() {
         let Some(stray) = left.next() else { return taken };
         match take(stray) {
@@ -193,7 +201,7 @@ fn take_each<Left>(
 }
 
 /// Whose turn it is: git runs what its configuration and hooks say at the next glance of an editor or a prompt, the rest needs somebody who comes by.
-fn turn(kind: ProtectedArtifactKind) -> u8 {
+fn priority(kind: ProtectedArtifactKind) -> u8 {
     match kind {
         // Without its `HEAD`, a repository's configuration and hooks are nobody's.
         ProtectedArtifactKind::GitConfig | ProtectedArtifactKind::Repository => 0,
@@ -224,13 +232,13 @@ mod tests {
         Quarantined { path: kind.as_str().to_owned(), kept_as: String::new(), in_place: false }
     }
 
-    fn paths(taken: &Taken) -> Vec<&str> {
+    fn paths(taken: &QuarantineOutcome) -> Vec<&str> {
         taken.quarantined.iter().map(|quarantined| quarantined.path.as_str()).collect()
     }
 
     #[test]
     fn what_git_would_run_is_taken_away_first() {
-        let taken = take_each(
+        let taken = quarantine_each(
             LEFT.to_vec(),
             |kind| *kind,
             &Cancellation::never(),
@@ -245,7 +253,7 @@ mod tests {
         let moved = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&moved);
         let stop = Cancellation::new(None, move || seen.load(Ordering::Relaxed) == 3);
-        let taken = take_each(
+        let taken = quarantine_each(
             LEFT.to_vec(),
             |kind| *kind,
             &stop,
@@ -256,11 +264,11 @@ mod tests {
         );
         assert_eq!(paths(&taken), ["git_config", "repository", "hook"]);
         assert_eq!(taken.failed, ["4 of what it left could not be taken away in time"]);
-        assert_eq!(take_each(Vec::new(), |kind| *kind, &stop, |_| Ok(None)).failed, [""; 0]);
+        assert_eq!(quarantine_each(Vec::new(), |kind| *kind, &stop, |_| Ok(None)).failed, [""; 0]);
     }
 
     /// What comes of walks that go like this, in a mount beside one that is quiet.
-    fn walked(walks: &[PostRunScan]) -> (usize, Search) {
+    fn walked(walks: &[PostRunScan]) -> (usize, PostRunWalks) {
         let mut walks = walks.iter().cloned();
         let mut count = 0;
         let look = |is_quiet: &bool, _: &Cancellation| match is_quiet {
@@ -270,7 +278,7 @@ mod tests {
                 Ok(walks.next().unwrap())
             }
         };
-        let search = Search::through(&[("@quiet", true), ("@project", false)], look, |_, _| Ok(None));
+        let search = PostRunWalks::through(&[("@quiet", true), ("@project", false)], look, |_, _| Ok(None));
         (count, search)
     }
 
@@ -281,10 +289,10 @@ mod tests {
         let (count, search) =
             walked(&[missed.clone(), missed.clone(), missed.clone(), PostRunScan::default()]);
         assert_eq!((count, search.is_whole.as_slice(), search.failed.len()), (4, &[true, true][..], 0));
-        assert!(search.into_left().is_ok());
+        assert!(search.into_leftovers().is_ok());
         let (count, search) = walked(&[missed.clone(), missed.clone(), missed.clone(), missed.clone()]);
-        assert_eq!((count, search.is_whole.as_slice()), (WALKS, &[false, false][..]));
-        let failure = search.into_left().unwrap_err();
+        assert_eq!((count, search.is_whole.as_slice()), (MAX_WALKS, &[false, false][..]));
+        let failure = search.into_leftovers().unwrap_err();
         assert_eq!(failure.message, "what the command left could not all be checked");
         assert_eq!(failure.operator_note.as_deref(), Some("directories of `@project` kept moving"));
         // What takes too long is not begun again.
@@ -298,7 +306,7 @@ mod tests {
             ProtectedArtifactKind::GitConfig => Err(WorkspaceError::ReadOnly { path: "a\u{1b}b".to_owned() }),
             other => Ok(Some(quarantined(other))),
         };
-        let taken = take_each(LEFT.to_vec(), |kind| *kind, &Cancellation::never(), broken);
+        let taken = quarantine_each(LEFT.to_vec(), |kind| *kind, &Cancellation::never(), broken);
         assert_eq!((taken.quarantined.len(), taken.failed.len()), (6, 1));
         let many: Vec<String> = std::iter::repeat_n(taken.failed[0].clone(), 20).collect();
         let note = failure(&many).operator_note.unwrap();

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use toolgate_egress::{Dial, SystemDialer};
 use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement, OwnFolders};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement, GateDirectories};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// A folder that goes away with its value, with a workspace and a quarantine in it.
@@ -31,12 +31,12 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
     let workspace = Arc::new(Workspace::new(vec![mount.as_default()]).unwrap());
     let runner = CommandRunner::new(CommandOptions {
         workspace: Arc::clone(&workspace),
-        confinement: Confinement::later(
+        confinement: Confinement::lazy(
             || Ok(Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap())),
             move || {
                 let [quarantine, baselines] = [&quarantine, &baselines]
                     .map(|folder| Dir::open_ambient_dir(folder, ambient_authority()).unwrap());
-                Ok(OwnFolders { quarantine, baselines, retention: RetentionBounds::default() })
+                Ok(GateDirectories { quarantine, baselines, retention: RetentionBounds::default() })
             },
         ),
         environment: Vec::new(),

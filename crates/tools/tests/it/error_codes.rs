@@ -1,10 +1,10 @@
 //! `docs/errors.md` lists every code, in order, as the profiles really spell it.
 
 use serde_json::Value;
-use toolgate_tools::{Answer, Profile};
+use toolgate_tools::{ModelAnswer, Profile};
 use toolgate_types::{ErrorCode, Failure, Outcome, Stage};
 
-use crate::page::rows;
+use crate::markdown_tables::rows;
 
 const PAGE: &str = include_str!("../../../../docs/errors.md");
 
@@ -55,13 +55,13 @@ fn failed(code: ErrorCode) -> Outcome {
     Outcome::Failed { stage: Stage::Execution, failure }
 }
 
-fn answer(profile: Profile, code: ErrorCode) -> Answer {
+fn answer(profile: Profile, code: ErrorCode) -> ModelAnswer {
     profile.render("read_file", failed(code))
 }
 
 /// How a profile tells a model which code it was.
 fn spelling(profile: Profile, code: ErrorCode) -> String {
-    let Answer { text, structured, .. } = answer(profile, code);
+    let ModelAnswer { text, structured, .. } = answer(profile, code);
     let pointer = match profile {
         Profile::Native | Profile::Crew | Profile::Proxy | Profile::Sidecar => "/error/code",
         Profile::Studio => "/metadata/code",

@@ -11,47 +11,47 @@ use crate::file_tool::decode;
 
 /// What of a tool can be shown by address.
 #[derive(Clone, Copy)]
-pub(crate) enum Browsable {
+pub(crate) enum ResourceKind {
     /// The files that it finds.
     Files,
     /// The file that it reads.
-    File(About),
+    File(DescribeFile),
 }
 
 /// What a tool tells programs about a file beside what is in it. A tool that reads text alone refuses everything else.
-pub(crate) type About = fn(&EntireFile) -> Result<Structured, Failure>;
+pub(crate) type DescribeFile = fn(&EntireFile) -> Result<Structured, Failure>;
 
 #[derive(Deserialize)]
-struct Beneath {
+struct ListFilesArguments {
     path: String,
     max_results: usize,
 }
 
 /// A page of files.
-pub(crate) fn page(
+pub(crate) fn list_page(
     view: &WorkspaceView<'_>,
     arguments: Value,
     after: Option<&str>,
 ) -> Result<ToolOutput, Failure> {
-    let Beneath { path, max_results } = decode(arguments)?;
+    let ListFilesArguments { path, max_results } = decode(arguments)?;
     let FilePage { files, next } = view.page(&path, after, max_results)?;
     let structured = json!({"paths": [], "truncated": next.is_some()});
     Ok(ToolOutput::from_resource(ResourceContent::Page { files, next }, structured))
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct ReadFileArguments {
     path: String,
 }
 
 /// A whole file.
-pub(crate) fn whole(
+pub(crate) fn read_file(
     view: &WorkspaceView<'_>,
     arguments: Value,
     most: u64,
-    about: About,
+    about: DescribeFile,
 ) -> Result<ToolOutput, Failure> {
-    let Named { path } = decode(arguments)?;
+    let ReadFileArguments { path } = decode(arguments)?;
     let file = view.read_entire(&path, most)?;
     let structured = about(&file)?;
     let browsed = match file.content {

@@ -5,44 +5,44 @@ use toolgate_sandbox::{CommandExit, Exit, LimitHit, ResourceLimits, TerminationR
 use toolgate_types::{ErrorCode, Failure, Limits};
 use toolgate_workspace::{Leftover, LeftoverKind, Quarantined};
 
+use super::applied_limits::AppliedLimits;
 use super::capture::Captured;
-use super::clean::spelt_out;
-use super::denial::Denial;
-use super::held::Held;
-use crate::output::written;
+use super::command_denial::CommandDenial;
+use super::sanitize::escape_control_chars;
+use crate::output_budget::json_len;
 
 /// What an answer keeps free for the words around the output.
-const AROUND: u64 = 8192;
+const RESERVED_BYTES: u64 = 8192;
 
 /// What came of a command.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Finished {
+pub(crate) struct CommandOutcome {
     pub(crate) captured: Captured,
-    pub(crate) denied: Vec<Denial>,
+    pub(crate) denied: Vec<CommandDenial>,
     pub(crate) quarantined: Vec<Quarantined>,
     pub(crate) leftovers: Vec<Leftover>,
-    pub(crate) held: Held,
-    pub(crate) ended: Option<CommandExit>,
+    pub(crate) limits: AppliedLimits,
+    pub(crate) exit: Option<CommandExit>,
 }
 
 /// What a command was held to, for the words about it.
 #[derive(Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct CommandBounds {
     pub(crate) timeout: std::time::Duration,
     pub(crate) limits: ResourceLimits,
-    pub(crate) flood: u64,
+    pub(crate) max_written: u64,
 }
 
-impl Finished {
+impl CommandOutcome {
     pub(crate) fn exit_code(&self) -> Option<i32> {
-        match self.ended.as_ref()?.exit {
+        match self.exit.as_ref()?.exit {
             Exit::Code(code) => Some(code),
             Exit::Signal(_) => None,
         }
     }
 
     pub(crate) fn signal(&self) -> Option<String> {
-        match self.ended.as_ref()?.exit {
+        match self.exit.as_ref()?.exit {
             Exit::Code(_) => None,
             Exit::Signal(number) => Some(signal_name(number)),
         }
@@ -50,20 +50,20 @@ impl Finished {
 
     /// Bytes that it wrote, kept or not.
     pub(crate) fn bytes(&self) -> u64 {
-        self.ended.as_ref().map_or(0, |ended| ended.output_bytes.saturating_add(ended.error_bytes))
+        self.exit.as_ref().map_or(0, |ended| ended.output_bytes.saturating_add(ended.error_bytes))
     }
 
     pub(crate) fn was_cut(&self) -> bool {
-        self.ended.as_ref().is_some_and(|ended| ended.truncated)
+        self.exit.as_ref().is_some_and(|ended| ended.truncated)
     }
 
     fn stopped(&self) -> Option<TerminationReason> {
-        self.ended.as_ref().and_then(|ended| ended.stopped)
+        self.exit.as_ref().and_then(|ended| ended.stopped)
     }
 
     /// Why it did not come to an end of its own, if so; with what it wrote until then.
-    pub(crate) fn check(&self, bounds: &Bounds, limits: &Limits) -> Result<(), Failure> {
-        let limit = self.ended.as_ref().and_then(|ended| ended.limit);
+    pub(crate) fn check(&self, bounds: &CommandBounds, limits: &Limits) -> Result<(), Failure> {
+        let limit = self.exit.as_ref().and_then(|ended| ended.limit);
         let failure = match (self.stopped(), limit) {
             (None, None) => return Ok(()),
             (Some(TerminationReason::Deadline), _) => {
@@ -79,14 +79,15 @@ impl Finished {
                 Failure::new(ErrorCode::Cancelled, "the command was cancelled")
             }
             (Some(TerminationReason::OutputLimit), _) => {
-                let message = format!("the command wrote more than {} bytes and was ended", bounds.flood);
+                let message =
+                    format!("the command wrote more than {} bytes and was ended", bounds.max_written);
                 Failure::new(ErrorCode::ResourceLimit, message).help("write less, or write to a file")
             }
             (Some(TerminationReason::DiskFull), _) => {
                 let message =
                     "the command was ended: the disk that the gate keeps its record on was almost full";
                 Failure::new(ErrorCode::DiskFull, message)
-                    .help(format!("write less; {}", super::reserve::HELP))
+                    .help(format!("write less; {}", super::disk_reserve::HELP))
                     .operator_note(
                         "less than `audit.reserve` was free on the filesystem of the audit directory",
                     )
@@ -97,7 +98,7 @@ impl Finished {
     }
 
     fn add_to(&self, mut failure: Failure, limits: &Limits) -> Failure {
-        let (text, cut) = bounded(&self.captured.both, room(limits));
+        let (text, cut) = truncate_json(&self.captured.both, output_budget(limits));
         failure.details.extend(self.facts(cut));
         failure.details.insert("output".to_owned(), json!(text));
         failure
@@ -105,10 +106,11 @@ impl Finished {
 
     /// Everything but the output.
     pub(crate) fn facts(&self, cut: bool) -> Map<String, Value> {
-        let duration = self.ended.as_ref().map_or(0, |ended| ended.duration.as_millis());
+        let duration = self.exit.as_ref().map_or(0, |ended| ended.duration.as_millis());
         let duration = u64::try_from(duration).unwrap_or(u64::MAX);
-        let denied: Vec<Value> = self.denied.iter().map(Denial::to_json).collect();
-        let quarantined: Vec<Value> = self.quarantined.iter().take(MOST_TOLD).map(quarantined_json).collect();
+        let denied: Vec<Value> = self.denied.iter().map(CommandDenial::to_json).collect();
+        let quarantined: Vec<Value> =
+            self.quarantined.iter().take(MAX_REPORTED).map(quarantined_json).collect();
         let facts = [
             ("exit_code", json!(self.exit_code())),
             ("signal", json!(self.signal())),
@@ -118,12 +120,13 @@ impl Finished {
             ("denied", json!(denied)),
             ("quarantined", json!(quarantined)),
             ("quarantined_total", json!(self.quarantined.len())),
-            ("hidden_files", json!(self.held.hidden)),
+            ("hidden_files", json!(self.limits.hidden)),
         ];
         let pinned = self.pinned().map(|pinned| ("pinned_folders", json!(pinned)));
-        let left: Vec<Value> = self.leftovers.iter().take(MOST_TOLD).map(leftover_json).collect();
+        let left: Vec<Value> = self.leftovers.iter().take(MAX_REPORTED).map(leftover_json).collect();
         let left = (!left.is_empty()).then(|| ("left_behind", json!(left)));
-        let bundled = (!self.held.bundled.is_empty()).then(|| ("hidden_folders", json!(self.held.bundled)));
+        let bundled =
+            (!self.limits.bundled.is_empty()).then(|| ("hidden_folders", json!(self.limits.bundled)));
         facts
             .into_iter()
             .chain(pinned)
@@ -135,22 +138,22 @@ impl Finished {
 
     /// Folders that it could not rename, where that may be why it failed.
     fn pinned(&self) -> Option<usize> {
-        Some(self.held.pinned).filter(|pinned| *pinned > 0 && self.exit_code() != Some(0))
+        Some(self.limits.pinned).filter(|pinned| *pinned > 0 && self.exit_code() != Some(0))
     }
 
     /// Both streams, each as long as fits beside the other, and whether something was left out.
     pub(crate) fn streams(&self, limits: &Limits) -> (String, String, bool) {
-        let room = room(limits);
+        let room = output_budget(limits);
         let Captured { output, error, .. } = &self.captured;
         // The shorter one is kept whole as far as it takes no more than half.
-        let for_error = written(error).min((room / 2).max(room.saturating_sub(written(output))));
-        let (error, error_cut) = bounded(error, for_error);
-        let (output, output_cut) = bounded(output, room.saturating_sub(written(&error)));
+        let for_error = json_len(error).min((room / 2).max(room.saturating_sub(json_len(output))));
+        let (error, error_cut) = truncate_json(error, for_error);
+        let (output, output_cut) = truncate_json(output, room.saturating_sub(json_len(&error)));
         (output, error, output_cut || error_cut)
     }
 
     /// All of the output that was kept, as a person would have seen it.
-    pub(crate) fn into_whole(self) -> String {
+    pub(crate) fn into_full_text(self) -> String {
         let (was_cut, bytes) = (self.was_cut(), self.bytes());
         let mut whole = self.captured.both;
         if was_cut {
@@ -162,7 +165,7 @@ impl Finished {
 
     /// What a model reads: the output, how it ended where that is not plain, and what was denied or taken away.
     pub(crate) fn text(&self, limits: &Limits) -> (String, bool) {
-        self.with_notices(bounded(&self.captured.both, room(limits)))
+        self.with_notices(truncate_json(&self.captured.both, output_budget(limits)))
     }
 
     /// The same, where the limit is for the output alone and not for what is written around it.
@@ -190,19 +193,19 @@ impl Finished {
             (None, Some(signal)) => lines.push(format!("ended by signal {signal}")),
             (None, None) => {}
         }
-        lines.extend(self.denied.iter().map(Denial::to_line));
+        lines.extend(self.denied.iter().map(CommandDenial::to_line));
         lines.extend(self.pinned().map(|pinned| {
             format!("[pinned_folders: {pinned} that hold protected files cannot be renamed; move files out of them by copying]")
         }));
-        lines.extend(self.quarantined.iter().take(MOST_TOLD).map(quarantined_line));
-        if let Some(more @ 1..) = self.quarantined.len().checked_sub(MOST_TOLD) {
+        lines.extend(self.quarantined.iter().take(MAX_REPORTED).map(quarantined_line));
+        if let Some(more @ 1..) = self.quarantined.len().checked_sub(MAX_REPORTED) {
             lines.push(format!("[quarantined: {more} more]"));
         }
-        lines.extend(self.leftovers.iter().take(MOST_TOLD).map(leftover_line));
-        if let Some(more @ 1..) = self.leftovers.len().checked_sub(MOST_TOLD) {
+        lines.extend(self.leftovers.iter().take(MAX_REPORTED).map(leftover_line));
+        if let Some(more @ 1..) = self.leftovers.len().checked_sub(MAX_REPORTED) {
             lines.push(format!("[left behind: {more} more]"));
         }
-        lines.extend(self.held.bundled.iter().map(|folder| {
+        lines.extend(self.limits.bundled.iter().map(|folder| {
             format!("[hidden_folders: `{folder}` holds so many protected files that it is hidden as a whole]")
         }));
         for line in lines {
@@ -223,14 +226,14 @@ pub(crate) fn output_before(failure: &Failure) -> String {
 }
 
 /// More things that were taken away than this are only counted.
-pub(crate) const MOST_TOLD: usize = 8;
+pub(crate) const MAX_REPORTED: usize = 8;
 
 /// A command chooses the names of what it leaves and of the hosts that it asks for: every character of them is seen, they stay on their line, and
 /// not all of a long one is told.
-pub(crate) fn told(name: &str) -> String {
-    const LONGEST: usize = 200;
-    let name = spelt_out(name).replace('\n', "\\n").replace('\t', "\\t");
-    let mut told: String = name.chars().take(LONGEST).collect();
+pub(crate) fn escape_name(name: &str) -> String {
+    const MAX_NAME_CHARS: usize = 200;
+    let name = escape_control_chars(name).replace('\n', "\\n").replace('\t', "\\t");
+    let mut told: String = name.chars().take(MAX_NAME_CHARS).collect();
     if told.len() < name.len() {
         told.push('…');
     }
@@ -239,22 +242,22 @@ pub(crate) fn told(name: &str) -> String {
 
 fn quarantined_json(quarantined: &Quarantined) -> Value {
     let Quarantined { path, kept_as, in_place } = quarantined;
-    json!({"path": told(path), "kept_as": told(kept_as), "in_place": in_place})
+    json!({"path": escape_name(path), "kept_as": escape_name(kept_as), "in_place": in_place})
 }
 
 fn quarantined_line(quarantined: &Quarantined) -> String {
     format!(
         "[quarantined: `{}` has a protected name and was taken away; do not make it again]",
-        told(&quarantined.path)
+        escape_name(&quarantined.path)
     )
 }
 
 fn leftover_json(leftover: &Leftover) -> Value {
-    json!({"path": told(&leftover.path), "kind": leftover.kind.as_str()})
+    json!({"path": escape_name(&leftover.path), "kind": leftover.kind.as_str()})
 }
 
 fn leftover_line(leftover: &Leftover) -> String {
-    let path = told(&leftover.path);
+    let path = escape_name(&leftover.path);
     match leftover.kind {
         LeftoverKind::OutwardLink => {
             format!(
@@ -282,7 +285,7 @@ fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {
 }
 
 /// How a process ended that was not meant to, in words for the operator.
-pub(crate) fn ending(ended: &CommandExit) -> String {
+pub(crate) fn describe_exit(ended: &CommandExit) -> String {
     let how = match (ended.stopped, ended.exit) {
         (Some(TerminationReason::DiskFull), _) => {
             "it was ended because the disk of the gate's record was almost full (`audit.reserve`)".to_owned()
@@ -307,15 +310,15 @@ fn shown_time(time: std::time::Duration) -> String {
     }
 }
 
-fn room(limits: &Limits) -> usize {
+fn output_budget(limits: &Limits) -> usize {
     let limit = limits.max_output_bytes;
-    usize::try_from(limit - AROUND.min(limit / 2)).unwrap_or(usize::MAX)
+    usize::try_from(limit - RESERVED_BYTES.min(limit / 2)).unwrap_or(usize::MAX)
 }
 
 /// The beginning of a text, cut at a character where it is too long to be written down in so many bytes of JSON; and whether it was cut.
-pub(crate) fn bounded(text: &str, room: usize) -> (String, bool) {
+pub(crate) fn truncate_json(text: &str, room: usize) -> (String, bool) {
     let mut left = room;
-    let fits = |character: &char| match left.checked_sub(written(character.encode_utf8(&mut [0; 4]))) {
+    let fits = |character: &char| match left.checked_sub(json_len(character.encode_utf8(&mut [0; 4]))) {
         Some(rest) => {
             left = rest;
             true
@@ -395,9 +398,9 @@ mod tests {
             format!("[quarantined: `{spelt}` has a protected name and was taken away; do not make it again]");
         assert_eq!(quarantined_line(&taken), line);
         assert_eq!(quarantined_json(&taken), json!({"path": spelt, "kept_as": spelt, "in_place": false}));
-        assert_eq!(told(&"\u{1b}".repeat(500)).chars().count(), 201);
+        assert_eq!(escape_name(&"\u{1b}".repeat(500)).chars().count(), 201);
         let (target, reason, remedy) = (Some(path.to_owned()), "no".to_owned(), format!("add {path}"));
-        let denial = Denial { what: "network", target, reason, remedy };
+        let denial = CommandDenial { what: "network", target, reason, remedy };
         assert_eq!(denial.to_line(), format!("[network denied: `{spelt}`: no; add {spelt}]"));
         assert_eq!(
             (&denial.to_json()["target"], &denial.to_json()["remedy"]),

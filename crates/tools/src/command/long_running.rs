@@ -14,14 +14,14 @@ use toolgate_sandbox::{CommandExit, PipeEnds, ResourceLimits, SandboxError, load
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
 use toolgate_workspace::{Mount, PathStyle, WorkspaceView};
 
-use super::keeper::{Keeper, News, Order};
+use super::command_outcome::{describe_exit, escape_name};
 use super::network::Reach;
-use super::result::{ending, told};
-use super::tail::Tail;
-use super::{CommandRunner, Seen, inside, look, rules};
+use super::stderr_tail::StderrTail;
+use super::supervisor::{ProcessSupervisor, StartNotifier, SupervisorCommand};
+use super::{CommandRunner, PathKind, inside, path_kind, rules};
 
 /// How long looking at the mounts before the start may take.
-const LOOKING: Duration = Duration::from_secs(120);
+const SCAN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A process to be started, and everything it is given.
 #[derive(Clone, Debug)]
@@ -46,24 +46,24 @@ pub struct ConfinedProcess {
 
 /// A process that was started. That its program cannot be run is only known afterwards: it has then ended.
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedProcess {
     /// What is written here it reads; non-blocking.
     pub input: OwnedFd,
     /// What it writes; non-blocking.
     pub output: OwnedFd,
     /// The process itself.
-    pub process: LastingProcess,
+    pub process: LongRunningProcess,
 }
 
 /// A running process. Dropping it ends it.
 #[derive(Debug)]
-pub struct LastingProcess {
+pub struct LongRunningProcess {
     /// The process ends when this is closed.
-    leash: Mutex<Option<OwnedFd>>,
+    stop_fd: Mutex<Option<OwnedFd>>,
     end: watch::Receiver<Option<ProcessEnd>>,
-    tail: Arc<Tail>,
+    tail: Arc<StderrTail>,
     /// Whom to ask to look at what it left; nobody where it can leave nothing.
-    checks: Option<mpsc::Sender<Order>>,
+    commands: Option<mpsc::Sender<SupervisorCommand>>,
 }
 
 /// How a process ended, and what was found after it.
@@ -77,10 +77,10 @@ pub struct ProcessEnd {
     pub unchecked: Option<Failure>,
 }
 
-impl LastingProcess {
+impl LongRunningProcess {
     /// Asks it to end, and ends it after five seconds if it does not; returns at once.
     pub fn end(&self) {
-        self.leash.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.stop_fd.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// How it ended, if it has. Nothing that it started is alive then.
@@ -107,10 +107,10 @@ impl LastingProcess {
     /// # Errors
     /// Not all of its mounts could be looked at, or not all could be taken away.
     pub async fn quarantine(&self, call: CallId) -> Result<Vec<String>, Failure> {
-        let Some(checks) = &self.checks else { return Ok(Vec::new()) };
+        let Some(checks) = &self.commands else { return Ok(Vec::new()) };
         let (answer, answered) = oneshot::channel();
         // Whoever looked is gone once the process has ended, and has looked before.
-        if checks.send(Order::Look { call, answer }).is_err() {
+        if checks.send(SupervisorCommand::Scan { call, answer }).is_err() {
             return Ok(Vec::new());
         }
         answered.await.unwrap_or_else(|_| Ok(Vec::new()))
@@ -124,7 +124,7 @@ impl ProcessEnd {
     }
 
     pub(super) fn of(ended: Result<CommandExit, SandboxError>, left: Result<Vec<String>, Failure>) -> Self {
-        let reason = ended.map_or_else(|error| error.to_string(), |ended| ending(&ended));
+        let reason = ended.map_or_else(|error| error.to_string(), |ended| describe_exit(&ended));
         let (quarantined, unchecked) = match left {
             Ok(quarantined) => (quarantined, None),
             Err(failure) => (Vec::new(), Some(failure)),
@@ -138,10 +138,10 @@ impl CommandRunner {
     ///
     /// # Errors
     /// It cannot be confined as far as is required, or it is to have something that no process is given.
-    pub fn start(self: &Arc<Self>, process: &ConfinedProcess) -> Result<Started, Failure> {
+    pub fn start(self: &Arc<Self>, process: &ConfinedProcess) -> Result<StartedProcess, Failure> {
         self.check_disk()?;
-        refuse_steering(&process.environment)?;
-        self.refuse_mounts(&process.read)?;
+        reject_loader_variables(&process.environment)?;
+        self.reject_mounts(&process.read)?;
         let rules = rules(&process.network).map_err(|error| {
             Failure::new(ErrorCode::InvalidArguments, error.to_string()).help(error.help())
         })?;
@@ -150,30 +150,35 @@ impl CommandRunner {
         let (end, ended) = watch::channel(None);
         let (finish, orders) = mpsc::channel();
         let (news, told) = mpsc::channel();
-        let tail = Arc::<Tail>::default();
+        let tail = Arc::<StderrTail>::default();
         let may_write = process.mounts.iter().any(|(_, writable)| *writable);
         let checks = may_write.then(|| finish.clone());
-        let keeper = Keeper {
-            directory: self.beginning(process)?,
+        let keeper = ProcessSupervisor {
+            directory: self.start_directory(process)?,
             runner: Arc::clone(self),
             process: process.clone(),
             reach: Reach { rules, key: "network" },
-            until,
+            stop_pipe: until,
             tail: Arc::clone(&tail),
             end,
-            news: News::to(news),
-            orders: Mutex::new(orders),
+            started: StartNotifier::to(news),
+            commands: Mutex::new(orders),
             finish,
         };
         let thread = std::thread::Builder::new().name("server".to_owned());
-        thread.spawn(move || keeper.keep()).map_err(cannot)?;
+        thread.spawn(move || keeper.supervise()).map_err(cannot)?;
         let PipeEnds { input, output } = told.recv().map_err(|_| not_started("its thread ended"))??;
-        let process = LastingProcess { leash: Mutex::new(Some(leash.into())), end: ended, tail, checks };
-        Ok(Started { input, output, process })
+        let process = LongRunningProcess {
+            stop_fd: Mutex::new(Some(leash.into())),
+            end: ended,
+            tail,
+            commands: checks,
+        };
+        Ok(StartedProcess { input, output, process })
     }
 
     /// What is in a mount is shown by way of the mount alone: elsewhere nothing of it would be hidden.
-    fn refuse_mounts(&self, read: &[PathBuf]) -> Result<(), Failure> {
+    fn reject_mounts(&self, read: &[PathBuf]) -> Result<(), Failure> {
         let mounts = || self.workspace().mounts().iter();
         let meets = |place: &PathBuf| {
             let root =
@@ -191,29 +196,29 @@ impl CommandRunner {
     }
 
     /// Where a process begins, as it sees it: in one of its own mounts, at a place that can be listed.
-    fn beginning(&self, process: &ConfinedProcess) -> Result<PathBuf, Failure> {
+    fn start_directory(&self, process: &ConfinedProcess) -> Result<PathBuf, Failure> {
         let Some(path) = &process.directory else {
             let first = process.mounts.first().map(|(alias, _)| inside(alias, ""));
             return Ok(first.unwrap_or_else(|| PathBuf::from("/tmp")));
         };
-        let stop = looking();
+        let stop = scan_deadline();
         let view = WorkspaceView {
             workspace: self.workspace(),
             style: PathStyle::Free,
-            limits: &NOTHING,
+            limits: &NO_ACCESS,
             grant: None,
             stop: &stop,
             unlocked: None,
         };
-        let Seen::Folder(shown) = look(&view, path)? else {
-            let message = format!("`{}` is not a directory", told(path));
+        let PathKind::Directory(shown) = path_kind(&view, path)? else {
+            let message = format!("`{}` is not a directory", escape_name(path));
             return Err(
                 Failure::new(ErrorCode::NotADirectory, message).help("name the directory to begin in")
             );
         };
-        let place = self.seen_inside(&shown);
+        let place = self.path_inside(&shown);
         if !process.mounts.iter().any(|(alias, _)| place.starts_with(inside(alias, ""))) {
-            let message = format!("`{}` is in no mount of the process", told(path));
+            let message = format!("`{}` is in no mount of the process", escape_name(path));
             return Err(Failure::new(ErrorCode::InvalidArguments, message).help("give it the mount too"));
         }
         Ok(place)
@@ -221,24 +226,24 @@ impl CommandRunner {
 }
 
 /// Nothing is read, listed or written where a folder is only looked at.
-const NOTHING: Limits = Limits {
+const NO_ACCESS: Limits = Limits {
     max_read_bytes: 0,
     max_write_bytes: 0,
     max_entries: 0,
     max_matches: 0,
     max_output_bytes: 0,
-    timeout: LOOKING,
+    timeout: SCAN_TIMEOUT,
 };
 
 /// Ends when looking at files has taken too long.
-pub(super) fn looking() -> Cancellation {
-    Cancellation::new(Instant::now().checked_add(LOOKING), || false)
+pub(super) fn scan_deadline() -> Cancellation {
+    Cancellation::new(Instant::now().checked_add(SCAN_TIMEOUT), || false)
 }
 
-fn refuse_steering(environment: &[(String, String)]) -> Result<(), Failure> {
+fn reject_loader_variables(environment: &[(String, String)]) -> Result<(), Failure> {
     match environment.iter().find_map(|(name, _)| Some((name, loader_variable(name)?))) {
         Some((name, reason)) => {
-            Err(Failure::new(ErrorCode::InvalidArguments, format!("`{}` {reason}", told(name)))
+            Err(Failure::new(ErrorCode::InvalidArguments, format!("`{}` {reason}", escape_name(name)))
                 .help("remove it: the sandbox sets what a process needs"))
         }
         None => Ok(()),

@@ -15,40 +15,40 @@ use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, PipeEnds, PipedS
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{ConfineRequest, ConfinedMount, ConfinedRun, DiskReserve};
 
-use super::afterwards::{Left, take_away, take_away_from_running};
-use super::confinement::Made;
-use super::lasting::{ConfinedProcess, ProcessEnd, looking};
+use super::command_outcome::escape_name;
+use super::confinement::SandboxRuntime;
+use super::long_running::{ConfinedProcess, ProcessEnd, scan_deadline};
 use super::network::{Proxy, Reach, refused_line};
-use super::result::told;
-use super::tail::Tail;
-use super::{ATTEMPTS, CommandRunner, mounted};
+use super::post_run::{PostRunLeftovers, quarantine_leftovers, quarantine_while_running};
+use super::stderr_tail::StderrTail;
+use super::{CommandRunner, MAX_ATTEMPTS, bind_mount};
 
 /// What the thread of a process works with.
-pub(super) struct Keeper {
+pub(super) struct ProcessSupervisor {
     pub(super) runner: Arc<CommandRunner>,
     pub(super) process: ConfinedProcess,
     pub(super) reach: Reach,
     /// Where it begins, as it sees it.
     pub(super) directory: PathBuf,
     /// Without anybody at its other end when the process is to end.
-    pub(super) until: PipeReader,
-    pub(super) tail: Arc<Tail>,
+    pub(super) stop_pipe: PipeReader,
+    pub(super) tail: Arc<StderrTail>,
     pub(super) end: watch::Sender<Option<ProcessEnd>>,
-    pub(super) news: News,
+    pub(super) started: StartNotifier,
     /// Where orders to look come in, and how the last one is given.
-    pub(super) orders: Mutex<mpsc::Receiver<Order>>,
-    pub(super) finish: mpsc::Sender<Order>,
+    pub(super) commands: Mutex<mpsc::Receiver<SupervisorCommand>>,
+    pub(super) finish: mpsc::Sender<SupervisorCommand>,
 }
 
 /// Tells whoever wants to start a process how that went, once.
-pub(super) struct News(Mutex<Option<mpsc::Sender<Result<PipeEnds, Failure>>>>);
+pub(super) struct StartNotifier(Mutex<Option<mpsc::Sender<Result<PipeEnds, Failure>>>>);
 
-impl News {
+impl StartNotifier {
     pub(super) fn to(whom: mpsc::Sender<Result<PipeEnds, Failure>>) -> Self {
         Self(Mutex::new(Some(whom)))
     }
 
-    fn tell(&self, how: Result<PipeEnds, Failure>) {
+    fn notify(&self, how: Result<PipeEnds, Failure>) {
         if let Some(sender) = self.take() {
             let _ = sender.send(how);
         }
@@ -58,28 +58,28 @@ impl News {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn is_told(&self) -> bool {
+    fn is_notified(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 }
 
 /// What whoever looks after the files is told.
-pub(super) enum Order {
+pub(super) enum SupervisorCommand {
     /// Somebody wants to know what the process left so far.
-    Look { call: CallId, answer: oneshot::Sender<Result<Vec<String>, Failure>> },
+    Scan { call: CallId, answer: oneshot::Sender<Result<Vec<String>, Failure>> },
     /// The process has ended.
     Finish,
 }
 
 /// Why there is no process.
-enum Unstarted {
+enum StartError {
     /// Something moved while it was being confined; trying again will do.
     Changed,
     /// Anything else.
     Refused(Failure),
 }
 
-impl From<SandboxError> for Unstarted {
+impl From<SandboxError> for StartError {
     fn from(error: SandboxError) -> Self {
         match error {
             SandboxError::Changed { .. } => Self::Changed,
@@ -88,45 +88,45 @@ impl From<SandboxError> for Unstarted {
     }
 }
 
-impl Keeper {
+impl ProcessSupervisor {
     /// Starts the process and stays with it to its end.
-    pub(super) fn keep(self) {
-        for _ in 0..ATTEMPTS {
+    pub(super) fn supervise(self) {
+        for _ in 0..MAX_ATTEMPTS {
             match self.attempt() {
                 Ok(end) => return drop(self.end.send(Some(end))),
-                Err(Unstarted::Refused(failure)) => return self.news.tell(Err(failure)),
-                Err(Unstarted::Changed) => {}
+                Err(StartError::Refused(failure)) => return self.started.notify(Err(failure)),
+                Err(StartError::Changed) => {}
             }
         }
         let failure =
             Failure::new(ErrorCode::PreconditionFailed, "files moved while the process was being started");
-        self.news.tell(Err(failure.help("try again when nothing else is changing the workspace")));
+        self.started.notify(Err(failure.help("try again when nothing else is changing the workspace")));
     }
 
-    fn attempt(&self) -> Result<ProcessEnd, Unstarted> {
-        let refused = Unstarted::Refused;
-        let made = self.runner.options.confinement.made().map_err(refused)?;
+    fn attempt(&self) -> Result<ProcessEnd, StartError> {
+        let refused = StartError::Refused;
+        let made = self.runner.options.confinement.runtime().map_err(refused)?;
         let mounts = self.process.mounts.iter();
         let mounts: Vec<ConfineRequest<'_>> =
             mounts.map(|(alias, writable)| ConfineRequest { alias, writable: *writable }).collect();
-        let begun = self.runner.begin(made.keeping, &mounts, None, &looking(), CallId::fresh());
+        let begun = self.runner.begin(made.state, &mounts, None, &scan_deadline(), CallId::fresh());
         // What others left before is told with what the process leaves.
         let (run, recovered) = begun.map_err(refused)?;
         let ended = std::thread::scope(|scope| {
             if mounts.iter().any(|mount| mount.writable) {
-                scope.spawn(|| self.look_after(made, &run));
+                scope.spawn(|| self.scan_on_demand(made, &run));
             }
             let ended = self.run(made, run.mounts());
-            let _ = self.finish.send(Order::Finish);
+            let _ = self.finish.send(SupervisorCommand::Finish);
             ended
         });
         match ended {
-            Err(error) if !self.news.is_told() => {
+            Err(error) if !self.started.is_notified() => {
                 run.cancel();
                 Err(error.into())
             }
             ended => {
-                let left = take_away(made.keeping, &run, CallId::fresh()).map(|mut left| {
+                let left = quarantine_leftovers(made.state, &run, CallId::fresh()).map(|mut left| {
                     left.quarantined.extend(recovered);
                     paths(&left)
                 });
@@ -136,26 +136,30 @@ impl Keeper {
     }
 
     /// Looks at what the process left whenever it is asked to, until the process has ended.
-    fn look_after(&self, made: Made<'_>, run: &ConfinedRun<'_>) {
-        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Ok(Order::Look { call, answer }) = orders.recv() {
-            let taken = take_away_from_running(made.keeping, run, call);
+    fn scan_on_demand(&self, made: SandboxRuntime<'_>, run: &ConfinedRun<'_>) {
+        let orders = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(SupervisorCommand::Scan { call, answer }) = orders.recv() {
+            let taken = quarantine_while_running(made.state, run, call);
             let _ = answer.send(taken.map(|left| paths(&left)));
         }
     }
 
-    fn run(&self, made: Made<'_>, confined: &[ConfinedMount<'_>]) -> Result<CommandExit, SandboxError> {
+    fn run(
+        &self,
+        made: SandboxRuntime<'_>,
+        confined: &[ConfinedMount<'_>],
+    ) -> Result<CommandExit, SandboxError> {
         let dialer = &self.runner.options.dialer;
         let proxy = self
             .reach
             .rules
             .clone()
-            .map(|rules| Proxy::new(rules, Arc::clone(dialer)).telling(Arc::new(self.denials())));
+            .map(|rules| Proxy::new(rules, Arc::clone(dialer)).on_refusal(Arc::new(self.denials())));
         let serve = |listener| match &proxy {
             Some(proxy) => proxy.serve(listener),
             None => Err(std::io::ErrorKind::Unsupported.into()),
         };
-        let take = |ends| self.news.tell(Ok(ends));
+        let take = |ends| self.started.notify(Ok(ends));
         let reserve = self.runner.options.reserve.as_ref();
         let disk_is_short = || reserve.is_some_and(DiskReserve::is_short);
         // One that can write nothing but its own memory fills no disk, and is not woken up for that.
@@ -170,8 +174,8 @@ impl Keeper {
                 &self.process.environment,
                 &self.reach,
             ),
-            stdio: CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: self.until.as_fd() }),
-            mounts: confined.iter().map(mounted).collect(),
+            stdio: CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: self.stop_pipe.as_fd() }),
+            mounts: confined.iter().map(bind_mount).collect(),
             read: self.process.read.clone(),
             network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
             limits: self.process.limits.unwrap_or_else(|| self.runner.limits().long_lived()),
@@ -183,16 +187,16 @@ impl Keeper {
 }
 
 /// Different refusals that are told; a process that tries more hosts than this tries them all.
-const MOST_REFUSALS: usize = 32;
+const MAX_REFUSALS: usize = 32;
 
-impl Keeper {
+impl ProcessSupervisor {
     /// Tells of each host that the process was denied, once, among what it says on standard error.
     fn denials(&self) -> impl Fn(&RejectedConnection) + Send + Sync + 'static {
         let (tail, key, told) = (Arc::clone(&self.tail), self.reach.key, Mutex::new(HashSet::new()));
         move |refusal| {
             let line = refused_line(refusal, key);
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() < MOST_REFUSALS && told.insert(line.clone()) {
+            if told.len() < MAX_REFUSALS && told.insert(line.clone()) {
                 tail.push(line.as_bytes());
             }
         }
@@ -200,6 +204,6 @@ impl Keeper {
 }
 
 /// The paths of what was taken away.
-fn paths(left: &Left) -> Vec<String> {
-    left.quarantined.iter().map(|quarantined| told(&quarantined.path)).collect()
+fn paths(left: &PostRunLeftovers) -> Vec<String> {
+    left.quarantined.iter().map(|quarantined| escape_name(&quarantined.path)).collect()
 }

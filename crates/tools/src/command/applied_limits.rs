@@ -5,19 +5,20 @@ use toolgate_sandbox::{CommandExit, Exit};
 use toolgate_types::MountOverlay;
 use toolgate_workspace::ConfinedMount;
 
-use super::Command;
-use super::denial::Denial;
-use super::result::{MOST_TOLD, told};
+use super::CommandSpec;
+use super::command_denial::CommandDenial;
+use super::command_outcome::{MAX_REPORTED, escape_name};
 
 /// Why an agent's command changes nothing, as a person or a model reads it.
-pub(crate) const ONLY_SOME: &str = "this agent was granted only some files, so its commands run read-only";
+pub(crate) const RESTRICTED_GRANT_NOTE: &str =
+    "this agent was granted only some files, so its commands run read-only";
 
 /// What a shell answers when there is no program of a name.
-const NO_PROGRAM: Exit = Exit::Code(127);
+const EXIT_COMMAND_NOT_FOUND: Exit = Exit::Code(127);
 
 /// The bounds that one command had.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct AppliedLimits {
     /// Files and folders that were hidden from it.
     pub(crate) hidden: usize,
     /// Folders that it could not rename, because something in them is protected. Each is a mount of its own, so that files are not renamed
@@ -31,8 +32,12 @@ pub(crate) struct Held {
     pub(crate) read_only: bool,
 }
 
-impl Held {
-    pub(super) fn of(command: &Command<'_>, context: &CallContext, confined: &[ConfinedMount<'_>]) -> Self {
+impl AppliedLimits {
+    pub(super) fn of(
+        command: &CommandSpec<'_>,
+        context: &CallContext,
+        confined: &[ConfinedMount<'_>],
+    ) -> Self {
         let count = |is_meant: fn(&MountOverlay) -> bool| {
             let covers = confined.iter().flat_map(ConfinedMount::overlays);
             covers.filter(|cover| is_meant(cover)).count()
@@ -43,8 +48,8 @@ impl Held {
             bundled: confined
                 .iter()
                 .flat_map(ConfinedMount::bundled)
-                .take(MOST_TOLD)
-                .map(|path| told(&path))
+                .take(MAX_REPORTED)
+                .map(|path| escape_name(&path))
                 .collect(),
             linked: confined.iter().map(ConfinedMount::linked_elsewhere).sum(),
             read_only: context.grant.is_some() && command.mounts.iter().any(|mount| mount.writable),
@@ -52,8 +57,8 @@ impl Held {
     }
 
     /// What of it would explain how the command ended.
-    pub(super) fn denials(&self, ended: &CommandExit) -> Vec<Denial> {
-        let denial = |what, reason: &str, remedy: &str| Denial {
+    pub(super) fn denials(&self, ended: &CommandExit) -> Vec<CommandDenial> {
+        let denial = |what, reason: &str, remedy: &str| CommandDenial {
             what,
             target: None,
             reason: reason.to_owned(),
@@ -61,7 +66,7 @@ impl Held {
         };
         let mut denials = Vec::new();
         if self.read_only && ended.exit != Exit::Code(0) {
-            denials.push(denial("write", ONLY_SOME, "change files with the file tools"));
+            denials.push(denial("write", RESTRICTED_GRANT_NOTE, "change files with the file tools"));
         }
         if self.linked > 0 && ended.exit != Exit::Code(0) {
             let reason = format!(
@@ -72,7 +77,7 @@ impl Held {
                           `sandbox.hard_links: allow`";
             denials.push(denial("write", &reason, remedy));
         }
-        if ended.exit == NO_PROGRAM {
+        if ended.exit == EXIT_COMMAND_NOT_FOUND {
             let remedy = "use one that is there; the operator can show the folder of another with `sandbox.read` and name it in \
                           `sandbox.path`";
             denials.push(denial("program", "it is in no folder of PATH", remedy));

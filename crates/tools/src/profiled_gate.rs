@@ -20,7 +20,7 @@ const MAX_FACT_BYTES: usize = 1024;
 
 /// What a model is given.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct ModelAnswer {
     /// The text.
     pub text: String,
     /// The same for programs, where the profile has it.
@@ -31,9 +31,9 @@ pub struct Answer {
 
 /// How a call went: what the model is given, and what only the operator may know.
 #[derive(Debug)]
-pub struct Called {
+pub struct CallResponse {
     /// What a model is given.
-    pub answer: Answer,
+    pub answer: ModelAnswer,
     /// The gate's id for the call.
     pub call: CallId,
     /// What the record says.
@@ -45,19 +45,19 @@ pub struct Called {
     /// What of the answer is not text; beside it, for callers that can show it.
     pub attachments: Vec<Attachment>,
     /// The whole text, where the answer had to be cut.
-    pub whole: Option<String>,
+    pub full_text: Option<String>,
     /// The property that the structured answer lacks because the text is its value.
-    pub text_as: Option<&'static str>,
+    pub text_field: Option<&'static str>,
     /// What is to be shown by address, where the call was made for that. The answer has no text then.
-    pub browsed: Option<ResourceContent>,
+    pub resource: Option<ResourceContent>,
 }
 
-impl Called {
+impl CallResponse {
     /// About how many bytes of it a caller is given.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let attached = self.attachments.iter().map(|attached| attached.data().len());
-        let browsed = self.browsed.as_ref().map_or(0, ResourceContent::bytes);
+        let browsed = self.resource.as_ref().map_or(0, ResourceContent::bytes);
         self.answer.text.len() + attached.sum::<usize>() + browsed
     }
 
@@ -65,7 +65,7 @@ impl Called {
     #[must_use]
     pub fn structured(&self) -> Option<Value> {
         let mut structured = self.answer.structured.clone().map(Structured::into_value);
-        if let (Some(Value::Object(fields)), Some(name)) = (&mut structured, self.text_as) {
+        if let (Some(Value::Object(fields)), Some(name)) = (&mut structured, self.text_field) {
             fields.insert(name.to_owned(), Value::String(self.answer.text.clone()));
         }
         structured
@@ -73,14 +73,14 @@ impl Called {
 }
 
 /// A gate that speaks a profile's language.
-pub struct Front {
+pub struct ProfiledGate {
     profile: Profile,
     gate: Arc<Gate>,
     run_log: Option<RunLog>,
     workspace: Option<Arc<Workspace>>,
 }
 
-impl Front {
+impl ProfiledGate {
     /// A front without a run.
     #[must_use]
     pub fn new(profile: Profile, gate: Arc<Gate>) -> Self {
@@ -124,15 +124,15 @@ impl Front {
 
     /// Whether the structured part of an answer is what the tool declared, and not the profile's own shape.
     #[must_use]
-    pub fn tells_structure(&self) -> bool {
-        self.profile.tells_structure()
+    pub fn has_native_structure(&self) -> bool {
+        self.profile.has_native_structure()
     }
 
     /// What a built-in tool, or the gate where a call failed, says of the call beside its text, such as the path or the exit code: the short fields of it.
     ///
     /// Nothing of the answer of another tool: a field `exitCode` that a program or a server wrote would look like one that the gate measured.
     #[must_use]
-    pub fn facts(&self, tool: &str, called: &Called) -> Map<String, Value> {
+    pub fn facts(&self, tool: &str, called: &CallResponse) -> Map<String, Value> {
         let is_built_in = || self.gate.tool(tool).is_some_and(|tool| tool.spec().is_built_in());
         if called.failed.is_none() && !is_built_in() {
             return Map::new();
@@ -161,7 +161,7 @@ impl Front {
         credential: impl Into<Credential>,
         stage: Stage,
         failure: Failure,
-    ) -> Called {
+    ) -> CallResponse {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.unverified_caller()));
         let (named, logged) = (self.named(call), self.logged(call));
@@ -183,7 +183,17 @@ impl Front {
             logged.finish(self.profile, &CallEnd { call: id, decision, failed: failed.as_ref(), duration });
         }
         let (attachments, whole, text_as, browsed) = (Vec::new(), None, None, None);
-        Called { answer, call: id, decision, failed, duration, attachments, whole, text_as, browsed }
+        CallResponse {
+            answer,
+            call: id,
+            decision,
+            failed,
+            duration,
+            attachments,
+            full_text: whole,
+            text_field: text_as,
+            resource: browsed,
+        }
     }
 
     fn logged(&self, call: &ToolCall) -> Option<LoggedCall> {
@@ -207,7 +217,7 @@ impl Front {
         call: ToolCall,
         credential: impl Into<Credential>,
         options: CallOptions,
-    ) -> Called {
+    ) -> CallResponse {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.unverified_caller()));
         let (tool, named, logged) = (call.tool.clone(), self.named(&call), self.logged(&call));
@@ -234,6 +244,16 @@ impl Front {
         if let Some(logged) = logged {
             logged.finish(self.profile, &CallEnd { call, decision, failed: failed.as_ref(), duration });
         }
-        Called { answer, call, decision, failed, duration, attachments, whole, text_as, browsed }
+        CallResponse {
+            answer,
+            call,
+            decision,
+            failed,
+            duration,
+            attachments,
+            full_text: whole,
+            text_field: text_as,
+            resource: browsed,
+        }
     }
 }

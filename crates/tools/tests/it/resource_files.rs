@@ -4,15 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use toolgate_gate::{CallOptions, ResourceRequest};
-use toolgate_tools::{Called, Front, Profile};
+use toolgate_tools::{CallResponse, Profile, ProfiledGate};
 use toolgate_types::{DocumentContent, ErrorCode, ResourceContent, Sha256};
 
+use crate::fixture::setting;
 use crate::reads::{call, front_of, records};
-use crate::setting::setting;
 
 const MOST: u64 = 1000;
 
-fn browse(front: &Front, tool: &str, arguments: Value, browse: ResourceRequest) -> Called {
+fn browse(front: &ProfiledGate, tool: &str, arguments: Value, browse: ResourceRequest) -> CallResponse {
     call(front, tool, arguments, CallOptions { resource: Some(browse), ..CallOptions::default() })
 }
 
@@ -23,7 +23,7 @@ fn whole(usual: u64) -> ResourceRequest {
 
 const USUAL: u64 = 1 << 20;
 
-fn code(called: &Called) -> Option<ErrorCode> {
+fn code(called: &CallResponse) -> Option<ErrorCode> {
     called.failed.as_ref().map(|(_, failure)| failure.code)
 }
 
@@ -51,7 +51,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
             std::fs::write(scratch.path().join("work/file"), content).unwrap();
             let called = browse(&front, tool, json!({"path": "@project/file"}), whole(USUAL));
             if let (Profile::Crew, DocumentContent::Base64(_)) = (profile, &given) {
-                assert_eq!((code(&called), &called.browsed), (Some(ErrorCode::BinaryFile), &None));
+                assert_eq!((code(&called), &called.resource), (Some(ErrorCode::BinaryFile), &None));
                 continue;
             }
             assert_eq!(called.bytes(), called.answer.text.len() + given.data().len());
@@ -60,7 +60,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
             let record = records(scratch.path()).pop().unwrap();
             assert_eq!(record["response"]["outputBytes"], given.data().len());
             assert_eq!(record["response"]["outputHash"], digest(given.data().as_bytes()));
-            let Some(ResourceContent::File { content, .. }) = called.browsed else { panic!("{called:?}") };
+            let Some(ResourceContent::File { content, .. }) = called.resource else { panic!("{called:?}") };
             assert_eq!(content, given);
         }
     }
@@ -83,7 +83,7 @@ fn what_is_longer_than_the_door_takes_or_somebody_set_is_refused() {
             let called = browse(&front, "read_file", json!({"path": "file"}), bound.clone());
             let refused = is_refused.then_some(ErrorCode::ReadLimit);
             assert_eq!(code(&called), refused, "{bytes} bytes of {byte}, {bound:?}");
-            assert_eq!(called.browsed.is_none(), is_refused);
+            assert_eq!(called.resource.is_none(), is_refused);
         }
     }
 }
@@ -99,7 +99,7 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
     let page = |after: Option<&str>| {
         let after = after.map(str::to_owned);
         let called = browse(&front, "find_files", arguments.clone(), ResourceRequest::ListPage { after });
-        (called.browsed.unwrap(), records(scratch.path()).pop().unwrap()["response"].clone())
+        (called.resource.unwrap(), records(scratch.path()).pop().unwrap()["response"].clone())
     };
     let file = |name: &str, bytes: u64| (name.to_owned(), bytes);
     for (after, files, next) in [
@@ -133,7 +133,7 @@ fn tools_show_what_they_are_for_and_nothing_else() {
         std::fs::write(scratch.path().join("work/file"), "old").unwrap();
         let called = browse(&front, tool, arguments, wanted);
         assert_eq!(code(&called), Some(ErrorCode::NotPermitted), "{profile} {tool}: {called:?}");
-        assert!(called.browsed.is_none());
+        assert!(called.resource.is_none());
         assert_eq!(std::fs::read_to_string(scratch.path().join("work/file")).unwrap(), "old");
     }
 }

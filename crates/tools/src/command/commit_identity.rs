@@ -13,26 +13,26 @@ use super::inside;
 
 /// A name and an address for commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct CommitIdentity {
     name: String,
     email: String,
 }
 
 /// Nobody is known: commits are seen to come from here. Git would refuse to commit, and nobody inside could tell it a name that stays.
-impl Default for Identity {
+impl Default for CommitIdentity {
     fn default() -> Self {
         Self { name: "Toolgate".to_owned(), email: "toolgate@localhost".to_owned() }
     }
 }
 
-impl Identity {
+impl CommitIdentity {
     /// What the git configurations of a person say, of which a later one outdoes an earlier one; the default for what none says. Files that they
     /// include are not read.
     #[must_use]
     pub fn from_git_configs<'c>(configs: impl IntoIterator<Item = &'c [u8]>) -> Self {
         let mut identity = Self::default();
         for config in configs {
-            let said = Said::by(&sanitised_git_config(config));
+            let said = GitUser::parse(&sanitised_git_config(config));
             identity.name = said.name.unwrap_or(identity.name);
             identity.email = said.email.unwrap_or(identity.email);
         }
@@ -45,7 +45,7 @@ impl Identity {
         directory: &Path,
         confined: &[ConfinedMount<'_>],
     ) -> Vec<(String, String)> {
-        let own = own_config(directory, confined).map(Said::by).unwrap_or_default();
+        let own = repository_config(directory, confined).map(GitUser::parse).unwrap_or_default();
         let name = own.name.is_none().then_some((&self.name, ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"]));
         let email = own.email.is_none().then_some((&self.email, ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"]));
         let both = name.into_iter().chain(email);
@@ -55,14 +55,14 @@ impl Identity {
 
 /// What a configuration says about who commits.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
+struct GitUser {
     name: Option<String>,
     email: Option<String>,
 }
 
-impl Said {
+impl GitUser {
     /// Reads a configuration as `sanitised_git_config` writes it: one setting a line, values in quotes.
-    fn by(sanitised: &[u8]) -> Self {
+    fn parse(sanitised: &[u8]) -> Self {
         let (mut said, mut is_user) = (Self::default(), false);
         for line in String::from_utf8_lossy(sanitised).lines() {
             match line.trim_start().split_once(" = ") {
@@ -87,7 +87,7 @@ fn unquoted(value: &str) -> Option<String> {
 }
 
 /// The configuration of the innermost repository around a folder, as commands see it.
-fn own_config<'c>(directory: &Path, confined: &'c [ConfinedMount<'_>]) -> Option<&'c [u8]> {
+fn repository_config<'c>(directory: &Path, confined: &'c [ConfinedMount<'_>]) -> Option<&'c [u8]> {
     let configs = confined.iter().flat_map(|mount| {
         let place = directory.strip_prefix(inside(mount.alias(), "")).ok();
         mount.overlays().iter().filter_map(move |cover| match (cover, place) {
@@ -118,7 +118,7 @@ mod tests {
             (vec!["[include]\npath = ~/other\n[alias]\nname = !evil\n"], "Toolgate", "toolgate@localhost"),
             (vec!["[user]\nname = \n[user\nname = broken"], "Toolgate", "toolgate@localhost"),
         ] {
-            let identity = Identity::from_git_configs(configs.iter().map(|config| config.as_bytes()));
+            let identity = CommitIdentity::from_git_configs(configs.iter().map(|config| config.as_bytes()));
             assert_eq!((identity.name.as_str(), identity.email.as_str()), (name, email), "{configs:?}");
         }
     }

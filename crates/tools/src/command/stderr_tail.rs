@@ -3,30 +3,30 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use super::clean::clean;
+use super::sanitize::sanitize;
 
 /// How much is kept.
-const KEPT: usize = 16 * 1024;
+const MAX_TAIL_BYTES: usize = 16 * 1024;
 
 /// The end of what a process says on standard error.
 #[derive(Debug, Default)]
-pub(super) struct Tail(Mutex<VecDeque<u8>>);
+pub(super) struct StderrTail(Mutex<VecDeque<u8>>);
 
-impl Tail {
+impl StderrTail {
     pub(super) fn push(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(bytes.get(bytes.len().saturating_sub(KEPT)..).unwrap_or_default());
-        let too_many = kept.len().saturating_sub(KEPT);
+        kept.extend(bytes.get(bytes.len().saturating_sub(MAX_TAIL_BYTES)..).unwrap_or_default());
+        let too_many = kept.len().saturating_sub(MAX_TAIL_BYTES);
         kept.drain(..too_many);
     }
 
     /// As a person would have seen it. A line whose beginning is gone is left out, unless there is no other.
     pub(super) fn text(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_cut = kept.len() >= KEPT;
+        let is_cut = kept.len() >= MAX_TAIL_BYTES;
         let kept: &[u8] = kept.make_contiguous();
         let first_end = kept.iter().position(|byte| *byte == b'\n').filter(|_| is_cut);
         let whole = first_end.and_then(|end| kept.get(end + 1..)).filter(|rest| !rest.is_empty());
-        clean(&String::from_utf8_lossy(whole.unwrap_or(kept)))
+        sanitize(&String::from_utf8_lossy(whole.unwrap_or(kept)))
     }
 }

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolgate_egress::{Dial, DialFuture, Resolve};
-use toolgate_tools::{ConfinedProcess, Started};
+use toolgate_tools::{ConfinedProcess, StartedProcess};
 use toolgate_types::{CallId, ErrorCode};
 
-use crate::setting::{setting, setting_in};
+use crate::fixture::{setting, setting_in};
 
 /// A shell line that goes on.
 fn shell(line: &str) -> ConfinedProcess {
@@ -31,7 +31,7 @@ fn shell(line: &str) -> ConfinedProcess {
 struct Talk {
     input: Option<std::io::PipeWriter>,
     output: std::io::PipeReader,
-    process: toolgate_tools::LastingProcess,
+    process: toolgate_tools::LongRunningProcess,
 }
 
 fn waiting(file: OwnedFd) -> OwnedFd {
@@ -40,7 +40,7 @@ fn waiting(file: OwnedFd) -> OwnedFd {
 }
 
 impl Talk {
-    fn with(Started { input, output, process }: Started) -> Self {
+    fn with(StartedProcess { input, output, process }: StartedProcess) -> Self {
         Self { input: Some(waiting(input).into()), output: waiting(output).into(), process }
     }
 

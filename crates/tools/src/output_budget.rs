@@ -4,16 +4,16 @@ use toolgate_text::quoted_name;
 use toolgate_workspace::{FoundFiles, FoundLines, ListResult, ListedEntry, WorkspaceView};
 
 /// What an answer keeps free for the words around a list or a diff, as far as it can.
-const AROUND: usize = 1024;
+const RESERVED_BYTES: usize = 1024;
 
-fn room(view: &WorkspaceView<'_>) -> usize {
+fn output_budget(view: &WorkspaceView<'_>) -> usize {
     let limit = usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX);
-    limit - AROUND.min(limit / 2)
+    limit - RESERVED_BYTES.min(limit / 2)
 }
 
 /// A text of lines, cut after a line where it is too long, with a notice; and whether it was cut.
 pub(crate) fn cut_lines(view: &WorkspaceView<'_>, text: String, notice: &str) -> (String, bool) {
-    let room = room(view);
+    let room = output_budget(view);
     if text.len() <= room {
         return (text, false);
     }
@@ -31,7 +31,7 @@ pub(crate) fn cut_lines(view: &WorkspaceView<'_>, text: String, notice: &str) ->
 
 /// How many items fit, by what each costs.
 fn fitting(view: &WorkspaceView<'_>, costs: impl Iterator<Item = usize>) -> usize {
-    let mut left = room(view);
+    let mut left = output_budget(view);
     let fits = |cost: &usize| match left.checked_sub(*cost) {
         Some(rest) => {
             left = rest;
@@ -43,13 +43,13 @@ fn fitting(view: &WorkspaceView<'_>, costs: impl Iterator<Item = usize>) -> usiz
 }
 
 /// The bytes that a text takes in JSON, which is never less than it takes by itself.
-pub(crate) fn written(text: &str) -> usize {
+pub(crate) fn json_len(text: &str) -> usize {
     text.len() + text.bytes().map(added_by_escaping).sum::<usize>()
 }
 
 /// The bytes that a name takes at most, in JSON or in a line of text.
-fn shown(name: &str) -> usize {
-    written(name).max(quoted_name(name).len())
+fn max_name_len(name: &str) -> usize {
+    json_len(name).max(quoted_name(name).len())
 }
 
 /// Whether any byte of a text is such a one. All are looked at, many at once: that is faster than to end at the first, and there is seldom one.
@@ -58,7 +58,7 @@ pub(crate) fn has_byte(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
 }
 
 /// The bytes that one byte takes at most.
-const LONGEST_ESCAPE: usize = "\\u0000".len();
+const MAX_ESCAPE_BYTES: usize = "\\u0000".len();
 
 /// Only single bytes are escaped: no part of a longer character looks like one.
 fn added_by_escaping(byte: u8) -> usize {
@@ -75,44 +75,45 @@ pub(crate) struct EntryCost {
     /// How often its name is.
     pub(crate) names: usize,
     /// Bytes of everything else.
-    pub(crate) around: usize,
+    pub(crate) overhead: usize,
 }
 
 impl EntryCost {
     fn of(self, written_name: usize) -> usize {
-        written_name.saturating_mul(self.names).saturating_add(self.around)
+        written_name.saturating_mul(self.names).saturating_add(self.overhead)
     }
 }
 
 /// Shortens a listing.
 pub(crate) fn bound_listing(view: &WorkspaceView<'_>, listed: &mut ListResult, cost: EntryCost) {
-    if most_written(listed, cost) <= room(view) {
+    if max_json_len(listed, cost) <= output_budget(view) {
         return;
     }
-    let fit = fitting(view, written_names(listed).map(|name| cost.of(name)));
+    let fit = fitting(view, name_json_lens(listed).map(|name| cost.of(name)));
     listed.truncated |= fit < listed.entries.len();
     listed.entries.truncate(fit);
 }
 
 /// No fewer bytes than a listing takes in JSON, whatever is in its names: what this says of most listings is that nobody need count them.
-fn most_written(listed: &ListResult, cost: EntryCost) -> usize {
-    let names = listed.names.len().saturating_mul(LONGEST_ESCAPE).saturating_mul(cost.names);
-    names.saturating_add(listed.entries.len().saturating_mul(cost.around))
+fn max_json_len(listed: &ListResult, cost: EntryCost) -> usize {
+    let names = listed.names.len().saturating_mul(MAX_ESCAPE_BYTES).saturating_mul(cost.names);
+    names.saturating_add(listed.entries.len().saturating_mul(cost.overhead))
 }
 
 /// The bytes that the name of each entry takes in JSON.
-fn written_names(listed: &ListResult) -> impl Iterator<Item = usize> {
+fn name_json_lens(listed: &ListResult) -> impl Iterator<Item = usize> {
     // What stands between names is a NUL, and in none. Characters that are not ASCII may be invisible, and are escaped in a text then.
     let is_escaped =
         has_byte(&listed.names, |byte| byte != 0 && (added_by_escaping(byte) > 0 || !byte.is_ascii()));
-    let name =
-        move |entry: &ListedEntry| if is_escaped { shown(listed.name(entry)) } else { entry.name.len() };
+    let name = move |entry: &ListedEntry| {
+        if is_escaped { max_name_len(listed.name(entry)) } else { entry.name.len() }
+    };
     listed.entries.iter().map(name)
 }
 
 /// Shortens a list of paths.
 pub(crate) fn bound_paths(view: &WorkspaceView<'_>, found: &mut FoundFiles) {
-    let fit = fitting(view, found.paths.iter().map(|path| shown(path) + "\"\",".len()));
+    let fit = fitting(view, found.paths.iter().map(|path| max_name_len(path) + "\"\",".len()));
     found.is_cut |= fit < found.paths.len();
     found.truncated |= found.is_cut;
     found.paths.truncate(fit);
@@ -123,7 +124,7 @@ pub(crate) fn bound_matches(view: &WorkspaceView<'_>, found: &mut FoundLines) {
     const NUMBER_AND_FIELDS: usize = 64;
     let costs = found.matches.iter().map(|(path, found)| {
         let lines = std::iter::once(&found.line).chain(&found.before).chain(&found.after);
-        lines.map(|line| shown(path) + written(&line.text) + NUMBER_AND_FIELDS).sum()
+        lines.map(|line| max_name_len(path) + json_len(&line.text) + NUMBER_AND_FIELDS).sum()
     });
     let fit = fitting(view, costs);
     found.is_cut |= fit < found.matches.len();
@@ -156,7 +157,7 @@ mod tests {
                 listed.entries.push(ListedEntry { name, kind: EntryKind::File, size: None });
                 listed.names.push('\0');
             }
-            for (counted, name) in written_names(&listed).zip(&names) {
+            for (counted, name) in name_json_lens(&listed).zip(&names) {
                 let spelt = serde_json::to_string(name).unwrap().len() - "\"\"".len();
                 // Short escapes of two control characters are counted as long ones, and a line of text has quotes around the name.
                 let short = name.matches(['\u{8}', '\u{c}']).count() * ("\\u0008".len() - "\\b".len());
@@ -164,10 +165,10 @@ mod tests {
                 prop_assert!((spelt..=spelt + short + deleted + "\"\"".len()).contains(&counted));
                 prop_assert!(counted >= quoted_name(name).len() || counted == name.len());
             }
-            prop_assert_eq!(written_names(&listed).count(), names.len());
-            for cost in [EntryCost { names: 1, around: 3 }, EntryCost { names: 2, around: 0 }] {
-                let counted: usize = written_names(&listed).map(|name| cost.of(name)).sum();
-                prop_assert!(counted <= most_written(&listed, cost));
+            prop_assert_eq!(name_json_lens(&listed).count(), names.len());
+            for cost in [EntryCost { names: 1, overhead: 3 }, EntryCost { names: 2, overhead: 0 }] {
+                let counted: usize = name_json_lens(&listed).map(|name| cost.of(name)).sum();
+                prop_assert!(counted <= max_json_len(&listed, cost));
             }
         }
     }

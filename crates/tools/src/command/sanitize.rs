@@ -9,7 +9,7 @@ use toolgate_text::is_invisible;
 
 /// What a character does to the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stroke {
+pub(crate) enum TerminalEffect {
     /// It is seen.
     Visible(char),
     /// The line is finished.
@@ -22,7 +22,7 @@ pub(crate) enum Stroke {
 
 /// Where in an escape sequence the text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum EscapeState {
     /// In none.
     #[default]
     Outside,
@@ -38,49 +38,49 @@ enum Place {
 
 /// Takes characters as they come.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cleaner {
-    place: Place,
+pub(crate) struct Sanitizer {
+    state: EscapeState,
     /// Whether the line would begin again with the next character that is seen.
     returned: bool,
 }
 
-impl Cleaner {
+impl Sanitizer {
     /// One more character. What it does is told at once, if it does anything.
-    pub(crate) fn push(&mut self, character: char, tell: &mut impl FnMut(Stroke)) {
-        self.place = match (self.place, character) {
+    pub(crate) fn push(&mut self, character: char, tell: &mut impl FnMut(TerminalEffect)) {
+        self.state = match (self.state, character) {
             // What interrupts a sequence is read as if there had been none: nothing is hidden by one that never ends.
-            (_, '\u{18}' | '\u{1a}') => Place::Outside,
-            (_, '\u{1b}') => Place::Escape,
-            (Place::Escape, '[') | (_, '\u{9b}') => Place::Control,
-            (Place::Escape, ']' | 'P' | 'X' | '^' | '_')
-            | (_, '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}') => Place::Words,
-            (Place::Escape | Place::Intermediate, ' '..='/') => Place::Intermediate,
-            (Place::Escape | Place::Intermediate, '0'..='~') => Place::Outside,
-            (Place::Control, ' '..='?') => Place::Control,
-            (Place::Control, '@'..='~') => Place::Outside,
-            (Place::Words, '\u{7}' | '\u{9c}') => Place::Outside,
-            (Place::Words, inside) if inside != '\n' => Place::Words,
+            (_, '\u{18}' | '\u{1a}') => EscapeState::Outside,
+            (_, '\u{1b}') => EscapeState::Escape,
+            (EscapeState::Escape, '[') | (_, '\u{9b}') => EscapeState::Control,
+            (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_')
+            | (_, '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}') => EscapeState::Words,
+            (EscapeState::Escape | EscapeState::Intermediate, ' '..='/') => EscapeState::Intermediate,
+            (EscapeState::Escape | EscapeState::Intermediate, '0'..='~') => EscapeState::Outside,
+            (EscapeState::Control, ' '..='?') => EscapeState::Control,
+            (EscapeState::Control, '@'..='~') => EscapeState::Outside,
+            (EscapeState::Words, '\u{7}' | '\u{9c}') => EscapeState::Outside,
+            (EscapeState::Words, inside) if inside != '\n' => EscapeState::Words,
             (_, plain) => {
                 self.plain(plain, tell);
-                Place::Outside
+                EscapeState::Outside
             }
         };
     }
 
-    fn plain(&mut self, character: char, tell: &mut impl FnMut(Stroke)) {
+    fn plain(&mut self, character: char, tell: &mut impl FnMut(TerminalEffect)) {
         match character {
             '\n' => {
                 self.returned = false;
-                tell(Stroke::NewLine);
+                tell(TerminalEffect::NewLine);
             }
             '\r' => self.returned = true,
-            '\u{8}' if !self.returned => tell(Stroke::Erase),
+            '\u{8}' if !self.returned => tell(TerminalEffect::Erase),
             hidden if is_invisible(hidden) => {}
             seen => {
                 if std::mem::take(&mut self.returned) {
-                    tell(Stroke::Restart);
+                    tell(TerminalEffect::Restart);
                 }
-                tell(Stroke::Visible(seen));
+                tell(TerminalEffect::Visible(seen));
             }
         }
     }
@@ -88,15 +88,15 @@ impl Cleaner {
 
 /// A whole text, cleaned.
 #[must_use]
-pub fn clean(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let (mut done, mut line) = (String::with_capacity(text.len()), String::new());
-    let mut cleaner = Cleaner::default();
+    let mut cleaner = Sanitizer::default();
     for character in text.chars() {
         cleaner.push(character, &mut |stroke| match stroke {
-            Stroke::Visible(seen) => line.push(seen),
-            Stroke::Restart => line.clear(),
-            Stroke::Erase => drop(line.pop()),
-            Stroke::NewLine => {
+            TerminalEffect::Visible(seen) => line.push(seen),
+            TerminalEffect::Restart => line.clear(),
+            TerminalEffect::Erase => drop(line.pop()),
+            TerminalEffect::NewLine => {
                 done.push_str(&line);
                 done.push('\n');
                 line.clear();
@@ -109,24 +109,24 @@ pub fn clean(text: &str) -> String {
 /// Every text in a value, names of fields too. JSON can write any character as an escape, so this comes after it was read; nothing in it was
 /// ever overwritten on a screen, so a lone return is a line break.
 #[must_use]
-pub fn clean_value(value: Value) -> Value {
+pub fn sanitize_value(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(clean_inner(&text)),
-        Value::Array(items) => Value::Array(items.into_iter().map(clean_value).collect()),
+        Value::String(text) => Value::String(sanitize_inner(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(sanitize_value).collect()),
         Value::Object(fields) => Value::Object(
-            fields.into_iter().map(|(name, value)| (clean_inner(&name), clean_value(value))).collect(),
+            fields.into_iter().map(|(name, value)| (sanitize_inner(&name), sanitize_value(value))).collect(),
         ),
         plain => plain,
     }
 }
 
-fn clean_inner(text: &str) -> String {
-    clean(&text.replace("\r\n", "\n").replace('\r', "\n"))
+fn sanitize_inner(text: &str) -> String {
+    sanitize(&text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
 /// A text for a person who must be able to see every character of it: what is hidden is written out.
 #[must_use]
-pub fn spelt_out(text: &str) -> String {
+pub fn escape_control_chars(text: &str) -> String {
     let spell = |character: char| match is_invisible(character) {
         true => character.escape_unicode().to_string(),
         false => character.to_string(),
@@ -166,19 +166,19 @@ mod tests {
             ("zero\u{200b}width\u{feff}\u{e0041}\u{e0100}\u{fe0f}\u{ad}", "zerowidth"),
             ("äöü €漢字🙂", "äöü €漢字🙂"),
         ] {
-            assert_eq!(clean(raw), seen, "{raw:?}");
+            assert_eq!(sanitize(raw), seen, "{raw:?}");
         }
     }
 
     #[test]
     fn values_are_cleaned_to_their_depth() {
         let raw = json!({"a\u{200b}": ["\u{1b}[31mred", {"b": "x\ry"}], "n": 1, "t": true});
-        assert_eq!(clean_value(raw), json!({"a": ["red", {"b": "x\ny"}], "n": 1, "t": true}));
+        assert_eq!(sanitize_value(raw), json!({"a": ["red", {"b": "x\ny"}], "n": 1, "t": true}));
     }
 
     #[test]
     fn a_person_sees_what_is_hidden() {
-        assert_eq!(spelt_out("rm\u{202e} x\n\u{1b}[m"), "rm\\u{202e} x\n\\u{1b}[m");
+        assert_eq!(escape_control_chars("rm\u{202e} x\n\u{1b}[m"), "rm\\u{202e} x\n\\u{1b}[m");
     }
 
     /// Characters that mean something to a terminal, often enough to meet each other.
@@ -194,18 +194,18 @@ mod tests {
     proptest! {
         #[test]
         fn cleaning_twice_changes_nothing_more(text in odd_text()) {
-            let once = clean(&text);
-            prop_assert_eq!(clean(&once), once);
+            let once = sanitize(&text);
+            prop_assert_eq!(sanitize(&once), once);
         }
 
         #[test]
         fn nothing_hidden_is_left(text in odd_text()) {
-            prop_assert!(!clean(&text).chars().any(is_invisible));
+            prop_assert!(!sanitize(&text).chars().any(is_invisible));
         }
 
         #[test]
         fn text_without_anything_odd_stays(text in "[ -~\\n\\t\u{c0}-\u{2af}]{0,80}") {
-            prop_assert_eq!(clean(&text), text);
+            prop_assert_eq!(sanitize(&text), text);
         }
     }
 }

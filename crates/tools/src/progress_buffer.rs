@@ -6,73 +6,73 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use toolgate_gate::{Fraction, Progress, ProgressUpdate};
 
-use crate::command::clean;
+use crate::command::sanitize;
 
 /// Collects what a tool says until somebody takes it, however fast it speaks and however rarely it is asked for.
 ///
 /// Whoever looks on wants to see the newest: what is too long loses its beginning.
 #[derive(Debug)]
-pub struct Listener {
-    longest: usize,
+pub struct ProgressBuffer {
+    max_bytes: usize,
     /// As the tool said it.
-    said: Mutex<Heard>,
+    pending: Mutex<ProgressChunk>,
     more: Notify,
 }
 
 /// What a tool said since it was last told on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct ProgressChunk {
     /// In words.
-    pub words: String,
+    pub text: String,
     /// How far it was when it last said so.
-    pub share: Option<Fraction>,
+    pub fraction: Option<Fraction>,
 }
 
-impl Listener {
+impl ProgressBuffer {
     /// What was heard is told on not more often than this.
-    pub const INTERVAL: Duration = Duration::from_millis(40);
+    pub const FORWARD_INTERVAL: Duration = Duration::from_millis(40);
 
     /// Keeps no more than so many bytes of what is said.
     #[must_use]
-    pub fn keeping(longest: usize) -> Arc<Self> {
-        Arc::new(Self { longest, said: Mutex::default(), more: Notify::new() })
+    pub fn with_limit(longest: usize) -> Arc<Self> {
+        Arc::new(Self { max_bytes: longest, pending: Mutex::default(), more: Notify::new() })
     }
 
     /// What a tool is given to speak into.
     #[must_use]
-    pub fn ear(self: &Arc<Self>) -> Progress {
+    pub fn sink(self: &Arc<Self>) -> Progress {
         let listener = Arc::clone(self);
-        Arc::new(move |said: ProgressUpdate<'_>| listener.hear(said))
+        Arc::new(move |said: ProgressUpdate<'_>| listener.push(said))
     }
 
-    fn hear(&self, said: ProgressUpdate<'_>) {
+    fn push(&self, said: ProgressUpdate<'_>) {
         let mut kept = self.lock();
-        kept.share = said.fraction.or(kept.share);
-        kept.words.push_str(said.text);
+        kept.fraction = said.fraction.or(kept.fraction);
+        kept.text.push_str(said.text);
         // Twice as much as is told, so that what is kept is not moved with every word.
-        if kept.words.len() > self.longest.saturating_mul(2) {
-            keep_newest(&mut kept.words, self.longest);
+        if kept.text.len() > self.max_bytes.saturating_mul(2) {
+            keep_newest(&mut kept.text, self.max_bytes);
         }
         drop(kept);
         self.more.notify_one();
     }
 
     /// Waits until something was said. There may be nothing to see in it.
-    pub async fn more(&self) {
+    pub async fn changed(&self) {
         self.more.notified().await;
     }
 
     /// What was said and not taken yet, as a person would see it; nothing where there is nothing to see.
     #[must_use]
-    pub fn take(&self) -> Option<Heard> {
-        let Heard { words, share } = std::mem::take(&mut *self.lock());
-        let mut words = clean(&words);
-        keep_newest(&mut words, self.longest);
-        (!words.is_empty()).then_some(Heard { words, share })
+    pub fn take(&self) -> Option<ProgressChunk> {
+        let ProgressChunk { text: words, fraction: share } = std::mem::take(&mut *self.lock());
+        let mut words = sanitize(&words);
+        keep_newest(&mut words, self.max_bytes);
+        (!words.is_empty()).then_some(ProgressChunk { text: words, fraction: share })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ProgressChunk> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,8 +91,8 @@ mod tests {
 
     const LONGEST: usize = 16;
 
-    fn said(words: &str) -> Option<Heard> {
-        Some(Heard { words: words.to_owned(), share: None })
+    fn said(words: &str) -> Option<ProgressChunk> {
+        Some(ProgressChunk { text: words.to_owned(), fraction: None })
     }
 
     #[test]
@@ -114,8 +114,8 @@ mod tests {
             (&["10%\r", "20%"], said("20%")),
             (&["\u{1b}[0m\u{200b}"], None),
         ] {
-            let listener = Listener::keeping(LONGEST);
-            let ear = listener.ear();
+            let listener = ProgressBuffer::with_limit(LONGEST);
+            let ear = listener.sink();
             for piece in pieces {
                 ear((*piece).into());
             }
@@ -126,17 +126,17 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_is_told_also_of_what_was_said_before() {
-        let listener = Listener::keeping(LONGEST);
-        let ear = listener.ear();
+        let listener = ProgressBuffer::with_limit(LONGEST);
+        let ear = listener.sink();
         for words in ["before", "more", "words"] {
             ear(words.into());
         }
-        listener.more().await;
+        listener.changed().await;
         assert_eq!(listener.take(), said("beforemorewords"));
         let waiting = tokio::spawn({
             let listener = Arc::clone(&listener);
             async move {
-                listener.more().await;
+                listener.changed().await;
                 listener.take()
             }
         });
@@ -171,9 +171,9 @@ mod tests {
 
     impl Model {
         /// The longest end of it that is not too long, one character after the other.
-        fn take(&mut self) -> Option<Heard> {
+        fn take(&mut self) -> Option<ProgressChunk> {
             let Self { whole, share } = std::mem::take(self);
-            let seen = clean(&whole);
+            let seen = sanitize(&whole);
             let mut newest = Vec::new();
             for character in seen.chars().rev() {
                 let length: usize = newest.iter().copied().map(char::len_utf8).sum();
@@ -183,21 +183,21 @@ mod tests {
                 newest.push(character);
             }
             let words: String = newest.into_iter().rev().collect();
-            (!words.is_empty()).then_some(Heard { words, share })
+            (!words.is_empty()).then_some(ProgressChunk { text: words, fraction: share })
         }
     }
 
     /// Takes the steps with a listener and with the model; what each told, and how much had been said.
-    fn both(steps: Vec<Step>) -> Vec<(Option<Heard>, Option<Heard>, usize)> {
-        let (listener, mut model) = (Listener::keeping(LONGEST), Model::default());
-        let ear = listener.ear();
+    fn both(steps: Vec<Step>) -> Vec<(Option<ProgressChunk>, Option<ProgressChunk>, usize)> {
+        let (listener, mut model) = (ProgressBuffer::with_limit(LONGEST), Model::default());
+        let ear = listener.sink();
         let mut told = Vec::new();
         for step in steps.into_iter().chain([Step::Take]) {
             match step {
                 Step::Say(words, done) => {
                     let share = done.map(share);
                     ear(ProgressUpdate { text: &words, fraction: share });
-                    assert!(listener.lock().words.len() <= 2 * LONGEST, "what nobody takes is not kept");
+                    assert!(listener.lock().text.len() <= 2 * LONGEST, "what nobody takes is not kept");
                     model.whole += &words;
                     model.share = share.or(model.share);
                 }
@@ -225,7 +225,7 @@ mod tests {
                 if length <= 2 * LONGEST {
                     prop_assert_eq!(&told, &expected);
                 }
-                let words = told.map(|told| told.words).unwrap_or_default();
+                let words = told.map(|told| told.text).unwrap_or_default();
                 prop_assert!(words.len() <= LONGEST && !words.chars().any(is_invisible), "{:?}", words);
             }
         }
