@@ -7,8 +7,8 @@ use toolgate_connect::{Definition, PinFile};
 use toolgate_text::is_invisible;
 
 fn judge(definition: &Definition) {
-    assert!(!definition.revealed().chars().any(is_invisible));
-    assert!(!definition.revealed_description().chars().any(is_invisible));
+    assert!(!definition.escaped().chars().any(is_invisible));
+    assert!(!definition.escaped_description().chars().any(is_invisible));
     let _ = definition.check();
 }
 

@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, UNIX_EPOCH};
 
 use libfuzzer_sys::fuzz_target;
-use toolgate_identity::{Algorithm, ClaimNames, HttpFetch, Issuer, KeySource, Verifier, VerifierOptions};
+use toolgate_identity::{
+    Algorithm, ClaimNames, HttpKeyFetcher, Issuer, KeySource, Verifier, VerifierOptions,
+};
 
 const GOOD: &str = include_str!("../seeds/token/minted");
 const SECRET: &[u8] = b"a secret for fuzzing, of 32 bytes or more";
@@ -29,7 +31,7 @@ fn verifier(algorithms: Vec<Algorithm>, key: KeySource) -> Option<Verifier> {
         ..Issuer::default()
     };
     let clock = Arc::new(|| UNIX_EPOCH + Duration::from_secs(1_800_000_000));
-    Verifier::new(VerifierOptions::new(vec![issuer], clock, Arc::new(HttpFetch::new()))).ok()
+    Verifier::new(VerifierOptions::new(vec![issuer], clock, Arc::new(HttpKeyFetcher::new()))).ok()
 }
 
 fn is_believed(verifier: &Verifier, token: &str) -> bool {

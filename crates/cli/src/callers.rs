@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use toolgate_identity::{
-    Algorithm, ClaimNames, HttpFetch, Issuer, KeySource, SetupError, Verifier, VerifierOptions,
+    Algorithm, ClaimNames, HttpKeyFetcher, Issuer, KeySource, SetupError, Verifier, VerifierOptions,
 };
 use toolgate_manifest::{
     CallerKey, CallersConfig, Config, ConfigProblem, ConfigWarning, KeySourceConfig as Declared,
@@ -42,9 +42,9 @@ pub(crate) fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fau
 }
 
 fn options(issuer: Issuer) -> VerifierOptions {
-    let fetch = Arc::new(HttpFetch::new());
+    let fetch = Arc::new(HttpKeyFetcher::new());
     let options = VerifierOptions::new(vec![issuer], Arc::new(SystemTime::now), fetch);
-    VerifierOptions { tell: Arc::new(complain), ..options }
+    VerifierOptions { notify: Arc::new(complain), ..options }
 }
 
 fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fault> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use toolgate_identity::{Secret, generate_secret};
+use toolgate_identity::{SharedSecret, generate_secret};
 
 use crate::ambient::{mode, read_regular_file, write_new_file};
 use crate::exit::Failed;
@@ -43,7 +43,7 @@ impl SecretError {
 }
 
 /// Reads a secret. Of a text, the line end at its end is not part of it.
-pub(crate) fn read(path: &Path) -> Result<Secret, SecretError> {
+pub(crate) fn read(path: &Path) -> Result<SharedSecret, SecretError> {
     if mode(path).map_err(SecretError::Unreadable)? & FORBIDDEN_MODE != 0 {
         return Err(SecretError::Open);
     }
@@ -56,13 +56,13 @@ pub(crate) fn read(path: &Path) -> Result<Secret, SecretError> {
 }
 
 /// Reads a secret, after making one where there is none.
-pub(crate) fn read_or_make(path: &Path) -> Result<Secret, Failed> {
+pub(crate) fn read_or_make(path: &Path) -> Result<SharedSecret, Failed> {
     read_or_write(path, |secret| secret.expose().to_vec())
 }
 
 /// The same for a secret that people copy: one line of hexadecimal digits.
 pub(crate) fn read_or_make_word(path: &Path) -> Result<String, Failed> {
-    let written = |secret: &Secret| {
+    let written = |secret: &SharedSecret| {
         let digits = secret.expose().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         format!("{digits}\n").into_bytes()
     };
@@ -80,7 +80,7 @@ fn is_word(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
 }
 
-fn read_or_write(path: &Path, written: impl Fn(&Secret) -> Vec<u8>) -> Result<Secret, Failed> {
+fn read_or_write(path: &Path, written: impl Fn(&SharedSecret) -> Vec<u8>) -> Result<SharedSecret, Failed> {
     let shown = path.display().to_string();
     let explain = |error: SecretError| Failed::usage(error.message(&shown)).help(error.help(&shown));
     match read(path) {

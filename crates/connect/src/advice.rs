@@ -9,13 +9,13 @@ use serde_json::Value;
 use toolgate_text::is_invisible;
 use toolgate_tools::escape_control_chars;
 
-use crate::definition::{Definition, cut};
+use crate::definition::{Definition, truncate};
 
 /// Longer texts are pointed out: nobody reads all of them.
 const LONG_TEXT_BYTES: usize = 4 * 1024;
 
 /// So many letters and digits without anything between them are no words. The longest digests and addresses are shorter.
-const ENCODED_CHARACTERS: usize = 200;
+const MIN_ENCODED_CHARS: usize = 200;
 
 /// So much of what was found is repeated.
 const MAX_EXCERPT_BYTES: usize = 100;
@@ -127,24 +127,24 @@ impl Definition {
         look("name", &self.name);
         look("title", self.title.as_deref().unwrap_or_default());
         look("description", self.description.as_deref().unwrap_or_default());
-        each_text("input schema", &self.input_schema, &mut look);
-        self.output_schema.iter().for_each(|schema| each_text("output schema", schema, &mut look));
-        self.annotations.iter().for_each(|hints| each_text("annotations", hints, &mut look));
+        for_each_text("input schema", &self.input_schema, &mut look);
+        self.output_schema.iter().for_each(|schema| for_each_text("output schema", schema, &mut look));
+        self.annotations.iter().for_each(|hints| for_each_text("annotations", hints, &mut look));
         findings.truncate(MAX_FINDINGS);
         findings
     }
 }
 
 /// Every text of a value with its place, names of fields too.
-fn each_text(place: &str, value: &Value, look: &mut impl FnMut(&str, &str)) {
+fn for_each_text(place: &str, value: &Value, look: &mut impl FnMut(&str, &str)) {
     match value {
         Value::String(text) => look(place, text),
-        Value::Array(items) => items.iter().for_each(|item| each_text(place, item, look)),
+        Value::Array(items) => items.iter().for_each(|item| for_each_text(place, item, look)),
         Value::Object(fields) => {
             for (name, value) in fields {
-                let inner = format!("{place}.{}", cut(&escape_control_chars(name), 40));
+                let inner = format!("{place}.{}", truncate(&escape_control_chars(name), 40));
                 look(place, name);
-                each_text(&cut(&inner, 200), value, look);
+                for_each_text(&truncate(&inner, 200), value, look);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -155,7 +155,7 @@ fn findings_in(place: &str, text: &str) -> Vec<Finding> {
     let finding = |what, words: &str| Finding {
         place: place.to_owned(),
         what,
-        words: escape_control_chars(&cut(words, MAX_EXCERPT_BYTES)).replace(['\n', '\t'], " "),
+        words: escape_control_chars(&truncate(words, MAX_EXCERPT_BYTES)).replace(['\n', '\t'], " "),
     };
     let plain = plain(text);
     let words: Vec<(usize, String)> = words(&plain);
@@ -179,7 +179,7 @@ fn findings_in(place: &str, text: &str) -> Vec<Finding> {
     };
     let mixed = plain.split(|c: char| !c.is_alphanumeric()).find(is_mixed);
     found.extend(mixed.map(|word| finding("mixes alphabets in a word", word)));
-    let is_encoded = |word: &&str| word.len() >= ENCODED_CHARACTERS && word.is_ascii();
+    let is_encoded = |word: &&str| word.len() >= MIN_ENCODED_CHARS && word.is_ascii();
     let encoded =
         plain.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))).find(is_encoded);
     found.extend(encoded.map(|word| finding("holds an encoded text", word)));

@@ -9,30 +9,30 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use toolgate_gate::Tool;
 
-use crate::definition::folded_name;
-use crate::launch::Launch;
+use crate::definition::confusable_key;
+use crate::launch::ServerLauncher;
 use crate::pins::Pins;
-use crate::schema::Room;
-use crate::server::{Backoff, Patience, Server, ServerHealth};
+use crate::server::{Backoff, Server, ServerHealth, ServerTimeouts};
 use crate::settings::ServerSettings;
 use crate::tool::BridgedTool;
+use crate::untrusted_schema::PatternBudget;
 
 /// What a bridge is made of.
 pub struct BridgeOptions {
     /// Starts the processes of servers.
-    pub launcher: Arc<dyn Launch>,
+    pub launcher: Arc<dyn ServerLauncher>,
     /// What was agreed about their tools.
     pub pins: Pins,
     /// Where complaints for the operator go.
-    pub complain: Arc<dyn Fn(&str) + Send + Sync>,
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// Where it is told what was taken away, which may have been somebody's own.
-    pub alarm: Arc<dyn Fn(&str) + Send + Sync>,
+    pub error: Arc<dyn Fn(&str) + Send + Sync>,
     /// How long to wait before a server is started again.
     pub backoff: Backoff,
     /// What is borne of a server.
-    pub patience: Patience,
+    pub timeouts: ServerTimeouts,
     /// How long to wait between two looks at what a process left that can write. After each of its calls it is looked at besides.
-    pub between_looks: Duration,
+    pub scan_interval: Duration,
     /// Where servers are looked after.
     pub runtime: Handle,
 }
@@ -41,15 +41,15 @@ pub struct BridgeOptions {
 pub struct Bridge {
     options: Arc<BridgeOptions>,
     changed: watch::Sender<u64>,
-    servers: Mutex<Vec<Kept>>,
+    servers: Mutex<Vec<SupervisedServer>>,
     /// Servers that are on their way out.
-    leaving: Mutex<Vec<Kept>>,
+    retiring: Mutex<Vec<SupervisedServer>>,
 }
 
 /// A server and the task that keeps it.
-struct Kept {
+struct SupervisedServer {
     server: Arc<Server>,
-    keeper: JoinHandle<()>,
+    supervisor: JoinHandle<()>,
 }
 
 impl Bridge {
@@ -60,7 +60,7 @@ impl Bridge {
             options: Arc::new(options),
             changed: watch::Sender::new(0),
             servers: Mutex::default(),
-            leaving: Mutex::default(),
+            retiring: Mutex::default(),
         })
     }
 
@@ -69,7 +69,7 @@ impl Bridge {
     /// This alone never makes [`Bridge::changed`] fire.
     pub fn configure(&self, servers: Vec<ServerSettings>) {
         let mut kept = locked(&self.servers);
-        let mut before: Vec<Kept> = kept.drain(..).collect();
+        let mut before: Vec<SupervisedServer> = kept.drain(..).collect();
         for settings in servers {
             let known = before.iter().position(|old| {
                 old.server.name == settings.name && old.server.settings().same_connection(&settings)
@@ -83,19 +83,19 @@ impl Bridge {
                 None => kept.push(self.start(settings)),
             }
         }
-        before.into_iter().for_each(|gone| self.dismiss(gone));
+        before.into_iter().for_each(|gone| self.retire(gone));
     }
 
-    fn start(&self, settings: ServerSettings) -> Kept {
+    fn start(&self, settings: ServerSettings) -> SupervisedServer {
         let server = Server::new(settings, Arc::clone(&self.options), self.changed.clone());
-        let keeper = self.options.runtime.spawn(Arc::clone(&server).keep());
-        Kept { server, keeper }
+        let keeper = self.options.runtime.spawn(Arc::clone(&server).supervise());
+        SupervisedServer { server, supervisor: keeper }
     }
 
-    fn dismiss(&self, gone: Kept) {
+    fn retire(&self, gone: SupervisedServer) {
         gone.server.retire();
-        let mut leaving = locked(&self.leaving);
-        leaving.retain(|earlier| !earlier.keeper.is_finished());
+        let mut leaving = locked(&self.retiring);
+        leaving.retain(|earlier| !earlier.supervisor.is_finished());
         leaving.push(gone);
     }
 
@@ -107,7 +107,7 @@ impl Bridge {
     pub async fn ready(&self, patience: Duration) {
         let all = async {
             for server in self.current() {
-                server.tried().await;
+                server.wait_settled().await;
             }
         };
         // Those that are late show in the health of their servers.
@@ -119,17 +119,17 @@ impl Bridge {
     /// beside `c` of `a__b`.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let made = self.made();
+        let made = self.build_tools();
         let mut counts: HashMap<String, usize> = HashMap::new();
         for (_, tool) in &made {
-            *counts.entry(folded_name(tool.spec().name.as_str())).or_default() += 1;
+            *counts.entry(confusable_key(tool.spec().name.as_str())).or_default() += 1;
         }
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         for (server, tool) in made {
             let name = tool.spec().name.as_str();
-            match counts.get(&folded_name(name)) {
+            match counts.get(&confusable_key(name)) {
                 Some(1) => tools.push(Arc::new(tool)),
-                _ => server.leave_out(&format!(
+                _ => server.report_rejected(&format!(
                     "the tool `{name}` is left out: a tool of another server looks like it"
                 )),
             }
@@ -138,18 +138,23 @@ impl Bridge {
     }
 
     /// Every tool that can be one, with its server.
-    fn made(&self) -> Vec<(Arc<Server>, BridgedTool)> {
+    fn build_tools(&self) -> Vec<(Arc<Server>, BridgedTool)> {
         let mut made = Vec::new();
         for server in self.current() {
-            let (settings, mut room) = (server.settings(), Room::of_a_server());
+            let (settings, mut room) = (server.settings(), PatternBudget::for_server());
             for entry in server.catalogue().entries() {
                 let shown = || {
-                    toolgate_tools::escape_control_chars(&crate::definition::cut(&entry.definition.name, 100))
+                    toolgate_tools::escape_control_chars(&crate::definition::truncate(
+                        &entry.definition.name,
+                        100,
+                    ))
                 };
-                match BridgedTool::of(&server, &settings, entry, &mut room) {
+                match BridgedTool::build(&server, &settings, entry, &mut room) {
                     Ok(Some(tool)) => made.push((Arc::clone(&server), tool)),
                     Ok(None) => {}
-                    Err(reason) => server.leave_out(&format!("the tool `{}` is left out: {reason}", shown())),
+                    Err(reason) => {
+                        server.report_rejected(&format!("the tool `{}` is left out: {reason}", shown()))
+                    }
                 }
             }
         }
@@ -170,19 +175,19 @@ impl Bridge {
 
     /// Ends every server, whatever it is doing, and returns when nothing of them is left.
     pub async fn close(&self) {
-        let mut gone: Vec<Kept> = locked(&self.servers).drain(..).collect();
-        gone.append(&mut locked(&self.leaving));
+        let mut gone: Vec<SupervisedServer> = locked(&self.servers).drain(..).collect();
+        gone.append(&mut locked(&self.retiring));
         gone.iter().for_each(|gone| gone.server.stop());
         for gone in gone {
             // A keeper that ended unexpectedly has let go of its process, which ends it.
-            let _ = gone.keeper.await;
+            let _ = gone.supervisor.await;
         }
     }
 }
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        for kept in [&self.servers, &self.leaving] {
+        for kept in [&self.servers, &self.retiring] {
             locked(kept).iter().for_each(|kept| kept.server.stop());
         }
     }

@@ -8,16 +8,16 @@ use toolgate_gate::ToolSchema;
 use toolgate_tools::{escape_control_chars, sanitize};
 use toolgate_types::Sha256;
 
-use crate::schema::{Room, usable};
+use crate::untrusted_schema::{PatternBudget, sanitize_schema};
 
 /// The schemas of a tool's arguments and, where it declares one, of its answers.
 pub(crate) type Schemas = (ToolSchema, Option<ToolSchema>);
 
 /// How much of a description a model is given.
-const LONGEST_DESCRIPTION: usize = 8 * 1024;
+const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
 
 /// How much of a title or of the first line of a description anybody is given.
-const LONGEST_LINE: usize = 200;
+const MAX_LINE_BYTES: usize = 200;
 
 /// A tool as its server defines it, unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,21 +68,22 @@ impl Definition {
     /// # Errors
     /// What is wrong with its schemas.
     pub fn check(&self) -> Result<(), String> {
-        self.schemas(&mut Room::of_a_server().of_a_tool()).map(|_| ())
+        self.schemas(&mut PatternBudget::for_server().for_tool()).map(|_| ())
     }
 
     /// The schemas of its arguments and of its answers, as far as they are declared, fit to check by.
-    pub(crate) fn schemas(&self, room: &mut Room) -> Result<Schemas, String> {
-        let input = usable(&self.input_schema, true, room)
+    pub(crate) fn schemas(&self, room: &mut PatternBudget) -> Result<Schemas, String> {
+        let input = sanitize_schema(&self.input_schema, true, room)
             .map_err(|reason| format!("its input schema cannot be used: {reason}"))?;
-        let output = self.output_schema.as_ref().map(|schema| usable(schema, false, room)).transpose();
+        let output =
+            self.output_schema.as_ref().map(|schema| sanitize_schema(schema, false, room)).transpose();
         let output = output.map_err(|reason| format!("its output schema cannot be used: {reason}"))?;
         Ok((input.into(), output.map(ToolSchema::from)))
     }
 
     /// The definition as an operator reads it: one field per line, with every hidden character spelt out.
     #[must_use]
-    pub fn revealed(&self) -> String {
+    pub fn escaped(&self) -> String {
         let whole = sorted(serde_json::to_value(self).unwrap_or_default());
         let mut text = escape_control_chars(&serde_json::to_string_pretty(&whole).unwrap_or_default());
         text.push('\n');
@@ -91,31 +92,31 @@ impl Definition {
 
     /// The description as an operator reads it, with every hidden character spelt out.
     #[must_use]
-    pub fn revealed_description(&self) -> String {
+    pub fn escaped_description(&self) -> String {
         escape_control_chars(self.description.as_deref().unwrap_or_default())
     }
 
     /// The first line of that, for questions.
-    pub(crate) fn revealed_first_line(&self) -> String {
+    pub(crate) fn escaped_first_line(&self) -> String {
         let description = self.description.as_deref().unwrap_or_default();
-        escape_control_chars(&cut(description.lines().next().unwrap_or_default(), LONGEST_LINE))
+        escape_control_chars(&truncate(description.lines().next().unwrap_or_default(), MAX_LINE_BYTES))
     }
 
     /// The description as a model reads it: nothing hidden, and not endless.
     pub(crate) fn description_for_models(&self) -> String {
-        cut(&sanitize(self.description.as_deref().unwrap_or_default()), LONGEST_DESCRIPTION)
+        truncate(&sanitize(self.description.as_deref().unwrap_or_default()), MAX_DESCRIPTION_BYTES)
     }
 
     /// The name for people as they read it.
     pub(crate) fn title_for_people(&self) -> String {
         let hinted = self.annotations.as_ref().and_then(|hints| hints.get("title")).and_then(Value::as_str);
         let title = self.title.as_deref().or(hinted).unwrap_or(&self.name);
-        cut(&sanitize(title).replace('\n', " "), LONGEST_LINE)
+        truncate(&sanitize(title).replace('\n', " "), MAX_LINE_BYTES)
     }
 }
 
 /// A name as somebody who does not look closely reads it: names that are the same folded are taken for each other.
-pub(crate) fn folded_name(name: &str) -> String {
+pub(crate) fn confusable_key(name: &str) -> String {
     let fold = |character: char| if matches!(character, '-' | '.') { '_' } else { character };
     name.chars().flat_map(char::to_lowercase).map(fold).collect()
 }
@@ -135,7 +136,7 @@ fn sorted(value: Value) -> Value {
 }
 
 /// The beginning of a text, at most so many bytes, and a mark where something is missing.
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -193,16 +194,16 @@ mod tests {
         it.description = Some("Adds\u{e0041}\u{202e} numbers\u{1b}[8m and reads ~/.ssh\u{1b}[0m".to_owned());
         assert_eq!(it.description_for_models(), "Adds numbers and reads ~/.ssh");
         assert_eq!(
-            it.revealed_description(),
+            it.escaped_description(),
             "Adds\\u{e0041}\\u{202e} numbers\\u{1b}[8m and reads ~/.ssh\\u{1b}[0m"
         );
-        assert!(it.revealed().contains("\\u{e0041}") || it.revealed().contains("\\\\u{e0041}"));
+        assert!(it.escaped().contains("\\u{e0041}") || it.escaped().contains("\\\\u{e0041}"));
     }
 
     proptest! {
         #[test]
         fn cutting_never_breaks_a_character(text in "\\PC{0,40}", most in 0usize..50) {
-            let cut = cut(&text, most);
+            let cut = truncate(&text, most);
             prop_assert!(cut.len() <= most + '…'.len_utf8());
             prop_assert!(text.starts_with(cut.trim_end_matches('…')) || cut == text);
         }

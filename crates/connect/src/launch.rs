@@ -5,37 +5,37 @@ use std::sync::Arc;
 
 use toolgate_types::Failure;
 
-use crate::settings::ServerProcess;
+use crate::settings::ProcessSettings;
 
 /// Starts processes inside the sandbox.
-pub trait Launch: Send + Sync {
+pub trait ServerLauncher: Send + Sync {
     /// Starts one. May block.
     ///
     /// # Errors
     /// It could not be started, or not be confined as far as it must be.
-    fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure>;
+    fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure>;
 }
 
 /// A process that was started.
-pub struct Launched {
+pub struct LaunchedServer {
     /// What it reads; written to by the gate.
     pub input: OwnedFd,
     /// What it writes; read by the gate.
     pub output: OwnedFd,
     /// The process itself.
-    pub process: Arc<dyn Running>,
+    pub process: Arc<dyn RunningProcess>,
 }
 
 /// A process that runs. Dropping the last handle ends it.
-pub trait Running: Send + Sync {
+pub trait RunningProcess: Send + Sync {
     /// Ends it with everything it started, and returns when nothing of it is left. May block; a second time does nothing.
-    fn end(&self);
+    fn terminate(&self);
 
     /// How it ended, if it has.
-    fn ended(&self) -> Option<String>;
+    fn exit_status(&self) -> Option<String>;
 
     /// The end of what it wrote to standard error; bounded.
-    fn errors(&self) -> String;
+    fn stderr_tail(&self) -> String;
 
     /// Whether it can write to a mount, so that what it leaves must be looked at.
     fn can_write(&self) -> bool {
@@ -51,7 +51,7 @@ pub trait Running: Send + Sync {
     }
 
     /// Where what was taken away is kept, for the operator.
-    fn kept_in(&self) -> Option<String> {
+    fn quarantine_location(&self) -> Option<String> {
         None
     }
 }

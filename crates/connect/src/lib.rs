@@ -12,11 +12,11 @@ mod settings;
 mod launch;
 mod definition;
 mod advice;
-mod schema;
+mod untrusted_schema;
 mod pins;
 mod wire;
 mod server;
-mod answer;
+mod tool_result;
 mod tool;
 mod bridge;
 
@@ -24,10 +24,10 @@ pub use advice::Finding;
 pub use bridge::{Bridge, BridgeOptions};
 pub use definition::Definition;
 pub use error::ConnectError;
-pub use launch::{Launch, Launched, Running};
-pub use pins::{PinFile, PinState, Pinned, Pins};
-pub use server::{Backoff, HealthState, Patience, ServerHealth};
+pub use launch::{LaunchedServer, RunningProcess, ServerLauncher};
+pub use pins::{PinFile, PinState, PinnedTool, Pins};
+pub use server::{Backoff, HealthState, ServerHealth, ServerTimeouts};
 pub use settings::{
-    ClientCredentials, HttpSettings, MOST_CALLS, PinPolicy, Secret, ServerName, ServerProcess,
+    DEFAULT_MAX_CALLS, HttpSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString, ServerName,
     ServerSettings, ToolSettings, TransportSettings,
 };

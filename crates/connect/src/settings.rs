@@ -46,9 +46,9 @@ impl fmt::Display for ServerName {
 
 /// A value that is never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct SecretString(String);
 
-impl Secret {
+impl SecretString {
     /// Keeps a value from being printed.
     #[must_use]
     pub fn new(value: impl Into<String>) -> Self {
@@ -62,7 +62,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretString {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("(secret)")
     }
@@ -80,7 +80,7 @@ pub struct ServerSettings {
     /// Time until it must have named its tools.
     pub startup_timeout: Duration,
     /// How many of its calls are under way at once; more wait.
-    pub most_calls: usize,
+    pub max_calls: usize,
     /// What its tools can do to the world unless said.
     pub default_class: ToolClass,
     /// When a tool counts as agreed to.
@@ -90,13 +90,13 @@ pub struct ServerSettings {
 }
 
 /// How many calls of one server are under way at once unless said.
-pub const MOST_CALLS: usize = 64;
+pub const DEFAULT_MAX_CALLS: usize = 64;
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TransportSettings {
     /// A process of this machine, spoken to over its standard input and output.
-    Stdio(ServerProcess),
+    Stdio(ProcessSettings),
     /// A server that is reached over streamable HTTP.
     Http(HttpSettings),
 }
@@ -113,13 +113,13 @@ impl TransportSettings {
 
 /// A process to start, confined to what is named here.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ServerProcess {
+pub struct ProcessSettings {
     /// The program: a bare name that is looked up inside the sandbox, or an absolute path.
     pub program: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
     /// The only variables it gets.
-    pub environment: Vec<(String, Secret)>,
+    pub environment: Vec<(String, SecretString)>,
     /// Where it begins, such as `@project/sub`.
     pub directory: Option<String>,
     /// The mounts that it sees, and whether it may write to them.
@@ -138,20 +138,20 @@ pub struct HttpSettings {
     /// Its address.
     pub url: String,
     /// What is sent with every request.
-    pub headers: Vec<(String, Secret)>,
+    pub headers: Vec<(String, SecretString)>,
     /// Where a token comes from.
-    pub oauth: Option<ClientCredentials>,
+    pub oauth: Option<OAuthSettings>,
 }
 
 /// OAuth 2.1 client credentials: the gate itself is the client, and no caller's token is ever passed on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ClientCredentials {
+pub struct OAuthSettings {
     /// Where tokens are given out.
     pub token_url: String,
     /// Who the gate is there.
     pub client_id: String,
     /// How it proves that.
-    pub client_secret: Secret,
+    pub client_secret: SecretString,
     /// What the token is to be good for.
     pub scopes: Vec<String>,
     /// Whom the token is for; the server's address unless said.
@@ -192,7 +192,7 @@ impl ServerSettings {
             transport,
             timeout: Duration::from_secs(60),
             startup_timeout: Duration::from_secs(20),
-            most_calls: MOST_CALLS,
+            max_calls: DEFAULT_MAX_CALLS,
             default_class: ToolClass::Destructive,
             pin: PinPolicy::FirstUse,
             tools: Vec::new(),
@@ -200,16 +200,18 @@ impl ServerSettings {
     }
 
     /// What is said about the tool of this name.
-    pub(crate) fn about(&self, tool: &str) -> Option<&ToolSettings> {
+    pub(crate) fn settings_for(&self, tool: &str) -> Option<&ToolSettings> {
         let exact = self.tools.iter().find(|(name, _)| name == tool);
-        exact.or_else(|| self.tools.iter().find(|(glob, _)| fits(glob, tool))).map(|(_, settings)| settings)
+        exact
+            .or_else(|| self.tools.iter().find(|(glob, _)| glob_matches(glob, tool)))
+            .map(|(_, settings)| settings)
     }
 
     /// Whether a connection that was made with other settings is still the right one.
     pub(crate) fn same_connection(&self, other: &Self) -> bool {
         self.transport == other.transport
             && self.startup_timeout == other.startup_timeout
-            && self.most_calls == other.most_calls
+            && self.max_calls == other.max_calls
             && self.pin == other.pin
     }
 }
@@ -246,7 +248,7 @@ impl TransportSettings {
 }
 
 /// Whether a name matches a glob of `*` and `?`: greedy with one step back, so that the work stays bounded.
-fn fits(glob: &str, name: &str) -> bool {
+fn glob_matches(glob: &str, name: &str) -> bool {
     let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
     let (mut at, mut here) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -288,7 +290,7 @@ mod tests {
             ("?at", "at", false),
             ("a*b*c", "aXbYbZ", false),
         ] {
-            assert_eq!(fits(glob, name), wanted, "{glob} {name}");
+            assert_eq!(glob_matches(glob, name), wanted, "{glob} {name}");
         }
     }
 
@@ -296,13 +298,13 @@ mod tests {
     fn exact_names_go_before_globs() {
         let class = |class| ToolSettings { class: Some(class), ..ToolSettings::default() };
         let mut settings =
-            ServerSettings::new("s".parse().unwrap(), TransportSettings::Stdio(ServerProcess::default()));
+            ServerSettings::new("s".parse().unwrap(), TransportSettings::Stdio(ProcessSettings::default()));
         settings.tools = vec![
             ("read_*".to_owned(), class(ToolClass::Write)),
             ("read_file".to_owned(), class(ToolClass::Read)),
             ("*".to_owned(), class(ToolClass::Destructive)),
         ];
-        let found = |name: &str| settings.about(name).and_then(|about| about.class);
+        let found = |name: &str| settings.settings_for(name).and_then(|about| about.class);
         assert_eq!(found("read_file"), Some(ToolClass::Read));
         assert_eq!(found("read_tree"), Some(ToolClass::Write));
         assert_eq!(found("other"), Some(ToolClass::Destructive));
@@ -320,11 +322,11 @@ mod tests {
     fn secrets_are_never_printed() {
         let http = HttpSettings {
             url: "https://a.example".to_owned(),
-            headers: vec![("Authorization".to_owned(), Secret::new("hunter2"))],
-            oauth: Some(ClientCredentials {
+            headers: vec![("Authorization".to_owned(), SecretString::new("hunter2"))],
+            oauth: Some(OAuthSettings {
                 token_url: "https://b.example".to_owned(),
                 client_id: "me".to_owned(),
-                client_secret: Secret::new("hunter2"),
+                client_secret: SecretString::new("hunter2"),
                 scopes: Vec::new(),
                 resource: None,
             }),
@@ -336,7 +338,7 @@ mod tests {
     fn only_a_process_without_network_keeps_calls_on_this_machine() {
         let process = |network: &[&str]| {
             let network = network.iter().map(|host| (*host).to_owned()).collect();
-            TransportSettings::Stdio(ServerProcess { network, ..ServerProcess::default() })
+            TransportSettings::Stdio(ProcessSettings { network, ..ProcessSettings::default() })
         };
         let url = "http://127.0.0.1:9/mcp".to_owned();
         let elsewhere = TransportSettings::Http(HttpSettings { url, headers: Vec::new(), oauth: None });

@@ -10,11 +10,11 @@ use toolgate_tools::escape_control_chars;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
 
-use crate::answer::{Reading, read};
 use crate::definition::Definition;
-use crate::schema::{Room, anything};
-use crate::server::{Entry, Request, Server};
+use crate::server::{CatalogueEntry, Server, UpstreamCall};
 use crate::settings::{ServerSettings, ToolSettings};
+use crate::tool_result::{AnswerContext, read};
+use crate::untrusted_schema::{PatternBudget, any_value_schema};
 
 /// A tool that a server offers.
 pub(crate) struct BridgedTool {
@@ -29,15 +29,15 @@ pub(crate) struct BridgedTool {
 
 impl BridgedTool {
     /// The tool, `None` where the operator does not want it, or why it cannot be one.
-    pub(crate) fn of(
+    pub(crate) fn build(
         server: &Arc<Server>,
         settings: &ServerSettings,
-        entry: &Entry,
-        room: &mut Room,
+        entry: &CatalogueEntry,
+        room: &mut PatternBudget,
     ) -> Result<Option<Self>, String> {
         let definition = &entry.definition;
         let unsaid = ToolSettings::default();
-        let about = settings.about(&definition.name).unwrap_or(&unsaid);
+        let about = settings.settings_for(&definition.name).unwrap_or(&unsaid);
         if about.allowed == Some(false) {
             return Ok(None);
         }
@@ -60,15 +60,15 @@ impl BridgedTool {
 fn spec(
     settings: &ServerSettings,
     about: &ToolSettings,
-    entry: &Entry,
-    room: &mut Room,
+    entry: &CatalogueEntry,
+    room: &mut PatternBudget,
 ) -> Result<ToolSpec, String> {
     let definition = &entry.definition;
     let name: ToolName = format!("{}__{}", settings.name, definition.name)
         .parse()
         .map_err(|_| "its name is not one that a tool can have".to_owned())?;
     let (input_schema, output_schema) = entry.schemas(room)?;
-    let output_schema = output_schema.unwrap_or_else(|| anything().into());
+    let output_schema = output_schema.unwrap_or_else(|| any_value_schema().into());
     let class = about.class.unwrap_or(settings.default_class);
     let remedy = format!("see it with `toolgate mcp approve {} {}`", settings.name, definition.name);
     Ok(ToolSpec {
@@ -104,7 +104,7 @@ impl Tool for BridgedTool {
         let digest: String = self.digest.to_string().chars().take(16).collect();
         let summary = vec![
             format!("call `{}` of the MCP server `{}`", quote_value(&self.definition.name), self.server.name),
-            format!("the server says: {}", self.definition.revealed_first_line()),
+            format!("the server says: {}", self.definition.escaped_first_line()),
             format!("definition {digest}"),
         ];
         let body = serde_json::to_string_pretty(arguments).unwrap_or_default();
@@ -116,10 +116,11 @@ impl Tool for BridgedTool {
             let Value::Object(arguments) = call.into_arguments() else {
                 return Err(Failure::new(ErrorCode::InvalidArguments, "the arguments are not an object"));
             };
-            let request = Request { tool: self.definition.name.clone(), definition: self.digest, arguments };
+            let request =
+                UpstreamCall { tool: self.definition.name.clone(), definition: self.digest, arguments };
             let result =
                 self.server.call(request, &context).await.map_err(|failure| self.filtered(failure))?;
-            let reading = Reading {
+            let reading = AnswerContext {
                 server: self.server.name.as_str(),
                 limits: &context.limits,
                 declared: self.declared_output,

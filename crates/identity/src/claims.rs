@@ -11,11 +11,11 @@ use toolgate_types::AgentName;
 
 use crate::error::{Claim, TokenError};
 use crate::identity::Identity;
+use crate::name_rules::{is_name, is_reserved, is_word};
 use crate::options::ClaimNames;
-use crate::text::{is_name, is_reserved, is_word};
 
 /// The last second of the year 9999: later times are mistakes, such as milliseconds.
-const LAST_SECOND: u64 = 253_402_300_799;
+const MAX_TIMESTAMP_SECONDS: u64 = 253_402_300_799;
 
 /// What the claims of one issuer must look like.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl<'a> Claims<'a> {
         match self.0.get(claim.as_str()) {
             None => Ok(None),
             Some(value) => match value.as_u64() {
-                Some(second) if second <= LAST_SECOND => Ok(Some(second)),
+                Some(second) if second <= MAX_TIMESTAMP_SECONDS => Ok(Some(second)),
                 _ => Err(TokenError::BadClaim { claim }),
             },
         }

@@ -201,7 +201,7 @@ pub enum FetchError {
     NotAKeySet,
     /// The fetch ended without an answer, or there is no runtime to fetch with.
     #[error("the fetch was not carried out")]
-    NotCarriedOut,
+    Aborted,
 }
 
 /// What is wrong with a key.
@@ -270,7 +270,7 @@ pub enum SetupError {
     },
     /// A list that may not be empty is.
     #[error("issuer `{issuer}` has no {what}")]
-    Nothing {
+    EmptyList {
         /// Which issuer.
         issuer: String,
         /// What is lacking.
@@ -326,7 +326,7 @@ impl SetupError {
             Self::NoIssuer => "name at least one issuer with its audience, algorithms and keys",
             Self::SameIssuer { .. } => "put all keys of an issuer in one entry",
             Self::BadName { .. } => "write it exactly as it stands in the issuer's tokens",
-            Self::Nothing { .. } => "an issuer needs an audience, an algorithm and a key",
+            Self::EmptyList { .. } => "an issuer needs an audience, an algorithm and a key",
             Self::Leeway { .. } => "set the clocks right, and the leeway to 60 seconds or less",
             Self::NoKeyFor { .. } => "remove the algorithm, or add a key for it",
             Self::Key { problem, .. } => key_help(*problem),

@@ -28,29 +28,29 @@ pub trait FetchKeys: Send + Sync {
 /// Fetches over HTTP. Clients are made when they are first needed: most gates never fetch, and a machine
 /// without CA certificates cannot make one for https.
 #[derive(Debug, Default)]
-pub struct HttpFetch {
+pub struct HttpKeyFetcher {
     secure: OnceCell<Client>,
     loopback: OnceCell<Client>,
 }
 
-impl HttpFetch {
+impl HttpKeyFetcher {
     /// Nothing is opened yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    async fn client(&self, address: Address) -> Result<&Client, FetchError> {
+    async fn client(&self, address: EndpointKind) -> Result<&Client, FetchError> {
         match address {
-            Address::Secure => self.secure.get_or_try_init(|| build(secure_client)).await,
-            Address::Loopback => self.loopback.get_or_try_init(|| build(loopback_client)).await,
+            EndpointKind::Secure => self.secure.get_or_try_init(|| build(secure_client)).await,
+            EndpointKind::Loopback => self.loopback.get_or_try_init(|| build(loopback_client)).await,
         }
     }
 
     async fn get(&self, url: &str) -> Result<Vec<u8>, FetchError> {
         let (url, address) = checked_address(url).ok_or(FetchError::InsecureAddress)?;
         // rustls panics while it checks a certificate then.
-        if matches!(address, Address::Secure) && toolgate_types::time::is_before_1970() {
+        if matches!(address, EndpointKind::Secure) && toolgate_types::time::is_before_1970() {
             return Err(FetchError::Unreachable);
         }
         let request = self.client(address).await?.get(url).header("accept", "application/json");
@@ -63,7 +63,7 @@ impl HttpFetch {
     }
 }
 
-impl FetchKeys for HttpFetch {
+impl FetchKeys for HttpKeyFetcher {
     fn fetch<'a>(&'a self, url: &'a str) -> FetchFuture<'a> {
         Box::pin(self.get(url))
     }
@@ -72,7 +72,7 @@ impl FetchKeys for HttpFetch {
 /// Reads the system's certificates, so it happens where it may block.
 async fn build(make: fn() -> ClientBuilder) -> Result<Client, FetchError> {
     let built = tokio::task::spawn_blocking(move || make().build()).await;
-    built.map_err(|_| FetchError::NotCarriedOut)?.map_err(|_| FetchError::NoClient)
+    built.map_err(|_| FetchError::Aborted)?.map_err(|_| FetchError::NoClient)
 }
 
 fn secure_client() -> ClientBuilder {
@@ -97,7 +97,7 @@ async fn body(mut response: Response) -> Result<Vec<u8>, FetchError> {
 
 /// What an address may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Address {
+enum EndpointKind {
     Secure,
     Loopback,
 }
@@ -108,7 +108,7 @@ pub(crate) fn is_allowed_address(url: &str) -> bool {
 }
 
 /// An address as it may be shown: who wrote a password into it shall not read it in a log.
-pub(crate) fn without_password(text: &str) -> String {
+pub(crate) fn redact_password(text: &str) -> String {
     match Url::parse(text) {
         Ok(url) if url.username().is_empty() && url.password().is_none() => text.to_owned(),
         Ok(url) => format!("{}://…@{}", url.scheme(), url.host_str().unwrap_or_default()),
@@ -117,14 +117,14 @@ pub(crate) fn without_password(text: &str) -> String {
     }
 }
 
-fn checked_address(text: &str) -> Option<(Url, Address)> {
+fn checked_address(text: &str) -> Option<(Url, EndpointKind)> {
     let url = Url::parse(text).ok()?;
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
         return None;
     }
     match url.scheme() {
-        "https" => Some((url, Address::Secure)),
-        "http" if is_loopback(url.host_str()?) => Some((url, Address::Loopback)),
+        "https" => Some((url, EndpointKind::Secure)),
+        "http" if is_loopback(url.host_str()?) => Some((url, EndpointKind::Loopback)),
         _ => None,
     }
 }

@@ -8,8 +8,8 @@ use std::fmt;
 use jsonwebtoken::{DecodingKey, crypto};
 
 use crate::error::KeyProblem;
-use crate::options::Secret;
-use crate::token::Token;
+use crate::options::SharedSecret;
+use crate::token::ParsedToken;
 use crate::{Algorithm, algorithm};
 
 /// Shorter secrets can be tried out.
@@ -47,7 +47,7 @@ impl Curve {
 
 impl VerifyingKey {
     /// A shared secret: HS256 and nothing else.
-    pub(crate) fn secret(secret: &Secret) -> Result<Self, KeyProblem> {
+    pub(crate) fn secret(secret: &SharedSecret) -> Result<Self, KeyProblem> {
         check_secret(secret)?;
         let key = DecodingKey::from_secret(secret.expose());
         Ok(Self { key, algorithms: vec![Algorithm::Hs256] })
@@ -85,7 +85,7 @@ impl VerifyingKey {
     }
 
     /// The same key for fewer algorithms.
-    pub(crate) fn only(mut self, keep: impl Fn(Algorithm) -> bool) -> Self {
+    pub(crate) fn restrict(mut self, keep: impl Fn(Algorithm) -> bool) -> Self {
         self.algorithms.retain(|algorithm| keep(*algorithm));
         self
     }
@@ -96,7 +96,7 @@ impl VerifyingKey {
     }
 
     /// Whether this key signed the token, with an algorithm that it may be used with.
-    pub(crate) fn signed(&self, token: &Token<'_>) -> bool {
+    pub(crate) fn verifies(&self, token: &ParsedToken<'_>) -> bool {
         self.algorithms.contains(&token.algorithm)
             && crypto::verify(
                 token.signature,
@@ -115,7 +115,7 @@ impl fmt::Debug for VerifyingKey {
 }
 
 /// Refuses a secret that could be guessed.
-pub(crate) fn check_secret(secret: &Secret) -> Result<(), KeyProblem> {
+pub(crate) fn check_secret(secret: &SharedSecret) -> Result<(), KeyProblem> {
     match secret.expose() {
         short if short.len() < MIN_SECRET_BYTES => Err(KeyProblem::ShortSecret { bytes: short.len() }),
         pem if pem.trim_ascii_start().starts_with(b"-----BEGIN") => Err(KeyProblem::PublicSecret),

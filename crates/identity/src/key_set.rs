@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::fetch::MAX_KEY_SET_BYTES;
 use crate::key::{Curve, VerifyingKey};
-use crate::text::is_name;
+use crate::name_rules::is_name;
 use crate::{Algorithm, strict_json};
 
 /// A set with more keys than this is refused as a whole.
@@ -31,13 +31,13 @@ impl KeySet {
         if json.len() > MAX_KEY_SET_BYTES {
             return None;
         }
-        let keys = match strict_json::object(json)?.remove("keys")? {
+        let keys = match strict_json::parse_object(json)?.remove("keys")? {
             Value::Array(keys) if keys.len() <= MAX_KEYS => keys,
             _ => return None,
         };
         let mut set = Self::default();
         for (key_id, key) in keys.iter().filter_map(Value::as_object).filter_map(usable) {
-            let key = key.only(|algorithm| allowed.contains(&algorithm));
+            let key = key.restrict(|algorithm| allowed.contains(&algorithm));
             if !key.algorithms().is_empty() {
                 set.insert(key_id, key);
             }
@@ -55,7 +55,7 @@ impl KeySet {
     }
 
     /// The one key, if there is exactly one.
-    pub(crate) fn only(&self) -> Option<&[VerifyingKey]> {
+    pub(crate) fn sole_key(&self) -> Option<&[VerifyingKey]> {
         let mut all = self.0.values();
         match (all.next(), all.next()) {
             (Some(keys), None) => Some(keys.as_slice()).filter(|keys| keys.len() == 1),
@@ -98,7 +98,7 @@ fn usable(jwk: &Map<String, Value>) -> Option<(&str, VerifyingKey)> {
         None => Some((key_id, key)),
         Some(name) => {
             let stated: Algorithm = name.as_str()?.parse().ok()?;
-            Some((key_id, key.only(|algorithm| algorithm == stated)))
+            Some((key_id, key.restrict(|algorithm| algorithm == stated)))
         }
     }
 }

@@ -51,7 +51,7 @@ mod error;
 mod algorithm;
 mod options;
 mod identity;
-mod text;
+mod name_rules;
 mod strict_json;
 mod token;
 mod claims;
@@ -59,19 +59,20 @@ mod key;
 mod pem;
 mod key_set;
 mod fetch;
-mod remote;
-mod keys;
+mod remote_key_set;
+mod issuer_keys;
 mod verifier;
 mod mint;
 
 pub use algorithm::Algorithm;
 pub use error::{Claim, FetchError, KeyProblem, MintError, SetupError, TokenError};
-pub use fetch::{FetchFuture, FetchKeys, HttpFetch, MAX_KEY_SET_BYTES};
+pub use fetch::{FetchFuture, FetchKeys, HttpKeyFetcher, MAX_KEY_SET_BYTES};
 pub use identity::Identity;
 pub use key_set::MAX_KEYS;
 pub use mint::{MAX_MINTED_LIFETIME, MintOptions, generate_secret, mint};
 pub use options::{
-    CacheOptions, ClaimNames, Clock, Issuer, KeySource, MAX_LEEWAY, Secret, Tell, VerifierOptions,
+    CacheOptions, ClaimNames, Clock, Issuer, KeySource, MAX_LEEWAY, OperatorNotice, SharedSecret,
+    VerifierOptions,
 };
-pub use remote::{FetchedKeys, StaleKeys};
+pub use remote_key_set::{FetchedKeys, StaleKeys};
 pub use verifier::Verifier;

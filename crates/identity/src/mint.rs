@@ -14,8 +14,8 @@ use toolgate_types::{AgentName, Trust};
 use crate::Algorithm;
 use crate::error::MintError;
 use crate::key::{MIN_SECRET_BYTES, check_secret};
-use crate::options::Secret;
-use crate::text::{is_name, is_reserved, is_word};
+use crate::name_rules::{is_name, is_reserved, is_word};
+use crate::options::SharedSecret;
 
 /// The longest that a minted token lives.
 pub const MAX_MINTED_LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -24,7 +24,7 @@ pub const MAX_MINTED_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug)]
 pub struct MintOptions<'a> {
     /// What it is signed with.
-    pub secret: &'a Secret,
+    pub secret: &'a SharedSecret,
     /// The id of that secret in the verifier's configuration.
     pub key_id: &'a str,
     /// Who says so.
@@ -89,7 +89,7 @@ pub fn mint(options: &MintOptions<'_>) -> Result<String, MintError> {
 ///
 /// # Errors
 /// The operating system gave no random bytes.
-pub fn generate_secret() -> Result<Secret, MintError> {
+pub fn generate_secret() -> Result<SharedSecret, MintError> {
     random::<MIN_SECRET_BYTES>().map(|bytes| bytes.to_vec().into())
 }
 

@@ -27,18 +27,18 @@ pub struct VerifierOptions {
     /// Longer tokens are refused before anything of them is parsed.
     pub max_token_bytes: usize,
     /// Told, in words for the operator, when a key set cannot be fetched and when it can again.
-    pub tell: Tell,
+    pub notify: OperatorNotice,
 }
 
 /// Receives words for the operator.
-pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+pub type OperatorNotice = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl VerifierOptions {
     /// The usual bounds: tokens of at most 8 KiB.
     #[must_use]
     pub fn new(issuers: Vec<Issuer>, clock: Clock, fetch: Arc<dyn FetchKeys>) -> Self {
-        let tell: Tell = Arc::new(|_| {});
-        Self { issuers, clock, fetch, cache: CacheOptions::default(), max_token_bytes: 8192, tell }
+        let notify: OperatorNotice = Arc::new(|_| {});
+        Self { issuers, clock, fetch, cache: CacheOptions::default(), max_token_bytes: 8192, notify }
     }
 }
 
@@ -95,7 +95,7 @@ pub enum KeySource {
         /// The `kid` of tokens signed with it.
         key_id: String,
         /// At least 32 bytes.
-        secret: Secret,
+        secret: SharedSecret,
     },
     /// A public key.
     Pem {
@@ -169,9 +169,9 @@ impl Default for CacheOptions {
 
 /// A shared secret. It does not print.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
+pub struct SharedSecret(Vec<u8>);
 
-impl Secret {
+impl SharedSecret {
     /// The bytes, for whoever keeps them.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
@@ -179,13 +179,13 @@ impl Secret {
     }
 }
 
-impl From<Vec<u8>> for Secret {
+impl From<Vec<u8>> for SharedSecret {
     fn from(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SharedSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Secret(…)")
     }

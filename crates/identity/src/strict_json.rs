@@ -8,16 +8,16 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Number, Value};
 
 /// The object that these bytes are, or nothing.
-pub(crate) fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice::<Strict>(bytes).ok()?.0 {
+pub(crate) fn parse_object(bytes: &[u8]) -> Option<Map<String, Value>> {
+    match serde_json::from_slice::<StrictValue>(bytes).ok()?.0 {
         Value::Object(object) => Some(object),
         _ => None,
     }
 }
 
-struct Strict(Value);
+struct StrictValue(Value);
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(StrictVisitor).map(Self)
     }
@@ -62,7 +62,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Strict(value)) = items.next_element()? {
+        while let Some(StrictValue(value)) = items.next_element()? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -70,7 +70,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
-        while let Some((name, Strict(value))) = entries.next_entry::<String, Strict>()? {
+        while let Some((name, StrictValue(value))) = entries.next_entry::<String, StrictValue>()? {
             if object.insert(name, value).is_some() {
                 return Err(A::Error::custom("a name occurs twice"));
             }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn reads_what_serde_reads_and_refuses_repeated_names() {
         let plain = br#"{"a":[1,-2,3.5,true,null,"x"],"b":{"a":{}}}"#;
-        let read = Value::Object(object(plain).unwrap());
+        let read = Value::Object(parse_object(plain).unwrap());
         assert_eq!(read, serde_json::from_slice::<Value>(plain).unwrap());
         let deep = format!("{}{}", r#"{"a":"#.repeat(200), "}".repeat(200));
         for bad in [
@@ -103,8 +103,8 @@ mod tests {
             r#"{"a":1e999}"#,
             &deep,
         ] {
-            assert_eq!(object(bad.as_bytes()), None, "{bad}");
+            assert_eq!(parse_object(bad.as_bytes()), None, "{bad}");
         }
-        assert_eq!(object(b"{\"a\":\"\xff\"}"), None);
+        assert_eq!(parse_object(b"{\"a\":\"\xff\"}"), None);
     }
 }

@@ -9,11 +9,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
 use crate::error::TokenError;
-use crate::text::is_name;
+use crate::name_rules::is_name;
 use crate::{Algorithm, strict_json};
 
 /// What the token says, and what was signed.
-pub(crate) struct Token<'a> {
+pub(crate) struct ParsedToken<'a> {
     /// The header and the claims as they were signed.
     pub(crate) message: &'a str,
     /// The signature in base64url, known to be canonical.
@@ -27,7 +27,7 @@ pub(crate) struct Token<'a> {
 /// Header parameters that change what the rest means.
 const UNSUPPORTED: [&str; 4] = ["crit", "b64", "zip", "enc"];
 
-impl<'a> Token<'a> {
+impl<'a> ParsedToken<'a> {
     /// Takes a token apart.
     pub(crate) fn parse(token: &'a str, max_bytes: usize) -> Result<Self, TokenError> {
         if token.len() > max_bytes {
@@ -45,7 +45,7 @@ impl<'a> Token<'a> {
 }
 
 fn part(text: &str) -> Result<Map<String, Value>, TokenError> {
-    strict_json::object(&decode(text)?).ok_or(TokenError::Malformed)
+    strict_json::parse_object(&decode(text)?).ok_or(TokenError::Malformed)
 }
 
 /// Refuses padding, whitespace, the other alphabet and left-over bits, so that one token has one spelling.

@@ -11,21 +11,21 @@ use crate::Algorithm;
 use crate::claims::{ClaimRules, claimed_issuer};
 use crate::error::{SetupError, TokenError};
 use crate::identity::Identity;
-use crate::keys::IssuerKeys;
+use crate::issuer_keys::IssuerKeys;
+use crate::name_rules::is_name;
 use crate::options::{Clock, Issuer, MAX_LEEWAY, VerifierOptions};
-use crate::remote::{FetchedKeys, Remote, StaleKeys};
-use crate::text::is_name;
-use crate::token::Token;
+use crate::remote_key_set::{FetchedKeys, RemoteKeySet, StaleKeys};
+use crate::token::ParsedToken;
 
 /// Tells who a token is about.
 pub struct Verifier {
-    issuers: HashMap<String, Known>,
+    issuers: HashMap<String, TrustedIssuer>,
     clock: Clock,
     max_token_bytes: usize,
 }
 
 /// An issuer whose tokens count.
-struct Known {
+struct TrustedIssuer {
     algorithms: Vec<Algorithm>,
     keys: IssuerKeys,
     rules: ClaimRules,
@@ -41,7 +41,7 @@ impl Verifier {
         let mut issuers = HashMap::new();
         for issuer in &options.issuers {
             check_issuer(issuer)?;
-            if issuers.insert(issuer.issuer.clone(), known(issuer, &options)?).is_some() {
+            if issuers.insert(issuer.issuer.clone(), trusted_issuer(issuer, &options)?).is_some() {
                 return Err(SetupError::SameIssuer { issuer: issuer.issuer.clone() });
             }
         }
@@ -57,12 +57,12 @@ impl Verifier {
     /// # Errors
     /// Why the token proves nothing.
     pub async fn verify(&self, token: &str) -> Result<Identity, TokenError> {
-        let token = Token::parse(token, self.max_token_bytes)?;
+        let token = ParsedToken::parse(token, self.max_token_bytes)?;
         let known = self.issuers.get(claimed_issuer(&token.claims)?).ok_or(TokenError::WrongIssuer)?;
         if !known.algorithms.contains(&token.algorithm) {
             return Err(TokenError::WrongAlgorithm);
         }
-        known.keys.check(&token).await?;
+        known.keys.verify_signature(&token).await?;
         known.rules.identity(&token.claims, (self.clock)())
     }
 
@@ -81,7 +81,7 @@ impl Verifier {
         probed
     }
 
-    fn remotes(&self) -> impl Iterator<Item = &Arc<Remote>> {
+    fn remotes(&self) -> impl Iterator<Item = &Arc<RemoteKeySet>> {
         self.issuers.values().flat_map(|known| known.keys.remotes())
     }
 }
@@ -92,8 +92,8 @@ impl fmt::Debug for Verifier {
     }
 }
 
-fn known(issuer: &Issuer, options: &VerifierOptions) -> Result<Known, SetupError> {
-    Ok(Known {
+fn trusted_issuer(issuer: &Issuer, options: &VerifierOptions) -> Result<TrustedIssuer, SetupError> {
+    Ok(TrustedIssuer {
         algorithms: issuer.algorithms.clone(),
         keys: IssuerKeys::load(issuer, options)?,
         rules: ClaimRules {
@@ -118,7 +118,7 @@ fn check_issuer(issuer: &Issuer) -> Result<(), SetupError> {
         ("key", issuer.keys.is_empty()),
     ];
     if let Some((what, _)) = lists.into_iter().find(|(_, is_empty)| *is_empty) {
-        return Err(SetupError::Nothing { issuer: issuer.issuer.clone(), what });
+        return Err(SetupError::EmptyList { issuer: issuer.issuer.clone(), what });
     }
     if issuer.leeway > MAX_LEEWAY {
         return Err(SetupError::Leeway { issuer: issuer.issuer.clone(), leeway: issuer.leeway });

@@ -5,7 +5,7 @@
 //! in the same calls: with `initialize` and a session, or with everything in each request.
 
 mod service;
-mod weight;
+mod json_limits;
 mod mcp;
 mod stdio;
 mod http;
@@ -14,8 +14,12 @@ mod state_usage;
 mod error;
 
 pub use error::ServeError;
-pub use http::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
-pub use mcp::{McpHandler, OutputBounds, OutputStore, ResourceSource, Visitor, Who, listed_tools};
+pub use http::{
+    Auth, AuthRequirement, HttpError, HttpLimits, HttpOptions, ReadyCheck, RejectedHosts, serve_http,
+};
+pub use mcp::{
+    CallerSource, ClientIdentity, McpHandler, OutputBounds, OutputStore, ResourceSource, listed_tools,
+};
 pub use service::{Service, ServiceOptions};
 pub use state_usage::{MeasureState, StateUsage};
 pub use stdio::{refusals, serve_stdio};

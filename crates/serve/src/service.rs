@@ -7,7 +7,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_tools::ProfiledGate;
 
-use crate::mcp::{Outbox, OutputStore, ParkedCalls, Places, ResourceSource, Seals, ToolLists};
+use crate::mcp::{
+    OutputStore, ParkedCalls, PerCallerConcurrency, ResourceSource, ResponseMemoryBudget, StateSealer,
+    ToolLists,
+};
 use crate::metrics::Metrics;
 use crate::state_usage::{MeasureState, StateGauges};
 
@@ -56,11 +59,11 @@ pub struct Service {
     pub(crate) lists: ToolLists,
     /// Calls whose clients have to come again with an answer.
     pub(crate) parked: ParkedCalls,
-    pub(crate) seals: Seals,
+    pub(crate) sealer: StateSealer,
     /// How much each caller may have under way.
-    pub(crate) places: Places,
+    pub(crate) concurrency: PerCallerConcurrency,
     /// Long answers that are on their way.
-    pub(crate) outbox: Outbox,
+    pub(crate) response_memory: ResponseMemoryBudget,
     /// Every call that is under way, whichever door it came through.
     pub(crate) calls: TaskTracker,
     pub(crate) metrics: Metrics,
@@ -82,9 +85,9 @@ impl Service {
             complete,
             lists: ToolLists::default(),
             parked: ParkedCalls::default(),
-            seals: Seals::new(),
-            places: Places::default(),
-            outbox: Outbox::default(),
+            sealer: StateSealer::new(),
+            concurrency: PerCallerConcurrency::default(),
+            response_memory: ResponseMemoryBudget::default(),
             calls: TaskTracker::new(),
             metrics: Metrics::default(),
             state: StateGauges::new(state),
@@ -105,7 +108,7 @@ impl Service {
     }
 
     /// Waits until all tools are there. Whoever was to say so and is gone has said it.
-    pub(crate) async fn complete(&self) {
+    pub(crate) async fn wait_for_tools(&self) {
         if let Some(mut complete) = self.complete.clone() {
             tokio::select! {
                 _ = complete.wait_for(|complete| *complete) => {}
@@ -120,7 +123,7 @@ impl Service {
     }
 
     /// Waits until no call is under way. Calls that wait for an answer are ended: their clients are gone. Calls that begin afterwards are not waited for.
-    pub async fn settled(&self) {
+    pub async fn wait_until_idle(&self) {
         self.parked.end();
         self.calls.close();
         self.calls.wait().await;

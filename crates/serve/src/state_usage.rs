@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::metrics::heading;
 
 /// What is there is looked at no more often than this, however often somebody asks.
-const INTERVAL: Duration = Duration::from_secs(60);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One kind of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +41,19 @@ impl StateGauges {
     /// The gauges in the text format of Prometheus.
     pub(crate) async fn render(&self) -> String {
         let Some(measure) = self.measure.clone() else { return String::new() };
-        let fresh = |(at, text): &(Instant, String)| (at.elapsed() < INTERVAL).then(|| text.clone());
+        let fresh = |(at, text): &(Instant, String)| (at.elapsed() < MEASURE_INTERVAL).then(|| text.clone());
         if let Some(text) = self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(fresh)
         {
             return text;
         }
         let measured = tokio::task::spawn_blocking(move || measure()).await;
-        let text = written(&measured.unwrap_or_default());
+        let text = render_gauges(&measured.unwrap_or_default());
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), text.clone()));
         text
     }
 }
 
-fn written(areas: &[StateUsage]) -> String {
+fn render_gauges(areas: &[StateUsage]) -> String {
     let mut text = String::new();
     let mut rows = |name: &str, kind: &str, help: &str, value: &dyn Fn(&StateUsage) -> Option<u64>| {
         heading(&mut text, name, kind, help);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
 use toolgate_gate::{ApprovalReply, CallOptions, Credential};
 use toolgate_identity::{
-    Algorithm, ClaimNames, FetchFuture, FetchKeys, Issuer, KeySource, MintOptions, Secret, Verifier,
+    Algorithm, ClaimNames, FetchFuture, FetchKeys, Issuer, KeySource, MintOptions, SharedSecret, Verifier,
     VerifierOptions, mint,
 };
 use toolgate_tools::{CallResponse, Profile};
@@ -50,7 +50,8 @@ fn verifier() -> Verifier {
         claims: ClaimNames::minted(),
         ..Issuer::default()
     };
-    let secret = KeySource::Secret { key_id: "local".to_owned(), secret: Secret::from(SECRET.to_vec()) };
+    let secret =
+        KeySource::Secret { key_id: "local".to_owned(), secret: SharedSecret::from(SECRET.to_vec()) };
     let public = KeySource::Pem { key_id: "rsa".to_owned(), pem: RSA_PUBLIC.to_vec() };
     let issuers =
         vec![issuer("toolgate", Algorithm::Hs256, secret), issuer("elsewhere", Algorithm::Rs256, public)];
@@ -62,7 +63,7 @@ fn verifier() -> Verifier {
 fn minted(permissions: &[&str], agent: Option<&str>, trust: Option<Trust>) -> String {
     let now: SystemTime = UNIX_EPOCH + Duration::from_secs(NOW);
     mint(&MintOptions {
-        secret: &Secret::from(SECRET.to_vec()),
+        secret: &SharedSecret::from(SECRET.to_vec()),
         key_id: "local",
         issuer: "toolgate",
         audience: "gate",

@@ -147,7 +147,7 @@ pub(crate) fn service(
 ) -> Arc<Service> {
     let outputs = build::outputs_folder(settings);
     let retention = settings.loaded.config.retention;
-    let outputs = OutputStore::new(move || open_own_folder(&outputs)).bounded(output_bounds(&retention));
+    let outputs = OutputStore::new(move || open_own_folder(&outputs)).with_bounds(output_bounds(&retention));
     let (state_dir, journal) = (settings.state_dir.clone(), Arc::clone(built.front.gate().journal()));
     let measure = move || state_usage(&state_dir, &retention, Some(&journal));
     Service::new(ServiceOptions {

@@ -1,7 +1,7 @@
 //! `toolgate mcp approve`: an operator sees what is new or changed about tools of servers, and agrees to it or not.
 
 use serde_json::{Value, json};
-use toolgate_connect::{Definition, Finding, HealthState, PinState, Pinned, ServerName};
+use toolgate_connect::{Definition, Finding, HealthState, PinState, PinnedTool, ServerName};
 use toolgate_types::{Sha256, Trust};
 
 use super::mcp_list::{advice_json, advised};
@@ -120,7 +120,7 @@ enum Answer {
 fn waiting(servers: &Servers, tool: Option<&str>) -> Result<Vec<Waiting>, Failed> {
     let mut waiting = Vec::new();
     for server in servers.names() {
-        let pins = servers.pins().of(&server).map_err(|error| {
+        let pins = servers.pins().for_server(&server).map_err(|error| {
             Failed::error(error.to_string())
                 .help("every tool of the server stays suspended until the file is removed")
         })?;
@@ -147,11 +147,11 @@ fn answers<'w>(waiting: &'w [Waiting], agreement: &Agreement) -> Vec<(&'w Waitin
 }
 
 impl Waiting {
-    fn of(server: &ServerName, name: &str, pinned: &Pinned) -> Option<Self> {
+    fn of(server: &ServerName, name: &str, pinned: &PinnedTool) -> Option<Self> {
         let state = pinned.state();
         let offered: &Definition = pinned.offered()?;
         let shown = match state {
-            PinState::New => offered.revealed(),
+            PinState::New => offered.escaped(),
             PinState::Changed => pinned.diff(),
             PinState::Agreed | PinState::Gone => return None,
         };
@@ -161,7 +161,7 @@ impl Waiting {
             state,
             digest: offered.digest(),
             shown,
-            description: offered.revealed_description(),
+            description: offered.escaped_description(),
             useless: offered.check().err(),
             advice: offered.advice(),
         })

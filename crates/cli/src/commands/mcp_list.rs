@@ -84,8 +84,8 @@ impl Row {
             state,
             detail,
             tools,
-            errors: found.map(|found| found.errors.clone()).unwrap_or_default(),
-            left_out: found.map(|found| found.left_out.clone()).unwrap_or_default(),
+            errors: found.map(|found| found.stderr_tail.clone()).unwrap_or_default(),
+            left_out: found.map(|found| found.rejected_tools.clone()).unwrap_or_default(),
         }
     }
 
@@ -150,8 +150,8 @@ fn detail(health: &ServerHealth) -> String {
 fn tools(config: &ServerConfig, servers: &Servers) -> Result<Vec<ToolRow>, String> {
     let name =
         config.name.value.parse().map_err(|error: toolgate_connect::ConnectError| error.to_string())?;
-    let pins = servers.pins().of(&name).map_err(|error| error.to_string())?;
-    let row = |(name, pinned): (&str, &toolgate_connect::Pinned)| {
+    let pins = servers.pins().for_server(&name).map_err(|error| error.to_string())?;
+    let row = |(name, pinned): (&str, &toolgate_connect::PinnedTool)| {
         let entry = config.tool(name);
         let class = entry.and_then(|entry| entry.class.as_ref()).or(config.class.as_ref());
         ToolRow {
@@ -159,7 +159,7 @@ fn tools(config: &ServerConfig, servers: &Servers) -> Result<Vec<ToolRow>, Strin
             class: class.map_or(ToolClass::Destructive, |class| class.value),
             allowed: entry.is_none_or(|entry| entry.allowed),
             pin: pinned.state(),
-            description: pinned.offered().map(|offered| offered.revealed_description()).unwrap_or_default(),
+            description: pinned.offered().map(|offered| offered.escaped_description()).unwrap_or_default(),
             advice: pinned.offered().map(|offered| offered.advice()).unwrap_or_default(),
         }
     };

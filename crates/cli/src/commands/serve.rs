@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde_json::json;
 use toolgate_gate::BlockingStrategy;
 use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
-use toolgate_serve::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
+use toolgate_serve::{
+    Auth, AuthRequirement, HttpError, HttpLimits, HttpOptions, ReadyCheck, RejectedHosts, serve_http,
+};
 use toolgate_types::{Sha256, Trust};
 
 use super::print;
@@ -107,26 +109,26 @@ fn how(arguments: &ServeArguments, settings: &Settings) -> Result<ServeAuth, Fai
 }
 
 /// What callers must bring; for the person's token, where it is kept.
-fn demand(how: ServeAuth, settings: &Settings) -> Result<(Demand, Option<PathBuf>), Failed> {
+fn demand(how: ServeAuth, settings: &Settings) -> Result<(AuthRequirement, Option<PathBuf>), Failed> {
     match how {
-        ServeAuth::None => Ok((Demand::Nothing, None)),
+        ServeAuth::None => Ok((AuthRequirement::None, None)),
         ServeAuth::Jwt => {
             let issuer = settings.loaded.config.callers.as_ref().map(|callers| callers.issuer.value.clone());
             // Only an address is of use to clients that look for one.
             let issuer =
                 issuer.filter(|issuer| issuer.starts_with("https://") || issuer.starts_with("http://"));
-            Ok((Demand::Issued { issuer }, None))
+            Ok((AuthRequirement::Issued { issuer }, None))
         }
         ServeAuth::Token => {
             let file = settings.state_dir.join("keys/serve.token");
             let text = secrets::read_or_make_word(&file)?;
-            Ok((Demand::Token(Sha256::of(text.as_bytes())), Some(file)))
+            Ok((AuthRequirement::Token(Sha256::of(text.as_bytes())), Some(file)))
         }
     }
 }
 
 /// Command line and configuration, joined; the command line wins, and names add up.
-fn options(arguments: &ServeArguments, settings: &Settings, demand: Demand) -> HttpOptions {
+fn options(arguments: &ServeArguments, settings: &Settings, demand: AuthRequirement) -> HttpOptions {
     let config = &settings.loaded.config.serve;
     let usual = HttpLimits::default();
     let joined = |given: &[String], declared: &[Located<String>]| {
@@ -146,13 +148,13 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: Demand) -> H
         ..usual
     };
     HttpOptions {
-        auth: Auth { demand, person: settings.caller.clone() },
+        auth: Auth { requirement: demand, person: settings.caller.clone() },
         allowed_hosts: joined(&arguments.allow_host, &config.allowed_hosts),
         allowed_origins: joined(&arguments.allow_origin, &config.allowed_origins),
         public_url: arguments.public_url.clone().or(config.public_url.as_ref().map(|url| url.value.clone())),
         limits,
-        ready: Ready(Arc::new(|| true)),
-        refused_hosts: refused_hosts(),
+        ready: ReadyCheck(Arc::new(|| true)),
+        rejected_hosts: refused_hosts(),
     }
 }
 
@@ -177,9 +179,9 @@ fn refused(error: HttpError) -> Failed {
 }
 
 /// Ready once every server behind the gate has said which tools it has, or has failed in every way there is to begin: one that is broken holds up nobody.
-fn ready(servers: Option<Arc<Servers>>) -> Ready {
-    let servers = move || servers.iter().flat_map(|servers| servers.health()).all(|server| server.tried);
-    Ready(Arc::new(servers))
+fn ready(servers: Option<Arc<Servers>>) -> ReadyCheck {
+    let servers = move || servers.iter().flat_map(|servers| servers.health()).all(|server| server.is_settled);
+    ReadyCheck(Arc::new(servers))
 }
 
 /// Says where it listens, how to come in, and what keeps others out. A token is told by the file that it is in: terminals keep what they showed, and others
@@ -230,8 +232,8 @@ fn caveats(address: SocketAddr, how: ServeAuth, options: &HttpOptions) -> Vec<&'
 }
 
 /// Tells whoever looks after the gate why callers are turned away.
-fn refused_hosts() -> RefusedHosts {
-    RefusedHosts::told_to(|host| {
+fn refused_hosts() -> RejectedHosts {
+    RejectedHosts::report_to(|host| {
         complain(&format!(
             "a request for the host `{host}` was refused; if that is a name of this gate, allow it with --allow-host {host}"
         ));

@@ -22,7 +22,7 @@ pub(crate) fn agreed(settings: &Settings, policies: &[Content]) -> Vec<AgreedToo
     let pins = pins(settings);
     let mut tools = Vec::new();
     for server in &settings.loaded.config.mcp_servers {
-        let known = server.name.value.parse().ok().and_then(|name| pins.of(&name).ok());
+        let known = server.name.value.parse().ok().and_then(|name| pins.for_server(&name).ok());
         tools.extend(known.iter().flat_map(|known| pinned(server, known)));
         for name in
             policies.iter().flat_map(|file| named(&server.name.value, &String::from_utf8_lossy(&file.bytes)))

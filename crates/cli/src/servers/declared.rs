@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use toolgate_connect::{
-    ClientCredentials, HttpSettings, MOST_CALLS, PinPolicy, Secret, ServerName, ServerProcess,
+    DEFAULT_MAX_CALLS, HttpSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString, ServerName,
     ServerSettings, ToolSettings, TransportSettings,
 };
 use toolgate_egress::NetworkAllowlist;
@@ -89,7 +89,7 @@ fn one(
         transport,
         timeout: server.timeout.unwrap_or(settings.limits.timeout),
         startup_timeout: server.startup_timeout.unwrap_or(STARTUP_TIMEOUT),
-        most_calls: MOST_CALLS,
+        max_calls: DEFAULT_MAX_CALLS,
         default_class: server.class.as_ref().map_or(ToolClass::Destructive, |class| class.value),
         pin: match server.pin {
             PinMode::FirstUse => PinPolicy::FirstUse,
@@ -160,13 +160,13 @@ fn process(
     settings: &Settings,
     process: &manifest::ServerProcessConfig,
     variable: Environment<'_>,
-) -> Result<ServerProcess, Refused> {
+) -> Result<ProcessSettings, Refused> {
     let config = &settings.loaded.config;
     let arguments = process.arguments.iter().map(|text| expand(config, text, variable).map(OsString::from));
     let environment = process
         .environment
         .iter()
-        .map(|(name, text)| Ok((name.value.clone(), Secret::new(expand(config, text, variable)?))));
+        .map(|(name, text)| Ok((name.value.clone(), SecretString::new(expand(config, text, variable)?))));
     let read = process.read.iter().map(|path| {
         settings
             .resolve(&path.value)
@@ -176,7 +176,7 @@ fn process(
         "" => directory.value.alias.clone(),
         path => format!("{}/{path}", directory.value.alias),
     });
-    Ok(ServerProcess {
+    Ok(ProcessSettings {
         program: OsString::from(&process.program.value),
         arguments: arguments.collect::<Result<_, _>>()?,
         environment: environment.collect::<Result<_, _>>()?,
@@ -196,12 +196,12 @@ fn remote(
     let headers = remote
         .headers
         .iter()
-        .map(|(name, text)| Ok((name.value.clone(), Secret::new(expand(config, text, variable)?))));
-    let oauth = remote.oauth.as_ref().map(|oauth| -> Result<ClientCredentials, Refused> {
-        Ok(ClientCredentials {
+        .map(|(name, text)| Ok((name.value.clone(), SecretString::new(expand(config, text, variable)?))));
+    let oauth = remote.oauth.as_ref().map(|oauth| -> Result<OAuthSettings, Refused> {
+        Ok(OAuthSettings {
             token_url: oauth.token_url.value.clone(),
             client_id: expand(config, &oauth.client_id, variable)?,
-            client_secret: Secret::new(expand(config, &oauth.client_secret, variable)?),
+            client_secret: SecretString::new(expand(config, &oauth.client_secret, variable)?),
             scopes: oauth.scopes.clone(),
             resource: oauth.resource.as_ref().map(|resource| resource.value.clone()),
         })

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use toolgate_connect::{Launch, Launched, Running, ServerProcess};
+use toolgate_connect::{LaunchedServer, ProcessSettings, RunningProcess, ServerLauncher};
 use toolgate_manifest::ServerLimits;
 use toolgate_sandbox::ResourceLimits;
 use toolgate_tools::{CommandRunner, ConfinedProcess, LongRunningProcess};
@@ -36,8 +36,8 @@ impl Launcher {
     }
 }
 
-impl Launch for Launcher {
-    fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure> {
+impl ServerLauncher for Launcher {
+    fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure> {
         let means = self.means.read().unwrap_or_else(PoisonError::into_inner).clone();
         let means = means.ok_or_else(|| Failure::new(ErrorCode::Internal, "nothing runs processes"))?;
         let started = means.runner.start(&ConfinedProcess {
@@ -61,7 +61,7 @@ impl Launch for Launcher {
             quarantine: means.quarantine,
             end_told: AtomicBool::new(false),
         });
-        Ok(Launched { input: started.input, output: started.output, process })
+        Ok(LaunchedServer { input: started.input, output: started.output, process })
     }
 }
 
@@ -86,17 +86,17 @@ struct ConfinedServer {
     end_told: AtomicBool,
 }
 
-impl Running for ConfinedServer {
-    fn end(&self) {
+impl RunningProcess for ConfinedServer {
+    fn terminate(&self) {
         self.process.end();
         wait_for(self.process.ended());
     }
 
-    fn ended(&self) -> Option<String> {
+    fn exit_status(&self) -> Option<String> {
         self.process.has_ended().map(|end| end.reason)
     }
 
-    fn errors(&self) -> String {
+    fn stderr_tail(&self) -> String {
         self.process.errors()
     }
 
@@ -115,7 +115,7 @@ impl Running for ConfinedServer {
         end.unchecked.map_or(Ok(end.quarantined), Err)
     }
 
-    fn kept_in(&self) -> Option<String> {
+    fn quarantine_location(&self) -> Option<String> {
         Some(self.quarantine.display().to_string())
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use toolgate_connect::{
-    Backoff, Bridge, BridgeOptions, Patience, Pins, ServerHealth, ServerName, ServerSettings,
+    Backoff, Bridge, BridgeOptions, Pins, ServerHealth, ServerName, ServerSettings, ServerTimeouts,
 };
 use toolgate_gate::Registry;
 use toolgate_manifest::ConfigProblem;
@@ -104,12 +104,12 @@ impl Servers {
         let bridge = Bridge::new(BridgeOptions {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
-            complain: Arc::new(say),
+            warn: Arc::new(say),
             // Whatever else is not said: it may have been a file of the operator's own.
-            alarm: Arc::new(complain),
+            error: Arc::new(complain),
             backoff: Backoff::default(),
-            patience: Patience::default(),
-            between_looks: BETWEEN_LOOKS,
+            timeouts: ServerTimeouts::default(),
+            scan_interval: BETWEEN_LOOKS,
             runtime,
         });
         let news = bridge.changed();
@@ -148,7 +148,7 @@ impl Servers {
         let before = Before(self.state().clone(), self.launcher.replace(Some(means)));
         // Asked before any of them is started and could make itself known.
         let is_strange = |server: &&ServerSettings| {
-            self.pins.of(&server.name).is_ok_and(|pins| pins.tools().next().is_none())
+            self.pins.for_server(&server.name).is_ok_and(|pins| pins.tools().next().is_none())
         };
         let strangers = servers.iter().filter(is_strange).cloned().collect();
         self.apply(State { servers, strangers, unusable, ground: ground(settings) });
@@ -201,7 +201,7 @@ impl Servers {
         let slowest = strangers.iter().map(|server| server.startup_timeout).max().unwrap_or_default();
         let is_strange = |health: &ServerHealth| strangers.iter().any(|server| server.name == health.name);
         let all = async {
-            while !self.health().iter().filter(|health| is_strange(health)).all(|health| health.tried) {
+            while !self.health().iter().filter(|health| is_strange(health)).all(|health| health.is_settled) {
                 tokio::time::sleep(GLANCE).await;
             }
         };

@@ -5,8 +5,8 @@
 //! whose policy is [`PinPolicy::FirstUse`] everything it names is agreed to; what it names later is new, and waits. A file that cannot be read
 //! agrees to nothing.
 
-mod file;
-mod store;
+mod pin_file;
+mod pin_store;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::definition::Definition;
 use crate::error::ConnectError;
 use crate::settings::{PinPolicy, ServerName};
 
-pub use file::{PinFile, PinState, Pinned};
-use store::Store;
+pub use pin_file::{PinFile, PinState, PinnedTool};
+use pin_store::PinStore;
 
 /// What was agreed, one file per server.
 #[derive(Clone)]
 pub struct Pins {
-    store: Arc<Store>,
+    store: Arc<PinStore>,
 }
 
 impl Pins {
     /// Pins in this folder. It is made when something is first kept, for its owner alone.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { store: Arc::new(Store::new(folder)) }
+        Self { store: Arc::new(PinStore::new(folder)) }
     }
 
     /// What is known about the tools of one server.
     ///
     /// # Errors
     /// The file is there and cannot be read.
-    pub fn of(&self, server: &ServerName) -> Result<PinFile, ConnectError> {
+    pub fn for_server(&self, server: &ServerName) -> Result<PinFile, ConnectError> {
         self.store.read(server)
     }
 
@@ -55,7 +55,7 @@ impl Pins {
     /// # Errors
     /// The server offers something else by now, or the file cannot be changed.
     pub fn approve(&self, server: &ServerName, tool: &str, digest: Sha256) -> Result<(), ConnectError> {
-        self.store.change(server, |pins| match pins.agree(tool, digest) {
+        self.store.update(server, |pins| match pins.agree(tool, digest) {
             true => Ok(()),
             false => Err(ConnectError::NotOffered { server: server.to_string(), tool: tool.to_owned() }),
         })
@@ -69,7 +69,7 @@ impl Pins {
     pub fn forget(&self, server: &ServerName, tool: Option<&str>) -> Result<(), ConnectError> {
         match tool {
             None => self.store.remove(server),
-            Some(tool) => self.store.change(server, |pins| {
+            Some(tool) => self.store.update(server, |pins| {
                 pins.forget(tool);
                 Ok(())
             }),
@@ -84,7 +84,7 @@ impl Pins {
         offered: &[Definition],
     ) -> Result<PinFile, ConnectError> {
         let mut seen = None;
-        self.store.change(server, |pins| {
+        self.store.update(server, |pins| {
             pins.observe(policy, offered);
             seen = Some(pins.clone());
             Ok(())
@@ -113,11 +113,11 @@ impl Pins {
     }
 }
 
-impl Pinned {
+impl PinnedTool {
     /// The difference between what was agreed to and what is offered, with every hidden character spelt out. Everything is new where nothing was agreed to.
     #[must_use]
     pub fn diff(&self) -> String {
-        let text = |definition: Option<&Definition>| definition.map(Definition::revealed).unwrap_or_default();
+        let text = |definition: Option<&Definition>| definition.map(Definition::escaped).unwrap_or_default();
         let (agreed, offered) = (text(self.agreed()), text(self.offered()));
         unified(&agreed, &offered, "agreed", "offered", 3)
     }

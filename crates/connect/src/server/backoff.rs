@@ -7,28 +7,28 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The first wait.
-    pub first: Duration,
+    pub initial: Duration,
     /// The longest.
-    pub longest: Duration,
+    pub max: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), longest: Duration::from_secs(60) }
+        Self { initial: Duration::from_millis(500), max: Duration::from_secs(60) }
     }
 }
 
 impl Backoff {
     /// The wait after so many failures in a row, somewhere between half and all of what it could be.
     pub(super) fn after(&self, failures: u32) -> Duration {
-        let doubled = self.first.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
-        let whole = doubled.min(self.longest);
-        whole / 2 + (whole / 2).mul_f64(chance())
+        let doubled = self.initial.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
+        let whole = doubled.min(self.max);
+        whole / 2 + (whole / 2).mul_f64(jitter())
     }
 }
 
 /// From zero to one. Nothing depends on nobody knowing it.
-fn chance() -> f64 {
+fn jitter() -> f64 {
     let random = RandomState::new().hash_one(0u8);
     f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }

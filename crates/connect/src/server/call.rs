@@ -11,19 +11,19 @@ use tokio::runtime::Handle;
 use toolgate_gate::CallContext;
 use toolgate_types::{CancellationReason, ErrorCode, Failure, Sha256};
 
-use super::connection::innermost;
-use super::listing::shown;
-use super::{Connection, Server, State};
-use crate::wire::{Told, is_expired};
+use super::connection::root_cause;
+use super::tool_listing::escape_untrusted;
+use super::{Server, ServerConnection, ServerState};
+use crate::wire::{ProgressRoute, is_expired};
 
 /// How often it is asked whether a call must end.
-const ASKING: Duration = Duration::from_millis(50);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long a server is given to hear that a call was given up.
-const HEARING: Duration = Duration::from_secs(1);
+const CANCEL_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is asked of a server.
-pub(crate) struct Request {
+pub(crate) struct UpstreamCall {
     /// The server's own name for the tool.
     pub(crate) tool: String,
     /// The definition that was agreed to.
@@ -35,25 +35,25 @@ impl Server {
     /// Calls a tool and waits for what the server says, for as long as the call may take.
     pub(crate) async fn call(
         &self,
-        request: Request,
+        request: UpstreamCall,
         context: &CallContext,
     ) -> Result<CallToolResult, Failure> {
-        let _under_way = self.begin()?;
-        let connection = until(context, self.connection()).await??;
+        let _under_way = self.start_call()?;
+        let connection = with_deadline(context, self.connection()).await??;
         if connection.offers(&request.tool) != Some(request.definition) {
-            return Err(self.no_longer_agreed());
+            return Err(self.definition_changed());
         }
-        let _permit = until(context, connection.calls.acquire()).await?;
+        let _permit = with_deadline(context, connection.calls.acquire()).await?;
         let answer = self.ask(&connection, request, context).await;
-        look_after(&connection).await?;
+        quarantine_leftovers(&connection).await?;
         answer
     }
 
     /// Notes that a call is under way, unless no more are taken.
-    fn begin(&self) -> Result<UnderWay<'_>, Failure> {
+    fn start_call(&self) -> Result<InFlightGuard<'_>, Failure> {
         // Counted before it is asked: whoever waits for the last call misses none.
-        self.under_way.send_modify(|calls| *calls += 1);
-        let under_way = UnderWay(self);
+        self.in_flight.send_modify(|calls| *calls += 1);
+        let under_way = InFlightGuard(self);
         if !self.is_retired() {
             return Ok(under_way);
         }
@@ -67,51 +67,53 @@ impl Server {
     }
 
     /// The connection, as soon as there is one.
-    async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+    async fn connection(&self) -> Result<Arc<ServerConnection>, Failure> {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| match state {
-            State::Starting => false,
+            ServerState::Starting => false,
             // One that is over is about to be replaced.
-            State::Ready(connection) => !connection.is_over(),
-            State::Down { .. } => true,
+            ServerState::Ready(connection) => !connection.is_closed(),
+            ServerState::Down { .. } => true,
         });
         let settled = settled.await;
         match settled.as_deref() {
-            Ok(State::Ready(connection)) => Ok(Arc::clone(connection)),
-            Ok(State::Down { reason, said, .. }) => Err(self.down(reason, said.as_deref())),
-            _ => Err(self.down("it was stopped", None)),
+            Ok(ServerState::Ready(connection)) => Ok(Arc::clone(connection)),
+            Ok(ServerState::Down { reason, said, .. }) => Err(self.unavailable(reason, said.as_deref())),
+            _ => Err(self.unavailable("it was stopped", None)),
         }
     }
 
     async fn ask(
         &self,
-        connection: &Connection,
-        request: Request,
+        connection: &ServerConnection,
+        request: UpstreamCall,
         context: &CallContext,
     ) -> Result<CallToolResult, Failure> {
         let params = CallToolRequestParams::new(request.tool).with_arguments(request.arguments);
         let mut request = CallToolRequest::new(params);
         if let Some(progress) = &context.progress {
-            request.extensions.insert(Told(Arc::clone(progress)));
+            request.extensions.insert(ProgressRoute(Arc::clone(progress)));
         }
         let sending = connection.peer.send_cancellable_request(
             ClientRequest::CallToolRequest(request),
             PeerRequestOptions::no_options(),
         );
         let answers_before = connection.answers();
-        let handle = until(context, sending).await?.map_err(|error| self.lost(connection, &error))?;
-        let mut asked = Asked { handle: Some(handle), runtime: self.options.runtime.clone() };
-        let answer = until(context, asked.answer()).await;
+        let handle = with_deadline(context, sending)
+            .await?
+            .map_err(|error| self.connection_lost(connection, &error))?;
+        let mut asked = SentRequest { handle: Some(handle), runtime: self.options.runtime.clone() };
+        let answer = with_deadline(context, asked.response()).await;
         match answer {
             Ok(answer) => {
-                connection.answered();
+                connection.note_answered();
                 self.read(connection, answer)
             }
             Err(failure) => {
-                asked.give_up().await;
+                asked.cancel().await;
                 // Who cancels a call says nothing about the server.
                 if failure.code == ErrorCode::Timeout {
-                    connection.ran_out_of_time(answers_before);
+                    connection.note_timed_out(answers_before);
                 }
                 Err(failure)
             }
@@ -120,27 +122,29 @@ impl Server {
 
     fn read(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         answer: Result<ServerResult, ServiceError>,
     ) -> Result<CallToolResult, Failure> {
         match answer {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(ServerResult::InputRequiredResult(_)) => {
-                Err(self.said_no("it wants to ask somebody, which a server behind the gate may not"))
+                Err(self.refused("it wants to ask somebody, which a server behind the gate may not"))
             }
             Ok(ServerResult::CreateTaskResult(_)) => {
-                Err(self.said_no("it answered with a task, which was not asked for"))
+                Err(self.refused("it answered with a task, which was not asked for"))
             }
             Ok(_) => Err(Failure::new(
                 ErrorCode::OutputInvalid,
                 format!("the server `{}` answered with something that is not an answer", self.name),
             )),
-            Err(ServiceError::McpError(error)) => Err(self.said_no(&crate::answer::stranger(&error.message))),
-            Err(error) => Err(self.lost(connection, &error)),
+            Err(ServiceError::McpError(error)) => {
+                Err(self.refused(&crate::tool_result::quote_untrusted(&error.message)))
+            }
+            Err(error) => Err(self.connection_lost(connection, &error)),
         }
     }
 
-    fn said_no(&self, words: &str) -> Failure {
+    fn refused(&self, words: &str) -> Failure {
         Failure::new(
             ErrorCode::CommandFailed,
             format!("the server `{}` refused the call: {words}", self.name),
@@ -149,13 +153,13 @@ impl Server {
     }
 
     /// The connection broke while a call was under way.
-    fn lost(&self, connection: &Connection, error: &ServiceError) -> Failure {
+    fn connection_lost(&self, connection: &ServerConnection, error: &ServiceError) -> Failure {
         match error {
-            error if is_expired(error) => connection.give_up_on_it("its session had run out"),
-            ServiceError::TransportSend(_) => connection.could_not_send(),
+            error if is_expired(error) => connection.mark_broken("its session had run out"),
+            ServiceError::TransportSend(_) => connection.note_send_failed(),
             _ => {}
         }
-        let reason = connection.ending.reason().unwrap_or_else(|| shown(&innermost(error)));
+        let reason = connection.close_reason.reason().unwrap_or_else(|| escape_untrusted(&root_cause(error)));
         let next = if self.is_retired() || self.stop.is_cancelled() {
             "the server was ended"
         } else {
@@ -167,10 +171,10 @@ impl Server {
         )
         .help(format!("what the call did is not known; {next}"))
         .operator_note(format!("mcp server `{}`: {reason}", self.name))
-        .terminal_note(toolgate_tools::escape_control_chars(&connection.errors()))
+        .terminal_note(toolgate_tools::escape_control_chars(&connection.stderr_tail()))
     }
 
-    fn down(&self, reason: &str, said: Option<&str>) -> Failure {
+    fn unavailable(&self, reason: &str, said: Option<&str>) -> Failure {
         let failure = Failure::new(ErrorCode::IoError, format!("the server `{}` is not running", self.name))
             .help("try again later, or go on without this tool; the operator is told more")
             .operator_note(format!("mcp server `{}`: {reason}", self.name));
@@ -180,7 +184,7 @@ impl Server {
         }
     }
 
-    fn no_longer_agreed(&self) -> Failure {
+    fn definition_changed(&self) -> Failure {
         let note = format!(
             "the definition is no longer the one that was agreed to; see `toolgate mcp approve {}`",
             self.name
@@ -192,19 +196,19 @@ impl Server {
 }
 
 /// Waits for something for as long as the call may take.
-async fn until<T>(context: &CallContext, something: impl Future<Output = T>) -> Result<T, Failure> {
+async fn with_deadline<T>(context: &CallContext, something: impl Future<Output = T>) -> Result<T, Failure> {
     let mut something = std::pin::pin!(something);
     loop {
         tokio::select! {
             biased;
             done = &mut something => return Ok(done),
-            () = context.cancelled.cancelled() => return Err(must_end(CancellationReason::Cancelled, context)),
-            () = tokio::time::sleep(ASKING) => context.stop.check().map_err(|reason| must_end(reason, context))?,
+            () = context.cancelled.cancelled() => return Err(stop_failure(CancellationReason::Cancelled, context)),
+            () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => context.stop.check().map_err(|reason| stop_failure(reason, context))?,
         }
     }
 }
 
-fn must_end(reason: CancellationReason, context: &CallContext) -> Failure {
+fn stop_failure(reason: CancellationReason, context: &CallContext) -> Failure {
     match reason {
         CancellationReason::Cancelled => Failure::new(ErrorCode::Cancelled, "the call was cancelled"),
         CancellationReason::Deadline => {
@@ -215,19 +219,19 @@ fn must_end(reason: CancellationReason, context: &CallContext) -> Failure {
 }
 
 /// A call that was begun and has not ended.
-struct UnderWay<'s>(&'s Server);
+struct InFlightGuard<'s>(&'s Server);
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        self.0.under_way.send_modify(|calls| *calls = calls.saturating_sub(1));
+        self.0.in_flight.send_modify(|calls| *calls = calls.saturating_sub(1));
     }
 }
 
 /// What the process left under protected names is taken away before the answer leaves, whatever the tool is said to do: that is said by the operator, and
 /// it is the process that writes.
-async fn look_after(connection: &Connection) -> Result<(), Failure> {
+async fn quarantine_leftovers(connection: &ServerConnection) -> Result<(), Failure> {
     let Some(process) = &connection.process else { return Ok(()) };
-    let taken = process.look().await?;
+    let taken = process.scan().await?;
     if taken.is_empty() {
         return Ok(());
     }
@@ -240,28 +244,31 @@ async fn look_after(connection: &Connection) -> Result<(), Failure> {
 }
 
 /// A call that was sent. Whoever stops waiting for it, the server hears of it.
-struct Asked {
+struct SentRequest {
     handle: Option<RequestHandle<RoleClient>>,
     runtime: Handle,
 }
 
-impl Asked {
-    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+impl SentRequest {
+    async fn response(&mut self) -> Result<ServerResult, ServiceError> {
         let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
         let answer = (&mut handle.rx).await;
         self.handle = None;
         answer.unwrap_or(Err(ServiceError::TransportClosed))
     }
 
-    async fn give_up(&mut self) {
+    async fn cancel(&mut self) {
         if let Some(handle) = self.handle.take() {
-            let _ =
-                tokio::time::timeout(HEARING, handle.cancel(Some("the call was given up".to_owned()))).await;
+            let _ = tokio::time::timeout(
+                CANCEL_NOTICE_TIMEOUT,
+                handle.cancel(Some("the call was given up".to_owned())),
+            )
+            .await;
         }
     }
 }
 
-impl Drop for Asked {
+impl Drop for SentRequest {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
             drop(self.runtime.spawn(handle.cancel(Some("the call was given up".to_owned()))));

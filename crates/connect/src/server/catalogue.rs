@@ -7,34 +7,34 @@ use toolgate_types::Sha256;
 
 use crate::definition::{Definition, Schemas};
 use crate::pins::{PinFile, PinState};
-use crate::schema::{Room, anything};
+use crate::untrusted_schema::{PatternBudget, any_value_schema};
 
 /// The tools of one server, by name.
 #[derive(Default)]
 pub(crate) struct Catalogue {
-    entries: Vec<Entry>,
+    entries: Vec<CatalogueEntry>,
 }
 
 /// One tool.
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct CatalogueEntry {
     pub(crate) definition: Arc<Definition>,
     pub(crate) digest: Sha256,
     /// Why nobody may use it for now.
     pub(crate) suspended: Option<String>,
-    seen: Arc<OnceLock<Seen>>,
+    checked: Arc<OnceLock<CheckedSchemas>>,
 }
 
 /// What was seen when the schemas of a tool were looked at.
-struct Seen {
+struct CheckedSchemas {
     schemas: Result<Schemas, String>,
     /// How much room their patterns take.
-    room: usize,
+    pattern_bytes: usize,
 }
 
 impl Catalogue {
     /// What is known from the last time, or from now.
-    pub(super) fn remembered(pins: &PinFile) -> Self {
+    pub(super) fn from_pins(pins: &PinFile) -> Self {
         let entries = pins.tools().filter_map(|(_, pinned)| {
             let suspended = match pinned.state() {
                 PinState::Gone => return None,
@@ -44,38 +44,38 @@ impl Catalogue {
                     "the server has changed the definition of this tool since it was agreed to".to_owned(),
                 ),
             };
-            Some(Entry::new(pinned.offered()?.clone(), suspended))
+            Some(CatalogueEntry::new(pinned.offered()?.clone(), suspended))
         });
         Self { entries: entries.collect() }
     }
 
     /// What a server offers while what was agreed cannot be read: nothing was.
-    pub(super) fn unreadable(offered: &[Definition], reason: &str) -> Self {
-        let mut entries: Vec<Entry> = offered
+    pub(super) fn all_suspended(offered: &[Definition], reason: &str) -> Self {
+        let mut entries: Vec<CatalogueEntry> = offered
             .iter()
-            .map(|definition| Entry::new(definition.clone(), Some(reason.to_owned())))
+            .map(|definition| CatalogueEntry::new(definition.clone(), Some(reason.to_owned())))
             .collect();
         entries.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
         Self { entries }
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &CatalogueEntry> {
         self.entries.iter()
     }
 
     /// Takes over what was learnt about tools that are still the same.
     pub(super) fn inherit(&mut self, before: &Self) {
-        let known: HashMap<Sha256, &Entry> =
+        let known: HashMap<Sha256, &CatalogueEntry> =
             before.entries.iter().map(|entry| (entry.digest, entry)).collect();
         for entry in &mut self.entries {
             if let Some(earlier) = known.get(&entry.digest) {
-                entry.seen = Arc::clone(&earlier.seen);
+                entry.checked = Arc::clone(&earlier.checked);
             }
         }
     }
 
     /// Everything that makes it another one.
-    pub(super) fn stands(&self) -> Vec<(&str, Sha256, Option<&str>)> {
+    pub(super) fn fingerprint(&self) -> Vec<(&str, Sha256, Option<&str>)> {
         self.entries
             .iter()
             .map(|entry| (entry.definition.name.as_str(), entry.digest, entry.suspended.as_deref()))
@@ -83,7 +83,7 @@ impl Catalogue {
     }
 
     /// The names of the tools that wait for an operator.
-    pub(super) fn waiting(&self) -> Vec<&str> {
+    pub(super) fn unapproved(&self) -> Vec<&str> {
         self.entries
             .iter()
             .filter(|entry| entry.suspended.is_some())
@@ -92,28 +92,28 @@ impl Catalogue {
     }
 }
 
-impl Entry {
+impl CatalogueEntry {
     fn new(definition: Definition, suspended: Option<String>) -> Self {
         Self {
             digest: definition.digest(),
             definition: Arc::new(definition),
             suspended,
-            seen: Arc::default(),
+            checked: Arc::default(),
         }
     }
 
     /// Its schemas, looked at once. A server that keeps changing its mind is not worth looking at: those of a suspended tool check nothing, as nothing
     /// will be checked by them.
-    pub(crate) fn schemas(&self, room: &mut Room) -> Result<Schemas, String> {
+    pub(crate) fn schemas(&self, room: &mut PatternBudget) -> Result<Schemas, String> {
         if self.suspended.is_some() {
-            return Ok((anything().into(), None));
+            return Ok((any_value_schema().into(), None));
         }
-        let seen = self.seen.get_or_init(|| {
-            let (mut own, before) = (room.of_a_tool(), room.of_a_tool());
+        let seen = self.checked.get_or_init(|| {
+            let (mut own, before) = (room.for_tool(), room.for_tool());
             let schemas = self.definition.schemas(&mut own);
-            Seen { schemas, room: own.gone_since(before) }
+            CheckedSchemas { schemas, pattern_bytes: own.used_since(before) }
         });
-        room.take(seen.room);
+        room.consume(seen.pattern_bytes);
         seen.schemas.clone()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Server, State, locked};
+use super::{Server, ServerState, locked};
 use crate::settings::ServerName;
 
 /// How one server is.
@@ -19,15 +19,15 @@ pub struct ServerHealth {
     /// How many of these wait for an operator.
     pub suspended: usize,
     /// Whether it was connected, or has failed in every way that there is to begin: whoever waits for it needs to wait no longer.
-    pub tried: bool,
+    pub is_settled: bool,
     /// How often it had to be started again.
     pub restarts: u32,
     /// What of its offer is no tool, and why, with hidden characters spelt out.
-    pub left_out: Vec<String>,
+    pub rejected_tools: Vec<String>,
     /// What went wrong last.
     pub last_error: Option<String>,
     /// The end of what it wrote to standard error, with hidden characters spelt out.
-    pub errors: String,
+    pub stderr_tail: String,
 }
 
 /// Whether a server can be spoken to.
@@ -60,24 +60,24 @@ impl Server {
     /// How it is.
     pub(crate) fn health(&self) -> ServerHealth {
         let (state, connection) = match &*self.state.borrow() {
-            State::Starting => (HealthState::Starting, None),
-            State::Ready(connection) => (HealthState::Ready, Some(connection.clone())),
-            State::Down { given_up: false, .. } => (HealthState::BackingOff, None),
-            State::Down { given_up: true, .. } => (HealthState::Failed, None),
+            ServerState::Starting => (HealthState::Starting, None),
+            ServerState::Ready(connection) => (HealthState::Ready, Some(connection.clone())),
+            ServerState::Down { given_up: false, .. } => (HealthState::BackingOff, None),
+            ServerState::Down { given_up: true, .. } => (HealthState::Failed, None),
         };
         let catalogue = self.catalogue();
-        let errors = connection.as_ref().map(|connection| connection.errors()).unwrap_or_default();
+        let errors = connection.as_ref().map(|connection| connection.stderr_tail()).unwrap_or_default();
         ServerHealth {
             name: self.name.clone(),
             state,
             protocol: connection.map(|connection| connection.protocol.clone()),
             tools: catalogue.entries().count(),
             suspended: catalogue.entries().filter(|entry| entry.suspended.is_some()).count(),
-            tried: *self.tried.borrow(),
+            is_settled: *self.settled.borrow(),
             restarts: self.restarts.load(Ordering::Relaxed),
-            left_out: self.voice.left_out(),
+            rejected_tools: self.reporter.rejected(),
             last_error: locked(&self.last_error).clone(),
-            errors: toolgate_tools::escape_control_chars(&errors),
+            stderr_tail: toolgate_tools::escape_control_chars(&errors),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! One server: how it is started, kept, and spoken to.
 
 mod backoff;
-mod patience;
-mod voice;
-mod client;
+mod server_timeouts;
+mod reporter;
+mod restricted_client;
 mod probe;
-mod strays;
+mod quarantine_scan;
 mod connection;
 mod catalogue;
-mod listing;
+mod tool_listing;
 mod health;
-mod keeper;
+mod supervisor;
 mod call;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,15 +22,15 @@ use tokio_util::sync::CancellationToken;
 use crate::bridge::BridgeOptions;
 use crate::pins::PinFile;
 use crate::settings::{ServerName, ServerSettings};
-use voice::Voice;
+use reporter::ServerReporter;
 
 pub use backoff::Backoff;
 pub use health::{HealthState, ServerHealth};
-pub use patience::Patience;
+pub use server_timeouts::ServerTimeouts;
 
-pub(crate) use call::Request;
-pub(crate) use catalogue::{Catalogue, Entry};
-pub(crate) use connection::Connection;
+pub(crate) use call::UpstreamCall;
+pub(crate) use catalogue::{Catalogue, CatalogueEntry};
+pub(crate) use connection::ServerConnection;
 
 /// What everybody who has to do with a server shares.
 pub(crate) struct Server {
@@ -39,13 +39,13 @@ pub(crate) struct Server {
     /// Told when the tools are others.
     changed: watch::Sender<u64>,
     settings: Mutex<Arc<ServerSettings>>,
-    state: watch::Sender<State>,
+    state: watch::Sender<ServerState>,
     /// Whether it was connected, or has failed in every way that there is to begin.
-    tried: watch::Sender<bool>,
+    settled: watch::Sender<bool>,
     catalogue: Mutex<Arc<Catalogue>>,
-    voice: Arc<Voice>,
+    reporter: Arc<ServerReporter>,
     /// How many calls were begun and have not ended.
-    under_way: watch::Sender<usize>,
+    in_flight: watch::Sender<usize>,
     /// Whether no more calls are taken.
     retired: AtomicBool,
     restarts: AtomicU32,
@@ -55,11 +55,11 @@ pub(crate) struct Server {
 
 /// Whether a server can be spoken to.
 #[derive(Clone)]
-pub(crate) enum State {
+pub(crate) enum ServerState {
     /// It will be soon.
     Starting,
     /// It can be.
-    Ready(Arc<Connection>),
+    Ready(Arc<ServerConnection>),
     /// It cannot, for this reason.
     Down {
         /// Why.
@@ -82,25 +82,25 @@ impl Server {
         options: Arc<BridgeOptions>,
         changed: watch::Sender<u64>,
     ) -> Arc<Self> {
-        let known = options.pins.of(&settings.name);
+        let known = options.pins.for_server(&settings.name);
         let server = Self {
             name: settings.name.clone(),
-            voice: Voice::new(settings.name.clone(), Arc::clone(&options)),
+            reporter: ServerReporter::new(settings.name.clone(), Arc::clone(&options)),
             options,
             changed,
             settings: Mutex::new(Arc::new(settings)),
-            state: watch::Sender::new(State::Starting),
-            tried: watch::Sender::new(false),
+            state: watch::Sender::new(ServerState::Starting),
+            settled: watch::Sender::new(false),
             catalogue: Mutex::default(),
-            under_way: watch::Sender::new(0),
+            in_flight: watch::Sender::new(0),
             retired: AtomicBool::new(false),
             restarts: AtomicU32::new(0),
             last_error: Mutex::default(),
             stop: CancellationToken::new(),
         };
         // What was agreed before is there before the server is.
-        server.take(Catalogue::remembered(&known.unwrap_or_else(|error| {
-            server.complain(&error.to_string());
+        server.replace_catalogue(Catalogue::from_pins(&known.unwrap_or_else(|error| {
+            server.warn(&error.to_string());
             PinFile::default()
         })));
         Arc::new(server)
@@ -122,17 +122,17 @@ impl Server {
     }
 
     /// Offers this from now on; whether that is something else.
-    fn take(&self, mut catalogue: Catalogue) -> bool {
+    fn replace_catalogue(&self, mut catalogue: Catalogue) -> bool {
         let mut current = locked(&self.catalogue);
         catalogue.inherit(&current);
-        let other = current.stands() != catalogue.stands();
+        let other = current.fingerprint() != catalogue.fingerprint();
         *current = Arc::new(catalogue);
         other
     }
 
     /// The same, and tells whoever wants to know.
-    fn offer(&self, catalogue: Catalogue) {
-        if self.take(catalogue) {
+    fn publish_catalogue(&self, catalogue: Catalogue) {
+        if self.replace_catalogue(catalogue) {
             self.changed.send_modify(|times| *times += 1);
         }
     }
@@ -147,7 +147,7 @@ impl Server {
         self.retired.store(true, Ordering::SeqCst);
         let server = Arc::clone(self);
         drop(self.options.runtime.spawn(async move {
-            let mut under_way = server.under_way.subscribe();
+            let mut under_way = server.in_flight.subscribe();
             let idle = async { drop(under_way.wait_for(|calls| *calls == 0).await) };
             tokio::select! {
                 () = idle => server.stop(),
@@ -161,25 +161,25 @@ impl Server {
     }
 
     /// Waits until it was connected, or has failed in every way that there is to begin.
-    pub(crate) async fn tried(&self) {
-        let mut tried = self.tried.subscribe();
+    pub(crate) async fn wait_settled(&self) {
+        let mut tried = self.settled.subscribe();
         // The sender is this server: it is there as long as anybody waits.
         let _ = tried.wait_for(|tried| *tried).await;
     }
 
     /// Tells the operator, once.
-    pub(crate) fn complain(&self, words: &str) {
-        self.voice.complain(words);
+    pub(crate) fn warn(&self, words: &str) {
+        self.reporter.warn(words);
     }
 
     /// Tells the operator, once, that something of its offer is no tool.
-    pub(crate) fn leave_out(&self, words: &str) {
-        self.voice.leave_out(words);
+    pub(crate) fn report_rejected(&self, words: &str) {
+        self.reporter.report_rejected(words);
     }
 
-    fn failed(&self, words: &str) {
+    fn report_failure(&self, words: &str) {
         *locked(&self.last_error) = Some(words.to_owned());
-        self.complain(words);
+        self.warn(words);
     }
 
     fn count_restart(&self) {

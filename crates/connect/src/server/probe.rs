@@ -15,63 +15,63 @@ use tokio::time::Instant;
 
 /// Whether a server was silent when it was asked.
 #[derive(Clone, Debug)]
-pub(super) struct Silence {
+pub(super) struct ProbeTimeout {
     /// For how long nothing is made of it.
-    patience: Duration,
-    heard: Arc<AtomicBool>,
+    timeout: Duration,
+    elapsed: Arc<AtomicBool>,
 }
 
-impl Silence {
-    pub(super) fn after(patience: Duration) -> Self {
-        Self { patience, heard: Arc::default() }
+impl ProbeTimeout {
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { timeout, elapsed: Arc::default() }
     }
 
-    pub(super) fn was_heard(&self) -> bool {
-        self.heard.load(Ordering::Relaxed)
+    pub(super) fn has_elapsed(&self) -> bool {
+        self.elapsed.load(Ordering::Relaxed)
     }
 }
 
 /// A transport on which the question of the newer era does not stay open.
-pub(super) struct Probed<T> {
+pub(super) struct ProbeTransport<T> {
     inner: T,
-    asked: Option<(RequestId, Instant)>,
+    pending: Option<(RequestId, Instant)>,
     /// Where silence is an answer.
-    silence: Option<Silence>,
+    probe: Option<ProbeTimeout>,
 }
 
-impl<T> Probed<T> {
-    pub(super) fn new(inner: T, silence: Option<Silence>) -> Self {
-        Self { inner, asked: None, silence }
+impl<T> ProbeTransport<T> {
+    pub(super) fn new(inner: T, probe: Option<ProbeTimeout>) -> Self {
+        Self { inner, pending: None, probe }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Probed<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for ProbeTransport<T> {
     type Error = T::Error;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        if let (JsonRpcMessage::Request(sent), Some(silence)) = (&message, &self.silence)
+        if let (JsonRpcMessage::Request(sent), Some(silence)) = (&message, &self.probe)
             && matches!(sent.request, ClientRequest::DiscoverRequest(_))
         {
-            self.asked = Some((sent.id.clone(), Instant::now() + silence.patience));
+            self.pending = Some((sent.id.clone(), Instant::now() + silence.timeout));
         }
         self.inner.send(message)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let Some((id, until)) = self.asked.clone() else { return self.inner.receive().await };
+        let Some((id, until)) = self.pending.clone() else { return self.inner.receive().await };
         if let Ok(message) = tokio::time::timeout_at(until, self.inner.receive()).await {
             // The server may ask something before it answers.
             if matches!(message, None | Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))) {
-                self.asked = None;
+                self.pending = None;
             }
             return message;
         }
-        self.asked = None;
-        if let Some(silence) = &self.silence {
-            silence.heard.store(true, Ordering::Relaxed);
+        self.pending = None;
+        if let Some(silence) = &self.probe {
+            silence.elapsed.store(true, Ordering::Relaxed);
         }
         let refusal = ErrorData::method_not_found::<rmcp::model::DiscoverRequestMethod>();
         Some(RxJsonRpcMessage::<RoleClient>::error(refusal, Some(id)))

@@ -19,48 +19,48 @@ use rmcp::transport::Transport;
 use tokio::sync::Notify;
 use toolgate_gate::{Fraction, Progress, ProgressUpdate};
 
-use super::Ending;
-use crate::definition::cut;
+use super::CloseReason;
+use crate::definition::truncate;
 
 /// How many calls that were given up are remembered, so that their late answers surprise nobody.
-const MOST_GIVEN_UP: usize = 256;
+const MAX_CANCELLED_IDS: usize = 256;
 
 /// The least time between two reports of progress of one call.
-const BETWEEN_REPORTS: Duration = Duration::from_millis(10);
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What can be counted to one by one.
-const MOST_COUNTED: f64 = (1_u64 << 53) as f64;
+const MAX_EXACT_COUNT: f64 = (1_u64 << 53) as f64;
 
 /// The longest report of progress, in bytes.
-const LONGEST_REPORT: usize = 500;
+const MAX_REPORT_BYTES: usize = 500;
 
 /// So much of a report is looked at to make that of it.
-const MAX_REPORT_SOURCE: usize = 4 << 10;
+const MAX_REPORT_SOURCE_BYTES: usize = 4 << 10;
 
 /// Rides along with a request: who is told of its progress.
 #[derive(Clone)]
-pub(crate) struct Told(pub(crate) Progress);
+pub(crate) struct ProgressRoute(pub(crate) Progress);
 
 /// A request that was not answered.
-struct Pending {
+struct PendingRequest {
     token: Option<ProgressToken>,
-    told: Option<Told>,
-    reported: Option<Instant>,
+    route: Option<ProgressRoute>,
+    last_report: Option<Instant>,
 }
 
 /// A transport with a guard before it.
-pub(crate) struct Guarded<T> {
+pub(crate) struct GuardedTransport<T> {
     inner: T,
-    pending: HashMap<RequestId, Pending>,
-    given_up: VecDeque<RequestId>,
+    pending: HashMap<RequestId, PendingRequest>,
+    cancelled: VecDeque<RequestId>,
     /// Told when the server says that its tools are others now.
     tools_changed: Arc<Notify>,
-    ending: Ending,
+    close_reason: CloseReason,
 }
 
-impl<T: Transport<RoleClient>> Guarded<T> {
-    pub(crate) fn new(inner: T, tools_changed: Arc<Notify>, ending: Ending) -> Self {
-        Self { inner, pending: HashMap::new(), given_up: VecDeque::new(), tools_changed, ending }
+impl<T: Transport<RoleClient>> GuardedTransport<T> {
+    pub(crate) fn new(inner: T, tools_changed: Arc<Notify>, close_reason: CloseReason) -> Self {
+        Self { inner, pending: HashMap::new(), cancelled: VecDeque::new(), tools_changed, close_reason }
     }
 
     fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
@@ -69,12 +69,12 @@ impl<T: Transport<RoleClient>> Guarded<T> {
                 // What was asked before is not waited for any longer once a new beginning is made.
                 if matches!(sent.request, ClientRequest::InitializeRequest(_)) {
                     let earlier: Vec<RequestId> = self.pending.drain().map(|(id, _)| id).collect();
-                    earlier.into_iter().for_each(|id| self.give_up(id));
+                    earlier.into_iter().for_each(|id| self.cancel(id));
                 }
-                let pending = Pending {
+                let pending = PendingRequest {
                     token: sent.request.get_meta().get_progress_token(),
-                    told: sent.request.extensions().get::<Told>().cloned(),
-                    reported: None,
+                    route: sent.request.extensions().get::<ProgressRoute>().cloned(),
+                    last_report: None,
                 };
                 self.pending.insert(sent.id.clone(), pending);
             }
@@ -83,32 +83,32 @@ impl<T: Transport<RoleClient>> Guarded<T> {
                     && let Some(id) = &cancelled.params.request_id
                     && self.pending.remove(id).is_some()
                 {
-                    self.give_up(id.clone());
+                    self.cancel(id.clone());
                 }
             }
             _ => {}
         }
     }
 
-    fn give_up(&mut self, id: RequestId) {
-        if self.given_up.len() >= MOST_GIVEN_UP {
-            self.given_up.pop_front();
+    fn cancel(&mut self, id: RequestId) {
+        if self.cancelled.len() >= MAX_CANCELLED_IDS {
+            self.cancelled.pop_front();
         }
-        self.given_up.push_back(id);
+        self.cancelled.push_back(id);
     }
 
     /// Whether a message is for the client.
     fn admit(&mut self, message: &ServerJsonRpcMessage) -> bool {
         let mut reported = false;
         let admitted = match message {
-            JsonRpcMessage::Response(response) => self.answers(Some(&response.id)),
-            JsonRpcMessage::Error(error) => self.answers(error.id.as_ref()),
+            JsonRpcMessage::Response(response) => self.take_pending(Some(&response.id)),
+            JsonRpcMessage::Error(error) => self.take_pending(error.id.as_ref()),
             JsonRpcMessage::Request(_) => true,
             JsonRpcMessage::Notification(notification) => {
                 if let ServerNotification::ProgressNotification(progress) = &notification.notification {
                     reported = self.report(&progress.params, Instant::now());
                 }
-                self.notified(&notification.notification)
+                self.handle_notification(&notification.notification)
             }
         };
         let is_useful = match message {
@@ -118,12 +118,12 @@ impl<T: Transport<RoleClient>> Guarded<T> {
             JsonRpcMessage::Notification(_) => reported,
         };
         if !is_useful {
-            self.ending.count_useless(0);
+            self.close_reason.count_unsolicited(0);
         }
         admitted
     }
 
-    fn answers(&mut self, id: Option<&RequestId>) -> bool {
+    fn take_pending(&mut self, id: Option<&RequestId>) -> bool {
         // An error about nothing can only be about the first request: a server that cannot read it cannot name it.
         let Some(id) = id else { return self.pending.len() == 1 };
         let as_number = match id {
@@ -133,16 +133,16 @@ impl<T: Transport<RoleClient>> Guarded<T> {
         let found = self.pending.remove(id).or_else(|| self.pending.remove(as_number.as_ref()?));
         if found.is_none()
             && let Some(place) = self
-                .given_up
+                .cancelled
                 .iter()
                 .position(|given_up| given_up == id || Some(given_up) == as_number.as_ref())
         {
-            self.given_up.remove(place);
+            self.cancelled.remove(place);
         }
         found.is_some()
     }
 
-    fn notified(&self, notification: &ServerNotification) -> bool {
+    fn handle_notification(&self, notification: &ServerNotification) -> bool {
         match notification {
             ServerNotification::ToolListChangedNotification(_) => self.tools_changed.notify_one(),
             ServerNotification::SubscriptionsAcknowledgedNotification(_) => return true,
@@ -160,39 +160,39 @@ impl<T: Transport<RoleClient>> Guarded<T> {
         else {
             return false;
         };
-        if pending.reported.is_some_and(|last| now.duration_since(last) < BETWEEN_REPORTS) {
+        if pending.last_report.is_some_and(|last| now.duration_since(last) < MIN_PROGRESS_INTERVAL) {
             return false;
         }
-        pending.reported = Some(now);
-        if let Some(Told(tell)) = &pending.told {
-            tell(ProgressUpdate { text: &worded(progress), fraction: counted(progress) });
+        pending.last_report = Some(now);
+        if let Some(ProgressRoute(tell)) = &pending.route {
+            tell(ProgressUpdate { text: &progress_text(progress), fraction: progress_fraction(progress) });
         }
         true
     }
 }
 
 /// Progress in numbers, where they are such as somebody counts to: beyond that, one more is the same number.
-fn counted(progress: &ProgressNotificationParam) -> Option<Fraction> {
-    let counts = 0.0..=MOST_COUNTED;
+fn progress_fraction(progress: &ProgressNotificationParam) -> Option<Fraction> {
+    let counts = 0.0..=MAX_EXACT_COUNT;
     let share = Fraction { done: progress.progress, total: progress.total };
     (counts.contains(&share.done) && share.total.is_none_or(|total| counts.contains(&total))).then_some(share)
 }
 
 /// Progress in words: what the server says, on one line and with nothing that steers a terminal, else how far it is.
-fn worded(progress: &ProgressNotificationParam) -> String {
+fn progress_text(progress: &ProgressNotificationParam) -> String {
     let done = match progress.total {
         Some(total) => format!("{} of {total}", progress.progress),
         None => progress.progress.to_string(),
     };
     let said = progress.message.as_deref().map(|message| {
-        let message = cut(message, MAX_REPORT_SOURCE);
+        let message = truncate(message, MAX_REPORT_SOURCE_BYTES);
         let words: Vec<&str> = message.split_whitespace().collect();
-        cut(&toolgate_tools::sanitize(&words.join(" ")), LONGEST_REPORT)
+        truncate(&toolgate_tools::sanitize(&words.join(" ")), MAX_REPORT_BYTES)
     });
     said.filter(|said| !said.is_empty()).unwrap_or(done) + "\n"
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -207,7 +207,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
         loop {
             let message = tokio::select! {
                 biased;
-                () = self.ending.over() => None,
+                () = self.close_reason.closed() => None,
                 message = self.inner.receive() => message,
             }?;
             let admitted = self.admit(&message);
@@ -258,8 +258,8 @@ mod tests {
         }
     }
 
-    fn guarded() -> Guarded<Scripted> {
-        Guarded::new(Scripted(VecDeque::new()), Arc::new(Notify::new()), Ending::new(0))
+    fn guarded() -> GuardedTransport<Scripted> {
+        GuardedTransport::new(Scripted(VecDeque::new()), Arc::new(Notify::new()), CloseReason::new(0))
     }
 
     fn request(id: i64, method: &str, params: Value) -> ClientJsonRpcMessage {
@@ -271,16 +271,15 @@ mod tests {
         let mut message = request(id, "tools/call", json!({"name": "x", "_meta": {"progressToken": id}}));
         let heard = Arc::clone(told);
         if let ClientJsonRpcMessage::Request(request) = &mut message {
-            request
-                .request
-                .extensions_mut()
-                .insert(Told(Arc::new(move |said| heard.lock().unwrap().push(said.text.to_owned()))));
+            request.request.extensions_mut().insert(ProgressRoute(Arc::new(move |said| {
+                heard.lock().unwrap().push(said.text.to_owned())
+            })));
         }
         message
     }
 
     /// What comes through of what a server says.
-    async fn through(guarded: &mut Guarded<Scripted>, said: &[Value]) -> Vec<Value> {
+    async fn through(guarded: &mut GuardedTransport<Scripted>, said: &[Value]) -> Vec<Value> {
         guarded.inner.0.extend(said.iter().map(|value| serde_json::from_value(value.clone()).unwrap()));
         let mut came = Vec::new();
         while let Some(message) = guarded.receive().await {
@@ -324,7 +323,7 @@ mod tests {
         for (done, total, passes) in [
             (0.0, None, true),
             (0.5, Some(1.0), true),
-            (MOST_COUNTED, Some(MOST_COUNTED), true),
+            (MAX_EXACT_COUNT, Some(MAX_EXACT_COUNT), true),
             (-1.0, None, false),
             (f64::MAX, None, false),
             (1.0, Some(f64::MAX), false),
@@ -334,7 +333,7 @@ mod tests {
             let mut progress = ProgressNotificationParam::new(ProgressToken(NumberOrString::Number(1)), done);
             progress.total = total;
             let share = passes.then_some(Fraction { done, total });
-            assert_eq!(counted(&progress), share, "{done} of {total:?}");
+            assert_eq!(progress_fraction(&progress), share, "{done} of {total:?}");
         }
     }
 
@@ -350,7 +349,7 @@ mod tests {
         assert_eq!(*told.lock().unwrap(), ["ab\n"]);
         let reported: ProgressNotificationParam =
             serde_json::from_value(progress(json!(7))["params"].clone()).unwrap();
-        let later = Instant::now() + BETWEEN_REPORTS;
+        let later = Instant::now() + MIN_PROGRESS_INTERVAL;
         let mut times = 1;
         for (millis, passes) in
             [(0, true), (0, false), (9, false), (10, true), (19, false), (20, true), (500, true)]
@@ -365,7 +364,7 @@ mod tests {
     fn a_report_of_progress_is_one_short_line() {
         let report = |message: &str| {
             let params = json!({"progressToken": 1, "progress": 1, "total": 4, "message": message});
-            worded(&serde_json::from_value(params).unwrap())
+            progress_text(&serde_json::from_value(params).unwrap())
         };
         for (message, told) in [
             ("half of it", "half of it\n"),
@@ -376,7 +375,7 @@ mod tests {
         ] {
             assert_eq!(report(message), told, "{message:?}");
         }
-        assert!(report(&"x\n".repeat(100_000)).len() < LONGEST_REPORT + 10);
+        assert!(report(&"x\n".repeat(100_000)).len() < MAX_REPORT_BYTES + 10);
     }
 
     #[tokio::test]
@@ -387,9 +386,9 @@ mod tests {
         let list = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         assert!(through(&mut guarded, &[note.clone(), list]).await.is_empty());
         changed.notified().await;
-        assert!(guarded.ending.reason().is_none());
+        assert!(guarded.close_reason.reason().is_none());
         through(&mut guarded, &vec![note; FLOOD]).await;
-        assert!(guarded.ending.reason().unwrap().contains("nobody asked for"));
+        assert!(guarded.close_reason.reason().unwrap().contains("nobody asked for"));
         assert!(!guarded.inner.0.is_empty(), "it was cut off before all was read");
     }
 
@@ -400,7 +399,7 @@ mod tests {
             let _ = guarded.send(called(7, &Arc::default())).await;
             let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}});
             through(&mut guarded, &vec![progress; FLOOD]).await;
-            assert!(guarded.ending.reason().unwrap().contains("nobody asked for"));
+            assert!(guarded.close_reason.reason().unwrap().contains("nobody asked for"));
             assert!(!guarded.inner.0.is_empty(), "it was cut off before all was read");
         }
     }

@@ -12,10 +12,10 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, post};
 use serde_json::{Value, json};
-use toolgate_connect::{ClientCredentials, HealthState, HttpSettings, Secret, TransportSettings};
+use toolgate_connect::{HealthState, HttpSettings, OAuthSettings, SecretString, TransportSettings};
 use toolgate_types::ErrorCode;
 
-use crate::setting::{MEMORY, Setting, server};
+use crate::fixture::{BridgeFixture, MEMORY, server};
 
 /// What the fixture does and has seen.
 #[derive(Default)]
@@ -153,24 +153,24 @@ async fn serve(fixture: Fixture) -> (Arc<Fixture>, String) {
 }
 
 fn settings(address: &str, oauth: bool) -> HttpSettings {
-    let oauth = oauth.then(|| ClientCredentials {
+    let oauth = oauth.then(|| OAuthSettings {
         token_url: format!("{address}/token"),
         client_id: "me".to_owned(),
-        client_secret: Secret::new(SECRET),
+        client_secret: SecretString::new(SECRET),
         scopes: vec!["read".to_owned(), "write".to_owned()],
         resource: None,
     });
     HttpSettings {
         url: format!("{address}/mcp"),
-        headers: vec![("X-Team".to_owned(), Secret::new("blue"))],
+        headers: vec![("X-Team".to_owned(), SecretString::new("blue"))],
         oauth,
     }
 }
 
-async fn connected(fixture: Fixture, oauth: bool) -> (Setting, Arc<Fixture>) {
+async fn connected(fixture: Fixture, oauth: bool) -> (BridgeFixture, Arc<Fixture>) {
     let (fixture, address) = serve(fixture).await;
     let setting =
-        Setting::ready(vec![server("far", TransportSettings::Http(settings(&address, oauth)))]).await;
+        BridgeFixture::ready(vec![server("far", TransportSettings::Http(settings(&address, oauth)))]).await;
     (setting, fixture)
 }
 
@@ -204,7 +204,7 @@ async fn tokens_are_fetched_renewed_when_refused_and_never_shown() {
     setting.done("far__echo", json!({"text": "x"})).await;
     assert_eq!(fixture.tokens.load(Ordering::SeqCst), 2);
     let (_, failure) = setting.failed("far__broken", json!({})).await;
-    let told = format!("{failure:?} {:?} {:?}", setting.bridge.health(), setting.complaints.lock().unwrap());
+    let told = format!("{failure:?} {:?} {:?}", setting.bridge.health(), setting.warnings.lock().unwrap());
     assert!(!told.contains(SECRET) && !told.contains("token-"), "{told}");
 }
 
@@ -213,7 +213,7 @@ async fn a_token_server_that_refuses_is_named_and_its_words_are_not() {
     let (_fixture, address) = serve(Fixture { wants_token: true, ..Fixture::default() }).await;
     let mut far = settings(&address, true);
     far.oauth.as_mut().unwrap().client_id = "nobody".to_owned();
-    let setting = Setting::ready(vec![server("far", TransportSettings::Http(far))]).await;
+    let setting = BridgeFixture::ready(vec![server("far", TransportSettings::Http(far))]).await;
     let health = setting.health("far");
     assert!(health.last_error.as_deref().unwrap().contains("status 401"), "{health:?}");
     assert!(!format!("{health:?}").contains(SECRET));
@@ -264,7 +264,7 @@ async fn a_server_that_is_not_there_is_said_to_be() {
         headers: Vec::new(),
         oauth: None,
     };
-    let setting = Setting::ready(vec![server("far", TransportSettings::Http(nowhere))]).await;
+    let setting = BridgeFixture::ready(vec![server("far", TransportSettings::Http(nowhere))]).await;
     setting.until_state("far", HealthState::BackingOff).await;
     let health = setting.health("far");
     assert!(

@@ -10,8 +10,8 @@
     reason = "tests arrange files and processes by hand and fail by panicking"
 )]
 
-mod setting;
-mod honest;
-mod lying;
-mod pinned;
+mod fixture;
+mod well_behaved_servers;
+mod hostile_servers;
+mod pins;
 mod http;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jsonwebtoken::EncodingKey;
 use serde_json::json;
-use toolgate_identity::{Algorithm, HttpFetch, Issuer, KeySource, Verifier, VerifierOptions};
+use toolgate_identity::{Algorithm, HttpKeyFetcher, Issuer, KeySource, Verifier, VerifierOptions};
 
+use crate::fixture::*;
 use crate::server::{Answer, Server};
-use crate::support::*;
 
 /// An issuer that allows everything, so that only the keys stand in the way.
 fn lenient_issuer() -> Issuer {
@@ -101,7 +101,7 @@ fn a_key_that_the_token_brings_is_not_looked_at() {
     let options = VerifierOptions::new(
         vec![public_issuer(), local_issuer()],
         TestClock::new().read(),
-        Arc::new(HttpFetch::new()),
+        Arc::new(HttpKeyFetcher::new()),
     );
     let verifier = Verifier::new(options).unwrap();
     let other = EncodingKey::from_ed_pem(key_file!("other-ed25519.private")).unwrap();

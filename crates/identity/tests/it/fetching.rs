@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
 use toolgate_identity::{
-    Algorithm, CacheOptions, FetchError, HttpFetch, Issuer, KeySource, MAX_KEY_SET_BYTES, TokenError,
+    Algorithm, CacheOptions, FetchError, HttpKeyFetcher, Issuer, KeySource, MAX_KEY_SET_BYTES, TokenError,
     Verifier, VerifierOptions,
 };
 
+use crate::fixture::*;
 use crate::server::{Answer, Server};
-use crate::support::*;
 
 /// A verifier whose issuer publishes its keys at an address.
 struct World {
@@ -32,7 +32,7 @@ impl World {
         let issuer = Issuer { keys, max_lifetime: Duration::from_secs(1 << 30), ..public_issuer() };
         // Nothing in a test depends on patience that is not about it.
         let cache = CacheOptions { timeout: Duration::from_secs(600), ..CacheOptions::default() };
-        let fetch = Arc::new(HttpFetch::new());
+        let fetch = Arc::new(HttpKeyFetcher::new());
         let options = VerifierOptions { cache, ..VerifierOptions::new(vec![issuer], clock.read(), fetch) };
         Self { verifier: Verifier::new(change(options)).unwrap(), clock, runtime: runtime() }
     }
@@ -191,7 +191,7 @@ fn keys_that_cannot_be_fetched_count_as_long_as_the_operator_says_and_the_operat
         let heard = Arc::clone(&told);
         let world = World::with(server.url(), |mut options| {
             options.cache.max_stale = Duration::from_secs(max_stale);
-            options.tell = Arc::new(move |words| heard.lock().unwrap().push(words.to_owned()));
+            options.notify = Arc::new(move |words| heard.lock().unwrap().push(words.to_owned()));
             options
         });
         let token = token(Algorithm::EdDsa, "one");

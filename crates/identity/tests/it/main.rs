@@ -4,14 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic: that is how they fail")]
 #![allow(clippy::indexing_slicing, clippy::string_slice, reason = "tests may panic: that is how they fail")]
 
-mod support;
+mod fixture;
 mod server;
 
 mod tokens;
 mod mutation;
-mod times;
+mod claim_times;
 mod confusion;
 mod setup;
 mod minting;
 mod fetching;
-mod flight;
+mod single_flight;

@@ -4,14 +4,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use proptest::prelude::*;
 use toolgate_identity::{
-    ClaimNames, Issuer, KeyProblem, KeySource, MintError, MintOptions, Secret, Verifier, generate_secret,
-    mint,
+    ClaimNames, Issuer, KeyProblem, KeySource, MintError, MintOptions, SharedSecret, Verifier,
+    generate_secret, mint,
 };
 use toolgate_types::Trust;
 
-use crate::support::*;
+use crate::fixture::*;
 
-fn minted<'a>(secret: &'a Secret, subject: &'a str) -> MintOptions<'a> {
+fn minted<'a>(secret: &'a SharedSecret, subject: &'a str) -> MintOptions<'a> {
     MintOptions {
         secret,
         key_id: "k",
@@ -26,7 +26,7 @@ fn minted<'a>(secret: &'a Secret, subject: &'a str) -> MintOptions<'a> {
     }
 }
 
-fn verifier_for(secret: &Secret) -> Verifier {
+fn verifier_for(secret: &SharedSecret) -> Verifier {
     let keys = vec![KeySource::Secret { key_id: "k".to_owned(), secret: secret.clone() }];
     Verifier::new(options(vec![Issuer { keys, claims: ClaimNames::minted(), ..local_issuer() }])).unwrap()
 }
@@ -55,7 +55,7 @@ fn a_minted_token_says_what_it_was_told() {
 #[test]
 fn what_the_verifier_would_refuse_is_not_minted() {
     let secret = generate_secret().unwrap();
-    let weak = Secret::from(vec![7; 31]);
+    let weak = SharedSecret::from(vec![7; 31]);
     let with = |change: &dyn Fn(&mut MintOptions<'_>)| {
         let mut options = minted(&secret, "alice");
         change(&mut options);
@@ -90,7 +90,7 @@ proptest! {
         subject in ".{0,40}|\\PC{0,40}|[a-z ]{0,10}",
         permissions in prop::collection::btree_set("\\PC{0,10}|[a-z:]{0,8}", 0..4),
     ) {
-        let secret = Secret::from(SECRET.to_vec());
+        let secret = SharedSecret::from(SECRET.to_vec());
         let options = MintOptions { permissions, ..minted(&secret, &subject) };
         if let Ok(token) = mint(&options) {
             let identity = verify(&verifier_for(&secret), &token).unwrap();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use toolgate_identity::Algorithm;
 
-use crate::support::*;
+use crate::fixture::*;
 
 const KINDS: [Algorithm; 5] =
     [Algorithm::Hs256, Algorithm::Rs256, Algorithm::Ps256, Algorithm::Es256, Algorithm::EdDsa];

@@ -7,7 +7,7 @@ use jsonwebtoken::jwk::Jwk;
 use serde_json::json;
 use toolgate_identity::{Algorithm, ClaimNames, Issuer, KeySource, SetupError, Verifier};
 
-use crate::support::*;
+use crate::fixture::*;
 
 fn pem(pem: &[u8]) -> Vec<Issuer> {
     let keys = vec![KeySource::Pem { key_id: "k".to_owned(), pem: pem.to_vec() }];

@@ -4,7 +4,7 @@ use serde_json::json;
 use toolgate_identity::{Algorithm, ClaimNames, Issuer, Verifier};
 use toolgate_types::{ErrorCode, Trust};
 
-use crate::support::*;
+use crate::fixture::*;
 
 /// Tokens of the public issuer and the local one, each with the word for its end.
 fn table() -> Vec<(&'static str, String, &'static str)> {

@@ -14,12 +14,12 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_text::json_complexity::measure;
 
-use crate::mcp::{Envelope, LONG as LONG_ANSWER, Postage};
-use crate::weight::{self, DEEPEST};
+use crate::json_limits::{self, MAX_DEPTH};
+use crate::mcp::{BudgetPermit, BudgetSlot, MIN_BUDGETED_BYTES as LONG_ANSWER};
 
 /// Why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum BodyError {
     /// It is longer than bodies may be.
     TooLong,
     /// It took longer than bodies may take.
@@ -36,76 +36,79 @@ pub(crate) enum Unread {
 
 /// Reads bodies, none longer or slower than it may be, and all together no more than there is room for.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    most: usize,
-    patience: Duration,
-    room: Arc<Semaphore>,
+pub(crate) struct BodyReader {
+    max_bytes: usize,
+    timeout: Duration,
+    budget: Arc<Semaphore>,
 }
 
 /// Room is counted in pieces of this many bytes.
-const PIECE: usize = 1024;
+const BUDGET_UNIT_BYTES: usize = 1024;
 
 /// A body, and the room that it takes.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct BufferedBody {
     pub(crate) bytes: Bytes,
     /// Whether there was no more of it.
     pub(crate) is_whole: bool,
-    room: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Reader {
-    pub(crate) fn new(most: usize, all_together: usize, patience: Duration) -> Self {
-        let pieces = (all_together / PIECE).clamp(1, Semaphore::MAX_PERMITS);
-        Self { most, patience, room: Arc::new(Semaphore::new(pieces)) }
+impl BodyReader {
+    pub(crate) fn new(max_bytes: usize, all_together: usize, timeout: Duration) -> Self {
+        let pieces = (all_together / BUDGET_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        Self { max_bytes, timeout, budget: Arc::new(Semaphore::new(pieces)) }
     }
 
-    pub(crate) async fn read(&self, body: Body) -> Result<Read, Unread> {
+    pub(crate) async fn read(&self, body: Body) -> Result<BufferedBody, BodyError> {
         // Whoever says that it will be too long is not listened to at all.
-        if body.size_hint().lower() > self.most as u64 {
-            return Err(Unread::TooLong);
+        if body.size_hint().lower() > self.max_bytes as u64 {
+            return Err(BodyError::TooLong);
         }
-        let read = self.beginning(body, self.most).await?;
-        if read.is_whole { self.bear(read) } else { Err(Unread::TooLong) }
+        let read = self.read_prefix(body, self.max_bytes).await?;
+        if read.is_whole { self.reserve_parsed(read) } else { Err(BodyError::TooLong) }
     }
 
     /// No more of a body than this.
-    pub(crate) async fn beginning(&self, body: Body, most: usize) -> Result<Read, Unread> {
+    pub(crate) async fn read_prefix(&self, body: Body, most: usize) -> Result<BufferedBody, BodyError> {
         let reading = self.read_up_to(body, most);
-        tokio::time::timeout(self.patience, reading).await.map_err(|_| Unread::TooSlow)?
+        tokio::time::timeout(self.timeout, reading).await.map_err(|_| BodyError::TooSlow)?
     }
 
-    async fn read_up_to(&self, mut body: Body, most: usize) -> Result<Read, Unread> {
+    async fn read_up_to(&self, mut body: Body, most: usize) -> Result<BufferedBody, BodyError> {
         let mut bytes = Vec::new();
         let mut room = None;
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
         {
-            let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
             let fits = data.get(..most - bytes.len()).unwrap_or(&data);
             self.take(&mut room, bytes.len() + fits.len())?;
             bytes.extend_from_slice(fits);
             if fits.len() < data.len() {
-                return Ok(Read { bytes: bytes.into(), is_whole: false, room });
+                return Ok(BufferedBody { bytes: bytes.into(), is_whole: false, permit: room });
             }
         }
-        Ok(Read { bytes: bytes.into(), is_whole: true, room })
+        Ok(BufferedBody { bytes: bytes.into(), is_whole: true, permit: room })
     }
 
     /// Takes the room of what a body becomes once it is understood.
-    fn bear(&self, mut read: Read) -> Result<Read, Unread> {
-        let weight = aside(read.bytes.len(), || measure(&read.bytes));
-        match weight::is_bearable(weight) {
-            true => self.take(&mut read.room, read.bytes.len() + weight::bytes(weight)).map(|()| read),
-            false if weight.depth > DEEPEST => Err(Unread::TooDeep),
-            false => Err(Unread::TooMuch),
+    fn reserve_parsed(&self, mut read: BufferedBody) -> Result<BufferedBody, BodyError> {
+        let weight = block_in_place_if_long(read.bytes.len(), || measure(&read.bytes));
+        match json_limits::within_limits(weight) {
+            true => self
+                .take(&mut read.permit, read.bytes.len() + json_limits::estimated_bytes(weight))
+                .map(|()| read),
+            false if weight.depth > MAX_DEPTH => Err(BodyError::TooDeep),
+            false => Err(BodyError::TooMuch),
         }
     }
 
     /// Makes a piece of room as large as this.
-    fn take(&self, room: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), Unread> {
+    fn take(&self, room: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), BodyError> {
         let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = u32::try_from(bytes.div_ceil(PIECE).saturating_sub(taken)).map_err(|_| Unread::NoRoom)?;
-        let more = Arc::clone(&self.room).try_acquire_many_owned(more).map_err(|_| Unread::NoRoom)?;
+        let more = u32::try_from(bytes.div_ceil(BUDGET_UNIT_BYTES).saturating_sub(taken))
+            .map_err(|_| BodyError::NoRoom)?;
+        let more = Arc::clone(&self.budget).try_acquire_many_owned(more).map_err(|_| BodyError::NoRoom)?;
         match room {
             Some(room) => room.merge(more),
             None => *room = Some(more),
@@ -115,63 +118,63 @@ impl Reader {
 }
 
 /// From this length on, others notice how long it takes to understand a body.
-const LONG: usize = 128 * 1024;
+const MIN_BLOCKING_BYTES: usize = 128 * 1024;
 
 /// Does work on a body of this length; where it is long, whatever waits for the same thread goes on elsewhere.
-pub(crate) fn aside<T>(length: usize, work: impl FnOnce() -> T) -> T {
+pub(crate) fn block_in_place_if_long<T>(length: usize, work: impl FnOnce() -> T) -> T {
     let is_shared =
         || Handle::try_current().is_ok_and(|here| here.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if length >= LONG && is_shared() { tokio::task::block_in_place(work) } else { work() }
+    if length >= MIN_BLOCKING_BYTES && is_shared() { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// A place among all streams, and one among its caller's.
 #[derive(Debug)]
-pub(crate) struct StreamPlace {
-    pub(crate) _among_all: OwnedSemaphorePermit,
-    pub(crate) _among_own: OwnedSemaphorePermit,
+pub(crate) struct StreamPermit {
+    pub(crate) _global: OwnedSemaphorePermit,
+    pub(crate) _per_caller: OwnedSemaphorePermit,
 }
 
 /// An answer on its way.
-pub(crate) struct Outgoing {
+pub(crate) struct TrackedBody {
     inner: Body,
     /// Ends it early. Only streams that have no end of their own have this.
     until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     sent: Arc<AtomicU64>,
     /// Counted as under way until it is gone.
-    _under_way: Option<TaskTrackerToken>,
+    _in_flight: Option<TaskTrackerToken>,
     /// The place it takes among streams.
-    _place: Option<StreamPlace>,
+    _permit: Option<StreamPermit>,
     /// Where the room is that it takes, if it is long.
-    envelope: Option<Envelope>,
+    budget: Option<BudgetSlot>,
 }
 
 /// Bytes of a long answer. The room that they take is free when nobody holds them any more, also not to write them.
-struct Stamped {
+struct BudgetedBytes {
     bytes: Bytes,
-    _postage: Postage,
+    _permit: BudgetPermit,
 }
 
-impl AsRef<[u8]> for Stamped {
+impl AsRef<[u8]> for BudgetedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Outgoing {
+impl TrackedBody {
     /// An answer that is waited for.
     pub(crate) fn answer(
         inner: Body,
         sent: &Arc<AtomicU64>,
         under_way: TaskTrackerToken,
-        envelope: Envelope,
+        envelope: BudgetSlot,
     ) -> Self {
         Self {
             inner,
             until: None,
             sent: Arc::clone(sent),
-            _under_way: Some(under_way),
-            _place: None,
-            envelope: Some(envelope),
+            _in_flight: Some(under_way),
+            _permit: None,
+            budget: Some(envelope),
         }
     }
 
@@ -180,24 +183,24 @@ impl Outgoing {
         inner: Body,
         sent: &Arc<AtomicU64>,
         until: CancellationToken,
-        place: StreamPlace,
+        place: StreamPermit,
     ) -> Self {
         let until = Some(Box::pin(until.cancelled_owned()));
         let sent = Arc::clone(sent);
-        Self { inner, until, sent, _under_way: None, _place: Some(place), envelope: None }
+        Self { inner, until, sent, _in_flight: None, _permit: Some(place), budget: None }
     }
 
     /// Bytes as they are handed on. Those of a long answer take its room along.
-    fn stamped(&self, bytes: Bytes) -> Bytes {
-        let envelope = self.envelope.as_ref().filter(|_| bytes.len() >= LONG_ANSWER);
-        match envelope.and_then(Envelope::take) {
-            Some(postage) => Bytes::from_owner(Stamped { bytes, _postage: postage }),
+    fn with_permit(&self, bytes: Bytes) -> Bytes {
+        let envelope = self.budget.as_ref().filter(|_| bytes.len() >= LONG_ANSWER);
+        match envelope.and_then(BudgetSlot::take) {
+            Some(postage) => Bytes::from_owner(BudgetedBytes { bytes, _permit: postage }),
             None => bytes,
         }
     }
 }
 
-impl HttpBody for Outgoing {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -215,7 +218,7 @@ impl HttpBody for Outgoing {
             frame.map(|frame| {
                 frame.map_data(|data| {
                     self.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
-                    self.stamped(data)
+                    self.with_permit(data)
                 })
             })
         }))
@@ -234,8 +237,8 @@ impl HttpBody for Outgoing {
 mod tests {
     use super::*;
 
-    fn reader() -> Reader {
-        Reader::new(4096, 8 * PIECE, Duration::from_secs(60))
+    fn reader() -> BodyReader {
+        BodyReader::new(4096, 8 * BUDGET_UNIT_BYTES, Duration::from_secs(60))
     }
 
     /// Comes in frames, so that nobody knows its length before its end.
@@ -260,38 +263,38 @@ mod tests {
             (vec![1], Ok(1)),
             (vec![2048, 2048], Ok(4096)),
             (vec![1; 4096], Ok(4096)),
-            (vec![4097], Err(Unread::TooLong)),
-            (vec![1, 4096], Err(Unread::TooLong)),
+            (vec![4097], Err(BodyError::TooLong)),
+            (vec![1, 4096], Err(BodyError::TooLong)),
         ] {
             let read = reader().read(Body::new(Pieces(pieces.clone()))).await;
             assert_eq!(read.map(|read| read.bytes.len()), expected, "{pieces:?}");
         }
         let announced = reader().read(Body::from(vec![b'x'; 4097])).await;
-        assert_eq!(announced.err(), Some(Unread::TooLong));
+        assert_eq!(announced.err(), Some(BodyError::TooLong));
     }
 
     #[tokio::test]
     async fn bodies_share_their_room_and_give_it_back() {
         let reader = reader();
         let first = reader.read(Body::from(vec![b'x'; 4096])).await.unwrap();
-        assert_eq!(reader.read(Body::from(vec![b'x'; 4096])).await.err(), Some(Unread::NoRoom));
+        assert_eq!(reader.read(Body::from(vec![b'x'; 4096])).await.err(), Some(BodyError::NoRoom));
         let second = reader.read(Body::from(vec![b'x'; 2048])).await.unwrap();
         drop((first, second));
-        assert_eq!(reader.room.available_permits(), 8);
+        assert_eq!(reader.budget.available_permits(), 8);
         // Room is taken for what a body becomes, too.
         let many = b"[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
         let read = reader.read(Body::from(&many[..])).await.unwrap();
-        assert_eq!(reader.room.available_permits(), 3);
+        assert_eq!(reader.budget.available_permits(), 3);
         drop(read);
         assert!(reader.read(Body::from(vec![b'x'; 4096])).await.is_ok());
     }
 
     #[tokio::test]
     async fn what_would_become_too_much_is_not_read() {
-        let reader = Reader::new(1 << 20, 1 << 30, Duration::from_secs(60));
-        let values = format!("[{}0]", "0,".repeat(weight::MOST_VALUES));
-        assert_eq!(reader.read(Body::from(values)).await.err(), Some(Unread::TooMuch));
-        assert_eq!(reader.read(Body::from("[".repeat(DEEPEST + 1))).await.err(), Some(Unread::TooDeep));
+        let reader = BodyReader::new(1 << 20, 1 << 30, Duration::from_secs(60));
+        let values = format!("[{}0]", "0,".repeat(json_limits::MAX_VALUES));
+        assert_eq!(reader.read(Body::from(values)).await.err(), Some(BodyError::TooMuch));
+        assert_eq!(reader.read(Body::from("[".repeat(MAX_DEPTH + 1))).await.err(), Some(BodyError::TooDeep));
     }
 
     #[tokio::test]
@@ -303,7 +306,7 @@ mod tests {
             (vec![5, 5], 10, true),
             (vec![1, 5, 5], 10, false),
         ] {
-            let read = reader().beginning(Body::new(Pieces(pieces.clone())), 10).await.unwrap();
+            let read = reader().read_prefix(Body::new(Pieces(pieces.clone())), 10).await.unwrap();
             assert_eq!((read.bytes.len(), read.is_whole), (length, is_whole), "{pieces:?}");
         }
     }
@@ -321,6 +324,6 @@ mod tests {
                 Poll::Pending
             }
         }
-        assert_eq!(reader().read(Body::new(Never)).await.err(), Some(Unread::TooSlow));
+        assert_eq!(reader().read(Body::new(Never)).await.err(), Some(BodyError::TooSlow));
     }
 }

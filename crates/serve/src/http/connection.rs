@@ -17,20 +17,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::door::{Door, Peer};
-use super::meter::add;
-use super::slots::{ConnectionSlot, ConnectionSlots};
+use super::connection_slots::{ConnectionSlot, ConnectionSlots};
+use super::request_metrics::add;
+use super::server::{HttpServer, Peer};
 
 /// Headers longer than this are refused.
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// How long nothing is accepted after accepting failed, as it does when there are no descriptors left.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// What connections are told that there is no place for.
-const FULL: &[u8] =
+const UNAVAILABLE_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
 
 /// Takes connections until it is told to stop.
-pub(crate) async fn accept(door: &Arc<Door>, listener: &TcpListener, until: &CancellationToken) {
+pub(crate) async fn accept(door: &Arc<HttpServer>, listener: &TcpListener, until: &CancellationToken) {
     let slots = ConnectionSlots::new(door.limits().max_connections);
     let router = door.router();
     loop {
@@ -40,29 +40,41 @@ pub(crate) async fn accept(door: &Arc<Door>, listener: &TcpListener, until: &Can
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, peer)) = accepted else {
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
             continue;
         };
         let peer = peer.ip().to_canonical();
         match slots.acquire(peer) {
             Some((slot, gave_way)) => {
-                add(&door.meter.turned_away, u64::from(gave_way));
+                add(&door.meter.rejected_connections, u64::from(gave_way));
                 let (slot, peer) = (Arc::new(slot), Peer(peer));
-                door.connections.spawn(converse(Arc::clone(door), router.clone(), stream, peer, slot));
+                door.connections.spawn(handle_connection(
+                    Arc::clone(door),
+                    router.clone(),
+                    stream,
+                    peer,
+                    slot,
+                ));
             }
             None => {
-                add(&door.meter.turned_away, 1);
+                add(&door.meter.rejected_connections, 1);
                 // Whoever cannot take even this learns it from the end of the connection.
-                let _ = stream.try_write(FULL);
+                let _ = stream.try_write(UNAVAILABLE_RESPONSE);
             }
         }
     }
 }
 
-async fn converse(door: Arc<Door>, router: Router, stream: TcpStream, peer: Peer, slot: Arc<ConnectionSlot>) {
+async fn handle_connection(
+    door: Arc<HttpServer>,
+    router: Router,
+    stream: TcpStream,
+    peer: Peer,
+    slot: Arc<ConnectionSlot>,
+) {
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
-    let (head, stall) = (door.limits().head_patience, door.limits().stall_patience);
+    let (head, stall) = (door.limits().header_timeout, door.limits().write_timeout);
     let router = TowerToHyperService::new(router);
     let own = Arc::clone(&slot);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -73,10 +85,10 @@ async fn converse(door: Arc<Door>, router: Router, stream: TcpStream, peer: Peer
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head)
-        .max_buf_size(LONGEST_HEAD)
+        .max_buf_size(MAX_HEADER_BYTES)
         // hyper panics at a `Date` before 1970.
         .auto_date_header(SystemTime::now() >= UNIX_EPOCH)
-        .serve_connection(TokioIo::new(Patient::new(stream, stall)), service);
+        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream, stall)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         // How a connection ended is its client's concern.
@@ -92,24 +104,28 @@ async fn converse(door: Arc<Door>, router: Router, stream: TcpStream, peer: Peer
 }
 
 /// A stream whose other side must take what it is sent: if it takes nothing for a while, it is given up.
-struct Patient<S> {
+struct WriteTimeoutStream<S> {
     inner: S,
-    patience: Duration,
+    timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    fn new(inner: S, patience: Duration) -> Self {
-        Self { inner, patience, stalled: None }
+impl<S> WriteTimeoutStream<S> {
+    fn new(inner: S, timeout: Duration) -> Self {
+        Self { inner, timeout, stalled: None }
     }
 
     /// What came of trying to write; nothing for too long is an error.
-    fn judge<T>(&mut self, context: &mut Context<'_>, tried: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check_stall<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        tried: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if tried.is_ready() {
             self.stalled = None;
             return tried;
         }
-        let (patience, now) = (self.patience, Instant::now());
+        let (patience, now) = (self.timeout, Instant::now());
         let deadline = now.checked_add(patience).unwrap_or(now);
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         match stalled.as_mut().poll(context) {
@@ -119,7 +135,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -129,14 +145,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let tried = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.judge(context, tried)
+        self.check_stall(context, tried)
     }
 
     fn poll_write_vectored(
@@ -145,7 +161,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let tried = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
-        self.judge(context, tried)
+        self.check_stall(context, tried)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -154,7 +170,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let tried = Pin::new(&mut self.inner).poll_flush(context);
-        self.judge(context, tried)
+        self.check_stall(context, tried)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -171,7 +187,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_takes_nothing_is_given_up_and_whoever_is_slow_is_not() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near, Duration::from_secs(30));
+        let mut near = WriteTimeoutStream::new(near, Duration::from_secs(30));
         let reading = tokio::spawn(async move {
             let mut taken = 0;
             while taken < 160 {

@@ -8,18 +8,18 @@
 //! it lets in only who can say who it is, and it never waits for anybody without end. It decides nothing about a call.
 
 mod error;
-mod names;
-mod refused;
-mod who;
-mod pace;
+mod host_check;
+mod rejected_hosts;
+mod auth;
+mod rate_limiter;
 mod sessions;
 mod body;
-mod answers;
-mod meter;
-mod door;
-mod strangers;
-mod passage;
-mod slots;
+mod responses;
+mod request_metrics;
+mod server;
+mod auth_failures;
+mod mcp_route;
+mod connection_slots;
 mod connection;
 
 use std::fmt;
@@ -30,19 +30,19 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use self::auth::{Auth, AuthRequirement};
 pub use self::error::HttpError;
-pub use self::refused::RefusedHosts;
-pub use self::who::{Auth, Demand};
+pub use self::rejected_hosts::RejectedHosts;
 
 use self::connection::accept;
-use self::door::Door;
-use self::names::{Names, is_loopback};
+use self::host_check::{AllowedHosts, is_loopback};
+use self::server::HttpServer;
 use crate::service::Service;
 
 /// Whether everything behind the gate is there.
-pub struct Ready(pub Arc<dyn Fn() -> bool + Send + Sync>);
+pub struct ReadyCheck(pub Arc<dyn Fn() -> bool + Send + Sync>);
 
-impl fmt::Debug for Ready {
+impl fmt::Debug for ReadyCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Ready(…)")
     }
@@ -62,9 +62,9 @@ pub struct HttpOptions {
     /// What it can bear.
     pub limits: HttpLimits,
     /// Whether everything behind the gate is there.
-    pub ready: Ready,
+    pub ready: ReadyCheck,
     /// Who is told under which other names it was asked for.
-    pub refused_hosts: RefusedHosts,
+    pub rejected_hosts: RejectedHosts,
 }
 
 impl HttpOptions {
@@ -73,14 +73,14 @@ impl HttpOptions {
     /// # Errors
     /// It cannot.
     pub fn check(&self, listening: SocketAddr) -> Result<(), HttpError> {
-        self.names(listening).map(drop)
+        self.allowed_names(listening).map(drop)
     }
 
-    fn names(&self, listening: SocketAddr) -> Result<Names, HttpError> {
-        if matches!(self.auth.demand, Demand::Nothing) && !is_loopback(listening) {
+    fn allowed_names(&self, listening: SocketAddr) -> Result<AllowedHosts, HttpError> {
+        if matches!(self.auth.requirement, AuthRequirement::None) && !is_loopback(listening) {
             return Err(HttpError::OpenToOthers(listening));
         }
-        Names::new(listening, &self.allowed_hosts, &self.allowed_origins, self.public_url.as_deref())
+        AllowedHosts::new(listening, &self.allowed_hosts, &self.allowed_origins, self.public_url.as_deref())
     }
 }
 
@@ -96,11 +96,11 @@ pub struct HttpLimits {
     /// Streams at once that go on until somebody ends them.
     pub max_streams: usize,
     /// Of these, one caller's.
-    pub max_streams_of_one_caller: usize,
+    pub max_streams_per_caller: usize,
     /// Sessions of the older era at once. A few more may be there for a moment.
     pub max_sessions: usize,
     /// Of these, one caller's. Beyond them, the one that was used longest ago ends.
-    pub max_sessions_of_one_caller: usize,
+    pub max_sessions_per_caller: usize,
     /// How long a session lasts that is not used.
     pub session_idle: Duration,
     /// Requests of one caller in a second, if that is bounded.
@@ -110,17 +110,17 @@ pub struct HttpLimits {
     /// Bad tokens from one address in a second, after which only tokens are looked at that were good before.
     pub unknown_tokens_per_second: u32,
     /// How long a connection may take to say what it wants; also how long it may be silent between requests.
-    pub head_patience: Duration,
+    pub header_timeout: Duration,
     /// How long a body may take.
-    pub body_patience: Duration,
+    pub body_timeout: Duration,
     /// How long a client may take nothing of what it is sent.
-    pub stall_patience: Duration,
+    pub write_timeout: Duration,
     /// How long calls under way may go on once the door closes.
     pub grace: Duration,
     /// How long those that were told to end then may take to do so: as long as a process may take that is told to.
-    pub last_words: Duration,
+    pub cancel_timeout: Duration,
     /// How long what was answered may then take to leave.
-    pub farewell: Duration,
+    pub flush_timeout: Duration,
 }
 
 impl Default for HttpLimits {
@@ -130,19 +130,19 @@ impl Default for HttpLimits {
             max_all_bodies_bytes: 64 * 1024 * 1024,
             max_connections: 512,
             max_streams: 256,
-            max_streams_of_one_caller: 32,
+            max_streams_per_caller: 32,
             max_sessions: 1024,
-            max_sessions_of_one_caller: 256,
+            max_sessions_per_caller: 256,
             session_idle: Duration::from_secs(60 * 60),
             requests_per_second: None,
             bad_tokens_per_minute: 60,
             unknown_tokens_per_second: 50,
-            head_patience: Duration::from_secs(30),
-            body_patience: Duration::from_secs(30),
-            stall_patience: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             grace: Duration::from_secs(10),
-            last_words: Duration::from_secs(7),
-            farewell: Duration::from_secs(2),
+            cancel_timeout: Duration::from_secs(7),
+            flush_timeout: Duration::from_secs(2),
         }
     }
 }
@@ -159,7 +159,7 @@ pub async fn serve_http(
     shutdown: CancellationToken,
 ) -> Result<(), HttpError> {
     listener.set_nonblocking(true)?;
-    let door = Arc::new(Door::new(options, service, listener.local_addr()?)?);
+    let door = Arc::new(HttpServer::new(options, service, listener.local_addr()?)?);
     let listener = tokio::net::TcpListener::from_std(listener)?;
     accept(&door, &listener, &shutdown).await;
     // Before it can be seen from outside: whoever finds nobody listening knows that nothing more is taken from anybody.
@@ -170,13 +170,13 @@ pub async fn serve_http(
 }
 
 /// From the gentlest way to the last.
-async fn close(door: &Door) {
-    let HttpLimits { grace, last_words, farewell, .. } = *door.limits();
+async fn close(door: &HttpServer) {
+    let HttpLimits { grace, cancel_timeout: last_words, flush_timeout: farewell, .. } = *door.limits();
     door.connections.close();
-    if tokio::time::timeout(grace, door.quiet()).await.is_err() {
+    if tokio::time::timeout(grace, door.wait_until_idle()).await.is_err() {
         door.end_calls();
         // Whoever does not end even now is recorded as abandoned when its work is dropped.
-        let _ = tokio::time::timeout(last_words, door.quiet()).await;
+        let _ = tokio::time::timeout(last_words, door.wait_until_idle()).await;
     }
     // Answers are on their way to clients that may be slow.
     let _ = tokio::time::timeout(farewell, door.connections.wait()).await;

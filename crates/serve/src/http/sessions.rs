@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Sessions {
     manager: std::sync::Arc<LocalSessionManager>,
     owners: Mutex<Owners>,
-    most: usize,
-    most_of_one: usize,
+    max: usize,
+    max_per_caller: usize,
 }
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Drop for Owner {
 
 /// A session that a request names, and that is its caller's.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedSession {
     pub(crate) name: String,
     /// Cancelled when it is over.
     pub(crate) ended: CancellationToken,
@@ -50,10 +50,10 @@ pub(crate) struct Named {
 
 impl Sessions {
     /// At most `most`, and of one caller at most `most_of_one`; each ends when it was not used for `idle`.
-    pub(crate) fn new(most: usize, most_of_one: usize, idle: Duration) -> Self {
+    pub(crate) fn new(max: usize, max_per_caller: usize, idle: Duration) -> Self {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(idle);
-        Self { manager: manager.into(), owners: Mutex::default(), most, most_of_one }
+        Self { manager: manager.into(), owners: Mutex::default(), max, max_per_caller }
     }
 
     pub(crate) fn manager(&self) -> &std::sync::Arc<LocalSessionManager> {
@@ -61,13 +61,13 @@ impl Sessions {
     }
 
     /// The session of that name, if it is this caller that began it.
-    pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<Named> {
+    pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<NamedSession> {
         let mut owners = self.owners();
         owners.uses += 1;
         let used = owners.uses;
         let known = owners.owned.get_mut(name).filter(|known| known.is == owner)?;
         known.used = used;
-        Some(Named { name: name.to_owned(), ended: known.ended.clone() })
+        Some(NamedSession { name: name.to_owned(), ended: known.ended.clone() })
     }
 
     /// Makes room for one more session of a caller: of its own, the one that was used longest ago ends. Whether there is room.
@@ -77,7 +77,7 @@ impl Sessions {
             self.close(&name).await;
         }
         // Also those count that began and were never told to anybody.
-        self.manager.sessions.read().await.len() < self.most
+        self.manager.sessions.read().await.len() < self.max
     }
 
     /// A session has begun, and this is whose it is.
@@ -122,7 +122,7 @@ impl Sessions {
         let owners = self.owners();
         let own = owners.owned.iter().filter(|(_, known)| known.is == owner);
         let oldest = own.clone().min_by_key(|(_, owner)| owner.used).map(|(name, _)| Name::clone(name));
-        oldest.filter(|_| own.count() >= self.most_of_one)
+        oldest.filter(|_| own.count() >= self.max_per_caller)
     }
 
     fn owners(&self) -> MutexGuard<'_, Owners> {

@@ -15,26 +15,27 @@ use toolgate_gate::{ApprovalReply, ApprovalUnavailable, Approver, CallOptions, R
 use toolgate_tools::CallResponse;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
-use crate::mcp::answer::{Kept, answered};
 use crate::mcp::approval::{
-    Asked, Bond, CannotAsk, Found, Live, Parked, Parking, can_ask, input_required, reply_to,
+    CannotAsk, DeferredApprover, ElicitingApprover, ParkedCall, ParkedLookup, PendingQuestion,
+    RequestBinding, can_ask, input_required, reply_to,
 };
-use crate::mcp::connection::{Room, Size};
-use crate::mcp::progress::Relay;
-use crate::mcp::running::Running;
-use crate::mcp::{McpHandler, Tray, Visitor, unguessable};
+use crate::mcp::connection::{CallWeight, ConcurrencyPermit};
+use crate::mcp::progress::ProgressNotifier;
+use crate::mcp::running_call::RunningCall;
+use crate::mcp::tool_response::{OutputLink, to_response};
+use crate::mcp::{ClientIdentity, McpHandler, ResponseSlot, random_id};
 
 /// A longer name for progress is none.
-const LONGEST_TOKEN: usize = 256;
+const MAX_PROGRESS_TOKEN_BYTES: usize = 256;
 
 /// What a client asks of the gate, by whichever method.
-pub(crate) struct Wanted {
+pub(crate) struct CallRequest {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     /// Whether a person may be asked about it.
     pub(crate) may_ask: bool,
     /// What it is to show, where it is about files by their addresses.
-    pub(crate) browse: Option<ResourceRequest>,
+    pub(crate) resource: Option<ResourceRequest>,
     /// The deadline that the client sets.
     pub(crate) timeout: Option<Duration>,
     /// What a client of the newer era brings along when it comes again.
@@ -43,35 +44,35 @@ pub(crate) struct Wanted {
 }
 
 /// How far a call came.
-pub(crate) enum Step {
+pub(crate) enum CallState {
     /// To its end; with the tool, if there was one.
     Ended(Box<CallResponse>, Option<Arc<dyn Tool>>),
     /// To a question: the client has to come again with the answer.
-    Asks(Box<InputRequiredResult>),
+    InputRequired(Box<InputRequiredResult>),
 }
 
 /// How a person can be asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Never,
+enum ElicitationMode {
+    None,
     /// With a request of our own, while the client waits.
-    Meanwhile,
+    ServerRequest,
     /// With an answer that is a question.
-    ComingAgain,
+    InputRequired,
 }
 
 /// Whether a request speaks as clients do since everything is in each request.
-pub(crate) fn is_newer(context: &RequestContext<RoleServer>) -> bool {
+pub(crate) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     let version = context.protocol_version();
     version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-impl Way {
+impl ElicitationMode {
     fn of(context: &RequestContext<RoleServer>) -> Self {
-        match (can_ask(context.client_capabilities().as_ref()), is_newer(context)) {
-            (false, _) => Self::Never,
-            (true, false) => Self::Meanwhile,
-            (true, true) => Self::ComingAgain,
+        match (can_ask(context.client_capabilities().as_ref()), is_stateless(context)) {
+            (false, _) => Self::None,
+            (true, false) => Self::ServerRequest,
+            (true, true) => Self::InputRequired,
         }
     }
 }
@@ -81,7 +82,7 @@ impl McpHandler {
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
-        visitor: Visitor,
+        visitor: ClientIdentity,
     ) -> Result<CallToolResponse, ErrorData> {
         let (tool, arguments) = (request.name.into_owned(), request.arguments.unwrap_or_default());
         let timeout = match timeout(&context) {
@@ -90,26 +91,26 @@ impl McpHandler {
                 return Err(self.unreadable(tool, Value::Object(arguments), error, &context, &visitor).await);
             }
         };
-        let wanted = Wanted {
+        let wanted = CallRequest {
             tool,
             arguments: Value::Object(arguments),
             may_ask: true,
-            browse: None,
+            resource: None,
             timeout,
             state: request.request_state,
             responses: request.input_responses,
         };
         match self.advance(wanted, &context, &visitor).await? {
-            Step::Ended(mut called, tool) => {
-                let kept = self.kept(called.full_text.take(), visitor.binding).await;
-                let answer = answered(*called, tool.as_ref().map(|tool| tool.spec()), kept);
-                Ok(match context.extensions.get::<Tray>() {
-                    Some(tray) => tray.hand_over(answer),
+            CallState::Ended(mut called, tool) => {
+                let kept = self.store_output(called.full_text.take(), visitor.binding).await;
+                let answer = to_response(*called, tool.as_ref().map(|tool| tool.spec()), kept);
+                Ok(match context.extensions.get::<ResponseSlot>() {
+                    Some(tray) => tray.fulfil(answer),
                     None => CallToolResult::from(answer),
                 }
                 .into())
             }
-            Step::Asks(question) => Ok(CallToolResponse::InputRequired(*question)),
+            CallState::InputRequired(question) => Ok(CallToolResponse::InputRequired(*question)),
         }
     }
 
@@ -120,11 +121,11 @@ impl McpHandler {
         arguments: Value,
         error: ErrorData,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
+        visitor: &ClientIdentity,
     ) -> ErrorData {
         let failure = Failure::new(ErrorCode::InvalidArguments, error.message.to_string())
             .operator_note("the parameters of the request are not those of a call");
-        let call = named(tool, arguments, &context.id);
+        let call = tool_call(tool, arguments, &context.id);
         let class = self.service.front().gate().tool(&call.tool).map(|tool| tool.spec().class);
         let credential = visitor.credential.clone();
         let refused = self.service.front().refuse(&call, credential, Stage::Validation, failure).await;
@@ -133,12 +134,12 @@ impl McpHandler {
     }
 
     /// Keeps what had to be cut, for its caller.
-    async fn kept(&self, whole: Option<String>, owner: [u8; 32]) -> Option<Kept> {
+    async fn store_output(&self, whole: Option<String>, owner: [u8; 32]) -> Option<OutputLink> {
         let whole = whole?;
         let service = Arc::clone(&self.service);
         let keep = move || {
-            let uri = service.outputs.keep(owner, &whole)?;
-            Some(Kept { uri, bytes: whole.len() as u64, kept_for: service.outputs.kept_for() })
+            let uri = service.outputs.store(owner, &whole)?;
+            Some(OutputLink { uri, bytes: whole.len() as u64, kept_for: service.outputs.retention_text() })
         };
         tokio::task::spawn_blocking(keep).await.ok().flatten()
     }
@@ -146,34 +147,34 @@ impl McpHandler {
     /// Begins a call, or goes on with one that had to ask.
     pub(crate) async fn advance(
         &self,
-        wanted: Wanted,
+        wanted: CallRequest,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
-    ) -> Result<Step, ErrorData> {
+        visitor: &ClientIdentity,
+    ) -> Result<CallState, ErrorData> {
         let _under_way = self.service.calls.token();
-        if let Some(running) = self.begun.take(&context.id) {
+        if let Some(running) = self.started.take(&context.id) {
             return self.drive(running, context, visitor, None).await;
         }
-        let Some(_place) = self.place(self.given_up(context), visitor).await else {
-            return Err(self.crowded(wanted, context, visitor).await);
+        let Some(_place) = self.acquire_permit(self.cancelled(context), visitor).await else {
+            return Err(self.overloaded(wanted, context, visitor).await);
         };
-        let way = if wanted.may_ask { Way::of(context) } else { Way::Never };
-        let tool = self.arrived(&wanted.tool, context).await;
+        let way = if wanted.may_ask { ElicitationMode::of(context) } else { ElicitationMode::None };
+        let tool = self.wait_for_tool(&wanted.tool, context).await;
         let definition = || self.service.front().gate().definition(&wanted.tool);
-        let Wanted { tool: name, arguments, browse, .. } = &wanted;
-        let bond = (way == Way::ComingAgain)
-            .then(|| Bond::new(visitor, name, definition(), arguments, browse.as_ref()));
+        let CallRequest { tool: name, arguments, resource: browse, .. } = &wanted;
+        let bond = (way == ElicitationMode::InputRequired)
+            .then(|| RequestBinding::new(visitor, name, definition(), arguments, browse.as_ref()));
         match (wanted.state.as_deref(), bond) {
             (Some(state), Some(bond)) => match self.find(state, bond, wanted.responses.clone()) {
-                Ok(Found::Answered(parked, reply)) => {
-                    let Parked { running, reply: waiting, .. } = *parked;
+                Ok(ParkedLookup::Answered(parked, reply)) => {
+                    let ParkedCall { running, reply: waiting, .. } = *parked;
                     // A gate that gave up this instant says so itself.
                     let _ = waiting.send(reply);
                     self.drive(running, context, visitor, Some(bond)).await
                 }
-                Ok(Found::Ended(running)) => self.drive(*running, context, visitor, Some(bond)).await,
-                Ok(Found::Unanswered(again)) => Ok(Step::Asks(again)),
-                Ok(Found::Gone) => Err(self
+                Ok(ParkedLookup::Ended(running)) => self.drive(*running, context, visitor, Some(bond)).await,
+                Ok(ParkedLookup::Unanswered(again)) => Ok(CallState::InputRequired(again)),
+                Ok(ParkedLookup::Gone) => Err(self
                     .refuse(wanted, context, visitor, "the question was answered already, or is too old")
                     .await),
                 Err(reason) => Err(self.refuse(wanted, context, visitor, &reason).await),
@@ -185,20 +186,25 @@ impl McpHandler {
         }
     }
 
-    fn find(&self, state: &str, bond: Bond, responses: Option<InputResponses>) -> Result<Found, String> {
-        let id = self.service.seals.open(state, bond)?;
+    fn find(
+        &self,
+        state: &str,
+        bond: RequestBinding,
+        responses: Option<InputResponses>,
+    ) -> Result<ParkedLookup, String> {
+        let id = self.service.sealer.open(state, bond)?;
         Ok(self.service.parked.find(&id, reply_to(responses)))
     }
 
     /// The tool of this name, even if it is one that is still to come.
-    async fn arrived(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Tool>> {
+    async fn wait_for_tool(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Tool>> {
         let gate = self.service.front().gate();
         match gate.tool(name) {
             Some(tool) => Some(tool),
             None => {
                 tokio::select! {
-                    () = self.service.complete() => {}
-                    () = self.given_up(context) => {}
+                    () = self.service.wait_for_tools() => {}
+                    () = self.cancelled(context) => {}
                 }
                 gate.tool(name)
             }
@@ -207,42 +213,42 @@ impl McpHandler {
 
     async fn begin(
         &self,
-        wanted: Wanted,
+        wanted: CallRequest,
         tool: Option<Arc<dyn Tool>>,
-        way: Way,
+        way: ElicitationMode,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
-    ) -> Running {
+        visitor: &ClientIdentity,
+    ) -> RunningCall {
         let is_quick = tool
             .as_ref()
             .is_none_or(|tool| matches!(tool.spec().category, Category::File | Category::Search));
         let is_change = tool.as_ref().is_some_and(|tool| tool.spec().class != ToolClass::Read);
-        let size = if is_change { Size::Small } else { Size::Large };
+        let size = if is_change { CallWeight::Small } else { CallWeight::Large };
         let room = match is_quick {
-            true => Room::among(&self.connection, size, self.given_up(context)).await,
-            false => Room::unlimited(),
+            true => ConcurrencyPermit::acquire(&self.connection, size, self.cancelled(context)).await,
+            false => ConcurrencyPermit::unlimited(),
         };
         let (approver, questions) = self.approver(way, context, visitor, &room);
-        let listens = way == Way::ComingAgain || progress_token(context).is_some();
-        let relay = listens.then(|| Arc::new(Relay::new()));
+        let listens = way == ElicitationMode::InputRequired || progress_token(context).is_some();
+        let relay = listens.then(|| Arc::new(ProgressNotifier::new()));
         // With its session, a call ends too.
         let cancelled = visitor.ended.child_token();
-        if self.is_given_up(context) {
+        if self.is_cancelled(context) {
             // It comes to its end before it begins, and is recorded.
             cancelled.cancel();
         }
         let options = CallOptions {
-            progress: relay.as_ref().map(|relay| relay.ear()),
+            progress: relay.as_ref().map(|relay| relay.sink()),
             cancelled: cancelled.clone(),
             approver: Some(approver),
             contended: is_quick && self.connection.is_shared(size),
-            resource: wanted.browse.clone(),
+            resource: wanted.resource.clone(),
             timeout: wanted.timeout,
             ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);
         let calling = Box::pin(self.calling(call_of(wanted, context), class, visitor, options));
-        Running { calling, tool, cancelled, questions, relay, room }
+        RunningCall { future: calling, tool, cancelled, questions, progress: relay, permit: room }
     }
 
     /// A call of the gate, from its first stage to its end.
@@ -250,7 +256,7 @@ impl McpHandler {
         &self,
         call: ToolCall,
         class: Option<ToolClass>,
-        visitor: &Visitor,
+        visitor: &ClientIdentity,
         options: CallOptions,
     ) -> impl Future<Output = Option<CallResponse>> + Send + use<> {
         let (service, credential) = (Arc::clone(&self.service), visitor.credential.clone());
@@ -263,21 +269,24 @@ impl McpHandler {
 
     fn approver(
         &self,
-        way: Way,
+        way: ElicitationMode,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
-        room: &Arc<Room>,
-    ) -> (Arc<dyn Approver>, Option<mpsc::Receiver<Asked>>) {
+        visitor: &ClientIdentity,
+        room: &Arc<ConcurrencyPermit>,
+    ) -> (Arc<dyn Approver>, Option<mpsc::Receiver<PendingQuestion>>) {
         let room = Arc::clone(room);
         match way {
-            Way::Never => (Arc::new(CannotAsk), None),
-            Way::Meanwhile => {
+            ElicitationMode::None => (Arc::new(CannotAsk), None),
+            ElicitationMode::ServerRequest => {
                 let (peer, connection) = (context.peer.clone(), Arc::clone(&self.connection));
-                (Arc::new(Live { peer, connection, room }), None)
+                (Arc::new(ElicitingApprover { peer, connection, permit: room }), None)
             }
-            Way::ComingAgain => {
+            ElicitationMode::InputRequired => {
                 let (questions, receiver) = mpsc::channel(1);
-                (Arc::new(Parking { questions, room, may_last: visitor.has_session }), Some(receiver))
+                (
+                    Arc::new(DeferredApprover { questions, permit: room, may_last: visitor.has_session }),
+                    Some(receiver),
+                )
             }
         }
     }
@@ -285,53 +294,53 @@ impl McpHandler {
     /// Waits for the end of a call, or for its question.
     async fn drive(
         &self,
-        mut running: Running,
+        mut running: RunningCall,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
-        bond: Option<Bond>,
-    ) -> Result<Step, ErrorData> {
-        let token = running.relay.clone().zip(progress_token(context));
+        visitor: &ClientIdentity,
+        bond: Option<RequestBinding>,
+    ) -> Result<CallState, ErrorData> {
+        let token = running.progress.clone().zip(progress_token(context));
         let mut telling: Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &token {
-            Some((relay, token)) => Box::pin(relay.tell(&context.peer, token.clone())),
+            Some((relay, token)) => Box::pin(relay.forward(&context.peer, token.clone())),
             None => Box::pin(std::future::pending()),
         };
         let called = loop {
             tokio::select! {
                 biased;
-                called = &mut running.calling => break called,
-                asked = Running::question(&mut running.questions) => match self.park(running, asked, bond) {
-                    Ok(question) => return Ok(Step::Asks(question)),
+                called = &mut running.future => break called,
+                asked = RunningCall::question(&mut running.questions) => match self.park(running, asked, bond) {
+                    Ok(question) => return Ok(CallState::InputRequired(question)),
                     Err(back) => running = *back,
                 },
                 () = &mut telling => {}
-                () = self.given_up(context), if !running.cancelled.is_cancelled() => running.cancelled.cancel(),
+                () = self.cancelled(context), if !running.cancelled.is_cancelled() => running.cancelled.cancel(),
             }
         };
         if let Some((relay, token)) = &token {
-            Box::pin(relay.tell_rest(&context.peer, token)).await;
+            Box::pin(relay.flush(&context.peer, token)).await;
         }
         let called = called.ok_or_else(|| ErrorData::internal_error("the call ended unexpectedly", None))?;
-        Self::leave_with_answer(context, &running.room);
+        Self::release_with_response(context, &running.permit);
         // As long as it waits, it has its place among the calls of its caller.
-        self.room_to_leave(called.bytes(), context, visitor).await?;
-        Ok(Step::Ended(Box::new(called), running.tool))
+        self.acquire_response_memory(called.bytes(), context, visitor).await?;
+        Ok(CallState::Ended(Box::new(called), running.tool))
     }
 
     /// Gives room back once the answer has left. Wires of others hold back by themselves.
-    pub(crate) fn leave_with_answer(context: &RequestContext<RoleServer>, room: &Room) {
-        match context.extensions.get::<Tray>() {
-            Some(tray) => tray.keep(room),
-            None => room.leave(),
+    pub(crate) fn release_with_response(context: &RequestContext<RoleServer>, room: &ConcurrencyPermit) {
+        match context.extensions.get::<ResponseSlot>() {
+            Some(tray) => tray.hold(room),
+            None => room.release(),
         }
     }
 
-    fn is_given_up(&self, context: &RequestContext<RoleServer>) -> bool {
+    fn is_cancelled(&self, context: &RequestContext<RoleServer>) -> bool {
         context.ct.is_cancelled()
             || self.connection.gone.is_cancelled()
             || self.service.ending().is_cancelled()
     }
 
-    pub(crate) async fn given_up(&self, context: &RequestContext<RoleServer>) {
+    pub(crate) async fn cancelled(&self, context: &RequestContext<RoleServer>) {
         tokio::select! {
             () = context.ct.cancelled() => {}
             () = self.connection.gone.cancelled() => {}
@@ -342,18 +351,18 @@ impl McpHandler {
     /// Lets a call wait for its client to come again. Where it cannot, its question is answered with that, and it goes on.
     fn park(
         &self,
-        running: Running,
-        asked: Asked,
-        bond: Option<Bond>,
-    ) -> Result<Box<InputRequiredResult>, Box<Running>> {
-        let Asked { question, reply } = asked;
+        running: RunningCall,
+        asked: PendingQuestion,
+        bond: Option<RequestBinding>,
+    ) -> Result<Box<InputRequiredResult>, Box<RunningCall>> {
+        let PendingQuestion { question, reply } = asked;
         let full = |reply: oneshot::Sender<ApprovalReply>| {
             let nobody = ApprovalUnavailable::with_reason("too many calls wait for one already")
                 .with_remedy("try again later");
             let _ = reply.send(ApprovalReply::Unavailable(nobody));
         };
-        let sealed = unguessable().zip(bond).and_then(|(id, bond)| {
-            let state = self.service.seals.seal(&id, bond)?;
+        let sealed = random_id().zip(bond).and_then(|(id, bond)| {
+            let state = self.service.sealer.seal(&id, bond)?;
             Some((id, bond.owner, state))
         });
         let Some((id, owner, state)) = sealed else {
@@ -367,8 +376,8 @@ impl McpHandler {
                 return Err(Box::new(running));
             }
         };
-        let running = running.by_itself(&self.service.calls);
-        let parked = Parked { owner, running, reply, again: again.clone() };
+        let running = running.detach(&self.service.calls);
+        let parked = ParkedCall { owner, running, reply, response: again.clone() };
         self.service.parked.try_put(id, parked).map_err(|parked| {
             full(parked.reply);
             Box::new(parked.running)
@@ -379,9 +388,9 @@ impl McpHandler {
     /// Refuses a request whose state is not good for it. Nothing runs, and the record says that somebody tried.
     async fn refuse(
         &self,
-        wanted: Wanted,
+        wanted: CallRequest,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
+        visitor: &ClientIdentity,
         reason: &str,
     ) -> ErrorData {
         let message = "this request state is not good for this call";
@@ -417,17 +426,17 @@ fn timeout(context: &RequestContext<RoleServer>) -> Result<Option<Duration>, Err
 fn progress_token(context: &RequestContext<RoleServer>) -> Option<ProgressToken> {
     let short = |token: &ProgressToken| match &token.0 {
         NumberOrString::Number(_) => true,
-        NumberOrString::String(text) => text.len() <= LONGEST_TOKEN,
+        NumberOrString::String(text) => text.len() <= MAX_PROGRESS_TOKEN_BYTES,
     };
     context.meta.get_progress_token().filter(short)
 }
 
-pub(crate) fn call_of(wanted: Wanted, context: &RequestContext<RoleServer>) -> ToolCall {
-    named(wanted.tool, wanted.arguments, &context.id)
+pub(crate) fn call_of(wanted: CallRequest, context: &RequestContext<RoleServer>) -> ToolCall {
+    tool_call(wanted.tool, wanted.arguments, &context.id)
 }
 
 /// A call that the record knows by the name of its request, too.
-pub(crate) fn named(tool: String, arguments: Value, id: &RequestId) -> ToolCall {
+pub(crate) fn tool_call(tool: String, arguments: Value, id: &RequestId) -> ToolCall {
     let mut call = ToolCall::new(tool, arguments);
     call.client_id = Some(id.to_string());
     call

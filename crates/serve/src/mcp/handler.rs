@@ -14,15 +14,15 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
 
-use crate::mcp::at_once::Begun;
-use crate::mcp::call::is_newer;
-use crate::mcp::changes::Lookout;
-use crate::mcp::words::{misfit, no_method};
-use crate::mcp::{Connection, Visitor, Who};
+use crate::mcp::call::is_stateless;
+use crate::mcp::error_messages::{invalid_params, method_not_found};
+use crate::mcp::inline_dispatch::StartedCalls;
+use crate::mcp::tool_list_watcher::ToolListWatcher;
+use crate::mcp::{CallerSource, ClientIdentity, McpConnection};
 use crate::service::Service;
 
 /// Tools told at once; the rest comes with the next page.
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 
 /// What clients are told about the tools as a whole.
 const INSTRUCTIONS: &str = "These tools read, search and change the files of one workspace and run commands in it, inside a sandbox. \
@@ -30,7 +30,7 @@ Paths are relative to the workspace or begin with a mount alias such as @project
 a call that is refused will be refused again unless the person or the operator changes something.";
 
 /// The methods that are served, for telling a wrong method from wrong parameters.
-const SERVED: &[&str] = &[
+const SERVED_METHODS: &[&str] = &[
     "initialize",
     "ping",
     "server/discover",
@@ -46,55 +46,61 @@ const SERVED: &[&str] = &[
 #[derive(Clone)]
 pub struct McpHandler {
     pub(crate) service: Arc<Service>,
-    pub(crate) connection: Arc<Connection>,
-    pub(crate) begun: Begun,
-    who: Known,
+    pub(crate) connection: Arc<McpConnection>,
+    pub(crate) started: StartedCalls,
+    caller: KnownIdentity,
 }
 
 /// Who is calling, as far as it is known before a request comes.
 #[derive(Clone)]
-enum Known {
-    Always(Box<Visitor>),
-    ByRequest,
+enum KnownIdentity {
+    Always(Box<ClientIdentity>),
+    PerRequest,
 }
 
 impl McpHandler {
     /// Answers whoever comes.
     #[must_use]
-    pub fn new(service: Arc<Service>, who: Who) -> Self {
-        Self::over(service, who, Arc::new(Connection::default()))
+    pub fn new(service: Arc<Service>, who: CallerSource) -> Self {
+        Self::with_connection(service, who, Arc::new(McpConnection::default()))
     }
 
-    pub(crate) fn over(service: Arc<Service>, who: Who, connection: Arc<Connection>) -> Self {
-        let who = match who {
-            Who::Fixed(credential) => Known::Always(Box::new(Visitor::of(credential))),
-            Who::Visitor => Known::ByRequest,
+    pub(crate) fn with_connection(
+        service: Arc<Service>,
+        who: CallerSource,
+        connection: Arc<McpConnection>,
+    ) -> Self {
+        let caller = match who {
+            CallerSource::Fixed(credential) => {
+                KnownIdentity::Always(Box::new(ClientIdentity::of(credential)))
+            }
+            CallerSource::PerRequest => KnownIdentity::PerRequest,
         };
-        Self { service, connection, begun: Begun::default(), who }
+        Self { service, connection, started: StartedCalls::default(), caller }
     }
 
-    pub(crate) fn visitor(&self, extensions: &Extensions) -> Result<Visitor, ErrorData> {
-        match &self.who {
-            Known::Always(visitor) => Ok(Visitor::clone(visitor)),
-            Known::ByRequest => Visitor::in_request(extensions),
+    pub(crate) fn identity(&self, extensions: &Extensions) -> Result<ClientIdentity, ErrorData> {
+        match &self.caller {
+            KnownIdentity::Always(visitor) => Ok(ClientIdentity::clone(visitor)),
+            KnownIdentity::PerRequest => ClientIdentity::in_request(extensions),
         }
     }
 
     /// Whose every call on this connection is.
-    pub(crate) fn fixed_visitor(&self) -> Option<&Visitor> {
-        match &self.who {
-            Known::Always(visitor) => Some(visitor),
-            Known::ByRequest => None,
+    pub(crate) fn fixed_identity(&self) -> Option<&ClientIdentity> {
+        match &self.caller {
+            KnownIdentity::Always(visitor) => Some(visitor),
+            KnownIdentity::PerRequest => None,
         }
     }
 
     /// Whether calls of others come the same way, so that none may take it for itself.
-    pub(crate) fn shares_with_others(&self) -> bool {
-        matches!(self.who, Known::ByRequest)
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.caller, KnownIdentity::PerRequest)
     }
 
-    pub(crate) async fn tools(&self, visitor: &Visitor) -> Result<Arc<[Tool]>, ErrorData> {
-        self.service.complete().await;
+    pub(crate) async fn tools(&self, visitor: &ClientIdentity) -> Result<Arc<[Tool]>, ErrorData> {
+        self.service.wait_for_tools().await;
         let listed = self.service.lists.of(self.service.front(), visitor).await;
         listed.map_err(|failure| ErrorData::invalid_request(failure.to_string(), None))
     }
@@ -119,16 +125,16 @@ impl ServerHandler for McpHandler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let visitor = self.visitor(&context.extensions)?;
+        let visitor = self.identity(&context.extensions)?;
         let tools = Box::pin(self.tools(&visitor)).await?;
         let cursor = request.and_then(|request| request.cursor);
         if cursor.is_none() {
-            self.connection.lists(&tools);
+            self.connection.set_listed(&tools);
         }
-        let (tools, next) = page(&tools, cursor, PAGE)?;
+        let (tools, next) = page(&tools, cursor, PAGE_SIZE)?;
         let mut result = ListToolsResult::with_all_items(tools);
         result.next_cursor = next;
-        (result.ttl_ms, result.cache_scope) = freshness(&context);
+        (result.ttl_ms, result.cache_scope) = cache_hint(&context);
         Ok(result)
     }
 
@@ -137,7 +143,7 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let visitor = self.visitor(&context.extensions)?;
+        let visitor = self.identity(&context.extensions)?;
         Box::pin(self.call(request, context, visitor)).await
     }
 
@@ -146,7 +152,7 @@ impl ServerHandler for McpHandler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let visitor = self.visitor(&context.extensions)?;
+        let visitor = self.identity(&context.extensions)?;
         Box::pin(self.resources(request.and_then(|request| request.cursor), &context, &visitor)).await
     }
 
@@ -155,7 +161,7 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let visitor = self.visitor(&context.extensions)?;
+        let visitor = self.identity(&context.extensions)?;
         Box::pin(self.resource_templates(&context, &visitor)).await
     }
 
@@ -164,18 +170,18 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let visitor = self.visitor(&context.extensions)?;
+        let visitor = self.identity(&context.extensions)?;
         Box::pin(self.resource(request, &context, &visitor)).await
     }
 
     /// A client of the older era is told of changes from here on.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Ok(visitor) = self.visitor(&context.extensions) else { return };
-        if !self.connection.becomes_ready() {
+        let Ok(visitor) = self.identity(&context.extensions) else { return };
+        if !self.connection.mark_ready() {
             return;
         }
         let listed = self.connection.listed();
-        let mut lookout = Lookout::new(Arc::clone(&self.service), visitor, listed).await;
+        let mut lookout = ToolListWatcher::new(Arc::clone(&self.service), visitor, listed).await;
         let (closing, peer) = (self.connection.closing.clone(), context.peer);
         tokio::spawn(async move {
             while lookout.change(&closing).await.is_some() {
@@ -192,8 +198,8 @@ impl ServerHandler for McpHandler {
 
     /// A client of the newer era is told as long as it listens.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let visitor = self.visitor(&context.request_context().extensions)?;
-        let lookout = Lookout::new(Arc::clone(&self.service), visitor, self.connection.listed());
+        let visitor = self.identity(&context.request_context().extensions)?;
+        let lookout = ToolListWatcher::new(Arc::clone(&self.service), visitor, self.connection.listed());
         let mut lookout = Box::pin(lookout).await;
         loop {
             tokio::select! {
@@ -213,7 +219,7 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(no_method(ListPromptsRequestMethod::VALUE))
+        Err(method_not_found(ListPromptsRequestMethod::VALUE))
     }
 
     async fn get_prompt(
@@ -221,7 +227,7 @@ impl ServerHandler for McpHandler {
         _request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        Err(no_method(GetPromptRequestMethod::VALUE))
+        Err(method_not_found(GetPromptRequestMethod::VALUE))
     }
 
     async fn complete(
@@ -229,7 +235,7 @@ impl ServerHandler for McpHandler {
         _request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(no_method(CompleteRequestMethod::VALUE))
+        Err(method_not_found(CompleteRequestMethod::VALUE))
     }
 
     /// Whatever could not be read as a request of its method comes here too.
@@ -240,16 +246,16 @@ impl ServerHandler for McpHandler {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
         // The newer era has neither, however well their parameters fit.
-        let gone = is_newer(&context) && matches!(method, "initialize" | "ping");
-        if gone || !SERVED.contains(&method) {
-            return Err(no_method(method));
+        let gone = is_stateless(&context) && matches!(method, "initialize" | "ping");
+        if gone || !SERVED_METHODS.contains(&method) {
+            return Err(method_not_found(method));
         }
         let field = |name| request.params.as_ref().and_then(|params| params.get(name)).cloned();
         let (tool, arguments) = (field("name"), field("arguments"));
-        let error = misfit(method, request.params.clone());
+        let error = invalid_params(method, request.params.clone());
         match tool {
             Some(Value::String(tool)) if method == CallToolRequestMethod::VALUE => {
-                let visitor = self.visitor(&context.extensions)?;
+                let visitor = self.identity(&context.extensions)?;
                 let arguments = arguments.unwrap_or_default();
                 Err(Box::pin(self.unreadable(tool, arguments, error, &context, &visitor)).await)
             }
@@ -259,8 +265,8 @@ impl ServerHandler for McpHandler {
 }
 
 /// For how long, and by whom, a result may be kept: by its client alone, and not at all. Clients of the older era know no such thing.
-pub(crate) fn freshness(context: &RequestContext<RoleServer>) -> (Option<u64>, Option<CacheScope>) {
-    if is_newer(context) { (Some(0), Some(CacheScope::Private)) } else { (None, None) }
+pub(crate) fn cache_hint(context: &RequestContext<RoleServer>) -> (Option<u64>, Option<CacheScope>) {
+    if is_stateless(context) { (Some(0), Some(CacheScope::Private)) } else { (None, None) }
 }
 
 /// The items of one page, and where the next begins.

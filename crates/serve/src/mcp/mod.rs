@@ -1,41 +1,41 @@
 //! The Model Context Protocol in front of the gate, whatever carries it.
 
-mod who;
+mod client_identity;
 mod handler;
-mod words;
-mod listing;
-mod changes;
+mod error_messages;
+mod tool_lists;
+mod tool_list_watcher;
 mod call;
-mod at_once;
-mod places;
-mod running;
+mod inline_dispatch;
+mod concurrency;
+mod running_call;
 mod progress;
 mod approval;
-mod answer;
+mod tool_response;
 mod outputs;
-mod addresses;
+mod resource_uris;
 mod resources;
 mod connection;
-mod outbox;
+mod response_memory;
 
+pub use client_identity::{CallerSource, ClientIdentity};
 pub use handler::McpHandler;
 pub use outputs::{OutputBounds, OutputStore};
 pub use resources::ResourceSource;
-pub use who::{Visitor, Who};
 
-pub(crate) use answer::{Answered, ERROR, Ended, Told};
-pub(crate) use approval::{ParkedCalls, Seals};
-pub(crate) use at_once::{AtOnce, Workbench};
-pub(crate) use connection::{Connection, Leaving, Tray};
-pub(crate) use listing::ToolLists;
-pub use listing::listed_tools;
-pub(crate) use outbox::{Envelope, LONG, Outbox, Postage};
-pub(crate) use places::{Places, Shares};
-pub(crate) use who::{KnownAs, Proof};
-pub(crate) use words::in_words;
+pub(crate) use approval::{ParkedCalls, StateSealer};
+pub(crate) use client_identity::{AuthMethod, IdentityDigests};
+pub(crate) use concurrency::{KeyedSemaphore, PerCallerConcurrency};
+pub(crate) use connection::{McpConnection, PendingResponse, ResponseSlot};
+pub(crate) use error_messages::explain;
+pub(crate) use inline_dispatch::{FutureSlot, InlineDispatch};
+pub(crate) use response_memory::{BudgetPermit, BudgetSlot, MIN_BUDGETED_BYTES, ResponseMemoryBudget};
+pub(crate) use tool_lists::ToolLists;
+pub use tool_lists::listed_tools;
+pub(crate) use tool_response::{ERROR_META_KEY, ResponseOutcome, StructuredContent, ToolResponse};
 
 /// 128 random bits, as hexadecimal digits; none where the system has no randomness.
-pub(crate) fn unguessable() -> Option<String> {
+pub(crate) fn random_id() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
-use crate::mcp::unguessable;
+use crate::mcp::random_id;
 
 /// Bounds of the outputs that one process keeps. Of the bytes, one caller may have half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +25,26 @@ impl Default for OutputBounds {
 }
 
 impl OutputBounds {
-    fn max_bytes_of_one(&self) -> u64 {
+    fn max_bytes_per_caller(&self) -> u64 {
         self.max_bytes / 2
     }
 }
 
 /// What every link begins with.
-pub(crate) const OUTPUTS: &str = "toolgate://outputs/";
+pub(crate) const OUTPUT_URI_PREFIX: &str = "toolgate://outputs/";
 
 /// Opens the folder of the outputs, making it if it is missing.
-type Open = Box<dyn Fn() -> io::Result<Dir> + Send + Sync>;
+type OpenDirectory = Box<dyn Fn() -> io::Result<Dir> + Send + Sync>;
 
 /// Keeps outputs in files that nobody but this user can read.
 pub struct OutputStore {
-    open: Open,
-    folder: OnceLock<Option<Dir>>,
+    open: OpenDirectory,
+    directory: OnceLock<Option<Dir>>,
     bounds: OutputBounds,
-    kept: Mutex<HashMap<String, Kept>>,
+    stored: Mutex<HashMap<String, StoredOutput>>,
 }
 
-struct Kept {
+struct StoredOutput {
     owner: [u8; 32],
     since: Instant,
     bytes: u64,
@@ -55,18 +55,18 @@ impl OutputStore {
     #[must_use]
     pub fn new(open: impl Fn() -> io::Result<Dir> + Send + Sync + 'static) -> Self {
         let bounds = OutputBounds::default();
-        Self { open: Box::new(open), folder: OnceLock::new(), bounds, kept: Mutex::default() }
+        Self { open: Box::new(open), directory: OnceLock::new(), bounds, stored: Mutex::default() }
     }
 
     /// Keeps no more than this.
     #[must_use]
-    pub fn bounded(mut self, bounds: OutputBounds) -> Self {
+    pub fn with_bounds(mut self, bounds: OutputBounds) -> Self {
         self.bounds = bounds;
         self
     }
 
     /// How long an output is kept, in words.
-    pub(crate) fn kept_for(&self) -> String {
+    pub(crate) fn retention_text(&self) -> String {
         match self.bounds.max_age.as_secs() {
             seconds @ 0..60 => format!("{seconds} seconds"),
             seconds => format!("{} minutes", seconds / 60),
@@ -74,34 +74,36 @@ impl OutputStore {
     }
 
     /// Keeps a text; tells where its owner can read it. Nothing is kept that cannot be kept safely.
-    pub(crate) fn keep(&self, owner: [u8; 32], text: &str) -> Option<String> {
+    pub(crate) fn store(&self, owner: [u8; 32], text: &str) -> Option<String> {
         let bytes = text.len() as u64;
-        if bytes > self.bounds.max_bytes_of_one() {
+        if bytes > self.bounds.max_bytes_per_caller() {
             return None;
         }
-        let folder = self.folder()?;
-        let id = unguessable()?;
-        self.make_room(folder, owner, bytes);
+        let folder = self.directory()?;
+        let id = random_id()?;
+        self.evict(folder, owner, bytes);
         let written = write(folder, &id, text);
         if written.is_err() {
             let _ = folder.remove_file(&id);
             return None;
         }
-        self.lock().insert(id.clone(), Kept { owner, since: Instant::now(), bytes });
-        Some(format!("{OUTPUTS}{id}"))
+        self.lock().insert(id.clone(), StoredOutput { owner, since: Instant::now(), bytes });
+        Some(format!("{OUTPUT_URI_PREFIX}{id}"))
     }
 
     /// How many bytes are kept under this address for this owner.
     pub(crate) fn bytes(&self, owner: [u8; 32], uri: &str) -> Option<u64> {
         let kept = self.lock();
-        kept.get(uri.strip_prefix(OUTPUTS)?).filter(|kept| kept.owner == owner).map(|kept| kept.bytes)
+        kept.get(uri.strip_prefix(OUTPUT_URI_PREFIX)?)
+            .filter(|kept| kept.owner == owner)
+            .map(|kept| kept.bytes)
     }
 
     /// What is kept under this address for this owner.
     pub(crate) fn read(&self, owner: [u8; 32], uri: &str) -> Option<String> {
-        let id = uri.strip_prefix(OUTPUTS)?;
-        let folder = self.folder.get()?.as_ref()?;
-        self.make_room(folder, owner, 0);
+        let id = uri.strip_prefix(OUTPUT_URI_PREFIX)?;
+        let folder = self.directory.get()?.as_ref()?;
+        self.evict(folder, owner, 0);
         let is_owners = self.lock().get(id).is_some_and(|kept| kept.owner == owner);
         let mut text = String::new();
         is_owners.then(|| folder.open(id))?.ok()?.read_to_string(&mut text).ok()?;
@@ -109,31 +111,31 @@ impl OutputStore {
     }
 
     /// Forgets what is too old, then the oldest of this owner until so many bytes are within its share, then the oldest of whoever has most until they fit.
-    fn make_room(&self, folder: &Dir, owner: [u8; 32], bytes: u64) {
+    fn evict(&self, folder: &Dir, owner: [u8; 32], bytes: u64) {
         let mut kept = self.lock();
-        for id in superfluous(&kept, &self.bounds, owner, bytes, Instant::now()) {
+        for id in to_evict(&kept, &self.bounds, owner, bytes, Instant::now()) {
             kept.remove(&id);
             let _ = folder.remove_file(&id);
         }
     }
 
-    fn folder(&self) -> Option<&Dir> {
-        let opened = self.folder.get_or_init(|| {
+    fn directory(&self) -> Option<&Dir> {
+        let opened = self.directory.get_or_init(|| {
             let folder = (self.open)().ok()?;
-            sweep(&folder, self.bounds.max_age);
+            remove_stale(&folder, self.bounds.max_age);
             Some(folder)
         });
         opened.as_ref()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, StoredOutput>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for OutputStore {
     fn drop(&mut self) {
-        if let Some(Some(folder)) = self.folder.get() {
+        if let Some(Some(folder)) = self.directory.get() {
             for id in self.lock().keys() {
                 let _ = folder.remove_file(id);
             }
@@ -142,17 +144,17 @@ impl Drop for OutputStore {
 }
 
 /// What has to go so that this owner can keep so many bytes more.
-fn superfluous(
-    kept: &HashMap<String, Kept>,
+fn to_evict(
+    kept: &HashMap<String, StoredOutput>,
     bounds: &OutputBounds,
     owner: [u8; 32],
     bytes: u64,
     now: Instant,
 ) -> Vec<String> {
-    let is_old = |one: &Kept| now.saturating_duration_since(one.since) >= bounds.max_age;
+    let is_old = |one: &StoredOutput| now.saturating_duration_since(one.since) >= bounds.max_age;
     let mut gone: Vec<String> =
         kept.iter().filter(|(_, one)| is_old(one)).map(|(id, _)| id.clone()).collect();
-    let mut left: Vec<(&String, &Kept)> = kept.iter().filter(|(_, one)| !is_old(one)).collect();
+    let mut left: Vec<(&String, &StoredOutput)> = kept.iter().filter(|(_, one)| !is_old(one)).collect();
     left.sort_by_key(|(_, one)| one.since);
     loop {
         let mut held = BTreeMap::from([(owner, bytes)]);
@@ -160,7 +162,7 @@ fn superfluous(
         let own = held.get(&owner).copied().unwrap_or_default();
         let largest = held.iter().max_by_key(|(_, held)| **held).map_or(owner, |(largest, _)| *largest);
         let must_give = match () {
-            () if own > bounds.max_bytes_of_one() => owner,
+            () if own > bounds.max_bytes_per_caller() => owner,
             () if held.values().sum::<u64>() > bounds.max_bytes => largest,
             () => return gone,
         };
@@ -170,7 +172,7 @@ fn superfluous(
 }
 
 /// Removes what processes left behind that did not come to their end.
-fn sweep(folder: &Dir, max_age: Duration) {
+fn remove_stale(folder: &Dir, max_age: Duration) {
     let Ok(entries) = folder.entries() else { return };
     let now = SystemTime::now();
     for entry in entries.flatten() {
@@ -199,9 +201,9 @@ mod tests {
         let start = Instant::now();
         let kept = kept.iter().enumerate().map(|(number, (owner, mebibytes))| {
             let since = start + Duration::from_secs(number as u64);
-            (number.to_string(), Kept { owner: [*owner; 32], since, bytes: mebibytes * MIB })
+            (number.to_string(), StoredOutput { owner: [*owner; 32], since, bytes: mebibytes * MIB })
         });
-        let gone = superfluous(
+        let gone = to_evict(
             &kept.collect(),
             &OutputBounds::default(),
             [owner; 32],
@@ -229,8 +231,8 @@ mod tests {
     #[test]
     fn what_is_too_old_goes_whoever_asks() {
         let (now, bounds) = (Instant::now(), OutputBounds::default());
-        let kept = HashMap::from([("old".to_owned(), Kept { owner: [1; 32], since: now, bytes: 1 })]);
-        assert_eq!(superfluous(&kept, &bounds, [2; 32], 0, now + bounds.max_age), ["old"]);
-        assert!(superfluous(&kept, &bounds, [2; 32], 0, now + bounds.max_age / 2).is_empty());
+        let kept = HashMap::from([("old".to_owned(), StoredOutput { owner: [1; 32], since: now, bytes: 1 })]);
+        assert_eq!(to_evict(&kept, &bounds, [2; 32], 0, now + bounds.max_age), ["old"]);
+        assert!(to_evict(&kept, &bounds, [2; 32], 0, now + bounds.max_age / 2).is_empty());
     }
 }

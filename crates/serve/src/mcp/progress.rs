@@ -10,39 +10,39 @@ use toolgate_gate::{Fraction, Progress};
 use toolgate_tools::{ProgressBuffer, ProgressChunk};
 
 /// A call that says nothing is said to go on this often.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest message.
-const LONGEST: usize = 4096;
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// Tells what a tool says as progress, in words and in numbers that grow.
 #[derive(Debug)]
-pub(crate) struct Relay {
-    listener: Arc<ProgressBuffer>,
+pub(crate) struct ProgressNotifier {
+    buffer: Arc<ProgressBuffer>,
     /// The last number that the client was told.
-    told: Mutex<Option<f64>>,
+    last_sent: Mutex<Option<f64>>,
 }
 
-impl Relay {
+impl ProgressNotifier {
     pub(crate) fn new() -> Self {
-        Self { listener: ProgressBuffer::with_limit(LONGEST), told: Mutex::default() }
+        Self { buffer: ProgressBuffer::with_limit(MAX_MESSAGE_BYTES), last_sent: Mutex::default() }
     }
 
     /// What the tool is given to speak into.
-    pub(crate) fn ear(&self) -> Progress {
-        self.listener.sink()
+    pub(crate) fn sink(&self) -> Progress {
+        self.buffer.sink()
     }
 
     /// Tells a client of it, as long as it is asked to.
-    pub(crate) async fn tell(&self, peer: &Peer<RoleServer>, token: ProgressToken) {
+    pub(crate) async fn forward(&self, peer: &Peer<RoleServer>, token: ProgressToken) {
         let begun = Instant::now();
         let mut last: Option<Instant> = None;
         loop {
-            if tokio::time::timeout(HEARTBEAT, self.listener.changed()).await.is_ok() {
+            if tokio::time::timeout(HEARTBEAT_INTERVAL, self.buffer.changed()).await.is_ok() {
                 if let Some(last) = last {
                     tokio::time::sleep_until(last + ProgressBuffer::FORWARD_INTERVAL).await;
                 }
-                self.tell_rest(peer, &token).await;
+                self.flush(peer, &token).await;
             } else {
                 let message = format!("still running after {} s", begun.elapsed().as_secs());
                 self.send(peer, &token, message, None).await;
@@ -52,8 +52,8 @@ impl Relay {
     }
 
     /// Tells what was not told yet.
-    pub(crate) async fn tell_rest(&self, peer: &Peer<RoleServer>, token: &ProgressToken) {
-        if let Some(ProgressChunk { text: words, fraction: share }) = self.listener.take() {
+    pub(crate) async fn flush(&self, peer: &Peer<RoleServer>, token: &ProgressToken) {
+        if let Some(ProgressChunk { text: words, fraction: share }) = self.buffer.take() {
             self.send(peer, token, words, share).await;
         }
     }
@@ -66,7 +66,7 @@ impl Relay {
         share: Option<Fraction>,
     ) {
         let progress = {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = self.last_sent.lock().unwrap_or_else(PoisonError::into_inner);
             let next = after(*told, share);
             *told.insert(next)
         };

@@ -15,18 +15,20 @@ use toolgate_gate::ResourceRequest;
 use toolgate_tools::{CallResponse, FileTools};
 use toolgate_types::{DocumentContent, ErrorCode, Failure, ResourceContent, Stage};
 
-use crate::mcp::addresses::{Cursor, FILES, bare, file_resource, kind_of, path_of};
-use crate::mcp::call::{Step, Wanted};
-use crate::mcp::connection::{Room, Size};
-use crate::mcp::handler::freshness;
-use crate::mcp::outputs::OUTPUTS;
-use crate::mcp::{McpHandler, Visitor};
+use crate::mcp::call::{CallRequest, CallState};
+use crate::mcp::connection::{CallWeight, ConcurrencyPermit};
+use crate::mcp::handler::cache_hint;
+use crate::mcp::outputs::OUTPUT_URI_PREFIX;
+use crate::mcp::resource_uris::{
+    FILE_URI_PREFIX, FileCursor, file_resource, mime_type_of, path_of, strip_at,
+};
+use crate::mcp::{ClientIdentity, McpHandler};
 
 /// Files told at once.
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 
 /// The longest file that is read by address where nobody set a bound: as long as an output that is kept to be read later.
-const LONGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Resources that somebody hands in beside the workspace. Everybody who may come in may read them.
 pub trait ResourceSource: Send + Sync {
@@ -42,14 +44,14 @@ pub trait ResourceSource: Send + Sync {
 
 /// Files of one mount, and after which path there are more.
 #[derive(Default)]
-struct Found {
+struct MountFiles {
     files: Vec<Resource>,
     next: Option<String>,
 }
 
 impl McpHandler {
     /// The tools for files, where this visitor may use the one that reads.
-    async fn file_tools(&self, visitor: &Visitor) -> Result<Option<FileTools>, ErrorData> {
+    async fn file_tools(&self, visitor: &ClientIdentity) -> Result<Option<FileTools>, ErrorData> {
         let Some(files) = self.service.front().file_tools().filter(|_| !self.service.aliases.is_empty())
         else {
             return Ok(None);
@@ -61,18 +63,18 @@ impl McpHandler {
     pub(crate) async fn resource_templates(
         &self,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
+        visitor: &ClientIdentity,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut templates: Vec<ResourceTemplate> =
             self.service.resources.iter().flat_map(|source| source.templates()).collect();
         if self.file_tools(visitor).await?.is_some() {
-            let aliases: Vec<&str> = self.service.aliases.iter().map(|alias| bare(alias)).collect();
+            let aliases: Vec<&str> = self.service.aliases.iter().map(|alias| strip_at(alias)).collect();
             let description = format!("A file of the workspace; the mounts are {}", aliases.join(", "));
-            let template = ResourceTemplate::new(format!("{FILES}{{alias}}/{{+path}}"), "file");
+            let template = ResourceTemplate::new(format!("{FILE_URI_PREFIX}{{alias}}/{{+path}}"), "file");
             templates.push(template.with_title("File").with_description(description));
         }
         let mut result = ListResourceTemplatesResult::with_all_items(templates);
-        (result.ttl_ms, result.cache_scope) = freshness(context);
+        (result.ttl_ms, result.cache_scope) = cache_hint(context);
         Ok(result)
     }
 
@@ -80,12 +82,12 @@ impl McpHandler {
         &self,
         cursor: Option<String>,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
+        visitor: &ClientIdentity,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = match cursor {
             None => None,
             Some(cursor) => {
-                let read = Cursor::read(&cursor, &self.service.aliases);
+                let read = FileCursor::read(&cursor, &self.service.aliases);
                 Some(read.ok_or_else(|| {
                     ErrorData::invalid_params("this cursor was not handed out; begin again without one", None)
                 })?)
@@ -100,7 +102,7 @@ impl McpHandler {
         }
         let mut result = ListResourcesResult::with_all_items(told);
         result.next_cursor = next.map(|next| next.write());
-        (result.ttl_ms, result.cache_scope) = freshness(context);
+        (result.ttl_ms, result.cache_scope) = cache_hint(context);
         Ok(result)
     }
 
@@ -108,23 +110,23 @@ impl McpHandler {
     async fn files_from(
         &self,
         find: &str,
-        cursor: Option<Cursor>,
+        cursor: Option<FileCursor>,
         mut told: Vec<Resource>,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
-    ) -> Result<(Option<Cursor>, Vec<Resource>), ErrorData> {
+        visitor: &ClientIdentity,
+    ) -> Result<(Option<FileCursor>, Vec<Resource>), ErrorData> {
         let is_before = |alias: &&String| cursor.as_ref().is_some_and(|cursor| cursor.alias != **alias);
         let mut last = cursor.as_ref().map(|cursor| cursor.after.clone());
-        let mut room = PAGE;
+        let mut room = PAGE_SIZE;
         for alias in self.service.aliases.iter().skip_while(is_before) {
             // Of every mount at least one is looked for: whether there is any decides whether there is another page.
             let most = room.max(1);
-            let Found { files, next } =
+            let MountFiles { files, next } =
                 self.files_of(find, alias, last.take(), most, context, visitor).await?;
             room = room.saturating_sub(files.len());
             told.extend(files);
             if let Some(after) = next {
-                return Ok((Some(Cursor { alias: alias.clone(), after }), told));
+                return Ok((Some(FileCursor { alias: alias.clone(), after }), told));
             }
         }
         Ok((None, told))
@@ -137,41 +139,45 @@ impl McpHandler {
         after: Option<String>,
         most: usize,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
-    ) -> Result<Found, ErrorData> {
+        visitor: &ClientIdentity,
+    ) -> Result<MountFiles, ErrorData> {
         let arguments = json!({"glob": "**/*", "path": alias, "max_results": most});
-        let page = Wanted { browse: Some(ResourceRequest::ListPage { after }), ..wanted(find, arguments) };
+        let page = CallRequest {
+            resource: Some(ResourceRequest::ListPage { after }),
+            ..call_request(find, arguments)
+        };
         // A list that would have to be asked about is not offered.
-        let unasked = Wanted { may_ask: false, ..page };
-        let Step::Ended(called, _) = self.advance(unasked, context, visitor).await? else {
-            return Ok(Found::default());
+        let unasked = CallRequest { may_ask: false, ..page };
+        let CallState::Ended(called, _) = self.advance(unasked, context, visitor).await? else {
+            return Ok(MountFiles::default());
         };
         match called.failed {
-            Some((_, failure)) if is_unseen(failure.code) => return Ok(Found::default()),
-            Some((stage, failure)) => return Err(unlisted(stage, failure, alias)),
+            Some((_, failure)) if hides_files(failure.code) => return Ok(MountFiles::default()),
+            Some((stage, failure)) => return Err(list_error(stage, failure, alias)),
             None => {}
         }
         // What a policy let nobody see is not there.
         let Some(ResourceContent::Page { files, next }) = called.resource else {
-            return Ok(Found::default());
+            return Ok(MountFiles::default());
         };
         let files = files.iter().map(|(path, bytes)| file_resource(alias, path, *bytes)).collect();
-        Ok(Found { files, next })
+        Ok(MountFiles { files, next })
     }
 
     /// What is kept under an address. It takes room like any other long answer.
-    async fn kept_output(
+    async fn stored_output(
         &self,
         uri: &str,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
+        visitor: &ClientIdentity,
     ) -> Result<Option<String>, ErrorData> {
         let bytes = self.service.outputs.bytes(visitor.binding, uri).unwrap_or_default();
-        self.room_to_leave(usize::try_from(bytes).unwrap_or(usize::MAX), context, visitor).await?;
-        let room = Room::among(&self.connection, Size::Large, self.given_up(context)).await;
+        self.acquire_response_memory(usize::try_from(bytes).unwrap_or(usize::MAX), context, visitor).await?;
+        let room =
+            ConcurrencyPermit::acquire(&self.connection, CallWeight::Large, self.cancelled(context)).await;
         let (service, owner, uri) = (Arc::clone(&self.service), visitor.binding, uri.to_owned());
         let read = tokio::task::spawn_blocking(move || service.outputs.read(owner, &uri)).await;
-        Self::leave_with_answer(context, &room);
+        Self::release_with_response(context, &room);
         Ok(read.ok().flatten())
     }
 
@@ -179,34 +185,43 @@ impl McpHandler {
         &self,
         request: ReadResourceRequestParams,
         context: &RequestContext<RoleServer>,
-        visitor: &Visitor,
+        visitor: &ClientIdentity,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let uri = request.uri;
         let here = self.service.resources.iter().find_map(|source| source.read(&uri));
         if let Some(contents) = here {
             return Ok(contents_of(contents, context));
         }
-        if uri.starts_with(OUTPUTS) {
-            let kept = self.kept_output(&uri, context, visitor).await?.ok_or_else(|| not_found(&uri))?;
+        if uri.starts_with(OUTPUT_URI_PREFIX) {
+            let kept = self.stored_output(&uri, context, visitor).await?.ok_or_else(|| not_found(&uri))?;
             return Ok(contents_of(vec![ResourceContents::text(kept, uri)], context));
         }
         let files = self.file_tools(visitor).await?;
         let (Some(files), Some(path)) = (files, path_of(&uri)) else { return Err(not_found(&uri)) };
-        let mut wanted = wanted(files.read, json!({"path": &path}));
-        wanted.browse = Some(ResourceRequest::ReadWhole { most: LONGEST, usual: files.default_bytes });
+        let mut wanted = call_request(files.read, json!({"path": &path}));
+        wanted.resource =
+            Some(ResourceRequest::ReadWhole { most: MAX_FILE_BYTES, usual: files.default_bytes });
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
-            Step::Ended(called, _) => {
+            CallState::Ended(called, _) => {
                 file_contents(*called, uri, &path).map(|contents| contents_of(contents, context))
             }
-            Step::Asks(question) => Ok(ReadResourceResponse::InputRequired(*question)),
+            CallState::InputRequired(question) => Ok(ReadResourceResponse::InputRequired(*question)),
         }
     }
 }
 
-fn wanted(tool: &str, arguments: Value) -> Wanted {
+fn call_request(tool: &str, arguments: Value) -> CallRequest {
     let (browse, timeout, state, responses) = (None, None, None, None);
-    Wanted { tool: tool.to_owned(), arguments, may_ask: true, browse, timeout, state, responses }
+    CallRequest {
+        tool: tool.to_owned(),
+        arguments,
+        may_ask: true,
+        resource: browse,
+        timeout,
+        state,
+        responses,
+    }
 }
 
 fn contents_of(
@@ -214,19 +229,19 @@ fn contents_of(
     context: &RequestContext<RoleServer>,
 ) -> ReadResourceResponse {
     let mut result = ReadResourceResult::new(contents);
-    (result.ttl_ms, result.cache_scope) = freshness(context);
+    (result.ttl_ms, result.cache_scope) = cache_hint(context);
     result.into()
 }
 
 /// A file as it is: text, or bytes where it is not.
 fn file_contents(called: CallResponse, uri: String, path: &str) -> Result<Vec<ResourceContents>, ErrorData> {
     if let Some((_, failure)) = called.failed {
-        return Err(unread(failure, &uri));
+        return Err(read_error(failure, &uri));
     }
     let Some(ResourceContent::File { content, .. }) = called.resource else {
         return Err(ErrorData::invalid_params("this file may not be shown", Some(json!({"uri": uri}))));
     };
-    let kind = kind_of(path);
+    let kind = mime_type_of(path);
     Ok(vec![match content {
         DocumentContent::Text(text) => {
             ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))
@@ -240,7 +255,7 @@ fn file_contents(called: CallResponse, uri: String, path: &str) -> Result<Vec<Re
 
 /// Whether files are not listed because this caller may not see them, or only after a question: then they are not there. Whatever else goes wrong is told,
 /// for a list that ends there would say that it is whole.
-fn is_unseen(code: ErrorCode) -> bool {
+fn hides_files(code: ErrorCode) -> bool {
     let is_asked_about = matches!(
         code,
         ErrorCode::ApprovalDenied | ErrorCode::ApprovalExpired | ErrorCode::ApprovalUnavailable
@@ -249,7 +264,7 @@ fn is_unseen(code: ErrorCode) -> bool {
 }
 
 /// Why the files of a mount are not listed.
-fn unlisted(stage: Stage, failure: Failure, alias: &str) -> ErrorData {
+fn list_error(stage: Stage, failure: Failure, alias: &str) -> ErrorData {
     let told = format!("the files of {alias} could not be listed: {failure}");
     let data = Some(json!({"mount": alias, "code": failure.code.as_str(), "help": failure.help}));
     match stage < Stage::Execution {
@@ -259,7 +274,7 @@ fn unlisted(stage: Stage, failure: Failure, alias: &str) -> ErrorData {
 }
 
 /// Why a file is not shown.
-fn unread(failure: Failure, uri: &str) -> ErrorData {
+fn read_error(failure: Failure, uri: &str) -> ErrorData {
     match failure.code {
         ErrorCode::NotFound | ErrorCode::UnknownAlias | ErrorCode::NotAFile => not_found(uri),
         code => {

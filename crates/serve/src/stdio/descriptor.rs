@@ -10,7 +10,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 /// What is waited for on a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum IoDirection {
     /// More to read.
     In,
     /// Room to write.
@@ -27,10 +27,10 @@ pub(super) enum Descriptor {
 }
 
 impl Descriptor {
-    pub(super) fn new(given: OwnedFd, direction: Direction) -> io::Result<Self> {
+    pub(super) fn new(given: OwnedFd, direction: IoDirection) -> io::Result<Self> {
         let interest = match direction {
-            Direction::In => Interest::READABLE,
-            Direction::Out => Interest::WRITABLE,
+            IoDirection::In => Interest::READABLE,
+            IoDirection::Out => Interest::WRITABLE,
         };
         let kind = FileType::from_raw_mode(fstat(&given)?.st_mode);
         if kind == FileType::RegularFile {
@@ -93,10 +93,10 @@ impl Readiness<'_> {
 
 /// The same pipe or terminal, not blocking for us alone: whether reading blocks belongs to what was opened, which our parent and its shell may share.
 /// A socket cannot be opened again.
-fn without_blocking(given: OwnedFd, kind: FileType, direction: Direction) -> io::Result<OwnedFd> {
+fn without_blocking(given: OwnedFd, kind: FileType, direction: IoDirection) -> io::Result<OwnedFd> {
     if matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
         let path = format!("/proc/self/fd/{}", given.as_raw_fd());
-        let access = if direction == Direction::In { OFlags::RDONLY } else { OFlags::WRONLY };
+        let access = if direction == IoDirection::In { OFlags::RDONLY } else { OFlags::WRONLY };
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         if let Ok(own) = open(path, flags, Mode::empty()) {
             return Ok(own);

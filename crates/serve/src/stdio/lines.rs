@@ -3,11 +3,11 @@
 use memchr::memchr;
 
 /// Kept for the next line; more than this is given back once it is not needed.
-const USUAL: usize = 256 * 1024;
+const MAX_IDLE_BUFFER_BYTES: usize = 256 * 1024;
 
 /// What came between two line ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line<'b> {
+pub(crate) enum InputLine<'b> {
     /// A line, without its end.
     Whole(&'b [u8]),
     /// A line longer than any message may be. None of it was kept.
@@ -16,20 +16,20 @@ pub(crate) enum Line<'b> {
 
 /// Cuts lines out of what comes. A line that is too long is passed over without being kept.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct InputLines {
     bytes: Vec<u8>,
     /// Where the next line begins.
     start: usize,
     /// Up to where no line end was found.
     seen: usize,
-    longest: usize,
+    max_bytes: usize,
     /// Whether the line that is coming was given up.
-    passing: bool,
+    skipping: bool,
 }
 
-impl Lines {
-    pub(crate) fn new(longest: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, seen: 0, longest, passing: false }
+impl InputLines {
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, seen: 0, max_bytes, skipping: false }
     }
 
     /// Where more bytes go: at the end.
@@ -37,10 +37,10 @@ impl Lines {
         if self.start == self.bytes.len() {
             self.bytes.clear();
             (self.start, self.seen) = (0, 0);
-            if self.bytes.capacity() > USUAL {
+            if self.bytes.capacity() > MAX_IDLE_BUFFER_BYTES {
                 self.bytes = Vec::new();
             }
-        } else if self.start >= USUAL {
+        } else if self.start >= MAX_IDLE_BUFFER_BYTES {
             self.bytes.drain(..self.start);
             self.seen -= self.start;
             self.start = 0;
@@ -54,40 +54,40 @@ impl Lines {
     }
 
     /// The next line that is there.
-    pub(crate) fn next(&mut self) -> Option<Line<'_>> {
+    pub(crate) fn next(&mut self) -> Option<InputLine<'_>> {
         loop {
             let from = self.seen;
             let Some(length) = memchr(b'\n', self.bytes.get(from..).unwrap_or_default()) else {
                 self.seen = self.bytes.len();
-                if self.bytes.len() - self.start > self.longest {
-                    self.passing = true;
+                if self.bytes.len() - self.start > self.max_bytes {
+                    self.skipping = true;
                 }
-                if self.passing {
+                if self.skipping {
                     self.start = self.bytes.len();
                 }
                 return None;
             };
             let (start, end) = (self.start, from + length);
             (self.start, self.seen) = (end + 1, end + 1);
-            if std::mem::take(&mut self.passing) || end - start > self.longest {
-                return Some(Line::TooLong);
+            if std::mem::take(&mut self.skipping) || end - start > self.max_bytes {
+                return Some(InputLine::TooLong);
             }
             let is_blank = self.bytes.get(start..end).unwrap_or_default().trim_ascii().is_empty();
             if !is_blank {
-                return Some(Line::Whole(self.bytes.get(start..end).unwrap_or_default().trim_ascii()));
+                return Some(InputLine::Whole(self.bytes.get(start..end).unwrap_or_default().trim_ascii()));
             }
         }
     }
 
     /// What is left when nothing more will come: a last line without an end.
-    pub(crate) fn rest(&mut self) -> Option<Line<'_>> {
+    pub(crate) fn rest(&mut self) -> Option<InputLine<'_>> {
         let start = std::mem::replace(&mut self.start, self.bytes.len());
         self.seen = self.bytes.len();
-        if std::mem::take(&mut self.passing) {
-            return Some(Line::TooLong);
+        if std::mem::take(&mut self.skipping) {
+            return Some(InputLine::TooLong);
         }
         let line = self.bytes.get(start..).unwrap_or_default().trim_ascii();
-        (!line.is_empty()).then_some(Line::Whole(line))
+        (!line.is_empty()).then_some(InputLine::Whole(line))
     }
 }
 
@@ -103,18 +103,18 @@ mod tests {
         TooLong,
     }
 
-    impl From<Line<'_>> for Seen {
-        fn from(line: Line<'_>) -> Self {
+    impl From<InputLine<'_>> for Seen {
+        fn from(line: InputLine<'_>) -> Self {
             match line {
-                Line::Whole(line) => Self::Whole(line.to_vec()),
-                Line::TooLong => Self::TooLong,
+                InputLine::Whole(line) => Self::Whole(line.to_vec()),
+                InputLine::TooLong => Self::TooLong,
             }
         }
     }
 
     /// What comes out when these pieces come one after the other.
     fn cut(pieces: &[Vec<u8>], longest: usize) -> Vec<Seen> {
-        let mut lines = Lines::new(longest);
+        let mut lines = InputLines::new(longest);
         let mut seen = Vec::new();
         for piece in pieces {
             lines.buffer().extend_from_slice(piece);
@@ -150,15 +150,15 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_not_kept() {
-        let mut lines = Lines::new(1024);
+        let mut lines = InputLines::new(1024);
         for _ in 0..1000 {
             lines.buffer().extend_from_slice(&[b'x'; 1024]);
             assert_eq!(lines.next(), None);
         }
-        assert!(lines.bytes.capacity() < 2 * USUAL, "{}", lines.bytes.capacity());
+        assert!(lines.bytes.capacity() < 2 * MAX_IDLE_BUFFER_BYTES, "{}", lines.bytes.capacity());
         lines.buffer().extend_from_slice(b"\n{}\n");
-        assert_eq!(lines.next(), Some(Line::TooLong));
-        assert_eq!(lines.next(), Some(Line::Whole(b"{}")));
+        assert_eq!(lines.next(), Some(InputLine::TooLong));
+        assert_eq!(lines.next(), Some(InputLine::Whole(b"{}")));
         assert_eq!(lines.next(), None);
     }
 }

@@ -4,7 +4,7 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJ
 use serde_json::Value;
 use toolgate_text::json_complexity::measure;
 
-use crate::weight::{MOST_VALUES, is_bearable};
+use crate::json_limits::{MAX_VALUES, within_limits};
 
 /// What a line turned out to be.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Decoded {
 /// Takes a line apart. Whatever it holds, there is an answer to it, unless it is a notification.
 pub(crate) fn decode(line: &[u8]) -> Decoded {
     // Fewer bytes cannot hold too many values.
-    if line.len() > MOST_VALUES && !is_bearable(measure(line)) {
-        let message = format!("a message may hold at most {MOST_VALUES} values");
+    if line.len() > MAX_VALUES && !within_limits(measure(line)) {
+        let message = format!("a message may hold at most {MAX_VALUES} values");
         return Decoded::Refused(Box::new(refused(ErrorData::invalid_request(message, None), None)));
     }
     match serde_json::from_slice(line) {
@@ -47,7 +47,7 @@ pub(crate) fn too_long(longest: usize) -> ServerJsonRpcMessage {
 }
 
 /// The answer to a request whose id stands for another one.
-pub(crate) fn taken() -> ErrorData {
+pub(crate) fn duplicate_id() -> ErrorData {
     ErrorData::invalid_request("another request with this id is not answered yet, or was given up", None)
 }
 

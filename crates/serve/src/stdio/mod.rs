@@ -3,13 +3,13 @@
 //! All reading and writing happens where the service asks for the next message, so that one thread does everything and a call costs no hop between
 //! threads. Whatever a client does not read is kept until it does, up to a bound; then nothing more of it is read either.
 
-mod account;
+mod in_flight;
 mod descriptor;
 mod lines;
 mod message;
 mod output;
-mod plain;
-mod spell;
+mod fast_parse;
+mod response_writer;
 mod transport;
 
 use std::os::fd::OwnedFd;
@@ -21,19 +21,19 @@ use tokio_util::sync::CancellationToken;
 use toolgate_gate::Credential;
 
 use crate::error::ServeError;
-use crate::mcp::{Connection, McpHandler, Who};
+use crate::mcp::{CallerSource, McpConnection, McpHandler};
 use crate::service::Service;
-use crate::stdio::lines::{Line, Lines};
+use crate::stdio::lines::{InputLine, InputLines};
 use crate::stdio::message::{decode, too_long};
-use crate::stdio::transport::Wire;
+use crate::stdio::transport::StdioTransport;
 
-pub(crate) use crate::stdio::plain::PlainCall;
+pub(crate) use crate::stdio::fast_parse::SimpleToolCall;
 
 /// More than a few long answers need.
-const KEPT: usize = 4 * 1024 * 1024;
+const MMAP_THRESHOLD_BYTES: usize = 4 * 1024 * 1024;
 
 /// The longest line where bytes are tried.
-const LONGEST_TRIED: usize = 4096;
+const MAX_TRIED_LINE_BYTES: usize = 4096;
 
 /// Serves whoever holds the other ends of two descriptors, until it closes its end or `shutdown` is cancelled.
 ///
@@ -49,10 +49,11 @@ pub async fn serve_stdio(
     output: OwnedFd,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    keep_what_is_freed();
-    let connection = Arc::new(Connection::default());
-    let handler = McpHandler::over(Arc::clone(&service), Who::Fixed(credential), connection);
-    let wire = Wire::open(input, output, handler.clone(), shutdown.clone())?;
+    raise_malloc_mmap_threshold();
+    let connection = Arc::new(McpConnection::default());
+    let handler =
+        McpHandler::with_connection(Arc::clone(&service), CallerSource::Fixed(credential), connection);
+    let wire = StdioTransport::open(input, output, handler.clone(), shutdown.clone())?;
     let serving = async {
         match handler.serve(wire).await {
             // Who goes away before it asks for anything is no failure.
@@ -72,26 +73,26 @@ pub async fn serve_stdio(
         }
     };
     // Calls that the client gave up are answered to nobody, and still come to their end.
-    service.settled().await;
+    service.wait_until_idle().await;
     ended
 }
 
 /// An allocator that gives memory back to the system after every long answer pays for it again with the next. One that has once let go of as much as this
 /// keeps it; nothing of it is ever touched.
-fn keep_what_is_freed() {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(KEPT)));
+fn raise_malloc_mmap_threshold() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(MMAP_THRESHOLD_BYTES)));
 }
 
 /// What a client is answered whose bytes come in these pieces, as far as no service is needed for it: for whoever tries all of them.
 #[doc(hidden)]
 #[must_use]
 pub fn refusals(pieces: &[&[u8]]) -> Vec<String> {
-    let mut lines = Lines::new(LONGEST_TRIED);
+    let mut lines = InputLines::new(MAX_TRIED_LINE_BYTES);
     let mut answers = Vec::new();
-    let mut take = |line: Line<'_>| {
+    let mut take = |line: InputLine<'_>| {
         let refused = match line {
-            Line::Whole(line) => decode(line).refused(),
-            Line::TooLong => Some(too_long(LONGEST_TRIED)),
+            InputLine::Whole(line) => decode(line).refused(),
+            InputLine::TooLong => Some(too_long(MAX_TRIED_LINE_BYTES)),
         };
         answers.extend(refused.and_then(|answer| serde_json::to_string(&answer).ok()));
     };

@@ -8,20 +8,20 @@ use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::stdio::descriptor::Descriptor;
-use crate::stdio::spell::Paper;
+use crate::stdio::response_writer::ChunkedSink;
 
 /// So much is collected before it is written while a message is still being put into words.
-const CHUNK: usize = 64 * 1024;
+const FLUSH_BYTES: usize = 64 * 1024;
 
 /// Kept for the next message; more than this is given back once it is not needed.
-const USUAL: usize = 256 * 1024;
+const MAX_IDLE_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Asked of a pipe: a long answer then fits while the client is still at work. Only root may ask for more than the second.
-const PIPES: [usize; 2] = [4 * 1024 * 1024, 1024 * 1024];
+const PIPE_BYTES: [usize; 2] = [4 * 1024 * 1024, 1024 * 1024];
 
 /// Whether everything has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flushed {
+pub(super) enum FlushState {
     /// Nothing is left.
     Everything,
     /// The client has to read first.
@@ -32,7 +32,7 @@ pub(super) enum Flushed {
 
 /// The way out.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputBuffer {
     pub(super) descriptor: Descriptor,
     bytes: Vec<u8>,
     written: usize,
@@ -43,10 +43,11 @@ pub(super) struct Output {
     broken: bool,
 }
 
-impl Output {
+impl OutputBuffer {
     pub(super) fn new(descriptor: Descriptor) -> Self {
         // Only pipes have a size, and a smaller one is no harm.
-        let _ = PIPES.iter().find(|size| rustix::pipe::fcntl_setpipe_size(descriptor.fd(), **size).is_ok());
+        let _ =
+            PIPE_BYTES.iter().find(|size| rustix::pipe::fcntl_setpipe_size(descriptor.fd(), **size).is_ok());
         Self { descriptor, bytes: Vec::new(), written: 0, before: 0, held: VecDeque::new(), broken: false }
     }
 
@@ -61,14 +62,14 @@ impl Output {
     }
 
     /// How many bytes have left since the beginning.
-    pub(super) fn left(&self) -> u64 {
+    pub(super) fn bytes_written(&self) -> u64 {
         self.before + self.written as u64
     }
 
     /// Gives the client up: nothing more leaves.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.broken = true;
-        self.settle();
+        self.release();
     }
 
     /// Gives room back once everything that was put in so far has left.
@@ -77,43 +78,43 @@ impl Output {
     }
 
     /// Writes what the client takes.
-    pub(super) fn flush(&mut self) -> Flushed {
+    pub(super) fn flush(&mut self) -> FlushState {
         if self.broken {
-            return Flushed::Broken;
+            return FlushState::Broken;
         }
         let flushed = write_out(self.descriptor.fd(), &self.bytes, &mut self.written);
-        self.broken = flushed == Flushed::Broken;
-        self.settle();
+        self.broken = flushed == FlushState::Broken;
+        self.release();
         flushed
     }
 
     /// The same, once the client takes something.
-    pub(super) async fn drain(&mut self) -> Flushed {
+    pub(super) async fn drain(&mut self) -> FlushState {
         let Ok(ready) = self.descriptor.writable().await else {
             self.broken = true;
-            return Flushed::Broken;
+            return FlushState::Broken;
         };
         let flushed = write_out(self.descriptor.fd(), &self.bytes, &mut self.written);
-        if flushed == Flushed::Waiting {
+        if flushed == FlushState::Waiting {
             ready.end();
         }
-        self.broken |= flushed == Flushed::Broken;
-        self.settle();
+        self.broken |= flushed == FlushState::Broken;
+        self.release();
         flushed
     }
 
     /// Gives back what is no longer needed: memory, and the room of answers that have left.
-    fn settle(&mut self) {
-        let gone = self.left();
+    fn release(&mut self) {
+        let gone = self.bytes_written();
         while self.held.front().is_some_and(|(end, _)| *end <= gone || self.broken) {
             self.held.pop_front();
         }
         if self.broken || self.written == self.bytes.len() {
             self.bytes.clear();
-            if self.bytes.capacity() > USUAL {
+            if self.bytes.capacity() > MAX_IDLE_BUFFER_BYTES {
                 self.bytes = Vec::new();
             }
-        } else if self.written >= USUAL {
+        } else if self.written >= MAX_IDLE_BUFFER_BYTES {
             self.bytes.drain(..self.written);
         } else {
             return;
@@ -122,29 +123,29 @@ impl Output {
     }
 }
 
-fn write_out(descriptor: BorrowedFd<'_>, bytes: &[u8], written: &mut usize) -> Flushed {
+fn write_out(descriptor: BorrowedFd<'_>, bytes: &[u8], written: &mut usize) -> FlushState {
     loop {
         let rest = bytes.get(*written..).unwrap_or_default();
         if rest.is_empty() {
-            return Flushed::Everything;
+            return FlushState::Everything;
         }
         match rustix::io::write(descriptor, rest) {
             Ok(count) => *written += count,
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Flushed::Waiting,
-            Err(_) => return Flushed::Broken,
+            Err(Errno::AGAIN) => return FlushState::Waiting,
+            Err(_) => return FlushState::Broken,
         }
     }
 }
 
 /// Collects a message as it is put into words, and lets the client have the beginning of a long one meanwhile.
-impl Paper for Output {
+impl ChunkedSink for OutputBuffer {
     fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    fn turn(&mut self) {
-        if self.bytes.len() - self.written >= CHUNK {
+    fn maybe_flush(&mut self) {
+        if self.bytes.len() - self.written >= FLUSH_BYTES {
             self.flush();
         }
     }

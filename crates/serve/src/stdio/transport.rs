@@ -17,35 +17,35 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
-use crate::mcp::{Answered, AtOnce, Leaving, McpHandler, Workbench, in_words};
-use crate::stdio::account::{Account, Unserved};
-use crate::stdio::descriptor::{Descriptor, Direction};
-use crate::stdio::lines::{Line, Lines};
-use crate::stdio::message::{Decoded, decode, refused, taken, too_long};
-use crate::stdio::output::{Flushed, Output};
-use crate::stdio::plain::{self, PlainCall};
-use crate::stdio::spell::{self, Frame, Paper as _};
+use crate::mcp::{FutureSlot, InlineDispatch, McpHandler, PendingResponse, ToolResponse, explain};
+use crate::stdio::descriptor::{Descriptor, IoDirection};
+use crate::stdio::fast_parse::{self, SimpleToolCall};
+use crate::stdio::in_flight::{InFlightRequests, RejectReason};
+use crate::stdio::lines::{InputLine, InputLines};
+use crate::stdio::message::{Decoded, decode, duplicate_id, refused, too_long};
+use crate::stdio::output::{FlushState, OutputBuffer};
+use crate::stdio::response_writer::{self, ChunkedSink as _, ResponseEnvelope};
 
 /// A longer line is no message.
-const LONGEST_LINE: usize = 64 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Read at once.
-const READ: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 
 /// No more is read while the client has so much to read itself.
-const MOST_UNREAD: usize = 8 * 1024 * 1024;
+const MAX_UNREAD_BYTES: usize = 8 * 1024 * 1024;
 
 /// A client that takes nothing for so long, once the end was asked for, gets no more.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
+const SHUTDOWN_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// So many lines are taken up before others have their turn, and the client its first answers.
-const AT_ONCE: usize = 32;
+const MAX_LINES_PER_TURN: usize = 32;
 
 /// The memory of a longer text is given back at once: many of them would take much together.
-const SMALL: usize = 32 * 1024;
+const MAX_POOLED_TEXT_BYTES: usize = 32 * 1024;
 
 /// What came next.
-enum Next {
+enum NextInput {
     /// A message for the service.
     Message(Box<ClientJsonRpcMessage>),
     /// Nothing that can be taken up now.
@@ -55,14 +55,14 @@ enum Next {
 }
 
 /// One client on two descriptors.
-pub(super) struct Wire {
+pub(super) struct StdioTransport {
     input: Descriptor,
-    lines: Lines,
-    output: Output,
-    requests: Account,
-    workbench: Workbench,
+    lines: InputLines,
+    output: OutputBuffer,
+    requests: InFlightRequests,
+    future_slot: FutureSlot,
     /// Answers that are on their way: whoever waits for one need not wait until its memory is given back.
-    spelt: Vec<Answered>,
+    written: Vec<ToolResponse>,
     /// Since when nothing has left, once the end was asked for, and how much had left by then.
     stalled: Option<(Instant, u64)>,
     handler: McpHandler,
@@ -72,80 +72,82 @@ pub(super) struct Wire {
     /// A request has come; before that, nothing but a request means anything.
     begun: bool,
     /// The client and we agreed on the older era, in which a request need not say how it is meant.
-    is_older: bool,
+    is_session_protocol: bool,
 }
 
-impl Wire {
+impl StdioTransport {
     pub(super) fn open(
         input: OwnedFd,
         output: OwnedFd,
         handler: McpHandler,
         shutdown: CancellationToken,
     ) -> Result<Self, ServeError> {
-        let input = Descriptor::new(input, Direction::In).map_err(ServeError::io("standard input"))?;
-        let output = Descriptor::new(output, Direction::Out).map_err(ServeError::io("standard output"))?;
+        let input = Descriptor::new(input, IoDirection::In).map_err(ServeError::io("standard input"))?;
+        let output = Descriptor::new(output, IoDirection::Out).map_err(ServeError::io("standard output"))?;
         Ok(Self {
             input,
-            lines: Lines::new(LONGEST_LINE),
-            output: Output::new(output),
-            requests: Account::default(),
-            workbench: Workbench::default(),
-            spelt: Vec::new(),
+            lines: InputLines::new(MAX_LINE_BYTES),
+            output: OutputBuffer::new(output),
+            requests: InFlightRequests::default(),
+            future_slot: FutureSlot::default(),
+            written: Vec::new(),
             stalled: None,
             handler,
             shutdown,
             ended: false,
             begun: false,
-            is_older: false,
+            is_session_protocol: false,
         })
     }
 
     /// The next message that has come whole and is not answered at once.
-    fn next_message(&mut self) -> Next {
-        for _ in 0..AT_ONCE {
-            if self.output.waiting() >= MOST_UNREAD {
-                return Next::Nothing;
+    fn next_message(&mut self) -> NextInput {
+        for _ in 0..MAX_LINES_PER_TURN {
+            if self.output.waiting() >= MAX_UNREAD_BYTES {
+                return NextInput::Nothing;
             }
             let line = match self.lines.next() {
                 Some(line) => Some(line),
                 None if self.ended => self.lines.rest(),
                 None => None,
             };
-            let Some(line) = line else { return Next::Nothing };
+            let Some(line) = line else { return NextInput::Nothing };
             let decoded = match line {
-                Line::Whole(line) => match self.is_older.then(|| plain::read(line)).flatten() {
-                    Some(call) => self.call_at_once(call),
-                    None => decode(line),
-                },
-                Line::TooLong => Decoded::Refused(Box::new(too_long(LONGEST_LINE))),
+                InputLine::Whole(line) => {
+                    match self.is_session_protocol.then(|| fast_parse::read(line)).flatten() {
+                        Some(call) => self.call_inline(call),
+                        None => decode(line),
+                    }
+                }
+                InputLine::TooLong => Decoded::Refused(Box::new(too_long(MAX_LINE_BYTES))),
             };
             match decoded {
                 Decoded::Message(message) => {
                     if let Some(message) = self.admit(*message) {
-                        return Next::Message(Box::new(message));
+                        return NextInput::Message(Box::new(message));
                     }
                 }
                 Decoded::Refused(answer) => self.put(&answer),
                 Decoded::Dropped => {}
             }
         }
-        Next::Later
+        NextInput::Later
     }
 
     /// Answers a call where it came in, if it can be. A request that is not good is left to the usual way.
-    fn call_at_once(&mut self, call: PlainCall) -> Decoded {
-        if let Err(why) = self.requests.admits(&call.id) {
-            let error = self.unserved(why, Some(&call.tool));
+    fn call_inline(&mut self, call: SimpleToolCall) -> Decoded {
+        if let Err(why) = self.requests.check(&call.id) {
+            let error = self.rejection(why, Some(&call.tool));
             return Decoded::Refused(Box::new(refused(error, Some(call.id))));
         }
         // Other requests have come, or are under way.
         let among_others = !self.lines.is_empty() || !self.requests.is_settled();
-        match self.handler.at_once(call, among_others, &mut self.workbench) {
-            AtOnce::Message(message) => Decoded::Message(message),
-            AtOnce::Answered { id, answer } => {
-                self.put_answer(&id, &Frame::default(), &answer);
-                if answer.text.len() <= SMALL {
-                    self.spelt.push(answer);
+        match self.handler.dispatch_inline(call, among_others, &mut self.future_slot) {
+            InlineDispatch::Message(message) => Decoded::Message(message),
+            InlineDispatch::Answered { id, answer } => {
+                self.put_answer(&id, &ResponseEnvelope::default(), &answer);
+                if answer.text.len() <= MAX_POOLED_TEXT_BYTES {
+                    self.written.push(answer);
                 }
                 Decoded::Dropped
             }
@@ -153,10 +155,10 @@ impl Wire {
     }
 
     /// The answer to a request that is not served.
-    fn unserved(&self, why: Unserved, tool: Option<&str>) -> ErrorData {
+    fn rejection(&self, why: RejectReason, tool: Option<&str>) -> ErrorData {
         match why {
-            Unserved::Taken => taken(),
-            Unserved::TooMany => self.handler.unserved(tool),
+            RejectReason::DuplicateId => duplicate_id(),
+            RejectReason::TooMany => self.handler.reject_request(tool),
         }
     }
 
@@ -166,7 +168,7 @@ impl Wire {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
                 // What is agreed upon begins with the answer.
-                self.is_older &= !matches!(request.request, ClientRequest::InitializeRequest(_));
+                self.is_session_protocol &= !matches!(request.request, ClientRequest::InitializeRequest(_));
                 match self.requests.open(&request.id) {
                     Ok(tray) => drop(request.request.extensions_mut().insert(tray)),
                     Err(why) => {
@@ -174,7 +176,7 @@ impl Wire {
                             ClientRequest::CallToolRequest(call) => Some(&*call.params.name),
                             _ => None,
                         };
-                        let answer = refused(self.unserved(why, tool), Some(request.id.clone()));
+                        let answer = refused(self.rejection(why, tool), Some(request.id.clone()));
                         self.put(&answer);
                         return None;
                     }
@@ -186,7 +188,7 @@ impl Wire {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.requests.give_up(id);
+                    self.requests.cancel(id);
                 }
             }
             _ => {}
@@ -203,15 +205,15 @@ impl Wire {
     }
 
     /// Puts the answer to a call on its way.
-    fn put_answer(&mut self, id: &RequestId, frame: &Frame<'_>, answer: &Answered) {
-        spell::answer(&mut self.output, id, frame, answer);
+    fn put_answer(&mut self, id: &RequestId, frame: &ResponseEnvelope<'_>, answer: &ToolResponse) {
+        response_writer::write_response(&mut self.output, id, frame, answer);
         self.end_line();
     }
 
     /// Ends a message, and lets the client have what there is of many.
     fn end_line(&mut self) {
         self.output.bytes().push(b'\n');
-        self.output.turn();
+        self.output.maybe_flush();
     }
 
     /// Nothing more will come from the client.
@@ -228,7 +230,7 @@ impl Wire {
 
     /// Once the end was asked for, a client that does not read is not waited for. One that merely closed its own end may take its time.
     fn watch_for_stall(&mut self) {
-        let left = self.output.left();
+        let left = self.output.bytes_written();
         let stalls = self.shutdown.is_cancelled() && !self.output.is_empty();
         let since = self.stalled.filter(|(_, then)| *then == left);
         self.stalled = stalls.then(|| since.unwrap_or_else(|| (Instant::now(), left)));
@@ -238,16 +240,16 @@ impl Wire {
     async fn wait(&mut self) {
         self.watch_for_stall();
         let Self { input, lines, output, shutdown, .. } = self;
-        let (reads, writes) = (!self.ended && output.waiting() < MOST_UNREAD, !output.is_empty());
-        let given_up = self.stalled.map(|(since, _)| since + LAST_PATIENCE);
+        let (reads, writes) = (!self.ended && output.waiting() < MAX_UNREAD_BYTES, !output.is_empty());
+        let given_up = self.stalled.map(|(since, _)| since + SHUTDOWN_STALL_TIMEOUT);
         tokio::select! {
             biased;
             () = shutdown.cancelled(), if !self.ended => self.end(),
-            flushed = output.drain(), if writes => if flushed == Flushed::Broken {
+            flushed = output.drain(), if writes => if flushed == FlushState::Broken {
                 self.is_gone();
             },
             () = tokio::time::sleep_until(given_up.unwrap_or_else(Instant::now)), if given_up.is_some() => {
-                self.output.give_up();
+                self.output.abandon();
             }
             count = read(input, lines), if reads => if !count.is_ok_and(|count| count > 0) {
                 self.end();
@@ -259,10 +261,10 @@ impl Wire {
 }
 
 /// Reads what has come. Nothing is lost when it is given up.
-async fn read(input: &Descriptor, lines: &mut Lines) -> io::Result<usize> {
+async fn read(input: &Descriptor, lines: &mut InputLines) -> io::Result<usize> {
     loop {
         let buffer = lines.buffer();
-        buffer.reserve(READ);
+        buffer.reserve(READ_BYTES);
         let ready = input.readable().await?;
         let room = buffer.capacity() - buffer.len();
         let count = rustix::io::read(input.fd(), spare_capacity(buffer));
@@ -278,7 +280,7 @@ async fn read(input: &Descriptor, lines: &mut Lines) -> io::Result<usize> {
     }
 }
 
-impl Transport<RoleServer> for Wire {
+impl Transport<RoleServer> for StdioTransport {
     type Error = io::Error;
 
     fn send(
@@ -286,7 +288,7 @@ impl Transport<RoleServer> for Wire {
         mut message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let JsonRpcMessage::Error(refused) = &mut message {
-            in_words(&mut refused.error);
+            explain(&mut refused.error);
         }
         let (id, result) = match &message {
             JsonRpcMessage::Response(response) => (Some(&response.id), Some(&response.result)),
@@ -294,13 +296,15 @@ impl Transport<RoleServer> for Wire {
             _ => (None, None),
         };
         let tray = id.and_then(|id| self.requests.close(id));
-        let Leaving { room, answer } = tray.map(|tray| tray.take()).unwrap_or_default();
+        let PendingResponse { permit: room, response: answer } =
+            tray.map(|tray| tray.take()).unwrap_or_default();
         if let Some(ServerResult::InitializeResult(agreed)) = result {
-            self.is_older = agreed.protocol_version.as_str() < ProtocolVersion::V_2026_07_28.as_str();
+            self.is_session_protocol =
+                agreed.protocol_version.as_str() < ProtocolVersion::V_2026_07_28.as_str();
         }
         match (id, result, answer) {
             (Some(id), Some(ServerResult::CallToolResult(result)), Some(answer)) => {
-                self.put_answer(id, &Frame::of(result), &answer);
+                self.put_answer(id, &ResponseEnvelope::of(result), &answer);
             }
             _ => self.put(&message),
         }
@@ -313,20 +317,20 @@ impl Transport<RoleServer> for Wire {
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             let next = self.next_message();
-            if let Next::Message(message) = next {
+            if let NextInput::Message(message) = next {
                 return Some(*message);
             }
-            let was_full = self.output.waiting() >= MOST_UNREAD;
-            if self.output.flush() == Flushed::Broken {
+            let was_full = self.output.waiting() >= MAX_UNREAD_BYTES;
+            if self.output.flush() == FlushState::Broken {
                 self.is_gone();
                 return None;
             }
-            self.spelt.clear();
-            if let Next::Later = next {
+            self.written.clear();
+            if let NextInput::Later = next {
                 tokio::task::yield_now().await;
                 continue;
             }
-            if was_full && self.output.waiting() < MOST_UNREAD {
+            if was_full && self.output.waiting() < MAX_UNREAD_BYTES {
                 // Lines that have come may be taken up again.
                 continue;
             }
@@ -339,8 +343,8 @@ impl Transport<RoleServer> for Wire {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.end();
-        while self.output.flush() == Flushed::Waiting {
-            let taken = tokio::time::timeout(LAST_PATIENCE, self.output.drain()).await;
+        while self.output.flush() == FlushState::Waiting {
+            let taken = tokio::time::timeout(SHUTDOWN_STALL_TIMEOUT, self.output.drain()).await;
             if taken.is_err() {
                 return Err(io::ErrorKind::TimedOut.into());
             }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolgate_audit::Record;
 use toolgate_types::{Caller, Decision, ErrorCode, Stage};
 
-use crate::stdio_world::{Client, ERAS, Era, World, guided};
+use crate::stdio_fixture::{Client, ERAS, Era, World, guided};
 
 /// The call that is asked about.
 fn write_call(content: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stdio_world::{Era, World};
+use crate::stdio_fixture::{Era, World};
 
 /// What a line is answered with: a code and an id, or nothing.
 type Expected = Option<(i64, Value)>;

@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
 use toolgate_types::{Decision, ErrorCode, ToolClass, ToolOutput};
 
-use crate::http_closing::{Waiting, spec};
-use crate::http_world::{
+use crate::http_fixture::{
     Got, Line, PATIENCE, Plan, Says, Sent, World, by_issuer, get, initialize, newer, post, read_file,
 };
+use crate::http_shutdown::{Waiting, spec};
 
 const READS: &[&str] = &["files:read"];
 const WRITES: &[&str] = &["files:write"];
@@ -150,7 +150,7 @@ fn questions_of_one_caller_leave_room_for_those_of_others() {
 
 #[test]
 fn streams_of_one_caller_leave_room_for_those_of_others() {
-    let world = by_issuer().limits(|limits| limits.max_streams_of_one_caller = 1).start();
+    let world = by_issuer().limits(|limits| limits.max_streams_per_caller = 1).start();
     let listen = |subject| {
         let token = token(subject, READS);
         let name = begin(&world, &token);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use toolgate_types::Decision;
 
-use crate::http_world::{Line, Says, World, by_issuer, get, initialize, newer, post, read_file};
+use crate::http_fixture::{Line, Says, World, by_issuer, get, initialize, newer, post, read_file};
 
 const CONNECTIONS: u64 = 200;
 const CALLS: u64 = 20;

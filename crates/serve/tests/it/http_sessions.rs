@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::http_world::{Says, World, by_issuer, by_token, get, initialize, newer, post, read_file};
+use crate::http_fixture::{Says, World, by_issuer, by_token, get, initialize, newer, post, read_file};
 
 fn token_of(subject: &'static str) -> String {
     Says { subject, ..Says::default() }.token()
@@ -83,7 +83,7 @@ fn a_caller_that_is_known_anew_keeps_its_session() {
 #[test]
 fn sessions_that_nobody_began_do_not_exist() {
     let world = by_token().start();
-    let token = crate::http_world::TOKEN;
+    let token = crate::http_fixture::TOKEN;
     for name in ["", "x", "../../etc", "00000000-0000-0000-0000-000000000000", &"a".repeat(5000)] {
         let got = world.send(&post(&read_file(2)).bearing(token).with("Mcp-Session-Id", name));
         assert_eq!(got.status, 404, "{name}: {got:?}");
@@ -96,9 +96,8 @@ fn sessions_that_nobody_began_do_not_exist() {
 
 #[test]
 fn sessions_have_bounds_and_of_one_caller_the_oldest_gives_way() {
-    let world = by_issuer()
-        .limits(|limits| (limits.max_sessions, limits.max_sessions_of_one_caller) = (3, 2))
-        .start();
+    let world =
+        by_issuer().limits(|limits| (limits.max_sessions, limits.max_sessions_per_caller) = (3, 2)).start();
     let alice = token_of("alice");
     let names: Vec<String> = (0..3).map(|_| begin(&world, &alice)).collect();
     let lives = |token: &str, name: &str| {

@@ -11,7 +11,7 @@ use toolgate_identity::{
 };
 use toolgate_types::{Decision, Stage};
 
-use crate::http_world::{Says, Sent, TOKEN, by_issuer, by_token, get, newer, post, read_file};
+use crate::http_fixture::{Says, Sent, TOKEN, by_issuer, by_token, get, newer, post, read_file};
 
 const OTHER_SECRET: &[u8] = b"another secret, also of 32 bytes or more";
 

@@ -9,20 +9,20 @@
     reason = "tests arrange files by hand, cut what they know, and fail by panicking"
 )]
 
-mod http_world;
-mod http_names;
+mod http_fixture;
+mod http_host_check;
 mod http_tokens;
 mod http_sessions;
-mod http_refusals;
+mod http_rejections;
 mod http_callers;
-mod http_bounds;
+mod http_limits;
 mod http_load;
-mod http_closing;
-mod stdio_world;
+mod http_shutdown;
+mod stdio_fixture;
 mod framing;
-mod serving;
-mod declared;
+mod stdio_session;
+mod output_schemas;
 mod approvals;
-mod at_once;
+mod inline_dispatch;
 mod resources;
-mod resource_bounds;
+mod resource_limits;

@@ -9,7 +9,7 @@ use toolgate_gate::{GateConfig, Registry};
 use toolgate_serve::{Service, ServiceOptions};
 use toolgate_types::{Caller, Decision};
 
-use crate::stdio_world::{Client, ERAS, Era, World, guided};
+use crate::stdio_fixture::{Client, ERAS, Era, World, guided};
 
 pub(crate) fn read(client: &mut Client, uri: &str) -> Value {
     client.request("resources/read", json!({"uri": uri}))

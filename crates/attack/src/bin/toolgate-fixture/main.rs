@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_gate::{Gate, GateConfig};
 use toolgate_serve::{
-    Auth, Demand, HttpLimits, HttpOptions, OutputStore, Ready, RefusedHosts, Service, ServiceOptions,
-    serve_http,
+    Auth, AuthRequirement, HttpLimits, HttpOptions, OutputStore, ReadyCheck, RejectedHosts, Service,
+    ServiceOptions, serve_http,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Trust};
@@ -80,15 +80,15 @@ fn service(scratch: &Scratch, bench: &Bench) -> Arc<Service> {
 fn options() -> HttpOptions {
     HttpOptions {
         auth: Auth {
-            demand: Demand::Nothing,
+            requirement: AuthRequirement::None,
             person: Caller { trust: Trust::Guided, ..person("conformance") },
         },
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         public_url: None,
         limits: HttpLimits::default(),
-        ready: Ready(Arc::new(|| true)),
-        refused_hosts: RefusedHosts::default(),
+        ready: ReadyCheck(Arc::new(|| true)),
+        rejected_hosts: RejectedHosts::default(),
     }
 }
 

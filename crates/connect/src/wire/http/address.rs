@@ -6,12 +6,12 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url, redirect};
 use toolgate_manifest::is_reserved_header;
 
-use super::{CONNECTING, said};
+use super::{CONNECT_TIMEOUT, redacted_error};
 use crate::error::ConnectError;
 use crate::settings::HttpSettings;
 
 /// Whether the address is one of this machine. Secrets go to others only over TLS.
-pub(super) fn checked(address: &str, secrets: bool) -> Result<bool, ConnectError> {
+pub(super) fn check_address(address: &str, secrets: bool) -> Result<bool, ConnectError> {
     let refused = |reason: &str| Err(ConnectError::Http { reason: reason.to_owned() });
     let Ok(url) = Url::parse(address) else { return refused("the address is not one") };
     if !url.username().is_empty() || url.password().is_some() {
@@ -36,14 +36,14 @@ pub(super) async fn client(loopback: bool) -> Result<Client, ConnectError> {
             .redirect(redirect::Policy::none())
             .no_proxy()
             .referer(false)
-            .connect_timeout(CONNECTING);
+            .connect_timeout(CONNECT_TIMEOUT);
         // Plain http to this machine needs no certificates, and some machines have none.
         if loopback { builder.tls_certs_only([]).build() } else { builder.build() }
     };
     let built = tokio::task::spawn_blocking(build).await;
     built
         .map_err(|_| ConnectError::Http { reason: "the client could not be made".to_owned() })?
-        .map_err(|error| ConnectError::Http { reason: said(&error) })
+        .map_err(|error| ConnectError::Http { reason: redacted_error(&error) })
 }
 
 /// The headers that an operator named, never to be printed.
@@ -68,7 +68,7 @@ pub(super) fn headers(settings: &HttpSettings) -> Result<HeaderMap, ConnectError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Secret;
+    use crate::settings::SecretString;
 
     #[test]
     fn secrets_leave_this_machine_only_over_tls() {
@@ -84,7 +84,7 @@ mod tests {
             ("ftp://tracker.example", false, false),
             ("tracker.example", false, false),
         ] {
-            assert_eq!(checked(address, secrets).is_ok(), fine, "{address}");
+            assert_eq!(check_address(address, secrets).is_ok(), fine, "{address}");
         }
     }
 
@@ -92,7 +92,7 @@ mod tests {
     fn headers_of_the_protocol_are_not_set_by_hand() {
         let named = |name: &str| HttpSettings {
             url: "https://tracker.example/mcp".to_owned(),
-            headers: vec![(name.to_owned(), Secret::new("x".to_owned()))],
+            headers: vec![(name.to_owned(), SecretString::new("x".to_owned()))],
             oauth: None,
         };
         for name in ["Host", "Mcp-Session-Id", "mcp-method", "TE", "Upgrade", "not one"] {

@@ -4,8 +4,8 @@
 //! comes back is read up to a bound.
 
 mod address;
-mod answers;
-mod events;
+mod responses;
+mod sse;
 mod token;
 
 use std::collections::HashMap;
@@ -28,23 +28,23 @@ use sse_stream::Sse;
 use thiserror::Error;
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
-use super::{Ending, LONGEST_MESSAGE};
+use super::{CloseReason, MAX_MESSAGE_BYTES};
 use crate::error::ConnectError;
 use crate::settings::HttpSettings;
-use address::{checked, client, headers};
-use answers::{content_type, read_post, unauthorized};
-use events::events;
-use token::Tokens;
+use address::{check_address, client, headers};
+use responses::{content_type, read_post, unauthorized};
+use sse::events;
+use token::OAuthTokenCache;
 
 /// How long a connection may take to be made.
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a broken stream of events is taken up again.
-const MOST_RESUMED: usize = 5;
+const MAX_RESUMES: usize = 5;
 
 /// What can go wrong with a request, without its address or anything secret.
 #[derive(Debug, Error)]
-pub(super) enum DoorError {
+pub(super) enum HttpTransportError {
     /// It could not be carried out.
     #[error("{0}")]
     Request(String),
@@ -52,14 +52,14 @@ pub(super) enum DoorError {
     #[error("no token from the token server: {0}")]
     Token(String),
     /// The answer is too long.
-    #[error("the answer is longer than {LONGEST_MESSAGE} bytes")]
+    #[error("the answer is longer than {MAX_MESSAGE_BYTES} bytes")]
     TooLong,
 }
 
-type Refused = StreamableHttpError<DoorError>;
+type HttpRequestError = StreamableHttpError<HttpTransportError>;
 
-impl From<DoorError> for Refused {
-    fn from(error: DoorError) -> Self {
+impl From<HttpTransportError> for HttpRequestError {
+    fn from(error: HttpTransportError) -> Self {
         Self::Client(error)
     }
 }
@@ -68,16 +68,16 @@ impl From<DoorError> for Refused {
 pub(crate) async fn transport(
     settings: &HttpSettings,
     most_calls: usize,
-    ending: Ending,
+    ending: CloseReason,
 ) -> Result<impl Transport<RoleClient> + 'static, ConnectError> {
-    let door = Door::new(settings, ending).await?;
+    let door = HttpTransport::new(settings, ending).await?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(settings.url.clone())
-        .max_sse_event_size(LONGEST_MESSAGE)
+        .max_sse_event_size(MAX_MESSAGE_BYTES)
         .max_concurrent_requests(most_calls)
         .reinit_on_expired_session(false);
     let mut backoff = ExponentialBackoff::default();
-    backoff.max_times = Some(MOST_RESUMED);
-    backoff.max_delay = Some(CONNECTING);
+    backoff.max_times = Some(MAX_RESUMES);
+    backoff.max_delay = Some(CONNECT_TIMEOUT);
     config.retry_config = Arc::new(backoff);
     Ok(StreamableHttpClientTransport::with_client(door, config))
 }
@@ -87,7 +87,7 @@ pub(crate) fn is_expired(error: &ServiceError) -> bool {
     match error {
         ServiceError::TransportSend(error) => error
             .error
-            .downcast_ref::<Refused>()
+            .downcast_ref::<HttpRequestError>()
             .is_some_and(|refused| matches!(refused, StreamableHttpError::SessionExpired)),
         _ => false,
     }
@@ -95,33 +95,33 @@ pub(crate) fn is_expired(error: &ServiceError) -> bool {
 
 /// The way to one server.
 #[derive(Clone)]
-struct Door {
+struct HttpTransport {
     client: Client,
     headers: HeaderMap,
-    tokens: Option<Arc<Tokens>>,
-    ending: Ending,
+    tokens: Option<Arc<OAuthTokenCache>>,
+    close_reason: CloseReason,
 }
 
-impl Door {
-    async fn new(settings: &HttpSettings, ending: Ending) -> Result<Self, ConnectError> {
+impl HttpTransport {
+    async fn new(settings: &HttpSettings, ending: CloseReason) -> Result<Self, ConnectError> {
         let secrets = !settings.headers.is_empty() || settings.oauth.is_some();
-        let loopback = checked(&settings.url, secrets)?;
+        let loopback = check_address(&settings.url, secrets)?;
         let own = client(loopback).await?;
         let tokens = match &settings.oauth {
             None => None,
             Some(oauth) => {
-                let token_client = client(checked(&oauth.token_url, true)?).await?;
-                Some(Arc::new(Tokens::new(token_client, oauth.clone(), &settings.url)))
+                let token_client = client(check_address(&oauth.token_url, true)?).await?;
+                Some(Arc::new(OAuthTokenCache::new(token_client, oauth.clone(), &settings.url)))
             }
         };
-        Ok(Self { client: own, headers: headers(settings)?, tokens, ending })
+        Ok(Self { client: own, headers: headers(settings)?, tokens, close_reason: ending })
     }
 
     /// Sends a request; once more with a fresh token if the first was refused.
-    async fn send(&self, request: RequestBuilder) -> Result<Response, Refused> {
+    async fn send(&self, request: RequestBuilder) -> Result<Response, HttpRequestError> {
         // A stream that was cut off is asked for again and again otherwise.
-        if let Some(reason) = self.ending.reason().filter(|_| self.ending.is_over()) {
-            return Err(DoorError::Request(reason).into());
+        if let Some(reason) = self.close_reason.reason().filter(|_| self.close_reason.is_closed()) {
+            return Err(HttpTransportError::Request(reason).into());
         }
         let again = request.try_clone();
         let (response, token) = self.send_once(request).await?;
@@ -130,11 +130,14 @@ impl Door {
         else {
             return Ok(response);
         };
-        tokens.throw_away(&token).await;
+        tokens.invalidate(&token).await;
         Ok(self.send_once(again).await?.0)
     }
 
-    async fn send_once(&self, request: RequestBuilder) -> Result<(Response, Option<String>), DoorError> {
+    async fn send_once(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<(Response, Option<String>), HttpTransportError> {
         let token = match &self.tokens {
             Some(tokens) => Some(tokens.get().await?),
             None => None,
@@ -142,9 +145,10 @@ impl Door {
         let request = request.headers(self.headers.clone());
         let request = token.iter().fold(request, |request, token| request.bearer_auth(token));
         if is_before_1970() {
-            return Err(DoorError::Request(BEFORE_1970.to_owned()));
+            return Err(HttpTransportError::Request(BEFORE_1970.to_owned()));
         }
-        let response = request.send().await.map_err(|error| DoorError::Request(said(&error)))?;
+        let response =
+            request.send().await.map_err(|error| HttpTransportError::Request(redacted_error(&error)))?;
         Ok((response, token))
     }
 
@@ -155,7 +159,7 @@ impl Door {
         session: Option<&str>,
         headers: HashMap<HeaderName, HeaderValue>,
         most: usize,
-    ) -> Result<StreamableHttpPostResponse, Refused> {
+    ) -> Result<StreamableHttpPostResponse, HttpRequestError> {
         let mut request = self
             .client
             .post(uri)
@@ -166,12 +170,12 @@ impl Door {
             request = request.header("mcp-session-id", session);
         }
         let response = self.send(request.body(serde_json::to_vec(message)?)).await?;
-        read_post(response, message, session.is_some(), most, &self.ending).await
+        read_post(response, message, session.is_some(), most, &self.close_reason).await
     }
 }
 
 /// What a request came to, without its address: that may hold what nobody should read.
-fn said(error: &reqwest::Error) -> String {
+fn redacted_error(error: &reqwest::Error) -> String {
     let what = match error {
         error if error.is_timeout() => "it took too long",
         error if error.is_connect() => "the server could not be reached",
@@ -181,8 +185,8 @@ fn said(error: &reqwest::Error) -> String {
     what.to_owned()
 }
 
-impl StreamableHttpClient for Door {
-    type Error = DoorError;
+impl StreamableHttpClient for HttpTransport {
+    type Error = HttpTransportError;
 
     async fn post_message(
         &self,
@@ -191,8 +195,8 @@ impl StreamableHttpClient for Door {
         session: Option<Arc<str>>,
         _authorization: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Refused> {
-        self.post(&uri, &message, session.as_deref(), headers, LONGEST_MESSAGE).await
+    ) -> Result<StreamableHttpPostResponse, HttpRequestError> {
+        self.post(&uri, &message, session.as_deref(), headers, MAX_MESSAGE_BYTES).await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -203,7 +207,7 @@ impl StreamableHttpClient for Door {
         _authorization: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
         most: usize,
-    ) -> Result<StreamableHttpPostResponse, Refused> {
+    ) -> Result<StreamableHttpPostResponse, HttpRequestError> {
         self.post(&uri, &message, session.as_deref(), headers, most).await
     }
 
@@ -213,7 +217,7 @@ impl StreamableHttpClient for Door {
         session: Arc<str>,
         _authorization: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), HttpRequestError> {
         let request = self
             .client
             .delete(uri.as_ref())
@@ -229,14 +233,14 @@ impl StreamableHttpClient for Door {
         last_event: Option<String>,
         authorization: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Refused> {
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpRequestError> {
         self.get_stream_with_max_sse_event_size(
             uri,
             session,
             last_event,
             authorization,
             headers,
-            LONGEST_MESSAGE,
+            MAX_MESSAGE_BYTES,
         )
         .await
     }
@@ -249,7 +253,7 @@ impl StreamableHttpClient for Door {
         _authorization: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
         most: usize,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Refused> {
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpRequestError> {
         let mut request = self
             .client
             .get(uri.as_ref())
@@ -267,7 +271,7 @@ impl StreamableHttpClient for Door {
             status if !status.is_success() || content_type(&response) != "text/event-stream" => {
                 Err(StreamableHttpError::ServerDoesNotSupportSse)
             }
-            _ => Ok(events(response, most, &self.ending)),
+            _ => Ok(events(response, most, &self.close_reason)),
         }
     }
 }

@@ -10,70 +10,70 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
-use super::DoorError;
-use super::answers::body;
-use crate::settings::ClientCredentials;
+use super::HttpTransportError;
+use super::responses::read_body;
+use crate::settings::OAuthSettings;
 
 /// How long fetching one may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The longest answer of a token server.
-const LONGEST: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// A token is renewed this long before it runs out.
-const MARGIN: Duration = Duration::from_secs(30);
+const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
 
 /// How long a token is believed to be good that does not say.
-const UNSAID: Duration = Duration::from_secs(300);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Where tokens come from.
-pub(super) struct Tokens {
+pub(super) struct OAuthTokenCache {
     client: Client,
-    credentials: ClientCredentials,
+    credentials: OAuthSettings,
     resource: String,
-    current: Mutex<Option<Token>>,
+    current: Mutex<Option<AccessToken>>,
 }
 
 #[derive(Clone)]
-struct Token {
+struct AccessToken {
     value: String,
     renew_at: Instant,
 }
 
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     expires_in: Option<u64>,
 }
 
-impl Tokens {
-    pub(super) fn new(client: Client, credentials: ClientCredentials, server: &str) -> Self {
+impl OAuthTokenCache {
+    pub(super) fn new(client: Client, credentials: OAuthSettings, server: &str) -> Self {
         let resource = credentials.resource.clone().unwrap_or_else(|| server.to_owned());
         Self { client, credentials, resource, current: Mutex::default() }
     }
 
     /// A token that should be good. Only one is fetched at a time.
-    pub(super) async fn get(&self) -> Result<String, DoorError> {
+    pub(super) async fn get(&self) -> Result<String, HttpTransportError> {
         let mut current = self.current.lock().await;
         if let Some(token) = current.as_ref().filter(|token| Instant::now() < token.renew_at) {
             return Ok(token.value.clone());
         }
-        let token = tokio::time::timeout(PATIENCE, self.fetch())
+        let token = tokio::time::timeout(FETCH_TIMEOUT, self.fetch())
             .await
-            .map_err(|_| refused("it did not answer in time"))??;
+            .map_err(|_| token_error("it did not answer in time"))??;
         let value = token.value.clone();
         *current = Some(token);
         Ok(value)
     }
 
     /// The server refused this token: it is not used again.
-    pub(super) async fn throw_away(&self, value: &str) {
+    pub(super) async fn invalidate(&self, value: &str) {
         let mut current = self.current.lock().await;
         current.take_if(|token| token.value == value);
     }
 
-    async fn fetch(&self) -> Result<Token, DoorError> {
+    async fn fetch(&self) -> Result<AccessToken, HttpTransportError> {
         let mut form =
             vec![("grant_type", "client_credentials".to_owned()), ("resource", self.resource.clone())];
         if !self.credentials.scopes.is_empty() {
@@ -86,29 +86,32 @@ impl Tokens {
             .header("accept", "application/json")
             .form(&form);
         if is_before_1970() {
-            return Err(refused(BEFORE_1970));
+            return Err(token_error(BEFORE_1970));
         }
-        let response = request.send().await.map_err(|_| refused("it could not be reached"))?;
+        let response = request.send().await.map_err(|_| token_error("it could not be reached"))?;
         if !response.status().is_success() {
-            return Err(refused(&format!("it answered with status {}", response.status().as_u16())));
+            return Err(token_error(&format!("it answered with status {}", response.status().as_u16())));
         }
-        granted(response).await
+        parse_token_response(response).await
     }
 }
 
-async fn granted(response: Response) -> Result<Token, DoorError> {
-    let bytes = body(response, LONGEST).await.map_err(|_| refused("its answer could not be read"))?;
-    let granted: Granted =
-        serde_json::from_slice(&bytes).map_err(|_| refused("its answer is not a token"))?;
+async fn parse_token_response(response: Response) -> Result<AccessToken, HttpTransportError> {
+    let bytes = read_body(response, MAX_RESPONSE_BYTES)
+        .await
+        .map_err(|_| token_error("its answer could not be read"))?;
+    let granted: TokenResponse =
+        serde_json::from_slice(&bytes).map_err(|_| token_error("its answer is not a token"))?;
     if !granted.token_type.eq_ignore_ascii_case("bearer") {
-        return Err(refused("its token is not a bearer token"));
+        return Err(token_error("its token is not a bearer token"));
     }
-    let good_for = granted.expires_in.map_or(UNSAID, |seconds| Duration::from_secs(seconds.min(24 * 3600)));
+    let good_for =
+        granted.expires_in.map_or(DEFAULT_LIFETIME, |seconds| Duration::from_secs(seconds.min(24 * 3600)));
     // A token that hardly lives is still good for the request that it was fetched for.
-    let renew_at = Instant::now() + good_for.saturating_sub(MARGIN).max(Duration::from_secs(1));
-    Ok(Token { value: granted.access_token, renew_at })
+    let renew_at = Instant::now() + good_for.saturating_sub(RENEWAL_MARGIN).max(Duration::from_secs(1));
+    Ok(AccessToken { value: granted.access_token, renew_at })
 }
 
-fn refused(reason: &str) -> DoorError {
-    DoorError::Token(reason.to_owned())
+fn token_error(reason: &str) -> HttpTransportError {
+    HttpTransportError::Token(reason.to_owned())
 }

@@ -9,23 +9,23 @@ use rmcp::model::{
 use serde_json::Value;
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable};
 
-use super::words::{MOST, TooLong, words};
+use super::question_text::{MAX_QUESTION_BYTES, QuestionTooLong, render_question};
 
 /// What the answer is called in a request of the newer era.
-pub(crate) const ANSWER: &str = "approval";
+pub(crate) const ANSWER_KEY: &str = "approval";
 
 /// The one thing that can be filled in.
-const SCOPE: &str = "scope";
+const SCOPE_FIELD: &str = "scope";
 
 /// The question as both eras ask it; or that nobody can be asked, because nobody could be shown the whole of it.
 pub(super) fn form(question: &ApprovalRequest) -> Result<ElicitRequestParams, ApprovalUnavailable> {
-    let message = words(question).map_err(|TooLong(bytes)| {
-        let most = MOST / 1024;
+    let message = render_question(question).map_err(|QuestionTooLong(bytes)| {
+        let most = MAX_QUESTION_BYTES / 1024;
         ApprovalUnavailable::with_reason(format!("is too long to be shown whole ({bytes} bytes)"))
             .with_remedy(format!("make it in parts of at most {most} KiB"))
     })?;
     let schema = match question.can_grant_session {
-        true => ElicitationSchema::new(BTreeMap::from([(SCOPE.to_owned(), scope())])),
+        true => ElicitationSchema::new(BTreeMap::from([(SCOPE_FIELD.to_owned(), scope())])),
         false => ElicitationSchema::new(BTreeMap::new()),
     };
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema })
@@ -47,12 +47,12 @@ pub(crate) fn input_required(
     state: String,
 ) -> Result<InputRequiredResult, ApprovalUnavailable> {
     let asked = InputRequest::Elicitation(ElicitRequest::new(form(question)?));
-    Ok(InputRequiredResult::new(Some(BTreeMap::from([(ANSWER.to_owned(), asked)])), Some(state)))
+    Ok(InputRequiredResult::new(Some(BTreeMap::from([(ANSWER_KEY.to_owned(), asked)])), Some(state)))
 }
 
 /// What a person answered to a question of the newer era, if that is what came.
 pub(crate) fn reply_to(responses: Option<InputResponses>) -> Option<ApprovalReply> {
-    let answer = responses?.remove(ANSWER)?;
+    let answer = responses?.remove(ANSWER_KEY)?;
     serde_json::from_value::<ElicitResult>(answer).ok().map(|result| reply(&result))
 }
 
@@ -61,7 +61,7 @@ pub(super) fn reply(result: &ElicitResult) -> ApprovalReply {
     match result.action {
         ElicitationAction::Accept => {
             let scope =
-                result.content.as_ref().and_then(|content| content.get(SCOPE)).and_then(Value::as_str);
+                result.content.as_ref().and_then(|content| content.get(SCOPE_FIELD)).and_then(Value::as_str);
             if scope == Some("session") { ApprovalReply::ForSession } else { ApprovalReply::Once }
         }
         ElicitationAction::Cancel => ApprovalReply::Dismissed,
@@ -97,7 +97,7 @@ mod tests {
             (json!(1), None),
             (json!([{"action": "accept"}]), None),
         ] {
-            let responses = InputResponses::from([(ANSWER.to_owned(), answer.clone())]);
+            let responses = InputResponses::from([(ANSWER_KEY.to_owned(), answer.clone())]);
             assert_eq!(reply_to(Some(responses)), expected, "{answer}");
         }
         assert_eq!(reply_to(None), None);

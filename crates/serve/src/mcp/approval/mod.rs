@@ -5,20 +5,20 @@
 //! way there is one call and one record.
 
 mod form;
-mod live;
-mod parked;
-mod seal;
-mod words;
+mod eliciting;
+mod deferred;
+mod state_sealer;
+mod question_text;
 
 use std::pin::Pin;
 
 use rmcp::model::ClientCapabilities;
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 
+pub(crate) use deferred::{DeferredApprover, ParkedCall, ParkedCalls, ParkedLookup, PendingQuestion};
+pub(crate) use eliciting::ElicitingApprover;
 pub(crate) use form::{input_required, reply_to};
-pub(crate) use live::Live;
-pub(crate) use parked::{Asked, Found, Parked, ParkedCalls, Parking};
-pub(crate) use seal::{Bond, Seals};
+pub(crate) use state_sealer::{RequestBinding, StateSealer};
 
 /// Whether a client can show a question to a person. Who names no kind of question means forms.
 pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {

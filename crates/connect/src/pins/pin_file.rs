@@ -1,0 +1,298 @@
+//! One server's pins, as they are kept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use toolgate_types::Sha256;
+
+use crate::definition::Definition;
+use crate::settings::PinPolicy;
+
+/// How many tools of one server are remembered after they are gone.
+const MAX_REMEMBERED_TOOLS: usize = 4_000;
+
+/// What is known about the tools of one server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinFile {
+    version: u32,
+    /// Whether the server was ever met: what it names later is new.
+    met: bool,
+    tools: BTreeMap<String, PinnedTool>,
+}
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// What is known about one tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinnedTool {
+    /// What was agreed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agreed: Option<Definition>,
+    /// What the server offered last, where that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offered: Option<Definition>,
+    /// Whether the server still named it when it was last seen.
+    present: bool,
+}
+
+/// How a tool stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinState {
+    /// Never agreed to.
+    New,
+    /// What it is was agreed to.
+    Agreed,
+    /// Something else was agreed to.
+    Changed,
+    /// The server no longer names it.
+    Gone,
+}
+
+impl PinState {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Agreed => "agreed",
+            Self::Changed => "changed",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl PinnedTool {
+    /// What was agreed to.
+    #[must_use]
+    pub fn agreed(&self) -> Option<&Definition> {
+        self.agreed.as_ref()
+    }
+
+    /// What the server offers.
+    #[must_use]
+    pub fn offered(&self) -> Option<&Definition> {
+        self.offered.as_ref().or(self.agreed.as_ref())
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> PinState {
+        match (self.present, &self.agreed, &self.offered) {
+            (false, ..) => PinState::Gone,
+            (true, None, _) => PinState::New,
+            (true, Some(_), None) => PinState::Agreed,
+            (true, Some(_), Some(_)) => PinState::Changed,
+        }
+    }
+
+    /// The tool is offered, as this.
+    fn offer(&mut self, definition: &Definition) {
+        self.present = true;
+        // Going back to what was agreed to is what was agreed to.
+        let same = self.agreed.as_ref().is_some_and(|agreed| agreed.digest() == definition.digest());
+        self.offered = (!same).then(|| definition.clone());
+    }
+}
+
+impl PinFile {
+    /// The tools, by the server's names for them.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, &PinnedTool)> {
+        self.tools.iter().map(|(name, pinned)| (name.as_str(), pinned))
+    }
+
+    /// One tool.
+    #[must_use]
+    pub fn get(&self, tool: &str) -> Option<&PinnedTool> {
+        self.tools.get(tool)
+    }
+
+    /// Reads a file, believing nothing of it that does not hold together.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let file: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if file.version != VERSION {
+            return Err(format!("version {} is not known", file.version));
+        }
+        for (name, pinned) in &file.tools {
+            let mut named = pinned.agreed.iter().chain(&pinned.offered);
+            if named.clone().next().is_none() || named.any(|definition| definition.name != *name) {
+                return Err(format!("the entry `{}` is about something else", name.escape_debug()));
+            }
+        }
+        Ok(file)
+    }
+
+    /// The file's content.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// Whether the server was ever met.
+    pub(super) fn is_met(&self) -> bool {
+        self.met
+    }
+
+    /// Takes down what the server offers now.
+    pub(super) fn observe(&mut self, policy: PinPolicy, offered: &[Definition]) {
+        self.version = VERSION;
+        let first = !std::mem::replace(&mut self.met, true);
+        self.tools.values_mut().for_each(|pinned| pinned.present = false);
+        for definition in offered {
+            let name = definition.name.clone();
+            let known =
+                self.tools.entry(name).or_insert(PinnedTool { agreed: None, offered: None, present: true });
+            if first && policy == PinPolicy::FirstUse && known.agreed.is_none() {
+                known.agreed = Some(definition.clone());
+            }
+            known.offer(definition);
+        }
+        // Nobody ever agreed to these, and they are no longer there: there is nothing to remember.
+        self.tools.retain(|_, pinned| pinned.present || pinned.agreed.is_some());
+        while self.tools.len() > MAX_REMEMBERED_TOOLS {
+            let Some(gone) =
+                self.tools.iter().find(|(_, pinned)| !pinned.present).map(|(name, _)| name.clone())
+            else {
+                break;
+            };
+            self.tools.remove(&gone);
+        }
+    }
+
+    /// Agrees to what is offered, if it is exactly this.
+    pub(super) fn agree(&mut self, tool: &str, digest: Sha256) -> bool {
+        let Some(pinned) = self.tools.get_mut(tool) else { return false };
+        if pinned.offered().is_none_or(|offered| offered.digest() != digest) {
+            return false;
+        }
+        if let Some(offered) = pinned.offered.take() {
+            pinned.agreed = Some(offered);
+        }
+        true
+    }
+
+    pub(super) fn forget(&mut self, tool: &str) {
+        self.tools.remove(tool);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(name: u8, version: u8) -> Definition {
+        Definition {
+            name: format!("tool{name}"),
+            title: None,
+            description: Some(format!("version {version}")),
+            input_schema: json!({"type": "object"}),
+            output_schema: None,
+            annotations: None,
+        }
+    }
+
+    /// Something that happens to pins.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// The server offers these tools in these versions.
+        Offers(BTreeMap<u8, u8>),
+        /// Somebody agrees to a version of a tool.
+        Agrees(u8, u8),
+        Forgets(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => prop::collection::btree_map(0u8..4, 0u8..3, 0..4).prop_map(Step::Offers),
+            2 => (0u8..4, 0u8..3).prop_map(|(tool, version)| Step::Agrees(tool, version)),
+            1 => (0u8..4).prop_map(Step::Forgets),
+        ];
+        prop::collection::vec(step, 0..20)
+    }
+
+    /// The obvious way to keep the same: which version of each tool was agreed to, and what was offered last.
+    #[derive(Default)]
+    struct Model {
+        met: bool,
+        agreed: BTreeMap<u8, u8>,
+        offered: BTreeMap<u8, u8>,
+        /// What was last seen of tools that somebody agreed to and that are gone.
+        last: BTreeMap<u8, u8>,
+    }
+
+    impl Model {
+        fn step(&mut self, step: &Step, policy: PinPolicy) {
+            match step {
+                Step::Offers(offered) => {
+                    if !self.met && policy == PinPolicy::FirstUse {
+                        for (tool, version) in offered {
+                            self.agreed.entry(*tool).or_insert(*version);
+                        }
+                    }
+                    self.met = true;
+                    self.last.extend(offered);
+                    self.offered = offered.clone();
+                    self.last.retain(|tool, _| offered.contains_key(tool) || self.agreed.contains_key(tool));
+                }
+                Step::Agrees(tool, version) => {
+                    if self.last.get(tool) == Some(version) {
+                        self.agreed.insert(*tool, *version);
+                    }
+                }
+                Step::Forgets(tool) => {
+                    self.agreed.remove(tool);
+                    self.offered.remove(tool);
+                    self.last.remove(tool);
+                }
+            }
+        }
+
+        fn state(&self, tool: u8) -> Option<PinState> {
+            match (self.offered.get(&tool), self.agreed.get(&tool)) {
+                (Some(_), None) => Some(PinState::New),
+                (Some(offered), Some(agreed)) if offered == agreed => Some(PinState::Agreed),
+                (Some(_), Some(_)) => Some(PinState::Changed),
+                (None, Some(_)) => Some(PinState::Gone),
+                (None, None) => None,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pins_stand_as_in_the_model(steps in steps(), first_use in any::<bool>()) {
+            let policy = if first_use { PinPolicy::FirstUse } else { PinPolicy::Approved };
+            let (mut file, mut model) = (PinFile::default(), Model::default());
+            for step in &steps {
+                model.step(step, policy);
+                match step {
+                    Step::Offers(offered) => {
+                        let offered: Vec<Definition> = offered.iter().map(|(tool, version)| definition(*tool, *version)).collect();
+                        file.observe(policy, &offered);
+                    }
+                    Step::Agrees(tool, version) => {
+                        file.agree(&format!("tool{tool}"), definition(*tool, *version).digest());
+                    }
+                    Step::Forgets(tool) => file.forget(&format!("tool{tool}")),
+                }
+                for tool in 0..4 {
+                    prop_assert_eq!(file.get(&format!("tool{tool}")).map(PinnedTool::state), model.state(tool), "{:?} after {:?}", tool, steps);
+                }
+                if file.is_met() {
+                    prop_assert_eq!(&PinFile::parse(file.to_text().as_bytes()).unwrap(), &file);
+                }
+            }
+        }
+    }
+}

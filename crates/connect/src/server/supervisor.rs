@@ -1,0 +1,234 @@
+//! Keeps a server connected for as long as it is declared.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::connection::{ConnectionFailure, OpenConnection, close, explained, open};
+use super::probe::ProbeTimeout;
+use super::restricted_client::ProtocolLifecycle;
+use super::tool_listing::{ToolListing, escape_untrusted, list};
+use super::{Catalogue, Server, ServerConnection, ServerState};
+use crate::definition::Definition;
+use crate::error::ConnectError;
+use crate::pins::{PinFile, Pins};
+use crate::settings::{PinPolicy, ServerName};
+
+/// A server that lasted this long is not one that fails at once.
+const MIN_STABLE_UPTIME: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether somebody agreed to something.
+const PIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The least time between two lists of tools, at first.
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many lists are asked for that often.
+const MAX_FREQUENT_LISTS: u32 = 10;
+
+/// The least time between two lists of a server whose tools keep changing.
+const SLOW_LIST_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What is known about a server's tools while it is connected.
+struct ToolListState {
+    listed: Instant,
+    lists: u32,
+    offered: Arc<Vec<Definition>>,
+    /// Of the file of pins when it was last looked at.
+    stamp: Option<[u64; 4]>,
+}
+
+/// Waits for something that can be waited for once.
+async fn wait_once<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
+    if let Some(future) = waited {
+        future.await;
+        *waited = None;
+    }
+}
+
+/// However the keeping ends, nobody waits for a server that nobody keeps.
+struct SupervisorGuard<'s>(&'s Server);
+
+impl Drop for SupervisorGuard<'_> {
+    fn drop(&mut self) {
+        self.0.state.send_replace(ServerState::Down {
+            reason: "it was stopped".to_owned(),
+            said: None,
+            given_up: true,
+        });
+        self.0.settled.send_replace(true);
+    }
+}
+
+impl Server {
+    /// Until it is stopped. Nothing of the server is left afterwards.
+    pub(crate) async fn supervise(self: Arc<Self>) {
+        let _kept = SupervisorGuard(&self);
+        let (mut failures, mut era) = (0u32, ProtocolLifecycle::Unknown);
+        while !self.stop.is_cancelled() {
+            let silence = ProbeTimeout::new(self.options.timeouts.probe_timeout);
+            let is_first_greeting = failures == 0 && era == ProtocolLifecycle::Unknown;
+            let over = match open(&self, era, &silence).await {
+                Ok(opened) => {
+                    era = opened.lifecycle;
+                    let begun = Instant::now();
+                    let over = self.run_scanned(opened).await;
+                    failures = if begun.elapsed() > MIN_STABLE_UPTIME { 0 } else { failures };
+                    over
+                }
+                Err(over) => {
+                    era = era.fallback(silence.has_elapsed());
+                    over
+                }
+            };
+            failures += 1;
+            if !self.stop.is_cancelled() {
+                // It is greeted in another way next, and may like that better: whoever waits for it waits for that as well.
+                let has_hope = is_first_greeting && matches!(over.error, ConnectError::Protocol { .. });
+                self.back_off(over, failures, has_hope).await;
+            }
+        }
+    }
+
+    /// Waits before the next try, if there is to be one.
+    async fn back_off(&self, over: ConnectionFailure, failures: u32, has_hope: bool) {
+        self.report_failure(&over.to_string());
+        let (reason, said, given_up) = (over.error.to_string(), over.last_stderr_line, over.error.is_final());
+        // A server that ends once is there again in a moment; calls wait for that.
+        let state = if failures > 1 || given_up {
+            ServerState::Down { reason, said, given_up }
+        } else {
+            ServerState::Starting
+        };
+        self.state.send_replace(state);
+        if !has_hope {
+            self.settled.send_replace(true);
+        }
+        let again = async {
+            match given_up {
+                true => std::future::pending().await,
+                false => tokio::time::sleep(self.options.backoff.after(failures)).await,
+            }
+        };
+        tokio::select! {
+            () = again => self.count_restart(),
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// The same as below, and looks at what the process leaves meanwhile.
+    async fn run_scanned(&self, opened: OpenConnection) -> ConnectionFailure {
+        let Some(process) = opened.connection.process.clone() else {
+            return self.run_connection(opened).await;
+        };
+        tokio::select! {
+            over = self.run_connection(opened) => over,
+            never = process.scan_periodically() => match never {},
+        }
+    }
+
+    /// Looks after a connection until it ends.
+    async fn run_connection(&self, opened: OpenConnection) -> ConnectionFailure {
+        let OpenConnection { connection, service, listing, _subscription, .. } = opened;
+        let mut known =
+            ToolListState { listed: Instant::now(), lists: 0, offered: Arc::default(), stamp: None };
+        self.store_listing(&mut known, listing).await;
+        self.state.send_replace(ServerState::Ready(Arc::clone(&connection)));
+        self.settled.send_replace(true);
+        let token = service.cancellation_token();
+        let mut closed = Some(Box::pin(service.waiting()));
+        let mut looking = tokio::time::interval(PIN_POLL_INTERVAL);
+        looking.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = wait_once(&mut closed) => break,
+                () = self.stop.cancelled() => break,
+                () = connection.broken.notified() => break,
+                () = connection.tools_changed.notified() => {
+                    let listed = tokio::select! {
+                        listed = self.refresh_list(&connection, &mut known) => listed,
+                        () = self.stop.cancelled() => break,
+                        () = wait_once(&mut closed) => break,
+                    };
+                    if let Err(error) = listed {
+                        connection.close_reason.record(error.to_string());
+                        break;
+                    }
+                }
+                _ = looking.tick() => self.check_pins(&mut known).await,
+            }
+        }
+        self.state.send_replace(ServerState::Starting);
+        let last = close(&connection, token, wait_once(&mut closed)).await;
+        // What was cut off goes because of that.
+        let how = last.exit_status.filter(|_| connection.close_reason.is_closed_by_peer());
+        let reason =
+            connection.close_reason.reason().unwrap_or_else(|| "the connection was closed".to_owned());
+        let error = ConnectError::Ended { reason: explained(&reason, how.as_deref()) };
+        ConnectionFailure { error, last_stderr_line: last.last_stderr_line }
+    }
+
+    async fn refresh_list(
+        &self,
+        connection: &ServerConnection,
+        known: &mut ToolListState,
+    ) -> Result<(), ConnectError> {
+        let between = if known.lists > MAX_FREQUENT_LISTS { SLOW_LIST_INTERVAL } else { MIN_LIST_INTERVAL };
+        tokio::time::sleep(between.saturating_sub(known.listed.elapsed())).await;
+        let limit = self.settings().startup_timeout;
+        let listing = tokio::time::timeout(limit, list(&connection.peer)).await;
+        let listing = listing.map_err(|_| ConnectError::Startup { seconds: limit.as_secs() })??;
+        connection.set_offered(&listing.tools);
+        self.store_listing(known, listing).await;
+        Ok(())
+    }
+
+    /// Takes down what the server offers.
+    async fn store_listing(&self, known: &mut ToolListState, listing: ToolListing) {
+        listing.warnings.iter().for_each(|words| self.report_rejected(words));
+        known.listed = Instant::now();
+        known.lists = known.lists.saturating_add(1);
+        known.offered = Arc::new(listing.tools);
+        known.stamp = self.options.pins.stamp(&self.name);
+        self.apply_pins(known, Pins::observe).await;
+    }
+
+    /// Whether somebody agreed to something, or took it back.
+    async fn check_pins(&self, known: &mut ToolListState) {
+        let now = self.options.pins.stamp(&self.name);
+        if std::mem::replace(&mut known.stamp, now) != now {
+            self.apply_pins(known, Pins::compare).await;
+        }
+    }
+
+    /// Holds what is offered against what was agreed to.
+    async fn apply_pins(
+        &self,
+        known: &ToolListState,
+        look: fn(&Pins, &ServerName, PinPolicy, &[Definition]) -> Result<PinFile, ConnectError>,
+    ) {
+        let (pins, name, policy) = (self.options.pins.clone(), self.name.clone(), self.settings().pin);
+        let offered = Arc::clone(&known.offered);
+        let seen = tokio::task::spawn_blocking(move || look(&pins, &name, policy, &offered)).await;
+        let seen = seen
+            .unwrap_or_else(|_| Err(ConnectError::pins(self.name.as_str(), "looking ended unexpectedly")));
+        let catalogue = match seen {
+            Ok(pins) => Catalogue::from_pins(&pins),
+            Err(error) => Catalogue::all_suspended(&known.offered, &error.to_string()),
+        };
+        self.report_unapproved(&catalogue);
+        self.publish_catalogue(catalogue);
+    }
+
+    fn report_unapproved(&self, catalogue: &Catalogue) {
+        let waiting: Vec<String> =
+            catalogue.unapproved().into_iter().take(20).map(escape_untrusted).collect();
+        if !waiting.is_empty() {
+            let words = format!(
+                "tools that wait for an operator: {}; see them with `toolgate mcp approve {}`",
+                waiting.join(", "),
+                self.name
+            );
+            self.warn(&words);
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! A gate with a bridge, and processes that are started without a sandbox.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_connect::{
+    Backoff, Bridge, BridgeOptions, HealthState, LaunchedServer, Pins, ProcessSettings, RunningProcess,
+    ServerHealth, ServerLauncher, ServerSettings, ServerTimeouts, ToolSettings, TransportSettings,
+};
+use toolgate_gate::{
+    AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover, Registry,
+};
+use toolgate_types::{
+    Caller, ErrorCode, Failure, Limits, Outcome, Stage, StateKey, ToolCall, ToolClass, ToolOutput, Trust,
+};
+use toolgate_workspace::Workspace;
+
+/// Starts what it is told to, with nothing in its environment.
+pub(crate) struct UnsandboxedLauncher;
+
+struct Process {
+    child: Mutex<Child>,
+    errors: Arc<Mutex<Vec<u8>>>,
+    draining: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The same, and what is put here counts as left behind by whichever process is looked at next.
+#[derive(Clone, Default)]
+pub(crate) struct LeftoverLauncher(pub(crate) Arc<Mutex<Vec<String>>>);
+
+struct LeftoverProcess {
+    process: Arc<dyn RunningProcess>,
+    left: LeftoverLauncher,
+}
+
+impl LeftoverLauncher {
+    pub(crate) fn leave(&self, path: &str) {
+        self.0.lock().unwrap().push(path.to_owned());
+    }
+}
+
+impl ServerLauncher for LeftoverLauncher {
+    fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure> {
+        let launched = UnsandboxedLauncher.launch(process)?;
+        let process = LeftoverProcess { process: launched.process, left: self.clone() };
+        Ok(LaunchedServer { process: Arc::new(process), ..launched })
+    }
+}
+
+impl RunningProcess for LeftoverProcess {
+    fn terminate(&self) {
+        self.process.terminate();
+    }
+
+    fn exit_status(&self) -> Option<String> {
+        self.process.exit_status()
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.process.stderr_tail()
+    }
+
+    fn can_write(&self) -> bool {
+        true
+    }
+
+    fn quarantine(&self) -> Result<Vec<String>, Failure> {
+        Ok(std::mem::take(&mut *self.left.0.lock().unwrap()))
+    }
+
+    fn quarantine_location(&self) -> Option<String> {
+        Some("the cellar".to_owned())
+    }
+}
+
+/// The same, of processes that are seen to have gone only when somebody asks once more.
+#[derive(Clone, Default)]
+pub(crate) struct SlowExitLauncher {
+    asked: Arc<AtomicU32>,
+    /// How often somebody had asked when the first was ended.
+    pub(crate) ended_after: Arc<OnceLock<u32>>,
+}
+
+struct SlowExitProcess {
+    process: Arc<dyn RunningProcess>,
+    going: SlowExitLauncher,
+}
+
+impl ServerLauncher for SlowExitLauncher {
+    fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure> {
+        let launched = UnsandboxedLauncher.launch(process)?;
+        let process = SlowExitProcess { process: launched.process, going: self.clone() };
+        Ok(LaunchedServer { process: Arc::new(process), ..launched })
+    }
+}
+
+impl RunningProcess for SlowExitProcess {
+    fn terminate(&self) {
+        self.going.ended_after.get_or_init(|| self.going.asked.load(Ordering::SeqCst));
+        self.process.terminate();
+    }
+
+    fn exit_status(&self) -> Option<String> {
+        (self.going.asked.fetch_add(1, Ordering::SeqCst) > 0).then(|| "it went".to_owned())
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.process.stderr_tail()
+    }
+}
+
+impl ServerLauncher for UnsandboxedLauncher {
+    fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure> {
+        let mut command = Command::new(&process.program);
+        command
+            .args(&process.arguments)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.envs(process.environment.iter().map(|(name, value)| (name, value.expose())));
+        let mut child =
+            command.spawn().map_err(|error| Failure::new(ErrorCode::CommandNotFound, error.to_string()))?;
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
+        let errors: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let tail = Arc::clone(&errors);
+        let draining = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = stderr.read(&mut piece) {
+                let mut tail = tail.lock().unwrap();
+                tail.extend_from_slice(&piece[..count]);
+                let over = tail.len().saturating_sub(4096);
+                tail.drain(..over);
+            }
+        });
+        let process = Process { child: Mutex::new(child), errors, draining: Mutex::new(Some(draining)) };
+        Ok(LaunchedServer {
+            input: OwnedFd::from(input),
+            output: OwnedFd::from(output),
+            process: Arc::new(process),
+        })
+    }
+}
+
+impl RunningProcess for Process {
+    fn terminate(&self) {
+        let mut child = self.child.lock().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+        if let Some(draining) = self.draining.lock().unwrap().take() {
+            draining.join().unwrap();
+        }
+    }
+
+    fn exit_status(&self) -> Option<String> {
+        self.child.lock().unwrap().try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    fn stderr_tail(&self) -> String {
+        String::from_utf8_lossy(&self.errors.lock().unwrap()).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.terminate();
+    }
+}
+
+/// Longer than any test.
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
+
+/// How long is waited for what must come: long enough for any machine, however slow and busy.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Held by tests that measure the memory of this process, and by those that take much of it.
+pub(crate) static MEMORY: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// How servers are started and looked after.
+pub(crate) struct FixtureOptions {
+    pub(crate) launcher: Arc<dyn ServerLauncher>,
+    pub(crate) scan_interval: Duration,
+    /// How long a server may be silent when it is asked for its era.
+    pub(crate) probe_timeout: Duration,
+}
+
+impl Default for FixtureOptions {
+    fn default() -> Self {
+        Self { launcher: Arc::new(UnsandboxedLauncher), scan_interval: NEVER, probe_timeout: NEVER }
+    }
+}
+
+/// A gate, a bridge, and a folder that both they and the servers write to.
+pub(crate) struct BridgeFixture {
+    pub(crate) bridge: Arc<Bridge>,
+    pub(crate) gate: Gate,
+    pub(crate) folder: Arc<TempDir>,
+    pub(crate) warnings: Arc<Mutex<Vec<String>>>,
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits {
+        max_read_bytes: 1 << 20,
+        max_write_bytes: 1 << 20,
+        max_entries: 100,
+        max_matches: 100,
+        max_output_bytes: 1 << 20,
+        timeout: TEST_TIMEOUT,
+    }
+}
+
+pub(crate) fn caller() -> Caller {
+    Caller {
+        subject: "tester".to_owned(),
+        permissions: ["*".to_owned()].into(),
+        agent: None,
+        session: "s".parse().unwrap(),
+        run: None,
+        trust: Trust::Autonomous,
+    }
+}
+
+/// The fixture as a process, in a mode.
+pub(crate) fn process(mode: &str, notes: Option<&Path>) -> TransportSettings {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/server.py");
+    let mut arguments = vec![script.into_os_string(), mode.into()];
+    arguments.extend(notes.map(|notes| notes.as_os_str().to_owned()));
+    TransportSettings::Stdio(ProcessSettings {
+        program: "/usr/bin/python3".into(),
+        arguments,
+        ..ProcessSettings::default()
+    })
+}
+
+pub(crate) fn server(name: &str, transport: TransportSettings) -> ServerSettings {
+    let mut settings = ServerSettings::new(name.parse().unwrap(), transport);
+    settings.default_class = ToolClass::Read;
+    (settings.timeout, settings.startup_timeout) = (TEST_TIMEOUT, TEST_TIMEOUT);
+    settings
+}
+
+/// Settings for a tool that is given up after so long.
+pub(crate) fn hurried(tool: &str, timeout: Duration) -> (String, ToolSettings) {
+    (tool.to_owned(), ToolSettings { timeout: Some(timeout), ..ToolSettings::default() })
+}
+
+impl BridgeFixture {
+    pub(crate) fn with(servers: Vec<ServerSettings>) -> Self {
+        Self::again(Arc::new(TempDir::new().unwrap()), servers)
+    }
+
+    /// One more gate over a folder that another used.
+    pub(crate) fn again(folder: Arc<TempDir>, servers: Vec<ServerSettings>) -> Self {
+        Self::caring(folder, servers, FixtureOptions::default())
+    }
+
+    /// Servers whose processes leave something behind, and are looked at so often.
+    pub(crate) fn leaving(
+        servers: Vec<ServerSettings>,
+        left: &LeftoverLauncher,
+        between_looks: Duration,
+    ) -> Self {
+        let care = FixtureOptions {
+            launcher: Arc::new(left.clone()),
+            scan_interval: between_looks,
+            ..FixtureOptions::default()
+        };
+        Self::caring(Arc::new(TempDir::new().unwrap()), servers, care)
+    }
+
+    /// Servers whose processes go by themselves.
+    pub(crate) fn going(servers: Vec<ServerSettings>, going: &SlowExitLauncher) -> Self {
+        let care = FixtureOptions { launcher: Arc::new(going.clone()), ..FixtureOptions::default() };
+        Self::caring(Arc::new(TempDir::new().unwrap()), servers, care)
+    }
+
+    pub(crate) fn caring(folder: Arc<TempDir>, servers: Vec<ServerSettings>, care: FixtureOptions) -> Self {
+        let FixtureOptions { launcher, scan_interval: between_looks, probe_timeout: silence } = care;
+        let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&warnings);
+        let complain: Arc<dyn Fn(&str) + Send + Sync> =
+            Arc::new(move |words| heard.lock().unwrap().push(words.to_owned()));
+        let bridge = Bridge::new(BridgeOptions {
+            launcher,
+            pins: Pins::new(folder.path().join("pins.toolgate")),
+            error: Arc::clone(&complain),
+            warn: complain,
+            scan_interval: between_looks,
+            backoff: Backoff { initial: Duration::from_millis(20), max: Duration::from_millis(200) },
+            // However slowly it is read, too much is too much.
+            timeouts: ServerTimeouts { probe_timeout: silence, unsolicited_per_second: 0 },
+            runtime: tokio::runtime::Handle::current(),
+        });
+        bridge.configure(servers);
+        let journal = folder.path().join("journal");
+        std::fs::create_dir_all(&journal).unwrap();
+        let gate = Gate::new(GateOptions {
+            config: GateConfig::new(Registry::new(), limits()),
+            audit: AuditLog::open(LogOptions::new(folder.path().join("audit")), &StateKey::new([7; 32]))
+                .map(|(audit, _)| audit),
+            audit_mode: AuditMode::Warn,
+            journal: Arc::new(
+                Journal::open(
+                    &Dir::open_ambient_dir(&journal, ambient_authority()).unwrap(),
+                    &StateKey::new([7; 32]),
+                )
+                .and_then(|journal| journal.recover(&Workspace::new(Vec::new()).unwrap()))
+                .unwrap(),
+            ),
+            approver: Arc::new(NoApprover { remedy: "none".to_owned() }),
+            approval_timeout: Duration::from_secs(1),
+            blocking: BlockingStrategy::ThreadPool,
+            clock: Arc::new(Instant::now),
+            warn: Arc::new(|_| {}),
+        });
+        Self { bridge, gate, folder, warnings }
+    }
+
+    /// The same, once its servers were tried.
+    pub(crate) async fn ready(servers: Vec<ServerSettings>) -> Self {
+        let setting = Self::with(servers);
+        setting.load().await;
+        setting
+    }
+
+    /// Gives the gate the tools that there are now.
+    pub(crate) async fn load(&self) {
+        self.bridge.ready(TEST_TIMEOUT).await;
+        self.reload();
+    }
+
+    pub(crate) fn reload(&self) {
+        let mut registry = Registry::new();
+        self.bridge.tools().into_iter().for_each(|tool| registry.register(tool).unwrap());
+        self.gate.replace_config(GateConfig::new(registry, limits()));
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.bridge.tools().iter().map(|tool| tool.spec().name.to_string()).collect()
+    }
+
+    pub(crate) async fn outcome(&self, tool: &str, arguments: Value, options: CallOptions) -> Outcome {
+        let call = self.gate.call(ToolCall::new(tool, arguments), caller(), options);
+        tokio::time::timeout(2 * TEST_TIMEOUT, call).await.expect("a call that ends").outcome
+    }
+
+    pub(crate) async fn done(&self, tool: &str, arguments: Value) -> ToolOutput {
+        match self.outcome(tool, arguments, CallOptions::default()).await {
+            Outcome::Done(output) => output,
+            Outcome::Failed { stage, failure } => {
+                panic!("{tool} at {stage:?}: {failure:?}; {:?}", self.warnings.lock().unwrap())
+            }
+        }
+    }
+
+    pub(crate) async fn failed(&self, tool: &str, arguments: Value) -> (Stage, Failure) {
+        self.failed_with(tool, arguments, CallOptions::default()).await
+    }
+
+    pub(crate) async fn failed_with(
+        &self,
+        tool: &str,
+        arguments: Value,
+        options: CallOptions,
+    ) -> (Stage, Failure) {
+        match self.outcome(tool, arguments, options).await {
+            Outcome::Done(output) => panic!("{tool} answered {output:?}"),
+            Outcome::Failed { stage, failure } => (stage, failure),
+        }
+    }
+
+    pub(crate) fn health(&self, name: &str) -> ServerHealth {
+        self.bridge.health().into_iter().find(|health| health.name.as_str() == name).unwrap()
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while begun.elapsed() < TEST_TIMEOUT {
+            if so() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("never so: {what}; {:?} {:?}", self.bridge.health(), self.warnings.lock().unwrap());
+    }
+
+    pub(crate) async fn until_state(&self, name: &str, state: HealthState) {
+        self.until(state.as_str(), || self.health(name).state == state).await;
+    }
+
+    pub(crate) fn complained(&self, words: &str) -> bool {
+        self.warnings.lock().unwrap().iter().any(|complaint| complaint.contains(words))
+    }
+}
+
+/// Options that end a call.
+pub(crate) fn cancelling() -> (CallOptions, CancellationToken) {
+    let token = CancellationToken::new();
+    (CallOptions { cancelled: token.clone(), ..CallOptions::default() }, token)
+}
+
+/// A folder for notes between a test and a server.
+pub(crate) fn notes(folder: &TempDir) -> PathBuf {
+    let notes = folder.path().join("notes");
+    std::fs::create_dir_all(&notes).unwrap();
+    notes
+}

@@ -1,0 +1,201 @@
+//! The answers that the door gives by itself.
+
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE,
+    RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+use toolgate_types::ErrorCode;
+
+use super::body::BodyError;
+use super::host_check::HostRejection;
+
+/// JSON-RPC: what came is not JSON.
+const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC: what came is no request.
+const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: the server would not.
+const SERVER_ERROR: i32 = -32000;
+
+/// More than this of what the library says is not repeated.
+const MAX_REASON_BYTES: usize = 4096;
+
+pub(crate) const OTHER_METHOD: &str = "this method is not served here; `Allow` says which are";
+
+/// Everything that clients in browsers need to say and to see.
+const CORS_ALLOW_HEADERS: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
+const CORS_EXPOSE_HEADERS: &str = "mcp-session-id, www-authenticate, retry-after";
+
+/// An answer in JSON.
+pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    set(&mut response, CONTENT_TYPE, "application/json");
+    set(&mut response, CACHE_CONTROL, "no-store");
+    response
+}
+
+/// An answer in plain words.
+pub(crate) fn text_response(status: StatusCode, kind: &'static str, text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    set(&mut response, CONTENT_TYPE, kind);
+    set(&mut response, CACHE_CONTROL, "no-store");
+    response
+}
+
+/// A refusal, as an error of JSON-RPC that belongs to no request.
+pub(crate) fn error_response(status: StatusCode, message: &str) -> Response<Body> {
+    failure(status, SERVER_ERROR, message)
+}
+
+fn failure(status: StatusCode, code: i32, message: &str) -> Response<Body> {
+    json_response(status, &json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}}))
+}
+
+/// What came is not JSON.
+pub(crate) fn parse_error() -> Response<Body> {
+    failure(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON")
+}
+
+/// What came is JSON, and no message of this protocol.
+pub(crate) fn invalid_request() -> Response<Body> {
+    failure(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is not one message of JSON-RPC")
+}
+
+/// What the library refused in its own words, as an error like every other. What it says in headers stays.
+pub(crate) async fn rewrite_error<Inner>(refused: Response<Inner>) -> Response<Body>
+where
+    Inner: HttpBody<Data = Bytes> + Send + 'static,
+    Inner::Error: Into<axum::BoxError>,
+{
+    let (parts, body) = refused.into_parts();
+    let said = to_bytes(Body::new(body), MAX_REASON_BYTES).await.unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let message = match parts.status {
+        StatusCode::NOT_ACCEPTABLE if said.contains("application/json") => {
+            "accept both application/json and text/event-stream"
+        }
+        StatusCode::NOT_ACCEPTABLE => "accept text/event-stream",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "send the message as application/json",
+        StatusCode::METHOD_NOT_ALLOWED => OTHER_METHOD,
+        StatusCode::NOT_FOUND => "there is no such session",
+        _ if said.contains("Session ID is required") => {
+            "name a session in Mcp-Session-Id; `initialize` begins one"
+        }
+        _ => said.split_once(": ").map_or(&*said, |(_, said)| said),
+    };
+    let mut response = error_response(parts.status, message);
+    if let Some(allowed) = parts.headers.get(ALLOW) {
+        response.headers_mut().insert(ALLOW, allowed.clone());
+    }
+    response
+}
+
+/// MCP knows no such method of HTTP.
+pub(crate) fn method_not_allowed() -> Response<Body> {
+    let mut response = error_response(StatusCode::METHOD_NOT_ALLOWED, OTHER_METHOD);
+    set(&mut response, ALLOW, "GET, POST, DELETE");
+    // Whatever it brings is not listened to.
+    set(&mut response, CONNECTION, "close");
+    response
+}
+
+/// The request is not for this door.
+pub(crate) fn host_rejected(strange: HostRejection) -> Response<Body> {
+    let mut response = match strange {
+        HostRejection::NoHost => {
+            error_response(StatusCode::BAD_REQUEST, "the request does not say once for which host it is")
+        }
+        HostRejection::OtherHost => {
+            error_response(StatusCode::MISDIRECTED_REQUEST, "this gate is not that host")
+        }
+        HostRejection::OtherOrigin => {
+            error_response(StatusCode::FORBIDDEN, "pages of that origin may not use this gate")
+        }
+    };
+    set(&mut response, CONNECTION, "close");
+    response
+}
+
+/// The body was not read.
+pub(crate) fn body_rejected(unread: BodyError) -> Response<Body> {
+    let (status, message) = match unread {
+        BodyError::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than this gate takes"),
+        BodyError::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+        BodyError::TooMuch => {
+            (StatusCode::PAYLOAD_TOO_LARGE, "the body holds more values than this gate takes")
+        }
+        BodyError::TooDeep => {
+            (StatusCode::BAD_REQUEST, "the values of the body stand too deep within each other")
+        }
+        BodyError::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "too many long requests at once"),
+        BodyError::Broken => (StatusCode::BAD_REQUEST, "the body did not come whole"),
+    };
+    let mut response = error_response(status, message);
+    // Whatever is left of the body is not listened to.
+    set(&mut response, CONNECTION, "close");
+    if unread == BodyError::NoRoom {
+        set(&mut response, RETRY_AFTER, "1");
+    }
+    response
+}
+
+/// Too much at once, or too often.
+pub(crate) fn retry_later(status: StatusCode, message: &str, seconds: &'static str) -> Response<Body> {
+    let milliseconds = seconds.parse().unwrap_or(1_u64) * 1000;
+    let data = match status {
+        StatusCode::TOO_MANY_REQUESTS => {
+            json!({"code": ErrorCode::RateLimited.as_str(), "retry_after_ms": milliseconds})
+        }
+        _ => json!({"retry_after_ms": milliseconds}),
+    };
+    let error = json!({"code": SERVER_ERROR, "message": message, "data": data});
+    let mut response = json_response(status, &json!({"jsonrpc": "2.0", "id": null, "error": error}));
+    set(&mut response, RETRY_AFTER, seconds);
+    response
+}
+
+/// Whoever comes must say who it is, and this is how.
+pub(crate) fn unauthorized(challenge: &str, message: &str) -> Response<Body> {
+    let mut response = error_response(StatusCode::UNAUTHORIZED, message);
+    if let Ok(challenge) = HeaderValue::from_str(challenge) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+/// A session is over, and there is nothing to say about it.
+pub(crate) fn session_ended() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// What a browser asks before a page may.
+pub(crate) fn preflight() -> Response<Body> {
+    let mut response = session_ended();
+    set(&mut response, ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
+    set(&mut response, ACCESS_CONTROL_ALLOW_HEADERS, CORS_ALLOW_HEADERS);
+    set(&mut response, ACCESS_CONTROL_MAX_AGE, "600");
+    response
+}
+
+/// Lets a page that may be here see the answer.
+pub(crate) fn allow_origin(response: &mut Response<Body>, origin: HeaderValue) {
+    response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    set(response, ACCESS_CONTROL_EXPOSE_HEADERS, CORS_EXPOSE_HEADERS);
+}
+
+/// What every answer says.
+pub(crate) fn set_common_headers(response: &mut Response<Body>) {
+    response.headers_mut().append(VARY, HeaderValue::from_static("Origin"));
+    set(response, X_CONTENT_TYPE_OPTIONS, "nosniff");
+}
+
+fn set(response: &mut Response<Body>, name: HeaderName, value: &'static str) {
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+}

@@ -1,0 +1,245 @@
+//! Everything that requests pass, and the paths that lead to it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::ORIGIN;
+use axum::http::{Method, Response, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::routing::{any, get};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::auth_failures::{KnownGoodTokenCache, metadata};
+use super::body::BodyReader;
+use super::host_check::AllowedHosts;
+use super::rate_limiter::RateLimiter;
+use super::request_metrics::RequestMetrics;
+use super::responses::{self, error_response, text_response};
+use super::sessions::Sessions;
+use super::{HttpError, HttpLimits, HttpOptions, ReadyCheck};
+use crate::mcp::{CallerSource, KeyedSemaphore, McpHandler};
+use crate::service::Service;
+
+/// Where MCP is spoken.
+pub(super) const MCP_PATH: &str = "/mcp";
+/// Where the way to a token is told; with the path of what is protected, and without.
+const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+/// The same for MCP.
+pub(super) const MCP_METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp";
+
+/// The address at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// Everything that requests pass.
+pub(crate) struct HttpServer {
+    pub(super) service: Arc<Service>,
+    pub(super) options: HttpOptions,
+    hosts: AllowedHosts,
+    pub(super) sessions: Sessions,
+    pub(super) mcp: StreamableHttpService<McpHandler, LocalSessionManager>,
+    pub(super) reader: BodyReader,
+    pub(crate) meter: RequestMetrics,
+    pub(super) bad_tokens: RateLimiter<IpAddr>,
+    pub(super) unknown_tokens: RateLimiter<IpAddr>,
+    pub(super) known_tokens: KnownGoodTokenCache,
+    pub(super) requests: Option<RateLimiter<[u8; 32]>>,
+    pub(super) streams: Arc<Semaphore>,
+    pub(super) streams_per_caller: KeyedSemaphore,
+    /// Answers that are not yet at their end.
+    pub(super) answers: TaskTracker,
+    pub(crate) connections: TaskTracker,
+    /// No request is taken any more, and streams without an end come to it.
+    pub(crate) leaving: CancellationToken,
+    /// Whatever is still there ends now.
+    pub(crate) cut: CancellationToken,
+}
+
+impl HttpServer {
+    pub(crate) fn new(
+        options: HttpOptions,
+        service: Arc<Service>,
+        listening: std::net::SocketAddr,
+    ) -> Result<Self, HttpError> {
+        let names = options.allowed_names(listening)?;
+        let limits = &options.limits;
+        let sessions =
+            Sessions::new(limits.max_sessions, limits.max_sessions_per_caller, limits.session_idle);
+        let cut = CancellationToken::new();
+        let behind = Arc::clone(&service);
+        let mcp = StreamableHttpService::new(
+            move || Ok(McpHandler::new(Arc::clone(&behind), CallerSource::PerRequest)),
+            Arc::clone(sessions.manager()),
+            transport_config(limits, &cut),
+        );
+        let HttpLimits { max_body_bytes, max_all_bodies_bytes, body_timeout: body_patience, .. } = *limits;
+        Ok(Self {
+            hosts: names,
+            sessions,
+            mcp,
+            reader: BodyReader::new(max_body_bytes, max_all_bodies_bytes, body_patience),
+            meter: RequestMetrics::default(),
+            bad_tokens: RateLimiter::new(limits.bad_tokens_per_minute, Duration::from_secs(60)),
+            unknown_tokens: RateLimiter::new(limits.unknown_tokens_per_second, Duration::from_secs(1)),
+            known_tokens: KnownGoodTokenCache::default(),
+            requests: limits
+                .requests_per_second
+                .map(|most| RateLimiter::new(most.get(), Duration::from_secs(1))),
+            streams: Arc::new(Semaphore::new(limits.max_streams)),
+            streams_per_caller: KeyedSemaphore::new(limits.max_streams_per_caller),
+            answers: TaskTracker::new(),
+            connections: TaskTracker::new(),
+            leaving: CancellationToken::new(),
+            cut,
+            service,
+            options,
+        })
+    }
+
+    pub(crate) fn limits(&self) -> &HttpLimits {
+        &self.options.limits
+    }
+
+    /// The paths of this door.
+    pub(crate) fn router(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route(MCP_PATH, any(mcp))
+            .route("/healthz", get(async || text_response(StatusCode::OK, TEXT, "alive\n")))
+            .route("/readyz", get(ready))
+            .route("/metrics", get(metrics))
+            .route(METADATA_PATH, get(metadata))
+            .route(MCP_METADATA_PATH, get(metadata))
+            .fallback(async || error_response(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp"))
+            .method_not_allowed_fallback(async || {
+                error_response(StatusCode::METHOD_NOT_ALLOWED, responses::OTHER_METHOD)
+            })
+            .layer(from_fn_with_state(Arc::clone(self), guard))
+            .with_state(Arc::clone(self))
+    }
+
+    /// Waits until every answer has left and no call is under way.
+    pub(crate) async fn wait_until_idle(&self) {
+        self.answers.close();
+        self.answers.wait().await;
+        self.service.wait_until_idle().await;
+    }
+
+    /// Ends calls that are still under way, so that they are answered and recorded as ended.
+    pub(crate) fn end_calls(&self) {
+        self.service.end();
+    }
+
+    /// Ends what is still there.
+    pub(crate) async fn close(&self) {
+        self.cut.cancel();
+        self.sessions.close_all().await;
+    }
+
+    /// Why nothing should be sent here, if that is so.
+    fn not_ready_reason(&self) -> Option<&'static str> {
+        let ReadyCheck(ready) = &self.options.ready;
+        if self.leaving.is_cancelled() {
+            Some("not ready: it is closing\n")
+        } else if !self.service.metrics.can_record() || self.service.front().gate().record_problem().is_some()
+        {
+            Some(CANNOT_RECORD)
+        } else {
+            (!ready()).then_some("not ready: servers behind it are still starting\n")
+        }
+    }
+
+    /// What is said of keys that could not be fetched again. Calls go on, and whoever asks here has no token: no address is named.
+    fn stale_keys(&self) -> String {
+        let stale = self.service.front().gate().stale_keys();
+        let Some(remaining) = stale.iter().map(|keys| keys.remaining).min() else { return String::new() };
+        let sets = if stale.len() == 1 { "key set" } else { "key sets" };
+        format!(
+            "stale: {} {sets} of callers could not be fetched again; the old keys count for {} s more\n",
+            stale.len(),
+            remaining.as_secs()
+        )
+    }
+
+    fn render_metrics(&self) -> String {
+        let streams = self.options.limits.max_streams.saturating_sub(self.streams.available_permits());
+        let gauges = [
+            ("toolgate_http_connections", "Connections.", self.connections.len()),
+            ("toolgate_http_sessions", "Sessions of the older era.", self.sessions.count()),
+            ("toolgate_http_streams", "Streams that go on.", streams),
+            (
+                "toolgate_http_answers_waiting",
+                "Long answers that wait until others are read.",
+                self.service.response_memory.waiting(),
+            ),
+        ];
+        self.service.metrics.render(self.service.calls.len()) + &self.meter.render(&gauges)
+    }
+}
+
+/// How the wire is spoken. Names, tokens and lengths were looked at before.
+fn transport_config(limits: &HttpLimits, cut: &CancellationToken) -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_json_response(true)
+        .with_max_request_body_bytes(limits.max_body_bytes)
+        .with_cancellation_token(cut.clone())
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+/// The last call was refused or not answered because of its record.
+const CANNOT_RECORD: &str = "not ready: the record cannot be written; its standard error says why. Free space, or let go of the lock; after a disk error \
+                             repair the disk and start the gate again\n";
+
+async fn guard(State(door): State<Arc<HttpServer>>, request: Request, next: Next) -> Response<Body> {
+    let mut response = match door.hosts.check(request.uri(), request.headers()) {
+        Err(strange) => {
+            door.meter.host_rejected(strange);
+            if let Ok(Some(host)) = door.hosts.other_host(request.uri(), request.headers()) {
+                door.options.rejected_hosts.note(&host, Instant::now());
+            }
+            responses::host_rejected(strange)
+        }
+        Ok(()) => {
+            let origin = request.headers().get(ORIGIN).cloned();
+            let is_question = origin.is_some() && request.method() == Method::OPTIONS;
+            let mut response = if is_question { responses::preflight() } else { next.run(request).await };
+            if let Some(origin) = origin {
+                responses::allow_origin(&mut response, origin);
+            }
+            response
+        }
+    };
+    responses::set_common_headers(&mut response);
+    door.meter.answered(response.status());
+    response
+}
+
+async fn mcp(State(door): State<Arc<HttpServer>>, request: Request) -> Response<Body> {
+    door.handle(request).await.unwrap_or_else(|refused| refused)
+}
+
+async fn ready(State(door): State<Arc<HttpServer>>) -> Response<Body> {
+    match door.not_ready_reason() {
+        None => text_response(StatusCode::OK, TEXT, format!("ready\n{}", door.stale_keys())),
+        Some(reason) => text_response(StatusCode::SERVICE_UNAVAILABLE, TEXT, reason),
+    }
+}
+
+async fn metrics(State(door): State<Arc<HttpServer>>, mut request: Request) -> Response<Body> {
+    match door.admit(&mut request).await {
+        Ok(_) => {
+            let text = door.render_metrics() + &door.service.state.render().await;
+            text_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+        }
+        Err(refused) => refused,
+    }
+}

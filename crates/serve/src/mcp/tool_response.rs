@@ -1,0 +1,235 @@
+//! What a client is given for a call that ended.
+
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
+use serde_json::Value;
+use toolgate_gate::{ToolSchema, ToolSpec};
+use toolgate_tools::{CallResponse, ModelAnswer, NOTICE};
+use toolgate_types::{Attachment, DocumentContent, RawJsonObject, Structured};
+
+use crate::mcp::tool_lists::repeats_text;
+
+/// A text of this length is not sent a second time in the structured part.
+const MIN_UNREPEATED_BYTES: usize = 32 * 1024;
+
+/// The names under which a tool tells where its whole output is kept, if it declares one.
+const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];
+
+/// Where profiles with a shape of their own put what the tool answered.
+const PROFILE_FIELDS: [&str; 3] = ["metadata", "output", "data"];
+
+/// Where in `_meta` programs are told what is wrong.
+pub(crate) const ERROR_META_KEY: &str = "toolgate/error";
+
+/// Where the whole of an output is that had to be cut.
+pub(crate) struct OutputLink {
+    pub(crate) uri: String,
+    pub(crate) bytes: u64,
+    /// For how long, in words.
+    pub(crate) kept_for: String,
+}
+
+impl OutputLink {
+    /// For models whose clients show them no links.
+    fn notice(&self) -> String {
+        let Self { uri, bytes, kept_for } = self;
+        format!("[the whole output, {bytes} bytes, can be read for {kept_for} as the resource {uri}]\n")
+    }
+}
+
+/// The answer to one call, as a client is given it.
+#[derive(Debug)]
+pub(crate) struct ToolResponse {
+    /// For the model to read.
+    pub(crate) text: String,
+    /// What follows the text.
+    pub(crate) more: Vec<ContentBlock>,
+    /// Whether the call did what was asked; and the same for programs.
+    pub(crate) outcome: ResponseOutcome,
+}
+
+/// How a call ended, for programs.
+///
+/// Many clients hold every structured answer to the schema that its tool declares, also where the call failed; so what is told about an error stands
+/// elsewhere.
+#[derive(Debug)]
+pub(crate) enum ResponseOutcome {
+    /// It did what was asked, and this is its structured answer.
+    Done(Option<StructuredContent>),
+    /// It did not, and this is what is known about that.
+    Failed(Option<Value>),
+}
+
+/// What programs are told.
+#[derive(Debug)]
+pub(crate) enum StructuredContent {
+    /// All of it.
+    Whole(Structured),
+    /// All but one property, whose value is the text.
+    WithText { rest: RawJsonObject, name: &'static str },
+}
+
+/// The answer to one call. What had to be cut is kept for the caller, and linked.
+///
+/// Some clients show a model the structured part alone where there is one; so each of them says everything. Only the long content of a file is sent
+/// once, without a structured part; what is known about it then follows as a second text. A tool that does this cannot declare what its answers look like,
+/// which programs need of a command, whose output is bounded anyway. Of an error there is the text alone, and beside it the same for programs.
+pub(crate) fn to_response(
+    called: CallResponse,
+    tool: Option<&ToolSpec>,
+    kept: Option<OutputLink>,
+) -> ToolResponse {
+    let CallResponse {
+        answer: ModelAnswer { text, structured, is_error },
+        attachments,
+        text_field: text_as,
+        ..
+    } = called;
+    let structured = structured.filter(Structured::is_object).map(|structured| match (&kept, tool) {
+        (Some(OutputLink { uri, .. }), Some(tool)) => {
+            structured.with(|value| add_output_uri(value, uri, &tool.output_schema))
+        }
+        _ => structured,
+    });
+    let (ended, facts) = match is_error {
+        true => {
+            (ResponseOutcome::Failed(structured.map(|structured| error_meta(structured.into_value()))), None)
+        }
+        false => {
+            let would_repeat = text.len() >= MIN_UNREPEATED_BYTES && tool.is_some_and(repeats_text);
+            let (told, facts) = split_structured(structured, text_as, &text, would_repeat);
+            (ResponseOutcome::Done(told), facts)
+        }
+    };
+    let notice = kept.as_ref().map(OutputLink::notice);
+    let texts = facts.into_iter().chain(notice).map(ContentBlock::text);
+    let more = texts.chain(attachments.into_iter().map(attached)).chain(kept.map(linked)).collect();
+    ToolResponse { text, more, outcome: ended }
+}
+
+/// What programs are told; and what is known about a text that is too long to be told twice.
+fn split_structured(
+    structured: Option<Structured>,
+    text_as: Option<&'static str>,
+    text: &str,
+    would_repeat: bool,
+) -> (Option<StructuredContent>, Option<String>) {
+    let structured = structured.map(|structured| repeat_notice(structured, text));
+    match (structured, text_as) {
+        (Some(facts), Some(_)) if would_repeat => (None, Some(facts.json().into_owned())),
+        (Some(rest), Some(name)) => {
+            (rest.into_raw().map(|rest| StructuredContent::WithText { rest, name }), None)
+        }
+        (Some(structured), None) if would_repeat => split_long_text(structured.into_value(), text),
+        (structured, _) => (structured.map(StructuredContent::Whole), None),
+    }
+}
+
+/// What is known about an error. Profiles whose errors have a shape of their own tell all of it.
+fn error_meta(mut structured: Value) -> Value {
+    match structured.get_mut("error").filter(|error| error.is_object()) {
+        Some(error) => error.take(),
+        None => structured,
+    }
+}
+
+/// For wires that others write on.
+impl From<ToolResponse> for CallToolResult {
+    fn from(answered: ToolResponse) -> Self {
+        let ToolResponse { text, more, outcome: ended } = answered;
+        let (is_error, structured, error) = match ended {
+            ResponseOutcome::Done(told) => (false, told.map(|told| told.into_value(&text)), None),
+            ResponseOutcome::Failed(error) => (true, None, error),
+        };
+        let content = std::iter::once(ContentBlock::text(text)).chain(more).collect();
+        let mut result = Self::success(content);
+        result.structured_content = structured;
+        result.is_error = Some(is_error);
+        result.meta =
+            error.map(|error| MetaObject(std::iter::once((ERROR_META_KEY.to_owned(), error)).collect()));
+        result
+    }
+}
+
+impl StructuredContent {
+    fn into_value(self, text: &str) -> Value {
+        match self {
+            Self::Whole(structured) => structured.into_value(),
+            Self::WithText { rest, name } => {
+                let mut whole = Structured::Raw(rest).into_value();
+                add(&mut whole, name, text);
+                whole
+            }
+        }
+    }
+}
+
+/// Says in the structured part, too, how to get at what was cut: the last line of the text.
+fn repeat_notice(structured: Structured, text: &str) -> Structured {
+    // Most texts end in no notice, and nobody has to look into anything.
+    match text.trim_end().lines().next_back() {
+        Some(last) if last.starts_with('[') => structured.with(|value| {
+            if value.get("truncated") == Some(&Value::Bool(true)) {
+                add(value, NOTICE, last);
+            }
+        }),
+        _ => structured,
+    }
+}
+
+/// What programs are told about a long text; or what is known about it alone, where that would repeat the text.
+fn split_long_text(mut structured: Value, text: &str) -> (Option<StructuredContent>, Option<String>) {
+    let repeats =
+        structured.get("content").and_then(Value::as_str).is_some_and(|content| text.starts_with(content));
+    match (repeats, structured.as_object_mut()) {
+        (true, Some(fields)) => {
+            fields.shift_remove("content");
+            (None, Some(structured.to_string()))
+        }
+        _ => (Some(StructuredContent::Whole(structured.into())), None),
+    }
+}
+
+fn add(structured: &mut Value, name: &str, text: &str) {
+    if let Some(fields) = structured.as_object_mut() {
+        fields.insert(name.to_owned(), Value::String(text.to_owned()));
+    }
+}
+
+/// Tells where the whole output is, where the tool has a name for that.
+fn add_output_uri(structured: &mut Value, uri: &str, schema: &ToolSchema) {
+    let declares = |name: &&str| schema.property(name).is_some();
+    let Some(name) = FULL_OUTPUT.into_iter().find(declares) else { return };
+    let inner = PROFILE_FIELDS.into_iter().find(|inner| structured.get(*inner).is_some_and(Value::is_object));
+    let place = match inner {
+        Some(inner) => structured.get_mut(inner),
+        None => Some(structured),
+    };
+    if let Some(fields) = place.and_then(Value::as_object_mut) {
+        fields.insert(name.to_owned(), Value::String(uri.to_owned()));
+    }
+}
+
+fn attached(attachment: Attachment) -> ContentBlock {
+    match attachment {
+        Attachment::Image { mime_type, data } => ContentBlock::image(data, mime_type),
+        Attachment::Audio { mime_type, data } => ContentBlock::audio(data, mime_type),
+        Attachment::Document { uri, mime_type, content } => {
+            let contents = match content {
+                DocumentContent::Text(text) => ResourceContents::text(text, uri),
+                DocumentContent::Base64(blob) => ResourceContents::blob(blob, uri),
+            };
+            ContentBlock::resource(match mime_type {
+                Some(mime_type) => contents.with_mime_type(mime_type),
+                None => contents,
+            })
+        }
+    }
+}
+
+fn linked(OutputLink { uri, bytes, kept_for }: OutputLink) -> ContentBlock {
+    let link = Resource::new(uri, "whole output")
+        .with_description(format!("the whole of what was cut here; kept for {kept_for}"))
+        .with_mime_type("text/plain")
+        .with_size(bytes);
+    ContentBlock::resource_link(link)
+}

@@ -1,0 +1,332 @@
+//! The answer to a call as JSON: what serde would write, and faster, because most of an answer is text that needs no second look.
+
+use std::ops::Range;
+
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, RequestId, ResultType};
+use serde::Serialize;
+use serde_json::Value;
+use toolgate_types::Structured;
+use toolgate_types::json_escape::escape_json;
+
+use crate::mcp::{ERROR_META_KEY, ResponseOutcome, StructuredContent, ToolResponse};
+
+/// Text is put into words in pieces of this size, so that the first can leave while the next is made.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Where words are written down.
+pub(super) trait ChunkedSink {
+    /// What was written and has not left.
+    fn bytes(&mut self) -> &mut Vec<u8>;
+
+    /// What was written so far may leave.
+    fn maybe_flush(&mut self) {}
+}
+
+impl ChunkedSink for Vec<u8> {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self
+    }
+}
+
+/// What a service says around an answer.
+#[derive(Default)]
+pub(super) struct ResponseEnvelope<'r> {
+    /// The older era has one kind of result, and no word for it.
+    kind: Option<&'r ResultType>,
+    meta: Option<&'r MetaObject>,
+}
+
+impl<'r> ResponseEnvelope<'r> {
+    /// The frame of an answer that is elsewhere.
+    pub(super) fn of(result: &'r CallToolResult) -> Self {
+        Self { kind: result.result_type.as_ref(), meta: result.meta.as_ref() }
+    }
+}
+
+/// Writes the answer to a request, without a line end.
+pub(super) fn write_response(
+    paper: &mut impl ChunkedSink,
+    id: &RequestId,
+    frame: &ResponseEnvelope<'_>,
+    answer: &ToolResponse,
+) {
+    match &answer.outcome {
+        // Nothing of it may leave before the text was repeated.
+        ResponseOutcome::Done(Some(StructuredContent::WithText { .. })) => {
+            write_result(paper.bytes(), id, frame, answer)
+        }
+        _ => write_result(paper, id, frame, answer),
+    }
+}
+
+fn write_result(
+    paper: &mut impl ChunkedSink,
+    id: &RequestId,
+    frame: &ResponseEnvelope<'_>,
+    answer: &ToolResponse,
+) {
+    raw(paper, "{\"jsonrpc\":\"2.0\",\"id\":");
+    other(paper, id);
+    raw(paper, ",\"result\":{");
+    if let Some(kind) = frame.kind {
+        raw(paper, "\"resultType\":");
+        other(paper, kind);
+        raw(paper, ",");
+    }
+    raw(paper, "\"content\":[{\"type\":\"text\",\"text\":");
+    let begin = paper.bytes().len();
+    text(paper, &answer.text);
+    let repeated = begin..paper.bytes().len();
+    raw(paper, "}");
+    for block in &answer.more {
+        raw(paper, ",");
+        content(paper, block);
+    }
+    raw(paper, "]");
+    let error = match &answer.outcome {
+        ResponseOutcome::Done(told) => {
+            if let Some(told) = told {
+                raw(paper, ",\"structuredContent\":");
+                structured(paper, told, repeated);
+            }
+            raw(paper, ",\"isError\":false");
+            None
+        }
+        ResponseOutcome::Failed(error) => {
+            raw(paper, ",\"isError\":true");
+            error.as_ref()
+        }
+    };
+    meta(paper, frame.meta, error);
+    raw(paper, "}}");
+}
+
+/// What the service says beside an answer, and what is wrong.
+fn meta(paper: &mut impl ChunkedSink, said: Option<&MetaObject>, error: Option<&Value>) {
+    if said.is_none() && error.is_none() {
+        return;
+    }
+    raw(paper, ",\"_meta\":{");
+    let said = said.into_iter().flat_map(|MetaObject(said)| said).map(|(name, value)| (name.as_str(), value));
+    for (number, (name, said)) in said.chain(error.map(|error| (ERROR_META_KEY, error))).enumerate() {
+        raw(paper, if number == 0 { "" } else { "," });
+        text(paper, name);
+        raw(paper, ":");
+        value(paper, said);
+    }
+    raw(paper, "}");
+}
+
+fn content(paper: &mut impl ChunkedSink, block: &ContentBlock) {
+    match block {
+        ContentBlock::Text(content) if content.meta.is_none() && content.annotations.is_none() => {
+            raw(paper, "{\"type\":\"text\",\"text\":");
+            text(paper, &content.text);
+            raw(paper, "}");
+        }
+        block => other(paper, block),
+    }
+}
+
+fn value(paper: &mut impl ChunkedSink, whole: &Value) {
+    match whole {
+        Value::String(string) => text(paper, string),
+        Value::Array(items) => {
+            raw(paper, "[");
+            for (number, item) in items.iter().enumerate() {
+                raw(paper, if number == 0 { "" } else { "," });
+                value(paper, item);
+            }
+            raw(paper, "]");
+        }
+        Value::Object(fields) => {
+            raw(paper, "{");
+            for (number, (name, field)) in fields.iter().enumerate() {
+                raw(paper, if number == 0 { "" } else { "," });
+                text(paper, name);
+                raw(paper, ":");
+                value(paper, field);
+            }
+            raw(paper, "}");
+        }
+        Value::Null => raw(paper, "null"),
+        Value::Bool(is_true) => raw(paper, if *is_true { "true" } else { "false" }),
+        Value::Number(_) => other(paper, whole),
+    }
+}
+
+/// What programs are told. `text` is where the answer's text stands on the paper: what is repeated there needs no second look.
+fn structured(paper: &mut impl ChunkedSink, told: &StructuredContent, text: Range<usize>) {
+    match told {
+        StructuredContent::Whole(Structured::Value(whole)) => value(paper, whole),
+        StructuredContent::Whole(Structured::Raw(whole)) => raw(paper, whole.as_str()),
+        StructuredContent::WithText { rest, name } => {
+            raw(paper, "{");
+            raw(paper, rest.fields());
+            raw(paper, if rest.fields().is_empty() { "\"" } else { ",\"" });
+            raw(paper, name);
+            raw(paper, "\":");
+            paper.bytes().extend_from_within(text);
+            raw(paper, "}");
+        }
+    }
+}
+
+fn text(paper: &mut impl ChunkedSink, text: &str) {
+    raw(paper, "\"");
+    for piece in text.as_bytes().chunks(CHUNK_BYTES) {
+        escape_json(piece, paper.bytes());
+        paper.maybe_flush();
+    }
+    raw(paper, "\"");
+}
+
+fn raw(paper: &mut impl ChunkedSink, words: &str) {
+    paper.bytes().extend_from_slice(words.as_bytes());
+}
+
+/// What is not worth another way.
+fn other(paper: &mut impl ChunkedSink, part: &impl Serialize) {
+    // It cannot fail: the parts are ours and can be spelt, and there is always more paper.
+    let _ = serde_json::to_writer(paper.bytes(), part);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rmcp::model::{ServerJsonRpcMessage, ServerResult};
+    use serde_json::json;
+
+    use super::*;
+
+    fn blocks() -> impl Strategy<Value = ContentBlock> {
+        let text = "([\\PC\n\t\"\\\\\u{0}-\u{1f}]){0,40}";
+        prop_oneof![
+            text.prop_map(ContentBlock::text),
+            text.prop_map(|text| {
+                let annotated = json!({"type": "text", "text": text, "annotations": {"priority": 0.5}, "_meta": {"a": 1}});
+                serde_json::from_value(annotated).unwrap()
+            }),
+            Just(ContentBlock::image("aGk=", "image/png")),
+            Just(
+                serde_json::from_value(json!({"type": "resource_link", "uri": "a://b", "name": "\"n\"", "size": 3}))
+                    .unwrap()
+            ),
+        ]
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[\\PC\n\"\\\\]{0,20}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[\\PC\n\"]{0,5}", inner, 0..4).prop_map(|map| json!(map)),
+            ]
+        })
+    }
+
+    fn ids() -> impl Strategy<Value = RequestId> {
+        prop_oneof![
+            any::<i64>().prop_map(RequestId::Number),
+            "[\\PC\n\"]{0,9}".prop_map(|text| RequestId::String(text.into()))
+        ]
+    }
+
+    fn told() -> impl Strategy<Value = Option<StructuredContent>> {
+        let fields =
+            || prop::collection::btree_map("[a-z]{1,5}", values(), 0..4).prop_map(|fields| json!(fields));
+        prop_oneof![
+            Just(()).prop_map(|()| None),
+            values().prop_map(|whole| Some(StructuredContent::Whole(whole.into()))),
+            fields().prop_map(|whole| {
+                Some(StructuredContent::Whole(Structured::Raw(Structured::from(whole).into_raw().unwrap())))
+            }),
+            fields().prop_map(|rest| {
+                let rest = Structured::from(rest).into_raw().unwrap();
+                Some(StructuredContent::WithText { rest, name: "Text" })
+            }),
+        ]
+    }
+
+    fn ended() -> impl Strategy<Value = ResponseOutcome> {
+        let failed = prop::option::of(values()).prop_map(ResponseOutcome::Failed);
+        prop_oneof![4 => told().prop_map(ResponseOutcome::Done), 1 => failed]
+    }
+
+    /// Paper that is taken away as soon as it may be.
+    #[derive(Default)]
+    struct Leaving {
+        bytes: Vec<u8>,
+        left: Vec<u8>,
+    }
+
+    impl ChunkedSink for Leaving {
+        fn bytes(&mut self) -> &mut Vec<u8> {
+            &mut self.bytes
+        }
+
+        fn maybe_flush(&mut self) {
+            self.left.append(&mut self.bytes);
+        }
+    }
+
+    #[test]
+    fn long_texts_leave_before_the_answer_is_whole_and_say_the_same() {
+        let long = "\"long\"\n".repeat(CHUNK_BYTES);
+        let fields = || Structured::from(json!({"a": 1, "b": long})).into_raw().unwrap();
+        for structured in [
+            None,
+            Some(StructuredContent::Whole(json!({"a": [long, long], "b": "short"}).into())),
+            Some(StructuredContent::Whole(Structured::Raw(fields()))),
+            Some(StructuredContent::WithText { rest: fields(), name: "text" }),
+        ] {
+            let more = vec![ContentBlock::text(long.clone()), ContentBlock::text("short")];
+            let answered =
+                ToolResponse { text: long.clone(), more, outcome: ResponseOutcome::Done(structured) };
+            let mut paper = Leaving::default();
+            write_response(&mut paper, &RequestId::Number(7), &ResponseEnvelope::default(), &answered);
+            paper.maybe_flush();
+            let mut result = CallToolResult::from(answered);
+            result.result_type = None;
+            let message =
+                ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(7));
+            assert!(String::from_utf8(paper.left).unwrap() == serde_json::to_string(&message).unwrap());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_is_spelt_as_serde_spells_it(
+            id in ids(),
+            text in "([\\PC\n\t\"\\\\\u{0}-\u{1f}]){0,200}",
+            more in prop::collection::vec(blocks(), 0..4),
+            ended in ended(),
+            (is_typed, has_meta) in any::<(bool, bool)>(),
+            before in 0..3usize,
+        ) {
+            let kind = ResultType::COMPLETE;
+            let meta: MetaObject = serde_json::from_value(json!({"k": ["v"]})).unwrap();
+            let frame = ResponseEnvelope { kind: is_typed.then_some(&kind), meta: has_meta.then_some(&meta) };
+            let answered = ToolResponse { text, more, outcome: ended };
+            let mut spelt = b"xy".get(..before).unwrap().to_vec();
+            write_response(&mut spelt, &id, &frame, &answered);
+            let mut result = CallToolResult::from(answered);
+            result.result_type = is_typed.then_some(kind.clone());
+            let error = result.meta.take().unwrap_or_else(MetaObject::new);
+            result.meta = (has_meta || !error.is_empty()).then(|| {
+                let said = if has_meta { meta.clone() } else { MetaObject::new() };
+                MetaObject(said.0.into_iter().chain(error.0).collect())
+            });
+            let message = ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), id);
+            let spelt = String::from_utf8(spelt.split_off(before)).unwrap();
+            prop_assert_eq!(spelt, serde_json::to_string(&message).unwrap());
+        }
+    }
+}
