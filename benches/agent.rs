@@ -18,11 +18,12 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{Agent, AgentSettings, ChatEvent, EndReason, EventSink, Turn, numbered};
+use toolgate_agent::{Agent, AgentSettings, ChatEvent, EndReason, EventSink, TurnContext, sequenced};
 use toolgate_benches::{Bench, report_extra};
 use toolgate_gate::NoApprover;
 use toolgate_llm::{
-    AssistantMessage, CallResult, Endpoint, Key, Message, ModelCall, ModelName, Part, Wire, provider,
+    ApiKey, AssistantMessage, CallResult, Endpoint, Message, MessagePart, ModelCall, ModelName, Wire,
+    provider,
 };
 use toolgate_session::{NewSession, Session, SessionStore};
 use toolgate_tools::Profile;
@@ -54,7 +55,7 @@ fn tokens() {
                 let told = Arc::new(Mutex::new(0_usize));
                 let count = Arc::clone(&told);
                 // As `toolgate run --json` tells them.
-                let events = numbered(move |event| {
+                let events = sequenced(move |event| {
                     *count.lock().unwrap() += serde_json::to_string(&event).unwrap().len();
                 });
                 let mut session = world.session(&format!("s{number}"));
@@ -290,7 +291,7 @@ impl World {
             Wire::Anthropic => format!("http://{address}"),
             _ => format!("http://{address}/v1"),
         };
-        let mut endpoint = Endpoint::new(base).key(Some(Key::new("no-key")));
+        let mut endpoint = Endpoint::new(base).key(Some(ApiKey::new("no-key")));
         // Nothing is asked about the model.
         endpoint.stated.supports_tools = Some(true);
         endpoint.stated.context_window = Some(200_000);
@@ -299,7 +300,7 @@ impl World {
         let agent = Agent::new(
             Arc::clone(bench.front()),
             provider(wire, endpoint, model),
-            AgentSettings::of(Profile::Native),
+            AgentSettings::for_profile(Profile::Native),
         );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let store =
@@ -320,8 +321,8 @@ impl World {
         self.runtime.block_on(self.store.create(new)).unwrap()
     }
 
-    fn how(&self, events: EventSink) -> Turn {
-        Turn {
+    fn how(&self, events: EventSink) -> TurnContext {
+        TurnContext {
             credential: self.caller.clone().into(),
             approver: Arc::new(NoApprover { remedy: String::new() }),
             cancelled: CancellationToken::new(),
@@ -331,7 +332,7 @@ impl World {
 
     fn turn(&self, session: &mut Session, events: EventSink) {
         let turn = self.how(events);
-        let ended = self.runtime.block_on(self.agent.converse(session, "Say something.", turn)).unwrap();
+        let ended = self.runtime.block_on(self.agent.run_turn(session, "Say something.", turn)).unwrap();
         assert_eq!(ended.reason, EndReason::Done, "{}", ended.text);
     }
 
@@ -355,7 +356,7 @@ impl World {
         });
         let (agent, turn) = (Arc::clone(&self.agent), self.how(events));
         let talk = self.runtime.spawn(async move {
-            drop(agent.converse(&mut session, "Say something.", turn).await);
+            drop(agent.run_turn(&mut session, "Say something.", turn).await);
         });
         self.runtime.block_on(async {
             while *words.lock().unwrap() < 10 {
@@ -377,7 +378,8 @@ fn history() -> Vec<Message> {
             arguments: json!({"path": format!("{number}.txt")}).to_string(),
         };
         messages.push(Message::User { text: "What does it say? ".repeat(10) });
-        let parts = vec![Part::Text { text: "I will look. ".repeat(20) }, Part::Call(call.clone())];
+        let parts =
+            vec![MessagePart::Text { text: "I will look. ".repeat(20) }, MessagePart::Call(call.clone())];
         messages.push(Message::Assistant(AssistantMessage { parts, model: None }));
         let text = "A line of a file.\n".repeat(100);
         messages.push(Message::Results {

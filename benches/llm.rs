@@ -11,7 +11,7 @@ use std::hint::black_box;
 
 use serde_json::{Value, json};
 use toolgate_benches::{in_turns, report};
-use toolgate_llm::{Event, ModelName, StepDecoder, Wire};
+use toolgate_llm::{ModelName, StepDecoder, StepEvent, Wire};
 
 const WIRES: [(Wire, &str); 4] = [
     (Wire::Anthropic, "anthropic"),
@@ -66,7 +66,7 @@ fn decoded<'b>(wire: Wire, pieces: impl Iterator<Item = &'b Vec<u8>>) -> usize {
     for piece in pieces {
         decoder.feed(piece).unwrap();
         while let Some(event) = decoder.next_event() {
-            finished = matches!(black_box(event), Event::Finish { .. });
+            finished = matches!(black_box(event), StepEvent::Finish { .. });
             events += 1;
         }
     }

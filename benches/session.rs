@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use toolgate_benches::{in_turns, report, report_extra};
-use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, ModelName, Part};
+use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, ModelName};
 use toolgate_session::{NewSession, SessionStore};
 use toolgate_types::SessionId;
 
@@ -131,11 +131,11 @@ fn turn(number: usize) -> [Message; 4] {
         text: "    let line = of_a_file.that_was(read);\n".repeat(25),
         is_error: false,
     };
-    let text = |text: String| Part::Text { text };
+    let text = |text: String| MessagePart::Text { text };
     let calls = vec![
         text(format!("I will look at file {number}.")),
-        Part::Call(call("read_file")),
-        Part::Call(call("search_files")),
+        MessagePart::Call(call("read_file")),
+        MessagePart::Call(call("search_files")),
     ];
     let answer = vec![text("It does this and that, for these reasons.\n".repeat(10))];
     let said = |parts| Message::Assistant(AssistantMessage { parts, model: Some(model()) });

@@ -8,21 +8,21 @@ use toolgate_llm::{ModelName, Provider};
 use toolgate_session::Session;
 use toolgate_tools::ProfiledGate;
 
-use crate::conversation::Conversation;
-use crate::ended::{AgentError, Ended};
 use crate::event::EventSink;
 use crate::settings::AgentSettings;
+use crate::turn::TurnRunner;
+use crate::turn_outcome::{AgentError, TurnOutcome};
 
 /// A model in front of a gate. It remembers nothing of any conversation: any number of them may be held at once.
 pub struct Agent {
-    pub(crate) front: Arc<ProfiledGate>,
+    pub(crate) gate: Arc<ProfiledGate>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) settings: AgentSettings,
 }
 
 /// One turn: on whose behalf, who is asked, who looks on, and what ends it.
 #[derive(Clone)]
-pub struct Turn {
+pub struct TurnContext {
     /// Whoever calls tools by what the model says.
     pub credential: Credential,
     /// Who is asked before a call that needs it.
@@ -36,8 +36,8 @@ pub struct Turn {
 impl Agent {
     /// An agent.
     #[must_use]
-    pub fn new(front: Arc<ProfiledGate>, provider: Arc<dyn Provider>, settings: AgentSettings) -> Self {
-        Self { front, provider, settings }
+    pub fn new(gate: Arc<ProfiledGate>, provider: Arc<dyn Provider>, settings: AgentSettings) -> Self {
+        Self { gate, provider, settings }
     }
 
     /// The model.
@@ -52,12 +52,12 @@ impl Agent {
     ///
     /// # Errors
     /// The conversation cannot be kept, or nobody knows who is asking. Whoever looks on is told so too, and of the end as [`EndReason::Failed`](crate::EndReason::Failed).
-    pub async fn converse(
+    pub async fn run_turn(
         &self,
         session: &mut Session,
         prompt: &str,
-        turn: Turn,
-    ) -> Result<Ended, AgentError> {
-        Conversation::hold(self, session, turn, prompt).await
+        turn: TurnContext,
+    ) -> Result<TurnOutcome, AgentError> {
+        TurnRunner::run(self, session, turn, prompt).await
     }
 }

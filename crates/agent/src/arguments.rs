@@ -12,66 +12,72 @@ use toolgate_text::repair::{Repaired, repair_json};
 use toolgate_types::{ErrorCode, Failure, Repair};
 
 /// More values than this are not read: a short text of them takes a hundred times its room.
-const MOST_VALUES: usize = 100_000;
+const MAX_VALUES: usize = 100_000;
 
 /// How much is told of a name that is there twice.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_CHARS: usize = 60;
 
 /// How many properties of a tool are told to a model that got them wrong.
-const MOST_TOLD: usize = 20;
+const MAX_LISTED_PROPERTIES: usize = 20;
 
 /// Reads the arguments of a call.
 ///
 /// # Errors
 /// They cannot be used; the failure says what would fit.
-pub(crate) fn read(call: &ModelCall, tool: &ToolDefinition, repair: bool) -> Result<Read, Failure> {
+pub(crate) fn read(
+    call: &ModelCall,
+    tool: &ToolDefinition,
+    repair: bool,
+) -> Result<ParsedArguments, Failure> {
     let exact = parse(&call.arguments).map(|arguments| (arguments, Vec::new()));
     exact
-        .or_else(|problem| if repair { repaired(&call.arguments).ok_or(problem) } else { Err(problem) })
-        .map(|(arguments, repairs)| Read { arguments: Value::Object(arguments), repairs })
-        .map_err(|problem| Failure::new(ErrorCode::InvalidArguments, problem).help(what_fits(tool)))
+        .or_else(
+            |problem| if repair { repair_and_parse(&call.arguments).ok_or(problem) } else { Err(problem) },
+        )
+        .map(|(arguments, repairs)| ParsedArguments { arguments: Value::Object(arguments), repairs })
+        .map_err(|problem| Failure::new(ErrorCode::InvalidArguments, problem).help(expected_arguments(tool)))
 }
 
 /// Arguments that can be used.
-pub(crate) struct Read {
+pub(crate) struct ParsedArguments {
     pub(crate) arguments: Value,
     /// What was mended in them.
     pub(crate) repairs: Vec<Repair>,
 }
 
 /// Any JSON that can be borne.
-pub(crate) fn any(text: &str) -> Option<Value> {
-    if is_too_much(text) { None } else { serde_json::from_str(text).ok() }
+pub(crate) fn parse_any(text: &str) -> Option<Value> {
+    if exceeds_limits(text) { None } else { serde_json::from_str(text).ok() }
 }
 
-fn is_too_much(text: &str) -> bool {
-    text.len() > MOST_VALUES && measure(text.as_bytes()).values > MOST_VALUES
+fn exceeds_limits(text: &str) -> bool {
+    text.len() > MAX_VALUES && measure(text.as_bytes()).values > MAX_VALUES
 }
 
 fn parse(text: &str) -> Result<Map<String, Value>, String> {
-    if is_too_much(text) {
-        return Err(format!("the arguments hold more than {MOST_VALUES} values"));
+    if exceeds_limits(text) {
+        return Err(format!("the arguments hold more than {MAX_VALUES} values"));
     }
     match serde_json::from_str(text) {
         Ok(Value::Object(arguments)) => match serde_json::from_str(text) {
-            Ok(SaidOnce) => Ok(arguments),
+            Ok(UniqueKeys) => Ok(arguments),
             Err(error) => Err(format!("the arguments are ambiguous: {error}")),
         },
-        Ok(other) => Err(format!("the arguments are {}, not an object", kind(&other))),
+        Ok(other) => Err(format!("the arguments are {}, not an object", json_type_name(&other))),
         Err(error) => Err(format!("the arguments are not JSON: {error}")),
     }
 }
 
 /// Finds a name that an object has twice: of the two values, every reader may believe another.
-struct SaidOnce;
+struct UniqueKeys;
 
-impl<'de> Deserialize<'de> for SaidOnce {
+impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Self)
     }
 }
 
-impl<'de> Visitor<'de> for SaidOnce {
+impl<'de> Visitor<'de> for UniqueKeys {
     type Value = Self;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,7 +117,7 @@ impl<'de> Visitor<'de> for SaidOnce {
         let mut names = HashSet::new();
         while let Some(name) = fields.next_key::<String>()? {
             if names.contains(&name) {
-                let shown: String = name.chars().take(LONGEST_NAME).collect();
+                let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
                 return Err(de::Error::custom(format_args!("`{shown}` is there twice")));
             }
             names.insert(name);
@@ -121,7 +127,7 @@ impl<'de> Visitor<'de> for SaidOnce {
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
@@ -133,8 +139,8 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// What was meant, where the mistakes leave no doubt about it. It is read as strictly as what needs no repair.
-fn repaired(text: &str) -> Option<(Map<String, Value>, Vec<Repair>)> {
-    if is_too_much(text) {
+fn repair_and_parse(text: &str) -> Option<(Map<String, Value>, Vec<Repair>)> {
+    if exceeds_limits(text) {
         return None;
     }
     let Repaired { json, repairs } = repair_json(text)?;
@@ -142,7 +148,7 @@ fn repaired(text: &str) -> Option<(Map<String, Value>, Vec<Repair>)> {
 }
 
 /// What the tool takes, for a model that sent something else.
-fn what_fits(tool: &ToolDefinition) -> String {
+fn expected_arguments(tool: &ToolDefinition) -> String {
     let schema = &tool.input_schema;
     let required: Vec<&str> = schema
         .get("required")
@@ -157,7 +163,7 @@ fn what_fits(tool: &ToolDefinition) -> String {
         return text + ", such as {}";
     };
     text.push_str(" with");
-    for (number, (name, property)) in properties.iter().take(MOST_TOLD).enumerate() {
+    for (number, (name, property)) in properties.iter().take(MAX_LISTED_PROPERTIES).enumerate() {
         let comma = if number == 0 { "" } else { "," };
         let _ = write!(text, "{comma} `{name}`");
         let kind = property.get("type").and_then(Value::as_str);
@@ -198,7 +204,7 @@ mod tests {
 
     #[test]
     fn only_one_object_is_arguments() {
-        let many = format!("[{}1]", "1,".repeat(MOST_VALUES));
+        let many = format!("[{}1]", "1,".repeat(MAX_VALUES));
         for (arguments, strictly, repaired) in [
             ("{}", "{}", "{}"),
             (r#" {"path": "a"} "#, r#"{"path":"a"}"#, r#"{"path":"a"}"#),
@@ -267,9 +273,9 @@ mod tests {
             "required": ["path"],
         });
         assert_eq!(
-            what_fits(&tool(schema)),
+            expected_arguments(&tool(schema)),
             "send one JSON object with `path` (string, required), `from` (integer, optional), `any` (optional)"
         );
-        assert_eq!(what_fits(&tool(json!({"type": "object"}))), "send one JSON object, such as {}");
+        assert_eq!(expected_arguments(&tool(json!({"type": "object"}))), "send one JSON object, such as {}");
     }
 }

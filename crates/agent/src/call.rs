@@ -11,41 +11,41 @@ use toolgate_llm::{CallResult, ModelCall};
 use toolgate_tools::{CallResponse, Fault, ProfiledGate, ProgressBuffer};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
 
-use crate::arguments::{self, Read};
-use crate::asking::Asking;
+use crate::arguments::{self, ParsedArguments};
 use crate::event::{ChatEvent, EventSink, MessageId, ResultMetadata, ToolStatus, no_input};
-use crate::offer::Offer;
-use crate::patience::Patience;
-use crate::relay::Relay;
+use crate::progress_forwarder::ProgressForwarder;
+use crate::reporting_approver::ReportingApprover;
 use crate::step::CallIds;
+use crate::tool_catalogue::ToolCatalogue;
+use crate::turn_deadline::TurnDeadline;
 
 /// A longer structured answer is not told beside the text.
-const LONGEST_STRUCTURED: usize = 4096;
+const MAX_STRUCTURED_BYTES: usize = 4096;
 
 /// Makes the calls of one message.
-pub(crate) struct Calls<'a> {
-    pub(crate) front: &'a Arc<ProfiledGate>,
+pub(crate) struct CallRunner<'a> {
+    pub(crate) gate: &'a Arc<ProfiledGate>,
     pub(crate) credential: &'a Credential,
     pub(crate) approver: &'a Arc<dyn Approver>,
     pub(crate) events: &'a EventSink,
-    pub(crate) offer: &'a Offer,
+    pub(crate) tools: &'a ToolCatalogue,
     pub(crate) repair: bool,
     pub(crate) message_id: &'a MessageId,
     pub(crate) ids: &'a CallIds,
 }
 
 /// A call under way. It ends when this is dropped.
-pub(crate) struct Started {
+pub(crate) struct InFlightCall {
     call: ModelCall,
     id: CallId,
-    relay: Relay,
+    progress: ProgressForwarder,
     cancelled: CancellationToken,
     running: JoinHandle<CallResponse>,
-    _ends_with_this: DropGuard,
+    _cancel_on_drop: DropGuard,
 }
 
 /// What became of a call.
-pub(crate) struct Answered {
+pub(crate) struct AnsweredCall {
     pub(crate) result: CallResult,
     id: CallId,
     status: ToolStatus,
@@ -56,22 +56,22 @@ pub(crate) struct Answered {
     pub(crate) fault: Option<Fault>,
 }
 
-impl Calls<'_> {
+impl CallRunner<'_> {
     /// Begins a call.
-    pub(crate) fn start(&self, call: &ModelCall) -> Started {
+    pub(crate) fn start(&self, call: &ModelCall) -> InFlightCall {
         let (tool_call, refusal) = match self.read(call) {
-            Ok(Read { arguments, repairs }) => {
+            Ok(ParsedArguments { arguments, repairs }) => {
                 (ToolCall { repairs, ..self.tool_call(call, arguments) }, None)
             }
-            Err(refusal) => (self.tool_call(call, as_written(call)), Some(refusal)),
+            Err(refusal) => (self.tool_call(call, raw_arguments(call)), Some(refusal)),
         };
-        self.tell_start(call, &tool_call);
+        self.emit_start(call, &tool_call);
         let cancelled = CancellationToken::new();
-        let relay = Relay::new(self.events, self.message_id, tool_call.id);
+        let relay = ProgressForwarder::new(self.events, self.message_id, tool_call.id);
         let options = CallOptions {
-            progress: Some(relay.ear()),
+            progress: Some(relay.sink()),
             cancelled: cancelled.clone(),
-            approver: Some(Arc::new(Asking {
+            approver: Some(Arc::new(ReportingApprover {
                 approver: Arc::clone(self.approver),
                 events: Arc::clone(self.events),
                 message_id: self.message_id.clone(),
@@ -79,7 +79,7 @@ impl Calls<'_> {
             })),
             ..CallOptions::default()
         };
-        let (front, credential, id) = (Arc::clone(self.front), self.credential.clone(), tool_call.id);
+        let (front, credential, id) = (Arc::clone(self.gate), self.credential.clone(), tool_call.id);
         // In a task of its own: a panic in a tool costs its call, and calls that read can be made together.
         let running = tokio::spawn(async move {
             match refusal {
@@ -88,52 +88,71 @@ impl Calls<'_> {
             }
         });
         let _ends_with_this = cancelled.clone().drop_guard();
-        Started { call: call.clone(), id, relay, cancelled, running, _ends_with_this }
+        InFlightCall {
+            call: call.clone(),
+            id,
+            progress: relay,
+            cancelled,
+            running,
+            _cancel_on_drop: _ends_with_this,
+        }
     }
 
     /// Waits for the end of a call. When nobody wants to wait any longer it is cancelled, and its end is soon.
-    pub(crate) async fn finish(&self, started: Started, patience: &Patience) -> Answered {
-        let Started { call, id, relay, cancelled, mut running, _ends_with_this } = started;
+    pub(crate) async fn finish(&self, started: InFlightCall, patience: &TurnDeadline) -> AnsweredCall {
+        let InFlightCall {
+            call,
+            id,
+            progress: relay,
+            cancelled,
+            mut running,
+            _cancel_on_drop: _ends_with_this,
+        } = started;
         let mut tick = interval(ProgressBuffer::FORWARD_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let called = loop {
             tokio::select! {
                 biased;
                 called = &mut running => break called,
-                _ = patience.over(), if !cancelled.is_cancelled() => cancelled.cancel(),
-                _ = tick.tick() => relay.tell(),
+                _ = patience.expired(), if !cancelled.is_cancelled() => cancelled.cancel(),
+                _ = tick.tick() => relay.flush(),
             }
         };
-        relay.tell();
-        self.answered(call, id, called)
+        relay.flush();
+        self.answered_call(call, id, called)
     }
 
     /// Answers a call that is not made, and writes that down.
-    pub(crate) async fn not_made(&self, call: &ModelCall, failure: Failure) -> Answered {
-        let tool_call = self.tool_call(call, as_written(call));
-        self.tell_start(call, &tool_call);
-        let called = self.front.refuse(&tool_call, self.credential.clone(), Stage::Registry, failure).await;
-        self.answered(call.clone(), tool_call.id, Ok(called))
+    pub(crate) async fn skip(&self, call: &ModelCall, failure: Failure) -> AnsweredCall {
+        let tool_call = self.tool_call(call, raw_arguments(call));
+        self.emit_start(call, &tool_call);
+        let called = self.gate.refuse(&tool_call, self.credential.clone(), Stage::Registry, failure).await;
+        self.answered_call(call.clone(), tool_call.id, Ok(called))
     }
 
-    fn read(&self, call: &ModelCall) -> Result<Read, (Stage, Failure)> {
-        match self.offer.find(&call.name) {
+    fn read(&self, call: &ModelCall) -> Result<ParsedArguments, (Stage, Failure)> {
+        match self.tools.find(&call.name) {
             Some(tool) => {
                 arguments::read(call, tool, self.repair).map_err(|failure| (Stage::Validation, failure))
             }
-            None if self.offer.definitions.is_empty() => Err((Stage::Registry, no_tools())),
+            None if self.tools.definitions.is_empty() => Err((Stage::Registry, no_tools())),
             // The gate says what is wrong with the name, and refuses whatever the arguments are.
-            None => Ok(Read { arguments: as_written(call), repairs: Vec::new() }),
+            None => Ok(ParsedArguments { arguments: raw_arguments(call), repairs: Vec::new() }),
         }
     }
 
-    fn answered(&self, call: ModelCall, id: CallId, called: Result<CallResponse, JoinError>) -> Answered {
+    fn answered_call(
+        &self,
+        call: ModelCall,
+        id: CallId,
+        called: Result<CallResponse, JoinError>,
+    ) -> AnsweredCall {
         let Ok(called) = called else { return crashed(call, id) };
-        let mut facts = self.front.facts(&call.name, &called);
+        let mut facts = self.gate.facts(&call.name, &called);
         // What the record says of a call is not the tool's to say.
-        facts.retain(|name, _| !ResultMetadata::OWN.contains(&name.as_str()));
-        let fault = self.front.fault(&called);
-        answered(call, id, called, facts, fault)
+        facts.retain(|name, _| !ResultMetadata::FIELD_NAMES.contains(&name.as_str()));
+        let fault = self.gate.fault(&called);
+        to_answered_call(call, id, called, facts, fault)
     }
 
     fn tool_call(&self, call: &ModelCall, arguments: Value) -> ToolCall {
@@ -141,7 +160,7 @@ impl Calls<'_> {
         ToolCall { id, client_id: Some(call.id.clone()), ..ToolCall::new(call.name.clone(), arguments) }
     }
 
-    fn tell_start(&self, call: &ModelCall, tool_call: &ToolCall) {
+    fn emit_start(&self, call: &ModelCall, tool_call: &ToolCall) {
         let (input, input_text) = match &tool_call.arguments {
             input @ Value::Object(_) => (input.clone(), None),
             _ => (no_input(), Some(call.arguments.clone())),
@@ -156,8 +175,8 @@ impl Calls<'_> {
     }
 
     /// Tells what became of a call.
-    pub(crate) fn tell_result(&self, answered: Answered) {
-        let Answered { result, id, status, metadata, .. } = answered;
+    pub(crate) fn emit_result(&self, answered: AnsweredCall) {
+        let AnsweredCall { result, id, status, metadata, .. } = answered;
         (self.events)(ChatEvent::ToolResult {
             message_id: self.message_id.clone(),
             tool_id: id,
@@ -170,8 +189,8 @@ impl Calls<'_> {
 }
 
 /// The arguments, whatever they are.
-pub(crate) fn as_written(call: &ModelCall) -> Value {
-    arguments::any(&call.arguments).unwrap_or_else(|| Value::String(call.arguments.clone()))
+pub(crate) fn raw_arguments(call: &ModelCall) -> Value {
+    arguments::parse_any(&call.arguments).unwrap_or_else(|| Value::String(call.arguments.clone()))
 }
 
 fn no_tools() -> Failure {
@@ -179,13 +198,13 @@ fn no_tools() -> Failure {
         .help("answer without them")
 }
 
-fn answered(
+fn to_answered_call(
     call: ModelCall,
     id: CallId,
     mut called: CallResponse,
     facts: Map<String, Value>,
     fault: Option<Fault>,
-) -> Answered {
+) -> AnsweredCall {
     let failure = called.failed.take();
     let (stage, failure) = match failure {
         Some((stage, failure)) => (Some(stage.as_str()), Some(failure)),
@@ -198,9 +217,9 @@ fn answered(
         decision: called.decision.as_str(),
         stage,
         code: code.map(ErrorCode::as_str),
-        structured: short(&called),
+        structured: short_structured(&called),
         facts,
-        whole: called.full_text.take(),
+        full_output: called.full_text.take(),
         operator_note: failure.as_ref().and_then(|failure| failure.operator_note.clone()),
     };
     let mut text = called.answer.text;
@@ -208,7 +227,7 @@ fn answered(
         let count = called.attachments.len();
         text.push_str(&format!("\n[{count} attached, which cannot be shown to you]"));
     }
-    Answered {
+    AnsweredCall {
         result: CallResult { call: call.id, name: call.name, text, is_error: called.answer.is_error },
         id,
         status: status(called.decision, code, called.answer.is_error),
@@ -219,7 +238,7 @@ fn answered(
 }
 
 /// The answer to a call whose tool fell over. The gate has recorded it.
-fn crashed(call: ModelCall, id: CallId) -> Answered {
+fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
     let text = "internal: the tool ended unexpectedly; whether it did anything is not known".to_owned();
     let metadata = ResultMetadata {
         call_id: id,
@@ -229,10 +248,10 @@ fn crashed(call: ModelCall, id: CallId) -> Answered {
         code: Some(ErrorCode::Internal.as_str()),
         structured: None,
         facts: Map::new(),
-        whole: None,
+        full_output: None,
         operator_note: None,
     };
-    Answered {
+    AnsweredCall {
         result: CallResult { call: call.id, name: call.name, text, is_error: true },
         id,
         status: ToolStatus::Error,
@@ -256,9 +275,9 @@ fn status(decision: Decision, code: Option<ErrorCode>, is_error: bool) -> ToolSt
 }
 
 /// The structured part of an answer, if it is short.
-fn short(called: &CallResponse) -> Option<Value> {
+fn short_structured(called: &CallResponse) -> Option<Value> {
     // It is about as long as the text, and looking at that costs nothing.
     let structured =
-        if called.answer.text.len() <= 2 * LONGEST_STRUCTURED { called.structured() } else { None };
-    structured.filter(|structured| structured.to_string().len() <= LONGEST_STRUCTURED)
+        if called.answer.text.len() <= 2 * MAX_STRUCTURED_BYTES { called.structured() } else { None };
+    structured.filter(|structured| structured.to_string().len() <= MAX_STRUCTURED_BYTES)
 }

@@ -11,7 +11,7 @@ use toolgate_gate::ApprovalCard;
 use toolgate_llm::Usage;
 use toolgate_types::{CallId, SessionId, ToolClass, fresh_uuid};
 
-use crate::ended::EndReason;
+use crate::turn_outcome::EndReason;
 
 /// Is told of everything as it happens. It must not block for long: the model and the tools wait for it.
 pub type EventSink = Arc<dyn Fn(ChatEvent) + Send + Sync>;
@@ -222,7 +222,7 @@ pub struct ResultMetadata {
     pub facts: Map<String, Value>,
     /// The whole output, where the model gets a part of it. For those who look on in this process.
     #[serde(skip)]
-    pub whole: Option<String>,
+    pub full_output: Option<String>,
     /// Why, in words that only the operator may see. For those who look on in this process.
     #[serde(skip)]
     pub operator_note: Option<String>,
@@ -230,7 +230,7 @@ pub struct ResultMetadata {
 
 impl ResultMetadata {
     /// The names of its own fields, which no tool's fact may have.
-    pub(crate) const OWN: [&'static str; 6] =
+    pub(crate) const FIELD_NAMES: [&'static str; 6] =
         ["callId", "durationMs", "decision", "stage", "code", "structured"];
 }
 
@@ -264,7 +264,7 @@ impl Serialize for MessageId {
 
 /// An event with its number, so that whoever was away knows what was missed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Numbered {
+pub struct SequencedEvent {
     /// The number; counted from one without gaps.
     pub seq: u64,
     /// The event.
@@ -273,13 +273,13 @@ pub struct Numbered {
 }
 
 /// A sink that numbers what it is told, and tells it on one at a time, in that order.
-pub fn numbered(tell: impl FnMut(Numbered) + Send + 'static) -> EventSink {
+pub fn sequenced(tell: impl FnMut(SequencedEvent) + Send + 'static) -> EventSink {
     let counted = Mutex::new((0, tell));
     Arc::new(move |event| {
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
         let (told, tell) = &mut *counted;
         *told += 1;
-        tell(Numbered { seq: *told, event });
+        tell(SequencedEvent { seq: *told, event });
     })
 }
 

@@ -10,37 +10,38 @@
 
 // What it is given, and what comes of it.
 mod settings;
-mod system;
+mod system_prompt;
 mod event;
-mod ended;
+mod turn_outcome;
 
 // What it goes by.
-mod words;
-mod patience;
-mod repeat;
-mod room;
+mod messages;
+mod turn_deadline;
+mod loop_detection;
+mod context_window;
 
 // One step of the model.
 mod step;
 
 // One call.
-mod offer;
+mod tool_catalogue;
 mod arguments;
-mod relay;
-mod asking;
+mod progress_forwarder;
+mod reporting_approver;
 mod call;
 
 // One turn.
-mod conversation;
-mod saving;
+mod turn;
+mod compaction;
 mod agent;
 
-pub use agent::{Agent, Turn};
-pub use ended::{AgentError, EndReason, Ended};
+pub use agent::{Agent, TurnContext};
 pub use event::{
-    ChatEvent, EventSink, MessageId, Numbered, ResultMetadata, ToolConfirm, ToolStatus, numbered,
+    ChatEvent, EventSink, MessageId, ResultMetadata, SequencedEvent, ToolConfirm, ToolStatus, sequenced,
 };
 pub use settings::{
-    AgentSettings, ContextSettings, MAX_TURN_WINDOWS, MOST_RESERVED, TIME_WITH_TOOLS, TIME_WITHOUT_TOOLS,
+    AgentSettings, ContextSettings, MAX_RESERVED_TOKENS, MAX_TURN_WINDOWS, TURN_TIMEOUT_WITH_TOOLS,
+    TURN_TIMEOUT_WITHOUT_TOOLS,
 };
-pub use system::{MountFact, Surroundings};
+pub use system_prompt::{MountSummary, PromptEnvironment};
+pub use turn_outcome::{AgentError, EndReason, TurnOutcome};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use toolgate_llm::{Backoff, Thinking};
+use toolgate_llm::{Backoff, ThinkingMode};
 use toolgate_manifest::{OnFull, OnViolation};
 use toolgate_tools::Profile;
 
-use crate::patience::TurnTime;
-use crate::system::Surroundings;
+use crate::system_prompt::PromptEnvironment;
+use crate::turn_deadline::TurnTimeout;
 
 /// How a conversation is held. Every bound ends in one last step without tools, so that the person gets an answer.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct AgentSettings {
     /// What stands before the conversation, in place of our own words.
     pub system: Option<String>,
     /// What the model is told of the place it works in, whatever stands before it.
-    pub surroundings: Surroundings,
+    pub environment: PromptEnvironment,
     /// How many steps of a turn may have calls.
     pub max_tool_iterations: u32,
     /// How long a turn may take, with its last step. Absent: [`TIME_WITHOUT_TOOLS`] or [`TIME_WITH_TOOLS`].
@@ -31,13 +31,13 @@ pub struct AgentSettings {
     /// What happens after a call that tried to leave its bounds.
     pub on_violation: OnViolation,
     /// How often one step is tried, all in all.
-    pub tries: u32,
+    pub max_attempts: u32,
     /// How long is waited between two tries.
     pub backoff: Backoff,
     /// How much the model may say in one step, in tokens.
     pub max_output_tokens: Option<u32>,
     /// Whether it should think first.
-    pub thinking: Thinking,
+    pub thinking: ThinkingMode,
 }
 
 /// How much of the model's context is used.
@@ -50,7 +50,7 @@ pub struct ContextSettings {
     /// The fraction from which on the person is warned.
     pub warn_at: f64,
     /// How many of the newest results stay whole when older ones are left out to save room.
-    pub whole_results: usize,
+    pub full_results: usize,
     /// What follows when nothing but the reserve is left.
     pub on_full: OnFull,
     /// How many tokens all requests and answers of a turn may have together. Absent: no bound where a full context ends the turn, else
@@ -59,13 +59,13 @@ pub struct ContextSettings {
 }
 
 /// A turn without tools takes no longer, unless it is said otherwise.
-pub const TIME_WITHOUT_TOOLS: Duration = Duration::from_secs(5 * 60);
+pub const TURN_TIMEOUT_WITHOUT_TOOLS: Duration = Duration::from_secs(5 * 60);
 
 /// A turn with tools takes no longer, unless it is said otherwise.
-pub const TIME_WITH_TOOLS: Duration = Duration::from_secs(30 * 60);
+pub const TURN_TIMEOUT_WITH_TOOLS: Duration = Duration::from_secs(30 * 60);
 
 /// No more tokens than this are kept free, unless it is said otherwise.
-pub const MOST_RESERVED: u64 = 8192;
+pub const MAX_RESERVED_TOKENS: u64 = 8192;
 
 /// A turn that compacts its context takes no more tokens than this many full windows, unless it is said otherwise: what the usual number of steps could take.
 pub const MAX_TURN_WINDOWS: u64 = 20;
@@ -76,7 +76,7 @@ impl Default for ContextSettings {
             window: None,
             reserve_tokens: None,
             warn_at: 0.75,
-            whole_results: 4,
+            full_results: 4,
             on_full: OnFull::Compact,
             max_turn_tokens: None,
         }
@@ -87,7 +87,7 @@ impl ContextSettings {
     /// How many tokens of a window are kept free.
     #[must_use]
     pub fn reserve(&self, window: u64) -> u64 {
-        self.reserve_tokens.unwrap_or((window / 10).min(MOST_RESERVED))
+        self.reserve_tokens.unwrap_or((window / 10).min(MAX_RESERVED_TOKENS))
     }
 
     /// How many tokens a turn may take with a model of this window.
@@ -103,11 +103,11 @@ impl ContextSettings {
 impl AgentSettings {
     /// The bounds that go with a profile before the operator changes them.
     #[must_use]
-    pub fn of(profile: Profile) -> Self {
+    pub fn for_profile(profile: Profile) -> Self {
         let is_studio = profile == Profile::Studio;
         Self {
             system: None,
-            surroundings: Surroundings::default(),
+            environment: PromptEnvironment::default(),
             max_tool_iterations: if is_studio { 200 } else { 20 },
             time_limit: None,
             grace: Duration::from_secs(60),
@@ -118,21 +118,25 @@ impl AgentSettings {
             parallel_reads: false,
             repair: false,
             on_violation: if is_studio { OnViolation::Stop } else { OnViolation::Answer },
-            tries: 4,
+            max_attempts: 4,
             backoff: Backoff::default(),
             max_output_tokens: None,
-            thinking: Thinking::default(),
+            thinking: ThinkingMode::default(),
         }
     }
 
     /// How long a turn may take.
-    pub(crate) fn time(&self, has_tools: bool) -> Duration {
-        self.time_limit.unwrap_or(if has_tools { TIME_WITH_TOOLS } else { TIME_WITHOUT_TOOLS })
+    pub(crate) fn turn_timeout(&self, has_tools: bool) -> Duration {
+        self.time_limit.unwrap_or(if has_tools {
+            TURN_TIMEOUT_WITH_TOOLS
+        } else {
+            TURN_TIMEOUT_WITHOUT_TOOLS
+        })
     }
 
     /// The same, divided.
-    pub(crate) fn turn_time(&self, has_tools: bool) -> TurnTime {
-        let whole = self.time(has_tools);
-        TurnTime { whole, reserved: self.grace.min(whole / 4) }
+    pub(crate) fn turn_timeouts(&self, has_tools: bool) -> TurnTimeout {
+        let whole = self.turn_timeout(has_tools);
+        TurnTimeout { total: whole, final_step_reserve: self.grace.min(whole / 4) }
     }
 }

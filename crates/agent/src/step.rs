@@ -5,202 +5,208 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use toolgate_llm::{
-    AssistantMessage, Backoff, CallKey, ErrorKind, Event, Events, FinishReason, Provider, ProviderError,
-    Request, Usage,
+    AssistantMessage, Backoff, CallKey, ErrorKind, FinishReason, Provider, ProviderError, StepEvent,
+    StepEvents, StepRequest, Usage,
 };
 use toolgate_types::CallId;
 
 use crate::event::{ChatEvent, EventSink, MessageId};
-use crate::patience::{Patience, Stopped};
+use crate::turn_deadline::{TurnDeadline, TurnInterruption};
 
 /// The gate's ids for the calls of a message, by the ids that the model gave them. They are given when a call begins to be written, so that its
 /// input can be followed.
 pub(crate) type CallIds = HashMap<String, CallId>;
 
 /// How a step ended.
-pub(crate) enum Stepped {
+pub(crate) enum StepOutcome {
     /// With a whole message, and what the try used that it came of. Only such a one holds calls.
     Finished { id: MessageId, calls: CallIds, reason: FinishReason, message: AssistantMessage, usage: Usage },
     /// Somebody had enough; what was said until then.
-    Stopped { stopped: Stopped, text: String },
+    Stopped { stopped: TurnInterruption, text: String },
     /// Not at all.
     Failed(ProviderError),
 }
 
 /// Asks a model.
-pub(crate) struct Asker<'a> {
+pub(crate) struct ModelClient<'a> {
     pub(crate) provider: &'a dyn Provider,
     pub(crate) events: &'a EventSink,
-    pub(crate) tries: u32,
+    pub(crate) max_attempts: u32,
     pub(crate) backoff: Backoff,
     /// Whether the person is shown what is said.
-    pub(crate) is_shown: bool,
+    pub(crate) emits_deltas: bool,
 }
 
 /// One try.
-struct Try<'a> {
-    asker: &'a Asker<'a>,
+struct StepAttempt<'a> {
+    client: &'a ModelClient<'a>,
     id: MessageId,
     text: String,
     /// The calls in the order in which they began, with their tools.
-    begun: Vec<(CallId, String)>,
+    started_calls: Vec<(CallId, String)>,
     calls: CallIds,
     /// Whether anything of it was shown.
     was_shown: bool,
     usage: Usage,
 }
 
-enum Tried {
+enum AttemptResult {
     Finished { reason: FinishReason, message: AssistantMessage },
-    Stopped(Stopped),
+    Stopped(TurnInterruption),
     Failed(ProviderError),
 }
 
-impl Asker<'_> {
+impl ModelClient<'_> {
     /// One step. Says also what all its tries used together: those that came to nothing are paid for too.
-    pub(crate) async fn step(&self, request: Request<'_>, patience: &Patience) -> (Stepped, Usage) {
+    pub(crate) async fn step(
+        &self,
+        request: StepRequest<'_>,
+        patience: &TurnDeadline,
+    ) -> (StepOutcome, Usage) {
         let mut attempt = 1;
         let mut all = Usage::default();
         loop {
-            let mut this = Try {
-                asker: self,
+            let mut this = StepAttempt {
+                client: self,
                 id: MessageId::fresh(),
                 text: String::new(),
-                begun: Vec::new(),
+                started_calls: Vec::new(),
                 calls: CallIds::new(),
                 was_shown: false,
                 usage: Usage::default(),
             };
             let tried = this.run(request, patience).await;
-            let Try { id, text, calls, was_shown, usage, .. } = this;
-            all = sum(all, usage);
+            let StepAttempt { id, text, calls, was_shown, usage, .. } = this;
+            all = add_usage(all, usage);
             let error = match tried {
-                Tried::Finished { reason, message } => {
-                    return (Stepped::Finished { id, calls, reason, message, usage }, all);
+                AttemptResult::Finished { reason, message } => {
+                    return (StepOutcome::Finished { id, calls, reason, message, usage }, all);
                 }
-                Tried::Stopped(stopped) => return (Stepped::Stopped { stopped, text }, all),
-                Tried::Failed(error) => error,
+                AttemptResult::Stopped(stopped) => return (StepOutcome::Stopped { stopped, text }, all),
+                AttemptResult::Failed(error) => error,
             };
-            let wait = self.wait_before_next(&error, attempt, patience);
+            let wait = self.retry_delay(&error, attempt, patience);
             // A conversation that is too long is made shorter by whoever asked, and only then is it known whether that helps.
             if error.kind != ErrorKind::ContextExceeded || was_shown {
                 (self.events)(ChatEvent::Error {
                     code: error.kind.as_str(),
-                    message: in_words(&error),
+                    message: explain(&error),
                     retryable: wait.is_some(),
                     attempt: Some(attempt),
                     wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
                     voided: was_shown.then_some(id),
                 });
             }
-            let Some(wait) = wait else { return (Stepped::Failed(error), all) };
+            let Some(wait) = wait else { return (StepOutcome::Failed(error), all) };
             if let Err(stopped) = patience.wait(tokio::time::sleep(wait)).await {
-                return (Stepped::Stopped { stopped, text: String::new() }, all);
+                return (StepOutcome::Stopped { stopped, text: String::new() }, all);
             }
             attempt += 1;
         }
     }
 
     /// How long to wait before another try; `None` where there is none.
-    fn wait_before_next(&self, error: &ProviderError, attempt: u32, patience: &Patience) -> Option<Duration> {
-        if attempt >= self.tries {
+    fn retry_delay(&self, error: &ProviderError, attempt: u32, patience: &TurnDeadline) -> Option<Duration> {
+        if attempt >= self.max_attempts {
             return None;
         }
-        self.backoff.wait(attempt, error).filter(|wait| *wait < patience.left())
+        self.backoff.delay(attempt, error).filter(|wait| *wait < patience.remaining())
     }
 }
 
-impl Try<'_> {
-    async fn run(&mut self, request: Request<'_>, patience: &Patience) -> Tried {
+impl StepAttempt<'_> {
+    async fn run(&mut self, request: StepRequest<'_>, patience: &TurnDeadline) -> AttemptResult {
         // What nobody waits for any more is not begun.
         if let Some(stopped) = patience.check() {
-            return Tried::Stopped(stopped);
+            return AttemptResult::Stopped(stopped);
         }
         // One timer for the whole step: a stream has thousands of events.
-        let mut over = pin!(patience.over());
+        let mut over = pin!(patience.expired());
         let events = tokio::select! {
             biased;
-            stopped = &mut over => return Tried::Stopped(stopped),
-            events = self.asker.provider.step(request) => events,
+            stopped = &mut over => return AttemptResult::Stopped(stopped),
+            events = self.client.provider.step(request) => events,
         };
         match events {
-            Ok(mut events) => self.listen(&mut events, over).await,
-            Err(error) => Tried::Failed(error),
+            Ok(mut events) => self.consume(&mut events, over).await,
+            Err(error) => AttemptResult::Failed(error),
         }
     }
 
-    async fn listen(
+    async fn consume(
         &mut self,
-        events: &mut Events,
-        mut over: Pin<&mut impl Future<Output = Stopped>>,
-    ) -> Tried {
+        events: &mut StepEvents,
+        mut over: Pin<&mut impl Future<Output = TurnInterruption>>,
+    ) -> AttemptResult {
         loop {
             let event = tokio::select! {
                 biased;
-                stopped = &mut over => return Tried::Stopped(stopped),
+                stopped = &mut over => return AttemptResult::Stopped(stopped),
                 event = events.next() => event,
             };
             match event {
-                Some(Ok(Event::Finish { reason, message })) => return finished(reason, message),
-                Some(Ok(event)) => self.tell(event),
-                Some(Err(error)) => return Tried::Failed(error),
+                Some(Ok(StepEvent::Finish { reason, message })) => {
+                    return check_unique_call_ids(reason, message);
+                }
+                Some(Ok(event)) => self.emit(event),
+                Some(Err(error)) => return AttemptResult::Failed(error),
                 None => {
                     let message = "the answer ended before the model had finished";
-                    return Tried::Failed(ProviderError::new(ErrorKind::Truncated, message));
+                    return AttemptResult::Failed(ProviderError::new(ErrorKind::Truncated, message));
                 }
             }
         }
     }
 
-    fn tell(&mut self, event: Event) {
-        let is_shown = self.asker.is_shown;
+    fn emit(&mut self, event: StepEvent) {
+        let is_shown = self.client.emits_deltas;
         let told = match event {
-            Event::TextDelta(text) => {
+            StepEvent::TextDelta(text) => {
                 self.text.push_str(&text);
                 ChatEvent::TextDelta { message_id: self.id.clone(), text }
             }
-            Event::ThinkingDelta(text) => ChatEvent::ThinkingDelta { message_id: self.id.clone(), text },
-            Event::Usage(usage) => {
+            StepEvent::ThinkingDelta(text) => ChatEvent::ThinkingDelta { message_id: self.id.clone(), text },
+            StepEvent::Usage(usage) => {
                 self.usage = usage;
                 return;
             }
-            Event::CallStart { id, name, .. } => {
+            StepEvent::CallStart { id, name, .. } => {
                 let call = CallId::fresh();
-                self.begun.push((call, name));
+                self.started_calls.push((call, name));
                 self.calls.insert(id, call);
                 return;
             }
             // For those who watch: what is made of a call comes from the whole message.
-            Event::CallDelta { call, json } => match self.input_delta(call, json) {
+            StepEvent::CallDelta { call, json } => match self.input_delta(call, json) {
                 Some(delta) => delta,
                 None => return,
             },
-            Event::CallEnd { .. } | Event::Finish { .. } => return,
+            StepEvent::CallEnd { .. } | StepEvent::Finish { .. } => return,
         };
         if is_shown {
             self.was_shown = true;
-            (self.asker.events)(told);
+            (self.client.events)(told);
         }
     }
 }
 
-impl Try<'_> {
+impl StepAttempt<'_> {
     fn input_delta(&self, call: CallKey, chunk: String) -> Option<ChatEvent> {
-        let (tool_id, tool_name) = self.begun.get(usize::try_from(call.0).ok()?)?.clone();
+        let (tool_id, tool_name) = self.started_calls.get(usize::try_from(call.0).ok()?)?.clone();
         Some(ChatEvent::ToolInputDelta { message_id: self.id.clone(), tool_id, tool_name, chunk })
     }
 }
 
 /// Results go back by id, so that two calls with one id could not be answered.
-fn finished(reason: FinishReason, message: AssistantMessage) -> Tried {
+fn check_unique_call_ids(reason: FinishReason, message: AssistantMessage) -> AttemptResult {
     let mut ids = HashSet::new();
     if message.calls().all(|call| ids.insert(call.id.as_str())) {
-        return Tried::Finished { reason, message };
+        return AttemptResult::Finished { reason, message };
     }
-    Tried::Failed(ProviderError::new(ErrorKind::Garbled, "two calls of one message have the same id"))
+    AttemptResult::Failed(ProviderError::new(ErrorKind::Garbled, "two calls of one message have the same id"))
 }
 
-pub(crate) fn sum(one: Usage, other: Usage) -> Usage {
+pub(crate) fn add_usage(one: Usage, other: Usage) -> Usage {
     Usage {
         input_tokens: one.input_tokens.saturating_add(other.input_tokens),
         output_tokens: one.output_tokens.saturating_add(other.output_tokens),
@@ -209,7 +215,7 @@ pub(crate) fn sum(one: Usage, other: Usage) -> Usage {
 }
 
 /// What is wrong, and what would help.
-pub(crate) fn in_words(error: &ProviderError) -> String {
+pub(crate) fn explain(error: &ProviderError) -> String {
     match &error.help {
         Some(help) => format!("{}; {help}", error.message),
         None => error.message.clone(),

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::collect::garbled;
 use crate::error::ProviderError;
 use crate::message::ModelCall;
+use crate::message_collector::malformed;
 
 /// Arguments as text, from a field that holds text or, with some servers, the object itself. Of an object every digit is kept.
 pub(crate) fn text_of(field: &RawValue) -> Result<Cow<'_, str>, ProviderError> {
@@ -15,10 +15,10 @@ pub(crate) fn text_of(field: &RawValue) -> Result<Cow<'_, str>, ProviderError> {
     match field.as_bytes().first() {
         Some(b'"') => {
             let text = serde_json::from_str::<String>(field);
-            text.map(Cow::Owned).map_err(|_| garbled("the arguments of a call cannot be read"))
+            text.map(Cow::Owned).map_err(|_| malformed("the arguments of a call cannot be read"))
         }
         Some(b'{') => Ok(Cow::Borrowed(field)),
-        _ => Err(garbled("the arguments of a call are neither text nor an object")),
+        _ => Err(malformed("the arguments of a call are neither text nor an object")),
     }
 }
 

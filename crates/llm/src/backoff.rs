@@ -9,19 +9,19 @@ use crate::error::ProviderError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The first wait.
-    pub first: Duration,
+    pub initial_delay: Duration,
     /// The longest, where the server asks for nothing.
-    pub longest: Duration,
+    pub max_delay: Duration,
     /// The longest that a server may ask for.
-    pub longest_asked: Duration,
+    pub max_retry_after: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            first: Duration::from_millis(500),
-            longest: Duration::from_secs(30),
-            longest_asked: Duration::from_secs(120),
+            initial_delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(30),
+            max_retry_after: Duration::from_secs(120),
         }
     }
 }
@@ -30,23 +30,23 @@ impl Backoff {
     /// The wait after so many failures in a row. `None` where there is no use in trying again: the failure is not of the kind, or the server asks
     /// for more patience than there is.
     #[must_use]
-    pub fn wait(&self, failures: u32, error: &ProviderError) -> Option<Duration> {
+    pub fn delay(&self, failures: u32, error: &ProviderError) -> Option<Duration> {
         if !error.is_retryable() {
             return None;
         }
         if let Some(asked) = error.retry_after {
             // Many may have been told the same; not all should come back at once.
-            return (asked <= self.longest_asked)
-                .then(|| asked + (asked / 10).min(self.first).mul_f64(chance()));
+            return (asked <= self.max_retry_after)
+                .then(|| asked + (asked / 10).min(self.initial_delay).mul_f64(jitter()));
         }
-        let doubled = self.first.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
-        let whole = doubled.min(self.longest);
-        Some(whole / 2 + (whole / 2).mul_f64(chance()))
+        let doubled = self.initial_delay.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
+        let whole = doubled.min(self.max_delay);
+        Some(whole / 2 + (whole / 2).mul_f64(jitter()))
     }
 }
 
 /// From zero to one. Nothing depends on nobody knowing it.
-fn chance() -> f64 {
+fn jitter() -> f64 {
     let random = RandomState::new().hash_one(0u8);
     f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
@@ -60,7 +60,7 @@ mod tests {
     fn waits_grow_to_the_longest() {
         let (backoff, overloaded) = (Backoff::default(), ProviderError::new(ErrorKind::Overloaded, "x"));
         for (failures, whole) in [(1, 500), (2, 1_000), (4, 4_000), (8, 30_000), (4_000_000, 30_000)] {
-            let (whole, wait) = (Duration::from_millis(whole), backoff.wait(failures, &overloaded).unwrap());
+            let (whole, wait) = (Duration::from_millis(whole), backoff.delay(failures, &overloaded).unwrap());
             assert!(whole / 2 <= wait && wait <= whole, "{failures}: {wait:?}");
         }
     }
@@ -82,7 +82,7 @@ mod tests {
             (failed(ErrorKind::BadRequest, Some(1), Some(true)), Some(1)),
             (failed(ErrorKind::SpendLimit, Some(1), None), None),
         ] {
-            let wait = backoff.wait(1, &error);
+            let wait = backoff.delay(1, &error);
             assert_eq!(wait.map(|wait| wait.as_secs()), at_least, "{error:?}");
             assert!(wait.is_none_or(|wait| wait >= error.retry_after.unwrap_or_default()));
         }

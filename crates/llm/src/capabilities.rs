@@ -16,7 +16,7 @@ pub struct Capabilities {
 
 /// What somebody says of a model, as far as they say it: an operator in the configuration, or a server in its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stated {
+pub struct StatedCapabilities {
     /// Whether it can call tools.
     pub supports_tools: Option<bool>,
     /// How many tokens it can look at.
@@ -25,10 +25,10 @@ pub struct Stated {
     pub max_output_tokens: Option<u64>,
 }
 
-impl Stated {
+impl StatedCapabilities {
     /// What is known besides, with all that was said going before it.
     #[must_use]
-    pub fn over(self, known: Capabilities) -> Capabilities {
+    pub fn apply_over(self, known: Capabilities) -> Capabilities {
         Capabilities {
             supports_tools: self.supports_tools.unwrap_or(known.supports_tools),
             context_window: self.context_window.or(known.context_window),

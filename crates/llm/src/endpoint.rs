@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::capabilities::Stated;
-use crate::names::ToolNames;
-use crate::record::Recorder;
+use crate::capabilities::StatedCapabilities;
+use crate::recording::StreamRecorder;
+use crate::wire_names::ToolNames;
 
 /// Where a model is asked.
 #[derive(Clone, Debug)]
@@ -14,15 +14,15 @@ pub struct Endpoint {
     /// `https://api.openai.com/v1`, `http://127.0.0.1:11434`.
     pub base_url: String,
     /// The key, where one is needed. It goes to other machines only over TLS.
-    pub key: Option<Key>,
+    pub key: Option<ApiKey>,
     /// Headers besides those of the wire.
-    pub headers: Vec<(String, Key)>,
+    pub headers: Vec<(String, ApiKey)>,
     /// How long is waited.
     pub timeouts: Timeouts,
     /// Who writes down what comes back.
-    pub recorder: Option<Recorder>,
+    pub recorder: Option<StreamRecorder>,
     /// What the configuration says of the model. It goes before what the server says.
-    pub stated: Stated,
+    pub stated: StatedCapabilities,
     /// How it takes the names of tools. Ollama takes them as they are, whatever this says.
     pub tool_names: ToolNames,
 }
@@ -37,14 +37,14 @@ impl Endpoint {
             headers: Vec::new(),
             timeouts: Timeouts::default(),
             recorder: None,
-            stated: Stated::default(),
+            stated: StatedCapabilities::default(),
             tool_names: ToolNames::default(),
         }
     }
 
     /// The same with a key.
     #[must_use]
-    pub fn key(mut self, key: Option<Key>) -> Self {
+    pub fn key(mut self, key: Option<ApiKey>) -> Self {
         self.key = key;
         self
     }
@@ -52,9 +52,9 @@ impl Endpoint {
 
 /// Something that is sent and never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct ApiKey(String);
 
-impl Key {
+impl ApiKey {
     /// Keeps a text from being shown. Space around it, such as the end of a file's line, is no part of it.
     #[must_use]
     pub fn new(text: impl AsRef<str>) -> Self {
@@ -67,7 +67,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("…")
     }

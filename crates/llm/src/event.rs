@@ -6,7 +6,7 @@ use crate::message::AssistantMessage;
 
 /// Something that happened in a step. Deltas are for showing; what counts is the whole message at the finish.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum StepEvent {
     /// More words for the person.
     TextDelta(String),
     /// More words of the model for itself.

@@ -5,35 +5,35 @@ use std::ops::Deref;
 
 use serde::Deserialize;
 
-use crate::collect::garbled;
-use crate::decode::truncated;
 use crate::error::ProviderError;
-use crate::failure::cleaned;
+use crate::message_collector::malformed;
+use crate::step_decoder::truncated;
+use crate::vendor_error::sanitize_to;
 
 /// How much is shown of an event's name.
-const LONGEST_EVENT: usize = 60;
+const MAX_EVENT_NAME_CHARS: usize = 60;
 
 /// What a wire's decoder is given: an event of a stream, or a line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame<'f> {
+pub(crate) struct StreamFrame<'f> {
     /// What the event is called; empty where it has no name.
     pub(crate) event: &'f str,
     /// What it holds, not read yet.
     pub(crate) data: &'f [u8],
     /// Whether its end was seen. One that is not whole stood at the end of the bytes, and may have been longer.
-    pub(crate) whole: bool,
+    pub(crate) is_complete: bool,
 }
 
-impl<'f> Frame<'f> {
+impl<'f> StreamFrame<'f> {
     /// What it says. The server's words are no part of the error: they may be anything.
     pub(crate) fn read<T: Deserialize<'f>>(&self) -> Result<T, ProviderError> {
         serde_json::from_slice(self.data).map_err(|error| {
-            if !self.whole {
+            if !self.is_complete {
                 return truncated();
             }
             let what = if error.is_data() { "does not have the shape it should" } else { "is not JSON" };
-            let event = cleaned(self.event, LONGEST_EVENT);
-            garbled(if event.is_empty() {
+            let event = sanitize_to(self.event, MAX_EVENT_NAME_CHARS);
+            malformed(if event.is_empty() {
                 format!("a piece of the stream {what}")
             } else {
                 format!("an event `{event}` of the stream {what}")

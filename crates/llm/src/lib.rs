@@ -20,25 +20,25 @@ mod backoff;
 mod capabilities;
 mod provider;
 mod endpoint;
-mod table;
+mod known_models;
 
 // From bytes to events.
-mod bounds;
+mod limits;
 mod frame;
 mod sse;
 mod ndjson;
-mod spelling;
-mod names;
-mod ids;
-mod collect;
+mod used_names;
+mod wire_names;
+mod call_ids;
+mod message_collector;
 mod arguments;
-mod decode;
+mod step_decoder;
 
 // The way there and back.
-mod failure;
+mod vendor_error;
 mod transport;
-mod incoming;
-mod record;
+mod step_stream;
+mod recording;
 
 // The wires.
 mod anthropic;
@@ -51,20 +51,20 @@ mod listed;
 
 pub use anthropic::AnthropicProvider;
 pub use backoff::Backoff;
-pub use bounds::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
-pub use capabilities::{Capabilities, Stated};
+pub use capabilities::{Capabilities, StatedCapabilities};
 pub use chat::ChatProvider;
-pub use decode::StepDecoder;
-pub use endpoint::{Endpoint, Key, Timeouts};
+pub use endpoint::{ApiKey, Endpoint, Timeouts};
 pub use error::{ErrorKind, ProviderError};
-pub use event::{CallKey, Event, FinishReason, Usage};
+pub use event::{CallKey, FinishReason, StepEvent, Usage};
+pub use known_models::default_model;
+pub use limits::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
 pub use listed::{ListedModel, list_models};
-pub use message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
-pub use names::ToolNames;
+pub use message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState};
 pub use ollama::{OllamaProvider, installed_models};
-pub use provider::{Events, ModelName, Provider, Wire, provider};
-pub use record::{Recorder, ReplayedStep, replay};
-pub use request::{Request, Thinking, ToolChoice, ToolDefinition};
+pub use provider::{ModelName, Provider, StepEvents, Wire, provider};
+pub use recording::{ReplayedStep, StreamRecorder, replay};
+pub use request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 pub use responses::ResponsesProvider;
 pub use sse::stream_events;
-pub use table::default_model;
+pub use step_decoder::StepDecoder;
+pub use wire_names::ToolNames;

@@ -3,12 +3,12 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::capabilities::{Capabilities, Stated};
+use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::provider::Wire;
 use crate::transport::Transport;
-use crate::{anthropic, chat, ollama, responses, table};
+use crate::{anthropic, chat, known_models, ollama, responses};
 
 /// Ollama is asked about no more models than this, each with a request of its own.
 const MAX_ASKED_ABOUT: usize = 100;
@@ -48,19 +48,20 @@ pub async fn list_models(wire: Wire, endpoint: &Endpoint) -> Result<Vec<ListedMo
 async fn of_ollama(
     transport: &Transport,
     endpoint: &Endpoint,
-    stated: Stated,
+    stated: StatedCapabilities,
 ) -> Result<Vec<ListedModel>, ProviderError> {
     let mut listed = Vec::new();
     for name in ollama::installed_models(endpoint).await?.into_iter().take(MAX_ASKED_ABOUT) {
         let answer = transport.ask(Method::POST, "/api/show", Some(&json!({ "model": name }))).await;
         // One that was removed meanwhile, or that the server cannot read, is no reason to list none.
-        let capabilities = answer.map_or_else(|_| stated.over(UNKNOWN), |answer| shown(&answer, stated));
+        let capabilities =
+            answer.map_or_else(|_| stated.apply_over(UNKNOWN), |answer| shown(&answer, stated));
         listed.push(ListedModel { name, capabilities });
     }
     Ok(listed)
 }
 
-fn shown(answer: &Value, stated: Stated) -> Capabilities {
+fn shown(answer: &Value, stated: StatedCapabilities) -> Capabilities {
     ollama::capabilities(answer, stated)
 }
 
@@ -68,8 +69,8 @@ fn shown(answer: &Value, stated: Stated) -> Capabilities {
 const UNKNOWN: Capabilities =
     Capabilities { supports_tools: false, context_window: None, max_output_tokens: None };
 
-fn known(name: &str, said: Stated, stated: Stated) -> Capabilities {
+fn known(name: &str, said: StatedCapabilities, stated: StatedCapabilities) -> Capabilities {
     // Of the vendors' own models nearly all call tools, and servers of others take a request with tools for whatever they serve.
     let otherwise = Capabilities { supports_tools: true, ..UNKNOWN };
-    stated.over(said.over(table::known(name).unwrap_or(otherwise)))
+    stated.apply_over(said.apply_over(known_models::known_capabilities(name).unwrap_or(otherwise)))
 }

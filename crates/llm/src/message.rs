@@ -27,7 +27,7 @@ pub enum Message {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AssistantMessage {
     /// Its parts, in the order in which they came.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     /// Which model said it; seals are shown to no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelName>,
@@ -36,7 +36,7 @@ pub struct AssistantMessage {
 /// A part of what a model said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum MessagePart {
     /// Words for the person.
     Text {
         /// The words.
@@ -48,7 +48,7 @@ pub enum Part {
         text: String,
         /// What the wire wants to see again, exactly as it came.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        seal: Option<Seal>,
+        seal: Option<OpaqueProviderState>,
     },
     /// A call that it wants made.
     Call(ModelCall),
@@ -56,7 +56,7 @@ pub enum Part {
 
 /// Something that only the wire it came by can read: a signature, encrypted reasoning, the id of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seal {
+pub struct OpaqueProviderState {
     /// The wire.
     pub wire: Wire,
     /// The thing itself.
@@ -101,7 +101,7 @@ impl AssistantMessage {
     /// The calls, in their order.
     pub fn calls(&self) -> impl Iterator<Item = &ModelCall> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(call),
+            MessagePart::Call(call) => Some(call),
             _ => None,
         })
     }
@@ -110,7 +110,7 @@ impl AssistantMessage {
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
+            MessagePart::Text { text } => Some(text.as_str()),
             _ => None,
         });
         texts.collect()

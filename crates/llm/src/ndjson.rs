@@ -2,9 +2,9 @@
 
 use memchr::memchr;
 
-use crate::bounds::MAX_STEP_BYTES;
 use crate::error::{ErrorKind, ProviderError};
-use crate::frame::Frame;
+use crate::frame::StreamFrame;
+use crate::limits::MAX_STEP_BYTES;
 
 /// Takes bytes and gives lines; those without anything on them are left out.
 #[derive(Debug, Default)]
@@ -18,17 +18,17 @@ impl LineParser {
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
-        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
         while let Some(end) = memchr(b'\n', bytes) {
             let (line, rest) = bytes.split_at_checked(end).unwrap_or_default();
             bytes = rest.get(1..).unwrap_or_default();
             if self.line.is_empty() {
-                hand_on(line, true, each)?;
+                emit(line, true, each)?;
                 continue;
             }
             self.keep(line)?;
-            hand_on(&self.line, true, each)?;
+            emit(&self.line, true, each)?;
             self.line.clear();
         }
         self.keep(bytes)
@@ -37,9 +37,9 @@ impl LineParser {
     /// The bytes are over. A line whose end did not come is handed on as what it is.
     pub(crate) fn end(
         &mut self,
-        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
-        hand_on(&std::mem::take(&mut self.line), false, each)
+        emit(&std::mem::take(&mut self.line), false, each)
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), ProviderError> {
@@ -52,13 +52,13 @@ impl LineParser {
     }
 }
 
-fn hand_on(
+fn emit(
     line: &[u8],
     whole: bool,
-    each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+    each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
 ) -> Result<(), ProviderError> {
     let data = line.trim_ascii();
-    if data.is_empty() { Ok(()) } else { each(Frame { event: "", data, whole }) }
+    if data.is_empty() { Ok(()) } else { each(StreamFrame { event: "", data, is_complete: whole }) }
 }
 
 #[cfg(test)]
@@ -69,8 +69,8 @@ mod tests {
 
     fn parsed<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<(Vec<u8>, bool)> {
         let (mut parser, mut seen) = (LineParser::default(), Vec::new());
-        let mut each = |frame: Frame<'_>| {
-            seen.push((frame.data.to_vec(), frame.whole));
+        let mut each = |frame: StreamFrame<'_>| {
+            seen.push((frame.data.to_vec(), frame.is_complete));
             Ok(())
         };
         for piece in pieces {

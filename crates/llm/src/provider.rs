@@ -13,9 +13,9 @@ use crate::capabilities::Capabilities;
 use crate::chat::ChatProvider;
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
-use crate::event::Event;
+use crate::event::StepEvent;
 use crate::ollama::OllamaProvider;
-use crate::request::Request;
+use crate::request::StepRequest;
 use crate::responses::ResponsesProvider;
 
 /// Somebody who can be asked for a step of a conversation.
@@ -27,8 +27,8 @@ pub trait Provider: Send + Sync {
     /// Dropping the stream ends the request at once.
     fn step<'p>(
         &'p self,
-        request: Request<'p>,
-    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>>;
+        request: StepRequest<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>>;
 
     /// What the model can do. Asked once and remembered.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>>;
@@ -46,21 +46,21 @@ pub fn provider(wire: Wire, endpoint: Endpoint, model: ModelName) -> Arc<dyn Pro
 }
 
 /// The events of one step.
-pub struct Events(Pin<Box<dyn Stream<Item = Result<Event, ProviderError>> + Send>>);
+pub struct StepEvents(Pin<Box<dyn Stream<Item = Result<StepEvent, ProviderError>> + Send>>);
 
-impl Events {
+impl StepEvents {
     /// Events that come from here.
-    pub fn new(stream: impl Stream<Item = Result<Event, ProviderError>> + Send + 'static) -> Self {
+    pub fn new(stream: impl Stream<Item = Result<StepEvent, ProviderError>> + Send + 'static) -> Self {
         Self(Box::pin(stream))
     }
 
     /// The next one; `None` after a finish or an error.
-    pub async fn next(&mut self) -> Option<Result<Event, ProviderError>> {
+    pub async fn next(&mut self) -> Option<Result<StepEvent, ProviderError>> {
         poll_fn(|context| self.0.as_mut().poll_next(context)).await
     }
 }
 
-impl fmt::Debug for Events {
+impl fmt::Debug for StepEvents {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Events(…)")
     }

@@ -8,7 +8,7 @@ use crate::message::Message;
 
 /// One step: the whole conversation so far, and what the model may use.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
+pub struct StepRequest<'r> {
     /// What stands before everything.
     pub system: Option<&'r str>,
     /// The conversation, oldest first.
@@ -20,7 +20,7 @@ pub struct Request<'r> {
     /// How much it may say, in tokens; the wire's usual bound where it is absent.
     pub max_output_tokens: Option<u32>,
     /// Whether it should think first.
-    pub thinking: Thinking,
+    pub thinking: ThinkingMode,
 }
 
 /// A tool as a model sees it.
@@ -46,10 +46,10 @@ pub enum ToolChoice {
 
 /// Whether a model should think first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Thinking {
+pub enum ThinkingMode {
     /// As the model does by itself.
     #[default]
-    Usual,
+    Default,
     /// Yes, where it can.
     On,
     /// No, where that can be said.

@@ -2,9 +2,9 @@
 
 use memchr::{memchr, memchr2};
 
-use crate::bounds::MAX_STEP_BYTES;
 use crate::error::{ErrorKind, ProviderError};
-use crate::frame::Frame;
+use crate::frame::StreamFrame;
+use crate::limits::MAX_STEP_BYTES;
 
 /// What some servers begin with.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -15,7 +15,7 @@ pub(crate) struct SseParser {
     /// A line whose end did not come yet.
     line: Vec<u8>,
     /// The event whose end did not come yet.
-    event: Event,
+    event: SseEvent,
     /// Whether a line feed that comes now belongs to the line before.
     after_return: bool,
     /// Whether a line was seen.
@@ -23,7 +23,7 @@ pub(crate) struct SseParser {
 }
 
 #[derive(Debug, Default)]
-struct Event {
+struct SseEvent {
     name: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
@@ -34,7 +34,7 @@ impl SseParser {
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
-        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_return) && bytes.first() == Some(&b'\n') {
@@ -57,19 +57,19 @@ impl SseParser {
     /// The bytes are over. An event whose end did not come is handed on as what it is.
     pub(crate) fn end(
         &mut self,
-        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
             self.take_line(&line, each)?;
         }
-        self.event.hand_on(false, each)
+        self.event.emit(false, each)
     }
 
     fn line_ends_with(
         &mut self,
         line: &[u8],
-        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
         if self.line.is_empty() {
             return self.take_line(line, each);
@@ -86,12 +86,12 @@ impl SseParser {
     fn take_line(
         &mut self,
         line: &[u8],
-        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
         let is_first = !std::mem::replace(&mut self.begun, true);
         let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(line);
         if line.is_empty() {
-            return self.event.hand_on(true, each);
+            return self.event.emit(true, each);
         }
         let colon = memchr(b':', line).unwrap_or(line.len());
         let (field, rest) = line.split_at_checked(colon).unwrap_or_default();
@@ -110,7 +110,7 @@ impl SseParser {
     }
 }
 
-impl Event {
+impl SseEvent {
     fn push(&mut self, value: &[u8]) -> Result<(), ProviderError> {
         bounded(self.data.len() + value.len())?;
         if std::mem::replace(&mut self.has_data, true) {
@@ -120,16 +120,16 @@ impl Event {
         Ok(())
     }
 
-    fn hand_on(
+    fn emit(
         &mut self,
         whole: bool,
-        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
         let handed = if std::mem::take(&mut self.has_data) {
             let event = str::from_utf8(&self.name).map_err(|_| {
                 ProviderError::new(ErrorKind::Garbled, "an event of the stream has a name that is not text")
             })?;
-            each(Frame { event, data: &self.data, whole })
+            each(StreamFrame { event, data: &self.data, is_complete: whole })
         } else {
             Ok(())
         };
@@ -147,7 +147,7 @@ impl Event {
 #[doc(hidden)]
 pub fn stream_events(pieces: &[&[u8]]) -> Result<Vec<(String, Vec<u8>)>, ProviderError> {
     let (mut parser, mut events) = (SseParser::default(), Vec::new());
-    let mut each = |frame: Frame<'_>| {
+    let mut each = |frame: StreamFrame<'_>| {
         events.push((frame.event.to_owned(), frame.data.to_vec()));
         Ok(())
     };
@@ -176,11 +176,11 @@ mod tests {
 
     fn parsed<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Seen {
         let (mut parser, mut seen) = (SseParser::default(), Seen::new());
-        let mut each = |frame: Frame<'_>| {
+        let mut each = |frame: StreamFrame<'_>| {
             seen.push((
                 frame.event.to_owned(),
                 String::from_utf8_lossy(frame.data).into_owned(),
-                frame.whole,
+                frame.is_complete,
             ));
             Ok(())
         };
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_line_without_an_end_is_too_large() {
         let (mut parser, piece) = (SseParser::default(), vec![b'x'; 1 << 20]);
-        let mut each = |_: Frame<'_>| Ok(());
+        let mut each = |_: StreamFrame<'_>| Ok(());
         let failed = (0..64).find_map(|_| parser.feed(&piece, &mut each).err()).unwrap();
         assert_eq!(failed.kind, ErrorKind::TooLarge);
         assert!(parser.line.len() <= MAX_STEP_BYTES);

@@ -16,17 +16,17 @@ use tokio::time::timeout;
 use toolgate_text::without_secret;
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
-use crate::bounds::{MAX_ANSWER_BYTES, MAX_VALUES, is_too_much};
-use crate::decode::StepDecoder;
-use crate::endpoint::{Endpoint, Key, Timeouts};
+use crate::endpoint::{ApiKey, Endpoint, Timeouts};
 use crate::error::{ErrorKind, ProviderError};
-use crate::failure::{CUT, Said, clean, with_hints};
-use crate::incoming::Incoming;
-use crate::names::WireNames;
-use crate::provider::{Events, ModelName, Wire};
+use crate::limits::{MAX_ANSWER_BYTES, MAX_VALUES, exceeds_max_values};
+use crate::provider::{ModelName, StepEvents, Wire};
+use crate::step_decoder::StepDecoder;
+use crate::step_stream::StepStream;
+use crate::vendor_error::{ELLIPSIS, VendorError, sanitize, with_hints};
+use crate::wire_names::WireNames;
 
 /// How long is waited at most for what is known at once: no model has to be loaded for it, or to think.
-const LONGEST_ASKED: Duration = Duration::from_secs(30);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a wire wants with every request.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +54,11 @@ pub(crate) struct Transport {
     endpoint: Endpoint,
     dialect: Dialect,
     /// Made when it is first needed: it reads the certificates of the system.
-    connected: OnceCell<Connected>,
+    connected: OnceCell<ConnectedClient>,
 }
 
 #[derive(Debug)]
-struct Connected {
+struct ConnectedClient {
     client: Client,
     base: Url,
     host: String,
@@ -77,16 +77,16 @@ impl Transport {
         body: &impl Serialize,
         model: &ModelName,
         names: WireNames,
-    ) -> Result<Events, ProviderError> {
+    ) -> Result<StepEvents, ProviderError> {
         let recording = match &self.endpoint.recorder {
             Some(recorder) => Some(recorder.step(self.dialect.wire, model, &names).await?),
             None => None,
         };
-        let response = self.send(Method::POST, path, None, Some(written(body)?)).await?;
+        let response = self.send(Method::POST, path, None, Some(to_json_bytes(body)?)).await?;
         let response = self.expect_stream(response).await?;
         let decoder = StepDecoder::with_names(self.dialect.wire, model, names);
         let secrets = self.secrets();
-        Ok(Events::new(Incoming::new(
+        Ok(StepEvents::new(StepStream::new(
             response.bytes_stream(),
             decoder,
             recording,
@@ -113,18 +113,18 @@ impl Transport {
         query: Option<&str>,
         body: Option<&Value>,
     ) -> Result<Value, ProviderError> {
-        let body = body.map(written).transpose()?;
+        let body = body.map(to_json_bytes).transpose()?;
         let answer = async {
             let response = self.send(method, path, query, body).await?;
             bounded_body(response, self.endpoint.timeouts).await
         };
-        let patience = LONGEST_ASKED.min(self.endpoint.timeouts.first_byte);
+        let patience = QUERY_TIMEOUT.min(self.endpoint.timeouts.first_byte);
         let Ok(answer) = timeout(patience, answer).await else {
             let message = format!("the server did not answer within {patience:?}");
             return Err(ProviderError::new(ErrorKind::Silent, message));
         };
         let answer = answer?;
-        if is_too_much(&answer) {
+        if exceeds_max_values(&answer) {
             let message = format!("the answer holds more than {MAX_VALUES} values");
             return Err(ProviderError::new(ErrorKind::TooLarge, message));
         }
@@ -142,7 +142,7 @@ impl Transport {
         body: Option<Vec<u8>>,
     ) -> Result<Response, ProviderError> {
         let connected =
-            self.connected.get_or_try_init(|| Connected::new(&self.endpoint, self.dialect)).await?;
+            self.connected.get_or_try_init(|| ConnectedClient::new(&self.endpoint, self.dialect)).await?;
         let mut address = connected.address(path)?;
         address.set_query(query);
         if address.scheme() == "https" && is_before_1970() {
@@ -153,15 +153,15 @@ impl Transport {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
         let answered = timeout(self.endpoint.timeouts.first_byte, request.send()).await;
-        let Ok(answered) = answered else { return Err(silent(self.endpoint.timeouts.first_byte)) };
+        let Ok(answered) = answered else { return Err(idle_timeout(self.endpoint.timeouts.first_byte)) };
         let response = answered.map_err(|error| connected.unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(self.refused(response, &connected.host).await)
+        Err(self.error_from_response(response, &connected.host).await)
     }
 
-    async fn refused(&self, response: Response, host: &str) -> ProviderError {
+    async fn error_from_response(&self, response: Response, host: &str) -> ProviderError {
         let (status, headers) = (response.status(), response.headers().clone());
         if status.is_redirection() {
             let message =
@@ -171,8 +171,8 @@ impl Transport {
         }
         // What cannot be read of the answer makes it no less of a refusal.
         let body = bounded_body(response, self.endpoint.timeouts).await.unwrap_or_default();
-        let failed = Said::read_bytes(&body).with_status(status.as_u16(), host);
-        hide(with_hints(failed, &headers, Timestamp::now()), &self.secrets())
+        let failed = VendorError::read_bytes(&body).with_status(status.as_u16(), host);
+        redact_secrets(with_hints(failed, &headers, Timestamp::now()), &self.secrets())
     }
 
     /// An answer that is no stream is a failure, whatever its status.
@@ -191,16 +191,16 @@ impl Transport {
             return Ok(response);
         }
         let body = bounded_body(response, self.endpoint.timeouts).await?;
-        let said = Said::read_bytes(&body);
+        let said = VendorError::read_bytes(&body);
         if !said.is_empty() {
-            return Err(hide(said.in_stream(), &self.secrets()));
+            return Err(redact_secrets(said.in_stream(), &self.secrets()));
         }
-        let message = format!("the server answers with `{}`, not with a stream", clean(&kind));
+        let message = format!("the server answers with `{}`, not with a stream", sanitize(&kind));
         Err(ProviderError::new(ErrorKind::BadRequest, message)
             .help("check that `base_url` and the wire fit the server"))
     }
 
-    fn secrets(&self) -> Vec<Key> {
+    fn secrets(&self) -> Vec<ApiKey> {
         self.endpoint
             .key
             .iter()
@@ -210,10 +210,10 @@ impl Transport {
     }
 }
 
-impl Connected {
+impl ConnectedClient {
     async fn new(endpoint: &Endpoint, dialect: Dialect) -> Result<Self, ProviderError> {
         let has_secrets = endpoint.key.is_some() || !endpoint.headers.is_empty();
-        let (base, is_plain) = checked(&endpoint.base_url, has_secrets)?;
+        let (base, is_plain) = validate_url(&endpoint.base_url, has_secrets)?;
         let headers = headers(endpoint, dialect)?;
         let connect = endpoint.timeouts.connect;
         // It reads the system's certificates, so it is made where it may block.
@@ -256,23 +256,23 @@ impl Connected {
                 format!("`{host}` hung up before it answered"),
             );
         }
-        let reason = if error.is_timeout() { "it takes too long".to_owned() } else { innermost(error) };
+        let reason = if error.is_timeout() { "it takes too long".to_owned() } else { root_cause(error) };
         ProviderError::new(ErrorKind::Unreachable, format!("`{host}` cannot be reached: {reason}"))
             .help("check that the server runs, and `base_url`")
     }
 }
 
 /// Why a connection failed, without the address: that is said before it.
-fn innermost(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {
         reason = source;
     }
-    clean(&reason.to_string())
+    sanitize(&reason.to_string())
 }
 
 /// An address, and whether it is plain http.
-fn checked(address: &str, has_secrets: bool) -> Result<(Url, bool), ProviderError> {
+fn validate_url(address: &str, has_secrets: bool) -> Result<(Url, bool), ProviderError> {
     let Ok(url) = Url::parse(address.trim()) else { return Err(unusable("`base_url` is not an address")) };
     if !url.username().is_empty() || url.password().is_some() {
         return Err(unusable("`base_url` has a password in it").help("give it as the key, or as a header"));
@@ -311,7 +311,7 @@ fn headers(endpoint: &Endpoint, dialect: Dialect) -> Result<HeaderMap, ProviderE
         headers.insert(HeaderName::from_static(name), value);
     }
     for (name, value) in &endpoint.headers {
-        let shown = clean(name);
+        let shown = sanitize(name);
         let known = HeaderName::try_from(name.as_str())
             .map_err(|_| unusable(&format!("`{shown}` is not the name of a header")))?;
         let value = secret(value.expose())
@@ -328,30 +328,30 @@ fn secret(text: &str) -> Option<HeaderValue> {
 }
 
 /// Takes keys out of a failure: some servers repeat what they do not like.
-pub(crate) fn hide(mut failed: ProviderError, secrets: &[Key]) -> ProviderError {
-    for secret in secrets.iter().map(Key::expose).filter(|secret| !secret.is_empty()) {
+pub(crate) fn redact_secrets(mut failed: ProviderError, secrets: &[ApiKey]) -> ProviderError {
+    for secret in secrets.iter().map(ApiKey::expose).filter(|secret| !secret.is_empty()) {
         if failed.message.contains(secret) {
-            failed.message = without_secret(&failed.message, secret, CUT);
+            failed.message = without_secret(&failed.message, secret, ELLIPSIS);
         }
         // Where words were cut, what stands there may be the beginning of a key.
-        let pieces: Vec<&str> = failed.message.split(CUT).collect();
+        let pieces: Vec<&str> = failed.message.split(ELLIPSIS).collect();
         if let Some((last, cut)) = pieces.split_last().filter(|(_, cut)| !cut.is_empty()) {
-            let mut cut: Vec<&str> = cut.iter().map(|piece| without_beginning(piece, secret)).collect();
+            let mut cut: Vec<&str> = cut.iter().map(|piece| strip_partial_secret(piece, secret)).collect();
             cut.push(last);
-            failed.message = cut.join(CUT);
+            failed.message = cut.join(ELLIPSIS);
         }
     }
     failed
 }
 
 /// A text without the beginning of a secret that it ends with.
-fn without_beginning<'t>(text: &'t str, secret: &str) -> &'t str {
+fn strip_partial_secret<'t>(text: &'t str, secret: &str) -> &'t str {
     let beginnings = secret.char_indices().rev().filter_map(|(end, _)| secret.get(..end));
     beginnings.filter_map(|beginning| text.strip_suffix(beginning)).next().unwrap_or(text)
 }
 
 /// Nothing came for too long.
-pub(crate) fn silent(waited: Duration) -> ProviderError {
+pub(crate) fn idle_timeout(waited: Duration) -> ProviderError {
     ProviderError::new(ErrorKind::Silent, format!("nothing came from the server for {waited:?}"))
         .help("check the server, or let it take longer with `conversation.stream_timeout`")
 }
@@ -360,7 +360,7 @@ async fn bounded_body(mut response: Response, timeouts: Timeouts) -> Result<Vec<
     let mut body = Vec::new();
     loop {
         let Ok(chunk) = timeout(timeouts.idle, response.chunk()).await else {
-            return Err(silent(timeouts.idle));
+            return Err(idle_timeout(timeouts.idle));
         };
         let Some(chunk) =
             chunk.map_err(|_| ProviderError::new(ErrorKind::Truncated, "the answer broke off"))?
@@ -377,7 +377,7 @@ async fn bounded_body(mut response: Response, timeouts: Timeouts) -> Result<Vec<
     }
 }
 
-fn written(body: &impl Serialize) -> Result<Vec<u8>, ProviderError> {
+fn to_json_bytes(body: &impl Serialize) -> Result<Vec<u8>, ProviderError> {
     serde_json::to_vec(body).map_err(|_| unusable("the request cannot be written as JSON"))
 }
 
@@ -388,7 +388,7 @@ fn unusable(message: &str) -> ProviderError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::LONGEST_WORDS;
+    use crate::vendor_error::MAX_MESSAGE_CHARS;
 
     #[test]
     fn keys_leave_this_machine_only_over_tls() {
@@ -407,28 +407,29 @@ mod tests {
             ("models.example", false, false),
             ("", false, false),
         ] {
-            assert_eq!(checked(address, has_secrets).is_ok(), fine, "{address}");
+            assert_eq!(validate_url(address, has_secrets).is_ok(), fine, "{address}");
         }
     }
 
     #[test]
     fn keys_that_a_server_repeats_are_hidden() {
         let failed = ProviderError::new(ErrorKind::Unauthorized, "no such key: sk-123, sk-123!");
-        let hidden = hide(failed, &[Key::new("sk-123\n"), Key::new("")]);
+        let hidden = redact_secrets(failed, &[ApiKey::new("sk-123\n"), ApiKey::new("")]);
         assert_eq!(hidden.message, "no such key: …, …!");
         let failed = ProviderError::new(ErrorKind::Unauthorized, "a bad key: a");
-        assert_eq!(hide(failed, &[Key::new("a")]).message, "… bad key: …");
+        assert_eq!(redact_secrets(failed, &[ApiKey::new("a")]).message, "… bad key: …");
     }
 
     #[test]
     fn keys_that_were_cut_with_the_words_around_them_are_hidden() {
-        let key = Key::new("sk-test-SECRETKEY");
+        let key = ApiKey::new("sk-test-SECRETKEY");
         for shown in 0..key.expose().len() {
             // One that was echoed whole, and another where the words end.
             let words =
-                format!("sk-test-SECRETKEY {}", "x".repeat(LONGEST_WORDS - 18 - shown)) + key.expose();
-            let failed = hide(Said::read(&words.into()).in_stream(), std::slice::from_ref(&key));
-            let expected = format!("the server broke off: … {}…", "x".repeat(LONGEST_WORDS - 18 - shown));
+                format!("sk-test-SECRETKEY {}", "x".repeat(MAX_MESSAGE_CHARS - 18 - shown)) + key.expose();
+            let failed =
+                redact_secrets(VendorError::read(&words.into()).in_stream(), std::slice::from_ref(&key));
+            let expected = format!("the server broke off: … {}…", "x".repeat(MAX_MESSAGE_CHARS - 18 - shown));
             assert_eq!(failed.message, expected, "{shown}");
         }
     }

@@ -11,16 +11,16 @@
 
 // What the model does.
 mod script;
-pub use script::{Problem, Problems, Script};
+pub use script::{Script, ScriptProblem, ScriptProblems};
 
 // What it answers to a conversation.
 mod conversation;
-mod choose;
+mod step_selection;
 mod reply;
-mod seal;
+mod signature;
 
 // How that is said.
-mod refusal;
+mod request_rejection;
 mod playback;
 mod wire;
 mod anthropic;
@@ -31,7 +31,7 @@ pub use wire::Wire;
 
 // Where it is heard.
 mod server;
-pub use server::{Asked, ScriptServer, ServerError, ServerOptions};
+pub use server::{LoggedRequest, ScriptServer, ServerError, ServerOptions};
 
 /// A script that shows a newcomer what a conversation with tools is like, in any folder.
 pub const DEMO: &str = include_str!("demo.yaml");

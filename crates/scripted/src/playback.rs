@@ -13,10 +13,10 @@ use tokio::time::Sleep;
 use crate::script::BreakEnd;
 
 /// How long a connection lives after the last bytes on it, so that they are sent.
-const LAST_WORDS: Duration = Duration::from_millis(5);
+const LINGER_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
-enum Piece {
+enum TapeItem {
     Bytes(Bytes),
     Wait(Duration),
     End(BreakEnd),
@@ -25,7 +25,7 @@ enum Piece {
 /// What goes out, recorded before any of it is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Tape {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<TapeItem>,
     slow: Option<Duration>,
 }
 
@@ -36,22 +36,22 @@ impl Tape {
     }
 
     pub(crate) fn bytes(&mut self, bytes: impl Into<Bytes>) {
-        self.pieces.push_back(Piece::Bytes(bytes.into()));
+        self.pieces.push_back(TapeItem::Bytes(bytes.into()));
     }
 
     /// Before each delta.
     pub(crate) fn pace(&mut self) {
-        self.pieces.extend(self.slow.map(Piece::Wait));
+        self.pieces.extend(self.slow.map(TapeItem::Wait));
     }
 
     pub(crate) fn wait(&mut self, time: Duration) {
-        self.pieces.push_back(Piece::Wait(time));
+        self.pieces.push_back(TapeItem::Wait(time));
     }
 
     pub(crate) fn end(&mut self, end: BreakEnd) {
         // What was said before has left when the connection goes.
-        self.pieces.push_back(Piece::Wait(LAST_WORDS));
-        self.pieces.push_back(Piece::End(end));
+        self.pieces.push_back(TapeItem::Wait(LINGER_INTERVAL));
+        self.pieces.push_back(TapeItem::End(end));
     }
 
     /// The same up to that many bytes, and then the end.
@@ -59,7 +59,7 @@ impl Tape {
         let Some((mut left, end)) = cut else { return self };
         let mut kept = VecDeque::new();
         while let Some(mut piece) = self.pieces.pop_front() {
-            if let Piece::Bytes(bytes) = &mut piece {
+            if let TapeItem::Bytes(bytes) = &mut piece {
                 bytes.truncate(left);
                 left -= bytes.len();
             }
@@ -81,7 +81,7 @@ impl Tape {
 /// A tape as it is heard.
 #[derive(Debug)]
 pub(crate) struct Playback {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<TapeItem>,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -97,18 +97,18 @@ impl Stream for Playback {
                 self.waiting = None;
             }
             match self.pieces.pop_front() {
-                Some(Piece::Bytes(bytes)) if bytes.is_empty() => {}
-                Some(Piece::Bytes(bytes)) => return Poll::Ready(Some(Ok(bytes))),
-                Some(Piece::Wait(time)) => self.waiting = Some(Box::pin(tokio::time::sleep(time))),
-                Some(Piece::End(BreakEnd::Reset)) => {
+                Some(TapeItem::Bytes(bytes)) if bytes.is_empty() => {}
+                Some(TapeItem::Bytes(bytes)) => return Poll::Ready(Some(Ok(bytes))),
+                Some(TapeItem::Wait(time)) => self.waiting = Some(Box::pin(tokio::time::sleep(time))),
+                Some(TapeItem::End(BreakEnd::Reset)) => {
                     return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
                 }
-                Some(Piece::End(BreakEnd::Idle)) => {
+                Some(TapeItem::End(BreakEnd::Idle)) => {
                     // Whoever listens leaves some day, and the connection ends with them.
-                    self.pieces.push_front(Piece::End(BreakEnd::Idle));
+                    self.pieces.push_front(TapeItem::End(BreakEnd::Idle));
                     return Poll::Pending;
                 }
-                Some(Piece::End(BreakEnd::Truncate)) | None => return Poll::Ready(None),
+                Some(TapeItem::End(BreakEnd::Truncate)) | None => return Poll::Ready(None),
             }
         }
     }

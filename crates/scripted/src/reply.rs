@@ -5,25 +5,26 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::conversation::{Conversation, is_same_tool};
+use crate::conversation::{SentConversation, is_same_tool};
 use crate::script::{
-    Act, Arguments, BreakEnd, Call, Fault, FaultKind, Finish, Script, StatusFault, Step, Usage,
+    Act, BreakEnd, FaultKind, Finish, Script, ScriptArguments, ScriptCall, ScriptFault, ScriptStep,
+    ScriptUsage, StatusFault,
 };
 
 /// What is said when no step fits.
 const NOTHING_LEFT: &str = "The script ends here.";
 
 /// How much of a result is put in the place of `{{last_result}}`, in characters.
-const LONGEST_RESULT: usize = 16_384;
+const MAX_RESULT_CHARS: usize = 16_384;
 
 /// One answer.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct ScriptedReply {
     /// Which step of the conversation this is, counted from nought.
     pub(crate) turn: usize,
     pub(crate) parts: Vec<ReplyPart>,
     pub(crate) finish: Finish,
-    pub(crate) usage: Usage,
+    pub(crate) usage: ScriptUsage,
     /// How many bytes one delta has.
     pub(crate) chunk: usize,
     /// How long to wait before each delta.
@@ -39,12 +40,12 @@ pub(crate) enum ReplyPart {
     Thinking { text: String, hidden: bool },
     Call { id: String, tool: String, arguments: String },
     Pause(Duration),
-    Odd(Odd),
+    Fault(StreamFault),
 }
 
 /// Something in a stream that should not be there.
 #[derive(Clone, Debug)]
-pub(crate) enum Odd {
+pub(crate) enum StreamFault {
     Break(BreakEnd),
     Garbage,
     UnknownEvent,
@@ -62,8 +63,8 @@ pub(crate) enum IndexFault {
 }
 
 /// What a wire brings to an answer.
-pub(crate) struct Asking<'a> {
-    pub(crate) conversation: &'a Conversation,
+pub(crate) struct ReplyContext<'a> {
+    pub(crate) conversation: &'a SentConversation,
     /// What ids of calls begin with.
     pub(crate) prefix: &'static str,
     /// Whether the model may think.
@@ -82,7 +83,7 @@ impl FaultCounts {
     }
 
     /// Whether a fault happens now; if so, that is counted.
-    fn happens(&self, fault: &Fault) -> bool {
+    fn happens(&self, fault: &ScriptFault) -> bool {
         let Some(times) = fault.times else { return true };
         let Some(count) = self.0.get(fault.number) else { return true };
         let counted = count.try_update(Ordering::Relaxed, Ordering::Relaxed, |so_far| {
@@ -97,13 +98,13 @@ pub(crate) fn reply(
     script: &Script,
     number: Option<usize>,
     counts: &FaultCounts,
-    asking: &Asking<'_>,
-) -> Result<Reply, StatusFault> {
+    asking: &ReplyContext<'_>,
+) -> Result<ScriptedReply, StatusFault> {
     let step = number.and_then(|number| script.steps.get(number).map(|step| (number, step)));
     let turn = asking.conversation.steps();
-    let Some((number, step)) = step else { return Ok(nothing_left(turn, asking)) };
-    let mut reply = Reply { chunk: step.chunk, slow: step.slow, ..empty(turn) };
-    let mut writer = Writer { number, turn, calls: 0, asking };
+    let Some((number, step)) = step else { return Ok(script_exhausted(turn, asking)) };
+    let mut reply = ScriptedReply { chunk: step.chunk, slow: step.slow, ..empty(turn) };
+    let mut writer = ReplyBuilder { number, turn, calls: 0, asking };
     for act in &step.acts {
         match act {
             Act::Fault(fault) if !counts.happens(fault) => {}
@@ -117,12 +118,12 @@ pub(crate) fn reply(
     Ok(reply)
 }
 
-fn empty(turn: usize) -> Reply {
-    Reply {
+fn empty(turn: usize) -> ScriptedReply {
+    ScriptedReply {
         turn,
         parts: Vec::new(),
         finish: Finish::Stop,
-        usage: Usage { input: 0, output: 0, cached: 0 },
+        usage: ScriptUsage { input: 0, output: 0, cached: 0 },
         chunk: usize::MAX,
         slow: None,
         index: IndexFault::None,
@@ -130,14 +131,18 @@ fn empty(turn: usize) -> Reply {
     }
 }
 
-fn nothing_left(turn: usize, asking: &Asking<'_>) -> Reply {
+fn script_exhausted(turn: usize, asking: &ReplyContext<'_>) -> ScriptedReply {
     let parts = vec![ReplyPart::Text(NOTHING_LEFT.to_owned())];
-    let usage = Usage { input: asking.input_tokens, output: said_tokens(&parts), cached: 0 };
-    Reply { parts, usage, ..empty(turn) }
+    let usage = ScriptUsage { input: asking.input_tokens, output: output_tokens(&parts), cached: 0 };
+    ScriptedReply { parts, usage, ..empty(turn) }
 }
 
-fn usage(step: &Step, parts: &[ReplyPart], asking: &Asking<'_>) -> Usage {
-    step.usage.unwrap_or_else(|| Usage { input: asking.input_tokens, output: said_tokens(parts), cached: 0 })
+fn usage(step: &ScriptStep, parts: &[ReplyPart], asking: &ReplyContext<'_>) -> ScriptUsage {
+    step.usage.unwrap_or_else(|| ScriptUsage {
+        input: asking.input_tokens,
+        output: output_tokens(parts),
+        cached: 0,
+    })
 }
 
 /// Four bytes are about one token.
@@ -145,16 +150,16 @@ pub(crate) fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(4)
 }
 
-fn said_tokens(parts: &[ReplyPart]) -> u64 {
+fn output_tokens(parts: &[ReplyPart]) -> u64 {
     let lengths = parts.iter().map(|part| match part {
         ReplyPart::Text(text) | ReplyPart::Thinking { text, .. } => text.len(),
         ReplyPart::Call { tool, arguments, .. } => tool.len() + arguments.len(),
-        ReplyPart::Pause(_) | ReplyPart::Odd(_) => 0,
+        ReplyPart::Pause(_) | ReplyPart::Fault(_) => 0,
     });
     tokens(lengths.sum()).max(1)
 }
 
-impl Reply {
+impl ScriptedReply {
     fn add_fault(&mut self, kind: &FaultKind) -> Result<(), StatusFault> {
         let odd = match kind {
             FaultKind::Status(status) => return Err(status.clone()),
@@ -170,23 +175,25 @@ impl Reply {
                 self.index = IndexFault::Missing;
                 return Ok(());
             }
-            FaultKind::Break { end, after: None } => Odd::Break(*end),
-            FaultKind::Garbage => Odd::Garbage,
-            FaultKind::UnknownEvent => Odd::UnknownEvent,
-            FaultKind::Comment => Odd::Comment,
+            FaultKind::Break { end, after: None } => StreamFault::Break(*end),
+            FaultKind::Garbage => StreamFault::Garbage,
+            FaultKind::UnknownEvent => StreamFault::UnknownEvent,
+            FaultKind::Comment => StreamFault::Comment,
             FaultKind::ErrorInStream { message, kind } => {
                 let message = message.clone().unwrap_or_else(|| "Overloaded".to_owned());
-                Odd::Error { message, kind: kind.clone() }
+                StreamFault::Error { message, kind: kind.clone() }
             }
         };
-        self.parts.push(ReplyPart::Odd(odd));
+        self.parts.push(ReplyPart::Fault(odd));
         Ok(())
     }
 
     /// The fault that keeps a whole answer from coming, where there is one.
-    pub(crate) fn spoilt(&self) -> Option<&Odd> {
+    pub(crate) fn stream_fault(&self) -> Option<&StreamFault> {
         self.parts.iter().find_map(|part| match part {
-            ReplyPart::Odd(odd @ (Odd::Break(_) | Odd::Garbage | Odd::Error { .. })) => Some(odd),
+            ReplyPart::Fault(
+                odd @ (StreamFault::Break(_) | StreamFault::Garbage | StreamFault::Error { .. }),
+            ) => Some(odd),
             _ => None,
         })
     }
@@ -204,14 +211,14 @@ impl Reply {
     }
 }
 
-struct Writer<'w> {
+struct ReplyBuilder<'w> {
     number: usize,
     turn: usize,
     calls: usize,
-    asking: &'w Asking<'w>,
+    asking: &'w ReplyContext<'w>,
 }
 
-impl Writer<'_> {
+impl ReplyBuilder<'_> {
     fn part(&mut self, act: &Act) -> Option<ReplyPart> {
         match act {
             Act::Say(text) => Some(ReplyPart::Text(self.filled(text))),
@@ -224,7 +231,7 @@ impl Writer<'_> {
         }
     }
 
-    fn call(&mut self, call: &Call) -> ReplyPart {
+    fn call(&mut self, call: &ScriptCall) -> ReplyPart {
         let own = format!("{}_{:04}s{}c{}", self.asking.prefix, self.turn, self.number, self.calls);
         self.calls += 1;
         let offered = self.asking.conversation.offered.iter();
@@ -232,8 +239,8 @@ impl Writer<'_> {
         let exact = offered.clone().find(|offered| **offered == call.tool);
         let offered = exact.or_else(|| offered.clone().find(|offered| is_same_tool(offered, &call.tool)));
         let arguments = match &call.arguments {
-            Arguments::Object(value) => self.filled_value(value).to_string(),
-            Arguments::Text(text) => text.clone(),
+            ScriptArguments::Object(value) => self.filled_value(value).to_string(),
+            ScriptArguments::Text(text) => text.clone(),
         };
         ReplyPart::Call {
             id: call.id.clone().unwrap_or(own),
@@ -246,7 +253,7 @@ impl Writer<'_> {
         if !text.contains("{{") {
             return text.to_owned();
         }
-        let result: String = self.asking.conversation.last_result().chars().take(LONGEST_RESULT).collect();
+        let result: String = self.asking.conversation.last_result().chars().take(MAX_RESULT_CHARS).collect();
         // What was put in is not looked at again.
         let pieces = text
             .split("{{last_result}}")

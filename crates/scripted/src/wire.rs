@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::conversation::Conversation;
+use crate::conversation::SentConversation;
 
 /// A way to speak with a model, by the names that models are chosen with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -46,20 +46,20 @@ impl Wire {
 
 /// A request that was read and found good: what it says, and how it wants to be answered.
 pub(crate) struct Exchange {
-    pub(crate) conversation: Conversation,
+    pub(crate) conversation: SentConversation,
     pub(crate) is_streamed: bool,
-    pub(crate) thinking: Thinking,
+    pub(crate) thinking: ThinkingDisplay,
     /// The model, as the request names it.
     pub(crate) model: String,
     /// How many tokens the request is, roughly.
     pub(crate) input_tokens: u64,
     /// What of the request the answer depends on besides.
-    pub(crate) wishes: Wishes,
+    pub(crate) options: ResponseOptions,
 }
 
 /// What a client wants to see of thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thinking {
+pub(crate) enum ThinkingDisplay {
     /// All of it.
     Shown,
     /// That there was some, and its seal.
@@ -70,7 +70,7 @@ pub(crate) enum Thinking {
 
 /// What some wires are told by some clients.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct ResponseOptions {
     /// Chat Completions: tell what was used at the end of a stream.
     pub(crate) usage_in_stream: bool,
     /// Responses: hand out reasoning for a server that does not keep it.

@@ -10,9 +10,9 @@ use toolgate_llm::{Capabilities, Message, ToolChoice};
 use toolgate_tools::Profile;
 use toolgate_types::ErrorCode;
 
-use crate::played::{CAPABLE, Played, Step, StepEnd, call, calls, say};
-use crate::story;
-use crate::world::{How, World};
+use crate::event_log;
+use crate::fake_model::{CAPABLE, FakeModel, Step, StepEnd, call, calls, say};
+use crate::fixture::{AgentFixture, TurnSetup};
 
 /// Reads a file that was not read before.
 fn another(number: usize) -> Step {
@@ -20,8 +20,8 @@ fn another(number: usize) -> Step {
 }
 
 /// A model that never has enough, and answers only when it has no tools.
-fn insatiable() -> Arc<Played> {
-    Played::by(|number, asked| match asked.tool_choice {
+fn insatiable() -> Arc<FakeModel> {
+    FakeModel::by(|number, asked| match asked.tool_choice {
         ToolChoice::Auto => another(number),
         ToolChoice::None => say("That is what I have."),
     })
@@ -29,7 +29,7 @@ fn insatiable() -> Arc<Played> {
 
 #[test]
 fn after_the_last_round_there_is_an_answer() {
-    let world = World::new();
+    let world = AgentFixture::new();
     let model = insatiable();
     let how = world.how().settings(|settings| settings.max_tool_iterations = 2);
     let held = world.turn_as(model.clone(), "Find it.", how);
@@ -43,9 +43,9 @@ fn after_the_last_round_there_is_an_answer() {
 #[test]
 fn profiles_have_their_own_bounds() {
     for (profile, rounds) in [(Profile::Native, 20), (Profile::Claw, 20), (Profile::Studio, 200)] {
-        let world = World::of(profile, |options| options);
+        let world = AgentFixture::of(profile, |options| options);
         let tool = if profile == Profile::Studio { "file_read" } else { "read_file" };
-        let model = Played::by(move |number, asked| match asked.tool_choice {
+        let model = FakeModel::by(move |number, asked| match asked.tool_choice {
             ToolChoice::Auto => call(tool, &format!(r#"{{"path": "{number}.txt"}}"#)),
             ToolChoice::None => say("Enough."),
         });
@@ -58,9 +58,10 @@ fn profiles_have_their_own_bounds() {
 /// A model that calls tools although they are switched off, and says nothing.
 #[test]
 fn tools_that_are_switched_off_stay_off() {
-    let world = World::new();
-    let model =
-        Played::by(|number, _| call("write_file", &format!(r#"{{"path": "{number}.txt", "content": ""}}"#)));
+    let world = AgentFixture::new();
+    let model = FakeModel::by(|number, _| {
+        call("write_file", &format!(r#"{{"path": "{number}.txt", "content": ""}}"#))
+    });
     let how = world.how().settings(|settings| settings.max_tool_iterations = 1);
     let held = world.turn_as(model, "Write.", how);
     insta::assert_snapshot!(held.story());
@@ -69,8 +70,8 @@ fn tools_that_are_switched_off_stay_off() {
 
 #[test]
 fn the_same_again_and_again_is_pointed_out_and_then_ended() {
-    let world = World::new();
-    let model = Played::by(|number, asked| match asked.tool_choice {
+    let world = AgentFixture::new();
+    let model = FakeModel::by(|number, asked| match asked.tool_choice {
         // However it is written, it is the same.
         ToolChoice::Auto if number % 2 == 0 => {
             calls(&[("read_file", r#"{"path": "a.txt"}"#), ("list_directory", "{}")])
@@ -85,18 +86,18 @@ fn the_same_again_and_again_is_pointed_out_and_then_ended() {
 /// The same question is none where the answer differs.
 #[test]
 fn waiting_for_something_is_no_repetition() {
-    let world = World::new();
+    let world = AgentFixture::new();
     let file = world.workspace.join("log.txt");
-    let model = Played::by(move |number, _| {
+    let model = FakeModel::by(move |number, _| {
         std::fs::write(&file, format!("{number}\n")).unwrap();
         if number < 12 { call("read_file", r#"{"path": "log.txt"}"#) } else { say("It is ready.") }
     });
     let held = world.turn(model, "Wait for it.");
     assert_eq!((held.ended.reason, held.ended.iterations), (EndReason::Done, 12));
-    assert!(!story::kept(&held.messages).contains("several times"));
+    assert!(!event_log::kept(&held.messages).contains("several times"));
 }
 
-fn in_time(how: How, time: u64) -> How {
+fn in_time(how: TurnSetup, time: u64) -> TurnSetup {
     how.settings(|settings| {
         settings.time_limit = Some(Duration::from_millis(time));
         settings.grace = Duration::from_secs(30);
@@ -105,8 +106,8 @@ fn in_time(how: How, time: u64) -> How {
 
 #[test]
 fn when_the_time_is_up_in_a_stream_there_is_an_answer() {
-    let world = World::new();
-    let model = Played::by(|_, asked| match asked.tool_choice {
+    let world = AgentFixture::new();
+    let model = FakeModel::by(|_, asked| match asked.tool_choice {
         ToolChoice::Auto => say("It is a long story").ends(StepEnd::Hang),
         ToolChoice::None => say("In short: yes."),
     });
@@ -118,13 +119,13 @@ fn when_the_time_is_up_in_a_stream_there_is_an_answer() {
 /// The time begins with the turn, and not with the model's first word.
 #[test]
 fn a_server_that_does_not_say_what_it_can_do_takes_no_longer_than_the_turn() {
-    let world = World::new();
-    let silent = || Played::unknown(|_, _| panic!("nobody waits for this any more"));
+    let world = AgentFixture::new();
+    let silent = || FakeModel::unknown(|_, _| panic!("nobody waits for this any more"));
     let held = world.turn_as(silent(), "Is it?", in_time(world.how(), 50));
     assert_eq!(held.ended.reason, EndReason::Timeout);
     assert_eq!(held.ended.text, "Stopped after 0.05 s, the time for one turn, without a final answer.");
-    assert_eq!(story::kept(&held.messages), "user: Is it?\n");
-    let world = World::new();
+    assert_eq!(event_log::kept(&held.messages), "user: Is it?\n");
+    let world = AgentFixture::new();
     let how = world.how();
     how.cancelled.cancel();
     assert_eq!(world.turn_as(silent(), "Is it?", how).ended.reason, EndReason::Cancelled);
@@ -133,9 +134,9 @@ fn a_server_that_does_not_say_what_it_can_do_takes_no_longer_than_the_turn() {
 /// A prompt that fills the context would be in the way of everything after it.
 #[test]
 fn a_prompt_that_fills_the_context_is_refused_and_not_kept() {
-    let world = World::new();
+    let world = AgentFixture::new();
     let small = Capabilities { context_window: Some(20_000), ..CAPABLE };
-    let model = Played::able(small, |_, _| say("Hello."));
+    let model = FakeModel::able(small, |_, _| say("Hello."));
     world.runtime.block_on(async {
         let mut session = world.session("talk").await;
         let long = "word ".repeat(20_000);
@@ -150,16 +151,16 @@ fn a_prompt_that_fills_the_context_is_refused_and_not_kept() {
     });
     // Where the tools alone do not fit, it is not for the prompt, and there is an answer all the same.
     let tiny = Capabilities { context_window: Some(500), ..CAPABLE };
-    let held = World::new().turn(Played::able(tiny, |_, _| say("Hello.")), "Hello?");
+    let held = AgentFixture::new().turn(FakeModel::able(tiny, |_, _| say("Hello.")), "Hello?");
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::ContextLimit, "Hello."));
 }
 
 /// Without a bound, everything would be sent to find out.
 #[test]
 fn where_nobody_knows_the_context_not_everything_is_sent() {
-    let world = World::new();
+    let world = AgentFixture::new();
     let unsaid = Capabilities { context_window: None, ..CAPABLE };
-    let model = Played::able(unsaid, |_, _| say("Hello."));
+    let model = FakeModel::able(unsaid, |_, _| say("Hello."));
     let giant = "word ".repeat(2_000_000);
     world.runtime.block_on(async {
         let mut session = world.session("talk").await;
@@ -186,25 +187,25 @@ fn where_nobody_knows_the_context_not_everything_is_sent() {
         assert!(told, "{:?}", held.events);
     });
     // Whoever says that the model can look at more is believed.
-    let world = World::new();
+    let world = AgentFixture::new();
     let mut how = world.how();
     how.settings.context.window = Some(4_000_000);
-    let held = world.turn_as(Played::able(unsaid, |_, _| say("Hello.")), &giant, how);
+    let held = world.turn_as(FakeModel::able(unsaid, |_, _| say("Hello.")), &giant, how);
     assert_eq!(held.ended.reason, EndReason::Done);
 }
 
 /// Nobody says anything any more.
 #[test]
 fn when_the_last_step_takes_too_long_the_person_is_told() {
-    let world = World::new();
-    let model = Played::steps(vec![say("Hm").ends(StepEnd::Hang)]);
+    let world = AgentFixture::new();
+    let model = FakeModel::steps(vec![say("Hm").ends(StepEnd::Hang)]);
     // Long enough for the words to come, both times.
     let how = in_time(world.how(), 6000);
     let held = world.turn_as(model, "Is it?", how);
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Timeout, "Hm"));
-    let model = Played::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
+    let model = FakeModel::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
     let how = in_time(world.how(), 50).settings(|settings| settings.grace = Duration::from_millis(50));
-    let held = World::new().turn_as(model, "Is it?", how);
+    let held = AgentFixture::new().turn_as(model, "Is it?", how);
     assert_eq!(held.ended.text, "Stopped after 0.05 s, the time for one turn, without a final answer.");
 }
 
@@ -213,8 +214,8 @@ fn when_the_last_step_takes_too_long_the_person_is_told() {
 fn a_model_that_stalls_takes_no_longer_than_the_time_limit() {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        let world = World::new();
-        let model = Played::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
+        let world = AgentFixture::new();
+        let model = FakeModel::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
         // On its own the last step could take an hour.
         let how = in_time(world.how(), 400).settings(|settings| settings.grace = Duration::from_secs(3600));
         let held = world.turn_as(model.clone(), "Is it?", how);
@@ -226,8 +227,8 @@ fn a_model_that_stalls_takes_no_longer_than_the_time_limit() {
 
 #[test]
 fn cancelling_ends_the_stream_and_keeps_what_was_said() {
-    let world = World::new();
-    let model = Played::steps(vec![say("It is a long story").ends(StepEnd::Hang)]);
+    let world = AgentFixture::new();
+    let model = FakeModel::steps(vec![say("It is a long story").ends(StepEnd::Hang)]);
     // Both pieces, so that the same is kept every time.
     let how = world
         .how()
@@ -266,9 +267,9 @@ fn is_running(event: &ChatEvent) -> bool {
 
 #[test]
 fn cancelling_ends_a_running_command_and_answers_every_call() {
-    let world = World::of(Profile::Native, |options| options.commands());
+    let world = AgentFixture::of(Profile::Native, |options| options.commands());
     let mark = own_seconds();
-    let model = Played::steps(vec![endless(&mark), say("Never said.")]);
+    let model = FakeModel::steps(vec![endless(&mark), say("Never said.")]);
     let held = world.turn_as(model.clone(), "Run it.", world.how().cancel_when(is_running));
     assert_eq!(processes(&mark), 0, "a process is left");
     insta::assert_snapshot!(held.story().replace(&mark, "86411"));
@@ -278,12 +279,12 @@ fn cancelling_ends_a_running_command_and_answers_every_call() {
 
 #[test]
 fn when_the_time_is_up_in_a_command_it_is_ended_and_there_is_an_answer() {
-    let world = World::of(Profile::Native, |options| options.commands());
+    let world = AgentFixture::of(Profile::Native, |options| options.commands());
     let ran = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ran);
     let mark = own_seconds();
     let called = mark.clone();
-    let model = Played::by(move |_, asked| match asked.tool_choice {
+    let model = FakeModel::by(move |_, asked| match asked.tool_choice {
         ToolChoice::Auto => endless(&called),
         ToolChoice::None => say("It did not end."),
     });
@@ -301,9 +302,9 @@ fn when_the_time_is_up_in_a_command_it_is_ended_and_there_is_an_answer() {
 /// Whoever drops the turn ends what runs in it, and the next turn answers what was left open, once.
 #[test]
 fn a_turn_that_is_dropped_leaves_nothing_running() {
-    let world = World::of(Profile::Native, |options| options.commands());
+    let world = AgentFixture::of(Profile::Native, |options| options.commands());
     let mark = own_seconds();
-    let model = Played::steps(vec![endless(&mark), say("So it was.")]);
+    let model = FakeModel::steps(vec![endless(&mark), say("So it was.")]);
     world.runtime.block_on(async {
         let mut session = world.session("talk").await;
         let (running, mut how) = (CancellationToken::new(), world.how());

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use toolgate_agent::{ChatEvent, EndReason};
 use toolgate_llm::{Capabilities, ErrorKind, Message, ToolChoice};
 
-use crate::played::{Asked, CAPABLE, Played, Step, call, calls, fail, say};
-use crate::story;
-use crate::world::{Held, How, World};
+use crate::event_log;
+use crate::fake_model::{CAPABLE, FakeModel, ModelRequest, Step, call, calls, fail, say};
+use crate::fixture::{AgentFixture, TurnRecord, TurnSetup};
 
 /// What every large file holds.
 const LINE: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
 
 /// A workspace of files of about 2,500 tokens each.
-fn library() -> World {
-    let world = World::new();
+fn library() -> AgentFixture {
+    let world = AgentFixture::new();
     for number in 0..40 {
         let text = format!("file {number}\n{}", LINE.repeat(150));
         std::fs::write(world.workspace.join(format!("{number}.txt")), text).unwrap();
@@ -31,19 +31,19 @@ fn read(number: usize) -> Step {
 }
 
 /// What a server would count.
-fn tokens(asked: &Asked) -> u64 {
+fn tokens(asked: &ModelRequest) -> u64 {
     let messages: usize =
         asked.messages.iter().map(|message| serde_json::to_string(message).unwrap().len()).sum();
     ((messages + asked.system.len()) / 4) as u64 + 3000
 }
 
-fn wants_summary(asked: &Asked) -> bool {
+fn wants_summary(asked: &ModelRequest) -> bool {
     matches!(asked.messages.last(), Some(Message::User { text }) if text.contains("summary that you write now"))
 }
 
 /// A model that reads file after file, says a summary when it is asked to, and has a server that counts.
-fn reader(files: usize, summary: &'static str) -> Arc<Played> {
-    Played::able(small(), move |_, asked| {
+fn reader(files: usize, summary: &'static str) -> Arc<FakeModel> {
+    FakeModel::able(small(), move |_, asked| {
         let used = tokens(asked);
         assert!(used <= 20_000, "more than the model can look at: {used}");
         let done = asked.messages.iter().map(|message| match message {
@@ -65,7 +65,7 @@ fn reader(files: usize, summary: &'static str) -> Arc<Played> {
     })
 }
 
-fn notices(held: &Held) -> Vec<&str> {
+fn notices(held: &TurnRecord) -> Vec<&str> {
     let notices = held.events.iter().filter_map(|event| match event {
         ChatEvent::Notice { text } => Some(text.as_str()),
         _ => None,
@@ -85,7 +85,7 @@ fn old_output_is_left_out_first_and_kept_all_the_same() {
     );
     assert!(notices(&held).iter().all(|notice| notice.starts_with("tool output")), "{:?}", notices(&held));
     // The model is shown the newest, and what was there of the rest; the conversation keeps everything.
-    let shown = story::kept(&model.asked().last().unwrap().messages);
+    let shown = event_log::kept(&model.asked().last().unwrap().messages);
     assert!(
         shown.contains(
             "results: [output of read_file, 9 KiB, left out to save room; call it again if you need it]\n"
@@ -93,7 +93,7 @@ fn old_output_is_left_out_first_and_kept_all_the_same() {
         "{shown}"
     );
     assert!(shown.contains("results: file 7⏎0123") && !shown.contains("results: file 0⏎0123"), "{shown}");
-    let kept = story::kept(&held.messages);
+    let kept = event_log::kept(&held.messages);
     assert!((0..8).all(|number| kept.contains(&format!("results: file {number}⏎0123"))), "{kept}");
     let warned = held.events.iter().any(|event| matches!(event, ChatEvent::Context { warning: true, .. }));
     assert!(warned, "nobody was warned");
@@ -107,13 +107,13 @@ fn output_that_fills_the_context_by_itself_costs_nobody_the_tools() {
         let text = format!("large {name}\n{}", LINE.repeat(3000));
         std::fs::write(world.workspace.join(format!("{name}.txt")), text).unwrap();
     }
-    let has_read = |asked: &Asked, words: &str| {
+    let has_read = |asked: &ModelRequest, words: &str| {
         asked.messages.iter().any(|message| match message {
             Message::Results { results } => results.iter().any(|result| result.text.starts_with(words)),
             _ => false,
         })
     };
-    let model = Played::able(small(), move |number, asked| {
+    let model = FakeModel::able(small(), move |number, asked| {
         let used = tokens(asked);
         assert!(used <= 20_000, "more than the model can look at: {used}");
         let large = |name: &str| ("read_file", format!(r#"{{"path": "{name}.txt"}}"#));
@@ -165,7 +165,7 @@ fn with_room_nothing_is_left_out() {
 fn then_a_summary_takes_the_place_of_what_came_first() {
     let world = library();
     let long = "x".repeat(6000);
-    let model = Played::able(small(), move |_, asked| {
+    let model = FakeModel::able(small(), move |_, asked| {
         let used = tokens(asked);
         assert!(used <= 20_000, "more than the model can look at: {used}");
         let summarised = asked.messages.first().is_some_and(
@@ -200,7 +200,7 @@ fn then_a_summary_takes_the_place_of_what_came_first() {
 fn a_summary_that_saves_nothing_ends_in_an_answer() {
     let world = library();
     let long = "x".repeat(6000);
-    let model = Played::able(small(), move |_, asked| {
+    let model = FakeModel::able(small(), move |_, asked| {
         let step = if wants_summary(asked) {
             say(&"It was long. ".repeat(4000))
         } else if asked.tool_choice == ToolChoice::None {
@@ -218,16 +218,16 @@ fn a_summary_that_saves_nothing_ends_in_an_answer() {
         (EndReason::ContextLimit, "The context is full.")
     );
     assert_eq!(model.asked().iter().filter(|asked| wants_summary(asked)).count(), 1);
-    assert!(!story::kept(&held.messages).contains("It was long"));
+    assert!(!event_log::kept(&held.messages).contains("It was long"));
 }
 
 /// What the person is told where not even the last step fits.
 const TOO_LONG: &str = "Stopped: the conversation no longer fits the model's context. Begin a new one, or use a model with a larger context.";
 
 /// A server that counts nothing, and refuses what is too long.
-fn refusing(most: usize, summary: &'static str) -> Arc<Played> {
+fn refusing(most: usize, summary: &'static str) -> Arc<FakeModel> {
     let able = Capabilities { context_window: None, ..CAPABLE };
-    Played::able(able, move |_, asked| {
+    FakeModel::able(able, move |_, asked| {
         let length: usize =
             asked.messages.iter().map(|message| serde_json::to_string(message).unwrap().len()).sum();
         let read_so_far =
@@ -263,17 +263,17 @@ fn a_server_that_refuses_is_shown_less() {
 
 #[test]
 fn where_nothing_helps_the_person_is_told() {
-    let world = World::new();
-    let model = Played::steps(vec![fail(ErrorKind::ContextExceeded, "the prompt is too long")]);
+    let world = AgentFixture::new();
+    let model = FakeModel::steps(vec![fail(ErrorKind::ContextExceeded, "the prompt is too long")]);
     let held = world.turn(model.clone(), "Read this.");
     insta::assert_snapshot!(held.story());
 }
 
 #[test]
 fn before_a_server_has_counted_the_tools_count_too() {
-    let world = World::new();
-    let how: How = world.how();
-    let model = Played::by(|_, _| say("Yes."));
+    let world = AgentFixture::new();
+    let how: TurnSetup = world.how();
+    let model = FakeModel::by(|_, _| say("Yes."));
     let held = world.turn_as(model, "Is it?", how);
     let used = held.events.iter().find_map(|event| match event {
         ChatEvent::Context { used_tokens, .. } => Some(*used_tokens),

@@ -9,9 +9,9 @@
 )]
 
 // What tests are made of.
-mod played;
-mod story;
-mod world;
+mod fake_model;
+mod event_log;
+mod fixture;
 
 // What they show.
 mod turns;
@@ -20,4 +20,4 @@ mod retries;
 mod context;
 mod violations;
 mod wires;
-mod together;
+mod concurrency;

@@ -4,33 +4,33 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use toolgate_agent::{Agent, ChatEvent, EndReason, MountFact, Surroundings, Turn, numbered};
+use toolgate_agent::{Agent, ChatEvent, EndReason, MountSummary, PromptEnvironment, TurnContext, sequenced};
 use toolgate_attack::person;
 use toolgate_gate::{
     ApprovalReply, ApprovalRequest, ApprovedCall, Approver, CallContext, Tool, ToolFuture, ToolSchema,
     ToolSpec,
 };
-use toolgate_llm::{FinishReason, Part, Seal, ToolChoice, Wire};
+use toolgate_llm::{FinishReason, MessagePart, OpaqueProviderState, ToolChoice, Wire};
 use toolgate_tools::Profile;
 use toolgate_types::{Category, ToolClass, Trust};
 
-use crate::played::{CAPABLE, Played, Step, call, calls, say};
-use crate::story;
-use crate::world::{How, World, gather};
+use crate::event_log;
+use crate::fake_model::{CAPABLE, FakeModel, Step, call, calls, say};
+use crate::fixture::{AgentFixture, TurnSetup, gather};
 
 #[test]
 fn an_answer_without_calls() {
-    let world = World::new();
+    let world = AgentFixture::new();
     let mut step = say("Hello to you.");
-    step.parts.insert(0, Part::Thinking { text: "somebody greets me".to_owned(), seal: None });
-    let held = world.turn(Played::steps(vec![step]), "Hello?");
+    step.parts.insert(0, MessagePart::Thinking { text: "somebody greets me".to_owned(), seal: None });
+    let held = world.turn(FakeModel::steps(vec![step]), "Hello?");
     insta::assert_snapshot!(held.story());
 }
 
 #[test]
 fn calls_are_made_in_their_order_and_answered() {
-    let world = World::new();
-    let model = Played::steps(vec![
+    let world = AgentFixture::new();
+    let model = FakeModel::steps(vec![
         calls(&[
             ("read_file", r#"{"path": "a.txt"}"#),
             ("write_file", r#"{"path": "c.txt", "content": "new\n"}"#),
@@ -45,14 +45,14 @@ fn calls_are_made_in_their_order_and_answered() {
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|asked| asked.tool_choice == ToolChoice::Auto));
     // Each step is shown everything before it.
-    assert_eq!(story::kept(&asked[2].messages).lines().count(), 5);
+    assert_eq!(event_log::kept(&asked[2].messages).lines().count(), 5);
 }
 
 /// What a model writes, and what it is told.
 #[test]
 fn calls_that_cannot_be_made_say_what_would_fit() {
-    let world = World::new();
-    let model = Played::steps(vec![
+    let world = AgentFixture::new();
+    let model = FakeModel::steps(vec![
         calls(&[
             ("read_file", r#"{"path": "a.txt""#),
             ("read_file", r#"["a.txt"]"#),
@@ -80,9 +80,9 @@ fn nearly_json_is_read_only_where_that_is_wanted() {
         ]
     };
     for (repair, wanted) in [(false, ["error", "error"]), (true, ["success", "success"])] {
-        let world = World::new();
+        let world = AgentFixture::new();
         let how = world.how().settings(|settings| settings.repair = repair);
-        let held = world.turn_as(Played::steps(steps()), "Read.", how);
+        let held = world.turn_as(FakeModel::steps(steps()), "Read.", how);
         let statuses: Vec<String> = held
             .events
             .iter()
@@ -105,13 +105,13 @@ fn calls_of_messages_that_ended_otherwise_are_not_made() {
         FinishReason::Pause,
         FinishReason::Other("content_filter".to_owned()),
     ] {
-        let world = World::new();
+        let world = AgentFixture::new();
         let write = call("write_file", r#"{"path": "c.txt", "content": "no"}"#);
-        let model = Played::steps(vec![write.finishes(reason.clone()), say("I was cut off.")]);
+        let model = FakeModel::steps(vec![write.finishes(reason.clone()), say("I was cut off.")]);
         let held = world.turn(model, "Write.");
         assert!(!world.workspace.join("c.txt").exists(), "{reason:?}");
         assert_eq!((held.ended.reason, held.ended.iterations), (EndReason::Done, 1), "{reason:?}");
-        assert!(story::kept(&held.messages).contains("not made: "), "{reason:?}");
+        assert!(event_log::kept(&held.messages).contains("not made: "), "{reason:?}");
     }
 }
 
@@ -124,8 +124,8 @@ fn odd_ends_are_told() {
         (FinishReason::ToolCalls, None),
         (FinishReason::Stop, None),
     ] {
-        let world = World::new();
-        let held = world.turn(Played::steps(vec![say("Well").finishes(reason.clone())]), "Go.");
+        let world = AgentFixture::new();
+        let held = world.turn(FakeModel::steps(vec![say("Well").finishes(reason.clone())]), "Go.");
         let told = held.events.iter().find_map(|event| match event {
             ChatEvent::Notice { text } => Some(text.as_str()),
             _ => None,
@@ -136,17 +136,17 @@ fn odd_ends_are_told() {
 
 #[test]
 fn silence_is_told() {
-    let world = World::new();
+    let world = AgentFixture::new();
     let nothing = Step { parts: Vec::new(), ..say("") };
-    let held = world.turn(Played::steps(vec![nothing]), "Go.");
+    let held = world.turn(FakeModel::steps(vec![nothing]), "Go.");
     insta::assert_snapshot!(held.story());
 }
 
 /// A server that pauses gets its own message back, and goes on.
 #[test]
 fn a_pause_is_no_end() {
-    let world = World::new();
-    let model = Played::steps(vec![say("One moment.").finishes(FinishReason::Pause), say("Here it is.")]);
+    let world = AgentFixture::new();
+    let model = FakeModel::steps(vec![say("One moment.").finishes(FinishReason::Pause), say("Here it is.")]);
     let held = world.turn(model, "Go.");
     insta::assert_snapshot!(held.story());
 }
@@ -155,21 +155,21 @@ fn a_pause_is_no_end() {
 #[test]
 fn a_turn_that_cannot_be_held_has_an_end_too() {
     let deep = (0..200).fold(json!(0), |value, _| json!([value]));
-    let seal = Some(Seal { wire: Wire::OpenaiChat, value: deep });
+    let seal = Some(OpaqueProviderState { wire: Wire::OpenaiChat, value: deep });
     let mut unkeepable = say("Hello.").uses(100, 10);
-    unkeepable.parts.push(Part::Thinking { text: "Hm.".to_owned(), seal });
-    let world = World::new();
+    unkeepable.parts.push(MessagePart::Thinking { text: "Hm.".to_owned(), seal });
+    let world = AgentFixture::new();
     let (known, mut unknown) = (person("talk"), person("talk"));
     unknown.agent = Some("nobody".parse().unwrap());
     for (caller, code, input_tokens) in [(known, "session", 100), (unknown, "unauthenticated", 0)] {
         world.runtime.block_on(async {
             let mut session = world.session(code).await;
             let (events, sink) = gather(Arc::new(|_| {}));
-            let model = Played::steps(vec![unkeepable.clone()]);
+            let model = FakeModel::steps(vec![unkeepable.clone()]);
             let agent = Agent::new(Arc::clone(world.bench.front()), model, world.how().settings);
-            let How { approver, cancelled, .. } = world.how();
-            let turn = Turn { credential: caller.into(), approver, cancelled, events: sink };
-            let error = agent.converse(&mut session, "Hello?", turn).await.unwrap_err();
+            let TurnSetup { approver, cancelled, .. } = world.how();
+            let turn = TurnContext { credential: caller.into(), approver, cancelled, events: sink };
+            let error = agent.run_turn(&mut session, "Hello?", turn).await.unwrap_err();
             assert_eq!(error.code(), code);
             let events = events.lock().unwrap();
             let [.., ChatEvent::Error { code: told, .. }, ChatEvent::StreamEnd { reason, text, usage, .. }] =
@@ -199,16 +199,16 @@ fn whoever_is_asked_decides() {
         let write = r#"{"path": "a.txt", "content": "changed\n"}"#;
         vec![calls(&[("read_file", r#"{"path": "a.txt"}"#), ("write_file", write)]), say("So it is.")]
     };
-    let world = World::new();
+    let world = AgentFixture::new();
     let how = world
         .how()
         .trust(Trust::Guided)
         .asking(Says(ApprovalReply::Denied(Some("not that file".to_owned()))));
-    insta::assert_snapshot!("refused", world.turn_as(Played::steps(steps()), "Change it.", how).story());
+    insta::assert_snapshot!("refused", world.turn_as(FakeModel::steps(steps()), "Change it.", how).story());
     assert_eq!(std::fs::read_to_string(world.workspace.join("a.txt")).unwrap(), "hello\n");
-    let world = World::new();
+    let world = AgentFixture::new();
     let how = world.how().trust(Trust::Guided).asking(Says(ApprovalReply::Once));
-    let held = world.turn_as(Played::steps(steps()), "Change it.", how);
+    let held = world.turn_as(FakeModel::steps(steps()), "Change it.", how);
     insta::assert_snapshot!("allowed", held.story());
     assert_eq!(std::fs::read_to_string(world.workspace.join("a.txt")).unwrap(), "changed\n");
     // The question shows the whole change, and names the call that the result is of.
@@ -229,9 +229,9 @@ fn whoever_is_asked_decides() {
         )
     );
     // Where there is nobody, the model is told.
-    let world = World::new();
-    let held = world.turn_as(Played::steps(steps()), "Change it.", world.how().trust(Trust::Guided));
-    assert!(story::told(&held.events).contains("denied DENIED approval_unavailable"));
+    let world = AgentFixture::new();
+    let held = world.turn_as(FakeModel::steps(steps()), "Change it.", world.how().trust(Trust::Guided));
+    assert!(event_log::told(&held.events).contains("denied DENIED approval_unavailable"));
 }
 
 /// A tool that falls over.
@@ -268,18 +268,18 @@ impl Tool for Falls {
 
 #[test]
 fn a_tool_that_falls_over_costs_its_own_call() {
-    let world = World::of(Profile::Native, |options| options.tool(Falls::tool()));
+    let world = AgentFixture::of(Profile::Native, |options| options.tool(Falls::tool()));
     let model =
-        Played::steps(vec![calls(&[("falls", "{}"), ("read_file", r#"{"path": "a.txt"}"#)]), say("Oh.")]);
+        FakeModel::steps(vec![calls(&[("falls", "{}"), ("read_file", r#"{"path": "a.txt"}"#)]), say("Oh.")]);
     insta::assert_snapshot!(world.turn(model, "Go.").story());
 }
 
 #[test]
 fn a_model_without_tools_talks_without_them() {
-    let world = World::new();
+    let world = AgentFixture::new();
     let unable = toolgate_llm::Capabilities { supports_tools: false, ..CAPABLE };
     // It asks for a call all the same.
-    let model = Played::able(unable, |number, _| match number {
+    let model = FakeModel::able(unable, |number, _| match number {
         0 => call("write_file", r#"{"path": "c.txt", "content": "no"}"#),
         _ => say("I have no tools."),
     });
@@ -292,36 +292,36 @@ fn a_model_without_tools_talks_without_them() {
 #[test]
 fn the_model_is_told_where_it_is_and_sees_only_its_own_tools() {
     let yaml = "agents:\n  reader:\n    description: reads\n";
-    let world = World::of(Profile::Native, |options| options.config(yaml));
+    let world = AgentFixture::of(Profile::Native, |options| options.config(yaml));
     let mut how = world.how().settings(|settings| {
         settings.system = Some("You review.".to_owned());
-        settings.surroundings = Surroundings {
+        settings.environment = PromptEnvironment {
             date: Some("2026-11-15".to_owned()),
-            mounts: vec![MountFact { alias: "@project".to_owned(), writable: true }],
+            mounts: vec![MountSummary { alias: "@project".to_owned(), writable: true }],
             alias_required: false,
         };
     });
     how.caller.agent = Some("reader".parse().unwrap());
     let write = call("write_file", r#"{"path": "c.txt", "content": "no"}"#);
-    let model = Played::steps(vec![write, say("I may not.")]);
+    let model = FakeModel::steps(vec![write, say("I may not.")]);
     let held = world.turn_as(model.clone(), "Write.", how);
     let asked = &model.asked()[0];
     assert_eq!(asked.system, "You review.\n\nToday is 2026-11-15.\n\nMounts: @project (read and write).");
     assert!(asked.tools.contains(&"read_file".to_owned()) && !asked.tools.contains(&"write_file".to_owned()));
-    insta::assert_snapshot!(story::told(&held.events));
+    insta::assert_snapshot!(event_log::told(&held.events));
 }
 
 #[test]
 fn events_as_programs_read_them() {
-    let world = World::new();
-    let model = Played::steps(vec![
+    let world = AgentFixture::new();
+    let model = FakeModel::steps(vec![
         call("read_file", r#"{"path": "a.txt"}"#).uses(1000, 20),
         say("It says hello.").uses(1100, 10),
     ]);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&lines);
     let mut how = world.how();
-    how.watch = numbered(move |event| all.lock().unwrap().push(serde_json::to_string(&event).unwrap()));
+    how.watch = sequenced(move |event| all.lock().unwrap().push(serde_json::to_string(&event).unwrap()));
     world.turn_as(model, "Read.", how);
     let text = lines.lock().unwrap().join("\n");
     insta::assert_snapshot!(same_every_time(&text));

@@ -5,9 +5,9 @@ use toolgate_agent::EndReason;
 use toolgate_manifest::OnViolation;
 use toolgate_tools::Profile;
 
-use crate::played::{Played, calls, say};
-use crate::story;
-use crate::world::World;
+use crate::event_log;
+use crate::fake_model::{FakeModel, calls, say};
+use crate::fixture::AgentFixture;
 
 /// How each profile reads a file.
 fn reading(profile: Profile) -> (&'static str, &'static str) {
@@ -26,26 +26,27 @@ fn each_profile_does_what_it_says() {
             continue;
         }
         let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
-        let world = World::of(profile, |options| options.package(&package));
+        let world = AgentFixture::of(profile, |options| options.package(&package));
         let (tool, path) = reading(profile);
         let arguments = json!({"path": path}).to_string();
-        let model = Played::steps(vec![calls(&[(tool, &arguments), (tool, &arguments)]), say("I may not.")]);
+        let model =
+            FakeModel::steps(vec![calls(&[(tool, &arguments), (tool, &arguments)]), say("I may not.")]);
         let held = world.turn(model.clone(), "Read it.");
         let stops = profile == Profile::Studio;
         let wanted = if stops { EndReason::Violation } else { EndReason::Done };
         assert_eq!(held.ended.reason, wanted, "{profile}: {}", held.story());
         assert_eq!(model.asked().len(), if stops { 1 } else { 2 }, "{profile}");
-        insta::assert_snapshot!(format!("violation_{profile}"), story::told(&held.events));
+        insta::assert_snapshot!(format!("violation_{profile}"), event_log::told(&held.events));
     }
 }
 
 #[test]
 fn the_operator_decides_otherwise() {
     for (profile, answer) in [(Profile::Native, OnViolation::Stop), (Profile::Studio, OnViolation::Answer)] {
-        let world = World::of(profile, |options| options);
+        let world = AgentFixture::of(profile, |options| options);
         let (tool, path) = reading(profile);
         let model =
-            Played::steps(vec![calls(&[(tool, &json!({"path": path}).to_string())]), say("I may not.")]);
+            FakeModel::steps(vec![calls(&[(tool, &json!({"path": path}).to_string())]), say("I may not.")]);
         let how = world.how().settings(|settings| settings.on_violation = answer);
         let held = world.turn_as(model, "Read it.", how);
         let wanted = if answer == OnViolation::Stop { EndReason::Violation } else { EndReason::Done };
@@ -56,8 +57,10 @@ fn the_operator_decides_otherwise() {
 /// A mistake is no violation.
 #[test]
 fn a_file_that_is_not_there_ends_nothing() {
-    let world = World::of(Profile::Studio, |options| options);
-    let model =
-        Played::steps(vec![calls(&[("file_read", r#"{"path": "missing.txt"}"#)]), say("It is not there.")]);
+    let world = AgentFixture::of(Profile::Studio, |options| options);
+    let model = FakeModel::steps(vec![
+        calls(&[("file_read", r#"{"path": "missing.txt"}"#)]),
+        say("It is not there."),
+    ]);
     assert_eq!(world.turn(model, "Read it.").ended.reason, EndReason::Done);
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_agent::{ChatEvent, EndReason};
-use toolgate_llm::{Endpoint, Key, ModelName, Provider, Wire, provider};
+use toolgate_llm::{ApiKey, Endpoint, ModelName, Provider, Wire, provider};
 use toolgate_scripted::{Script, ScriptServer, ServerOptions};
 use toolgate_tools::Profile;
 
-use crate::world::{Held, How, PATIENCE, World};
+use crate::fixture::{AgentFixture, TEST_TIMEOUT, TurnRecord, TurnSetup};
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Openai, Wire::OpenaiChat, Wire::Ollama];
 
@@ -46,15 +46,15 @@ impl Scripted {
             Wire::OpenaiChat => toolgate_scripted::Wire::OpenaiChat,
             Wire::Ollama => toolgate_scripted::Wire::Ollama,
         };
-        let mut endpoint = Endpoint::new(self.server.base_url(spoken)).key(Some(Key::new("sk-test-4711")));
-        endpoint.timeouts.connect = PATIENCE;
-        endpoint.timeouts.idle = if self.falls_silent { SILENCE } else { PATIENCE };
+        let mut endpoint = Endpoint::new(self.server.base_url(spoken)).key(Some(ApiKey::new("sk-test-4711")));
+        endpoint.timeouts.connect = TEST_TIMEOUT;
+        endpoint.timeouts.idle = if self.falls_silent { SILENCE } else { TEST_TIMEOUT };
         let model = ModelName { provider: name(wire).to_owned(), name: "scripted".to_owned() };
         provider(wire, endpoint, model)
     }
 }
 
-fn hold(world: &World, yaml: &str, wire: Wire, how: How) -> Held {
+fn hold(world: &AgentFixture, yaml: &str, wire: Wire, how: TurnSetup) -> TurnRecord {
     world.runtime.block_on(async {
         let scripted = Scripted::start(yaml).await;
         let mut session = world.session("talk").await;
@@ -85,7 +85,7 @@ fn every_script_over_every_wire() {
         let yaml = std::fs::read_to_string(&file).unwrap();
         let mut stories: Vec<(Vec<&str>, String)> = Vec::new();
         for wire in WIRES {
-            let world = World::new();
+            let world = AgentFixture::new();
             let story = hold(&world, &yaml, wire, world.how()).story();
             match stories.iter_mut().find(|(_, same)| *same == story) {
                 Some((wires, _)) => wires.push(name(wire)),
@@ -109,7 +109,7 @@ fn a_connection_that_breaks_is_tried_again() {
                 - call: {tool: append_file, arguments: {path: c.txt, content: once}}\n      \
                 - fault: {kind: reset, times: 1}\n  - say: Written.\n";
     for wire in WIRES {
-        let world = World::new();
+        let world = AgentFixture::new();
         let held = hold(&world, yaml, wire, world.how());
         assert_eq!(held.ended.text, "Written.", "{}: {}", name(wire), held.story());
         assert_eq!(std::fs::read_to_string(world.workspace.join("c.txt")).unwrap(), "once");
@@ -122,12 +122,12 @@ fn a_connection_that_breaks_is_tried_again() {
 fn is_called_when_cut(wire: Wire, bytes: usize) -> bool {
     // One tool, because some servers send all of them back.
     let yaml = "agents:\n  writer:\n    tool_permissions:\n      write_file: {allowed: true}\n";
-    let world = World::of(Profile::Native, |options| options.config(yaml));
+    let world = AgentFixture::of(Profile::Native, |options| options.config(yaml));
     let yaml = format!(
         "steps:\n  - do:\n      - fault: {{kind: truncate, after_bytes: {bytes}}}\n      \
          - call: {{tool: write_file, arguments: {{path: c.txt, content: whole}}}}\n  - say: Written.\n"
     );
-    let mut how = world.how().settings(|settings| settings.tries = 1);
+    let mut how = world.how().settings(|settings| settings.max_attempts = 1);
     how.caller.agent = Some("writer".parse().unwrap());
     let held = hold(&world, &yaml, wire, how);
     let is_called = held.events.iter().any(|event| matches!(event, ChatEvent::ToolStart { .. }));
@@ -156,7 +156,7 @@ fn the_last_step_is_without_tools_on_every_wire() {
     let yaml = "steps:\n  - when: {tools: on}\n    repeat: true\n    calls: [{tool: list_directory, arguments: {}}]\n  \
                 - when: {tools: off}\n    say: That is all.\n";
     for wire in WIRES {
-        let world = World::new();
+        let world = AgentFixture::new();
         let how = world.how().settings(|settings| settings.max_tool_iterations = 2);
         let held = hold(&world, yaml, wire, how);
         assert_eq!(
@@ -174,7 +174,7 @@ fn the_last_step_is_without_tools_on_every_wire() {
 fn a_conversation_can_change_its_model() {
     let yaml = "model: {thinking: true}\nsteps:\n  - think: Hm.\n    say: I will look.\n    \
                 calls: [{tool: read_file, arguments: {path: a.txt}}]\n  - think: So.\n    say: It says hello.\n";
-    let world = World::new();
+    let world = AgentFixture::new();
     world.runtime.block_on(async {
         let mut session = world.session("talk").await;
         for wire in WIRES.into_iter().chain(WIRES.into_iter().rev()) {

@@ -124,7 +124,7 @@ impl Shown {
         let input = self.input_text.as_ref().map_or_else(|| self.input.to_string().len(), String::len);
         let ended = self.ended.as_ref().map_or(0, |Ended { result, metadata, .. }| {
             let structured = metadata.structured.as_ref().map_or(0, |value| value.to_string().len());
-            result.len() + structured + metadata.whole.as_ref().map_or(0, String::len)
+            result.len() + structured + metadata.full_output.as_ref().map_or(0, String::len)
         });
         self.tool.len() + input + self.output.len() + ended
     }
@@ -203,7 +203,7 @@ impl Shown {
         match &self.ended {
             Some(ended) => {
                 // What was shown while it ran may be more than the model was told.
-                let more = ended.metadata.whole.as_deref().unwrap_or(&self.output);
+                let more = ended.metadata.full_output.as_deref().unwrap_or(&self.output);
                 if more.len() > ended.result.len() {
                     let _ = write!(text, "output, {}", quoted(more, screen));
                 }
@@ -254,7 +254,7 @@ mod tests {
             code: None,
             structured: None,
             facts: serde_json::Map::new(),
-            whole: None,
+            full_output: None,
             operator_note: None,
         };
         let make = |calls: &mut Calls, bytes: usize| {

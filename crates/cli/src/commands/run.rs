@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{EndReason, Ended, EventSink};
+use toolgate_agent::{EndReason, EventSink, TurnOutcome};
 
 use self::events::{Begun, Printer, tell_not_begun};
 use super::{LAST_MOMENT, close, print, serving_runtime};
@@ -117,7 +117,7 @@ impl Shown {
     }
 
     /// What is left to say at the end. The answer is results; why there is none is not.
-    fn tell(self, ended: &Ended, asked: Asked) -> Result<u8, Failed> {
+    fn tell(self, ended: &TurnOutcome, asked: Asked) -> Result<u8, Failed> {
         let code = exit_code(ended.reason, asked);
         let Self { answer, is_watched } = self;
         if asked == Asked::Nobody {

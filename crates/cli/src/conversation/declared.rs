@@ -1,8 +1,8 @@
 //! What is declared about conversations, joined with what was asked for on the command line.
 
 use jiff::Timestamp;
-use toolgate_agent::{AgentSettings, MountFact, Surroundings};
-use toolgate_llm::{Stated, Timeouts, ToolNames, Wire};
+use toolgate_agent::{AgentSettings, MountSummary, PromptEnvironment};
+use toolgate_llm::{StatedCapabilities, Timeouts, ToolNames, Wire};
 use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
 use toolgate_workspace::{Mount, MountAccess, PathStyle, Workspace};
 
@@ -37,7 +37,7 @@ fn provider(server: &ModelServerConfig, settings: &Settings) -> Result<Declared,
         base_url: server.base_url.as_ref().map(|url| url.value.clone()),
         key,
         headers: server.headers.iter().map(|(name, text)| (name.value.clone(), text.value.clone())).collect(),
-        stated: Stated {
+        stated: StatedCapabilities {
             supports_tools: server.supports_tools,
             context_window: server.context_window,
             max_output_tokens: server.max_output_tokens,
@@ -76,8 +76,8 @@ pub(crate) fn settings(
     speaker: &Speaker,
 ) -> Result<AgentSettings, Failed> {
     let declared = declared(settings);
-    let mut agent = AgentSettings::of(settings.profile);
-    agent.surroundings = surroundings(settings, workspace);
+    let mut agent = AgentSettings::for_profile(settings.profile);
+    agent.environment = surroundings(settings, workspace);
     agent.max_output_tokens = speaker.max_output_tokens;
     agent.system = match &arguments.system {
         Some(system) => Some(system_text(system, settings)?),
@@ -113,12 +113,12 @@ fn declared_system(declared: &ConversationConfig, settings: &Settings) -> Result
 }
 
 /// What the model is told of its place: the day, and the mounts as they are, by the names that it can use.
-fn surroundings(settings: &Settings, workspace: &Workspace) -> Surroundings {
-    let told = |mount: &Mount| MountFact {
+fn surroundings(settings: &Settings, workspace: &Workspace) -> PromptEnvironment {
+    let told = |mount: &Mount| MountSummary {
         alias: mount.alias().to_owned(),
         writable: mount.access() == MountAccess::ReadWrite,
     };
-    Surroundings {
+    PromptEnvironment {
         date: Some(Timestamp::now().to_string().chars().take(10).collect()),
         mounts: workspace.mounts().iter().map(told).collect(),
         alias_required: settings.profile.path_style() == PathStyle::AliasOnly,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toolgate_llm::Key;
+use toolgate_llm::ApiKey;
 
 use super::model::KeyPlace;
 use crate::exit::Failed;
@@ -12,12 +12,12 @@ use crate::secrets::{self, SecretError};
 pub(crate) fn read(
     place: &KeyPlace,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Key>, Failed> {
+) -> Result<Option<ApiKey>, Failed> {
     match place {
         KeyPlace::Nowhere => Ok(None),
-        KeyPlace::PerhapsVariable(name) => Ok(variable(name).map(Key::new)),
+        KeyPlace::PerhapsVariable(name) => Ok(variable(name).map(ApiKey::new)),
         KeyPlace::Variable(name) => match variable(name) {
-            Some(key) => Ok(Some(Key::new(key))),
+            Some(key) => Ok(Some(ApiKey::new(key))),
             None => Err(Failed::usage(format!("the variable {name} is not set, so there is no key for the model"))
                 .help(format!(
                     "set {name}, or keep the key in a file and name it with `key_file:` under `models:`; to look around \
@@ -28,7 +28,7 @@ pub(crate) fn read(
     }
 }
 
-fn from_file(path: &Path) -> Result<Key, Failed> {
+fn from_file(path: &Path) -> Result<ApiKey, Failed> {
     let shown = path.display().to_string();
     let secret = secrets::read(path).map_err(|error| {
         let help = match error {
@@ -41,7 +41,7 @@ fn from_file(path: &Path) -> Result<Key, Failed> {
     })?;
     match std::str::from_utf8(secret.expose()) {
         Ok(text) if !text.trim().is_empty() && text.trim().bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Ok(Key::new(text))
+            Ok(ApiKey::new(text))
         }
         _ => Err(Failed::usage(format!("`{shown}` holds no key"))
             .help("write the key into the file, alone on one line")),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{Agent, AgentError, EndReason, Ended, EventSink, Turn};
+use toolgate_agent::{Agent, AgentError, EndReason, EventSink, TurnContext, TurnOutcome};
 use toolgate_gate::{BlockingStrategy, Credential};
-use toolgate_llm::{ModelName, Recorder};
+use toolgate_llm::{ModelName, StreamRecorder};
 use toolgate_session::{NewSession, Session, SessionError, SessionStore, SessionSummary};
 use toolgate_tools::ProfiledGate;
 use toolgate_types::{SessionId, Trust};
@@ -52,7 +52,7 @@ pub(crate) struct Sitting {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) servers: Option<Arc<Servers>>,
     pub(crate) store: SessionStore,
-    recorder: Option<Recorder>,
+    recorder: Option<StreamRecorder>,
 }
 
 /// Whether to wait for the servers behind the gate before anything is asked.
@@ -203,7 +203,12 @@ impl Sitting {
     }
 
     /// One turn.
-    pub(crate) async fn turn(&self, talk: &mut Talk, prompt: &str, with: With) -> Result<Ended, Failed> {
+    pub(crate) async fn turn(
+        &self,
+        talk: &mut Talk,
+        prompt: &str,
+        with: With,
+    ) -> Result<TurnOutcome, Failed> {
         let With { person, cancelled, events } = with;
         let session = match &mut talk.session {
             Some(session) => session,
@@ -211,8 +216,8 @@ impl Sitting {
         };
         let credential = self.credential(session.id())?;
         let approver = person.during(cancelled.clone());
-        let turn = Turn { credential, approver, cancelled, events };
-        talk.agent.converse(session, prompt, turn).await.map_err(|error| match error {
+        let turn = TurnContext { credential, approver, cancelled, events };
+        talk.agent.run_turn(session, prompt, turn).await.map_err(|error| match error {
             AgentError::Session(error) => unkept(error),
             AgentError::Fault(fault) => Failed::error(fault.to_string()).help(fault.help()),
             AgentError::Settings { message, help } => Failed::usage(message).help(help),
@@ -260,13 +265,13 @@ pub(crate) struct With {
     pub(crate) events: EventSink,
 }
 
-fn recorder(file: &std::path::Path, settings: &Settings) -> Result<Recorder, Failed> {
+fn recorder(file: &std::path::Path, settings: &Settings) -> Result<StreamRecorder, Failed> {
     let path = settings.surroundings.absolute(file)?;
     let file = create_own_file(&path).map_err(|error| {
         Failed::usage(format!("`{}` cannot be written: {error}", path.display()))
             .help("name a file that does not exist yet")
     })?;
-    Ok(Recorder::new(file))
+    Ok(StreamRecorder::new(file))
 }
 
 /// The first words of a conversation.

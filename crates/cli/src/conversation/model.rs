@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolgate_llm::{ModelName, Stated, ToolNames, Wire, default_model};
+use toolgate_llm::{ModelName, StatedCapabilities, ToolNames, Wire, default_model};
 use toolgate_manifest::VariableText;
 
 use crate::exit::Failed;
@@ -17,7 +17,7 @@ pub(crate) struct Route {
     /// Sent with every request, as the operator declared them.
     pub(crate) headers: Vec<(String, String)>,
     /// What the operator knows better than the server or the table.
-    pub(crate) stated: Stated,
+    pub(crate) stated: StatedCapabilities,
     /// How the server takes names of tools.
     pub(crate) tool_names: ToolNames,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Declared {
     pub(crate) base_url: Option<String>,
     pub(crate) key: Option<KeyPlace>,
     pub(crate) headers: Vec<(String, VariableText)>,
-    pub(crate) stated: Stated,
+    pub(crate) stated: StatedCapabilities,
     pub(crate) tool_names: ToolNames,
 }
 
@@ -221,7 +221,7 @@ impl Offer<'_> {
             base_url,
             key,
             headers: Vec::new(),
-            stated: Stated::default(),
+            stated: StatedCapabilities::default(),
             tool_names: ToolNames::default(),
         }
     }
@@ -333,7 +333,7 @@ mod tests {
                 base_url: Some("http://10.0.0.5:8000/v1".to_owned()),
                 key: Some(KeyPlace::File("/keys/office".into())),
                 headers: Vec::new(),
-                stated: Stated { context_window: Some(32_768), ..Stated::default() },
+                stated: StatedCapabilities { context_window: Some(32_768), ..StatedCapabilities::default() },
                 tool_names: ToolNames::Exact,
             },
             Declared {
@@ -342,7 +342,7 @@ mod tests {
                 base_url: None,
                 key: None,
                 headers: Vec::new(),
-                stated: Stated { max_output_tokens: Some(9), ..Stated::default() },
+                stated: StatedCapabilities { max_output_tokens: Some(9), ..StatedCapabilities::default() },
                 tool_names: ToolNames::default(),
             },
         ];

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_llm::{
-    Capabilities, Endpoint, Events, Key, ModelName, Provider, ProviderError, Recorder, Request, Timeouts,
-    Wire, installed_models, provider,
+    ApiKey, Capabilities, Endpoint, ModelName, Provider, ProviderError, StepEvents, StepRequest,
+    StreamRecorder, Timeouts, Wire, installed_models, provider,
 };
 use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
 
@@ -38,7 +38,7 @@ impl Speaker {
     pub(crate) async fn find(
         chosen: Chosen,
         settings: &Settings,
-        recorder: Option<Recorder>,
+        recorder: Option<StreamRecorder>,
     ) -> Result<Self, Failed> {
         let timeouts = timeouts(settings);
         match chosen {
@@ -47,7 +47,7 @@ impl Speaker {
         }
     }
 
-    fn at(route: Route, timeouts: Timeouts, recorder: Option<Recorder>) -> Result<Self, Failed> {
+    fn at(route: Route, timeouts: Timeouts, recorder: Option<StreamRecorder>) -> Result<Self, Failed> {
         let (wire, model, stated) = (route.wire, route.model.clone(), route.stated);
         let endpoint = Endpoint { recorder, timeouts, ..endpoint(route)? };
         let max_output_tokens = stated.max_output_tokens.and_then(|most| u32::try_from(most).ok());
@@ -58,7 +58,7 @@ impl Speaker {
         name: ScriptName,
         surroundings: &Surroundings,
         timeouts: Timeouts,
-        recorder: Option<Recorder>,
+        recorder: Option<StreamRecorder>,
     ) -> Result<Self, Failed> {
         let script = script(name.file.as_deref(), surroundings)?;
         // A script may answer to one name only, whatever its file is called.
@@ -67,7 +67,7 @@ impl Speaker {
         let wire = name.wire.unwrap_or_else(|| script.wire().map_or(Wire::Anthropic, spoken));
         let server = serve(script, ServerOptions::default()).await?;
         // Some wires are not spoken without a key, and a script takes any.
-        let endpoint = Endpoint::new(server.base_url(played(wire))).key(Some(Key::new(SCRIPTED)));
+        let endpoint = Endpoint::new(server.base_url(played(wire))).key(Some(ApiKey::new(SCRIPTED)));
         let provider = provider(wire, Endpoint { recorder, timeouts, ..endpoint }, asked);
         let provider = Arc::new(Called { provider, name: shown });
         Ok(Self { provider, max_output_tokens: None, _script: Some(server) })
@@ -78,7 +78,7 @@ impl Speaker {
 pub(super) fn endpoint(route: Route) -> Result<Endpoint, Failed> {
     let Route { base_url, key, headers, stated, tool_names, .. } = route;
     let key = keys::read(&key, &set)?;
-    let headers = headers.into_iter().map(|(name, value)| (name, Key::new(value))).collect();
+    let headers = headers.into_iter().map(|(name, value)| (name, ApiKey::new(value))).collect();
     Ok(Endpoint { headers, stated, tool_names, ..Endpoint::new(base_url) }.key(key))
 }
 
@@ -148,8 +148,8 @@ impl Provider for Called {
 
     fn step<'p>(
         &'p self,
-        request: Request<'p>,
-    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        request: StepRequest<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>> {
         self.provider.step(request)
     }
 

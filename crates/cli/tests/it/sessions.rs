@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, ModelName, Part, Usage};
+use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, ModelName, Usage};
 use toolgate_session::{NewSession, Session, SessionStore};
 
 use crate::place::Place;
@@ -38,16 +38,16 @@ fn user(text: &str) -> Message {
     Message::User { text: text.to_owned() }
 }
 
-fn said(parts: Vec<Part>) -> Message {
+fn said(parts: Vec<MessagePart>) -> Message {
     Message::Assistant(AssistantMessage { parts, model: Some(demo()) })
 }
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned() }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned() }
 }
 
-fn call(id: &str, name: &str, arguments: &str) -> Part {
-    Part::Call(ModelCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() })
+fn call(id: &str, name: &str, arguments: &str) -> MessagePart {
+    MessagePart::Call(ModelCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() })
 }
 
 fn result(call: &str, name: &str, text: &str, is_error: bool) -> CallResult {
@@ -59,7 +59,7 @@ async fn furnish(place: &Place) -> Session {
     let store = SessionStore::open(&database(place)).await.unwrap();
     let mut session = store.create(new(place, "k3f9q2m8xa", "Tidy the notes")).await.unwrap();
     session.append(user("Tidy the notes.\n\nAll of them.")).await.unwrap();
-    let thought = Part::Thinking { text: "Where are they?".to_owned(), seal: None };
+    let thought = MessagePart::Thinking { text: "Where are they?".to_owned(), seal: None };
     let looks = call("1", "list_directory", "{\"path\":\".\"}");
     let writes =
         call("2", "write_file", &format!("{{\"path\":\"a.md\",\"content\":\"{}\"}}", "long ".repeat(60)));

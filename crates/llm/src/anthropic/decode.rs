@@ -11,22 +11,22 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::collect::{Collector, PartKey, garbled};
-use crate::decode::Decode;
 use crate::error::ProviderError;
 use crate::event::{FinishReason, Usage};
-use crate::failure::Said;
-use crate::frame::{Frame, Tag, Text};
+use crate::frame::{StreamFrame, Tag, Text};
+use crate::message_collector::{MessageCollector, PartKey, malformed};
+use crate::step_decoder::Decode;
+use crate::vendor_error::VendorError;
 
 /// The state of a step.
 #[derive(Debug)]
 pub(crate) struct AnthropicDecoder {
-    collector: Collector,
+    collector: MessageCollector,
     has_begun: bool,
     /// Blocks by index; those that are over stand for themselves.
     blocks: BTreeMap<u32, Block>,
     stop_reason: Option<String>,
-    counted: Counted,
+    tokens: TokenCounts,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ enum Block {
 
 /// Tokens as this wire counts them: what came from a cache, or went into one, is no part of the input.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct TokenCounts {
     input: u64,
     output: u64,
     cache_read: u64,
@@ -120,13 +120,13 @@ struct BlockStop {
 
 #[derive(Deserialize)]
 struct MessageDelta {
-    delta: Stopped,
+    delta: StopDelta,
     #[serde(default)]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
-struct Stopped {
+struct StopDelta {
     #[serde(default)]
     stop_reason: Option<String>,
 }
@@ -144,18 +144,18 @@ struct WireUsage {
 }
 
 impl AnthropicDecoder {
-    pub(crate) fn new(collector: Collector) -> Self {
+    pub(crate) fn new(collector: MessageCollector) -> Self {
         Self {
             collector,
             has_begun: false,
             blocks: BTreeMap::new(),
             stop_reason: None,
-            counted: Counted::default(),
+            tokens: TokenCounts::default(),
         }
     }
 
     /// Takes a frame by its kind; `false` where the kind is not known.
-    fn take(&mut self, kind: &str, frame: Frame<'_>) -> Result<bool, ProviderError> {
+    fn take(&mut self, kind: &str, frame: StreamFrame<'_>) -> Result<bool, ProviderError> {
         match kind {
             "content_block_delta" => self.block_grows(&frame.read()?)?,
             "content_block_start" => self.block_begins(frame.read()?)?,
@@ -163,8 +163,8 @@ impl AnthropicDecoder {
             "message_start" => self.message_begins(&frame.read()?)?,
             "message_delta" => self.message_stops(frame.read()?)?,
             "message_stop" if frame.read::<Tag<'_>>()?.kind() == "message_stop" => self.finish()?,
-            "message_stop" => return Err(garbled("an event has two names")),
-            "error" => return Err(Said::read(&frame.read()?).in_stream()),
+            "message_stop" => return Err(malformed("an event has two names")),
+            "error" => return Err(VendorError::read(&frame.read()?).in_stream()),
             _ => return Ok(false),
         }
         Ok(true)
@@ -172,7 +172,7 @@ impl AnthropicDecoder {
 
     fn message_begins(&mut self, start: &MessageStart) -> Result<(), ProviderError> {
         if std::mem::replace(&mut self.has_begun, true) {
-            return Err(garbled("a message begins within another"));
+            return Err(malformed("a message begins within another"));
         }
         self.count(start.message.usage.as_ref());
         Ok(())
@@ -180,10 +180,10 @@ impl AnthropicDecoder {
 
     fn block_begins(&mut self, start: BlockStart<'_>) -> Result<(), ProviderError> {
         if !self.has_begun || self.stop_reason.is_some() {
-            return Err(garbled("a block begins outside of a message"));
+            return Err(malformed("a block begins outside of a message"));
         }
         if self.blocks.contains_key(&start.index) {
-            return Err(garbled("two blocks of one message have the same index"));
+            return Err(malformed("two blocks of one message have the same index"));
         }
         let said = start.content_block;
         let block = match said.kind.as_ref() {
@@ -199,12 +199,13 @@ impl AnthropicDecoder {
             }
             "redacted_thinking" => {
                 let part = self.collector.begin_thinking();
-                self.collector.seal(part, json!({"redacted": said.data.as_deref().unwrap_or_default()}))?;
+                self.collector
+                    .set_opaque_state(part, json!({"redacted": said.data.as_deref().unwrap_or_default()}))?;
                 Block::Foreign
             }
             "tool_use" => {
                 let (Some(id), Some(name)) = (said.id.as_deref(), said.name.as_deref()) else {
-                    return Err(garbled("a call begins without an id or without a name"));
+                    return Err(malformed("a call begins without an id or without a name"));
                 };
                 let part = self.collector.begin_call(id, name)?;
                 Block::Call { part, whole_input: whole_input(said.input)? }
@@ -217,16 +218,16 @@ impl AnthropicDecoder {
 
     fn block_grows(&mut self, more: &BlockDelta<'_>) -> Result<(), ProviderError> {
         let delta = &more.delta;
-        let missing = || garbled("a block grows by nothing");
+        let missing = || malformed("a block grows by nothing");
         match (delta.kind.as_ref(), self.blocks.get_mut(&more.index)) {
-            (_, None | Some(Block::Over)) => Err(garbled("a block grows that is not open")),
+            (_, None | Some(Block::Over)) => Err(malformed("a block grows that is not open")),
             ("text_delta", Some(Block::Text(part))) => {
                 self.collector.push(*part, delta.text.as_deref().ok_or_else(missing)?)
             }
             ("input_json_delta", Some(Block::Call { part, whole_input })) => {
                 let more = delta.partial_json.as_deref().ok_or_else(missing)?;
                 if whole_input.is_some() && !more.is_empty() {
-                    return Err(garbled("the arguments of a call came twice"));
+                    return Err(malformed("the arguments of a call came twice"));
                 }
                 self.collector.push_arguments(*part, more)
             }
@@ -239,7 +240,7 @@ impl AnthropicDecoder {
             }
             (_, Some(Block::Foreign)) => Ok(()),
             ("text_delta" | "input_json_delta" | "thinking_delta" | "signature_delta", _) => {
-                Err(garbled("a block grows by what it cannot hold"))
+                Err(malformed("a block grows by what it cannot hold"))
             }
             _ => Ok(()),
         }
@@ -248,11 +249,11 @@ impl AnthropicDecoder {
     fn block_ends(&mut self, stop: &BlockStop) -> Result<(), ProviderError> {
         let block = self.blocks.get_mut(&stop.index).map(|block| std::mem::replace(block, Block::Over));
         match block {
-            None | Some(Block::Over) => Err(garbled("a block ends that is not open")),
+            None | Some(Block::Over) => Err(malformed("a block ends that is not open")),
             Some(Block::Text(_) | Block::Foreign) => Ok(()),
             Some(Block::Thinking { signature, .. }) if signature.is_empty() => Ok(()),
             Some(Block::Thinking { part, signature }) => {
-                self.collector.seal(part, json!({"signature": signature}))
+                self.collector.set_opaque_state(part, json!({"signature": signature}))
             }
             Some(Block::Call { part, whole_input }) => {
                 self.collector.push_arguments(part, whole_input.as_deref().unwrap_or_default())?;
@@ -263,11 +264,11 @@ impl AnthropicDecoder {
 
     fn message_stops(&mut self, more: MessageDelta) -> Result<(), ProviderError> {
         if !self.has_begun {
-            return Err(garbled("a message stops that never began"));
+            return Err(malformed("a message stops that never began"));
         }
         self.count(more.usage.as_ref());
         match (more.delta.stop_reason, &self.stop_reason) {
-            (Some(_), Some(_)) => Err(garbled("a message stops twice")),
+            (Some(_), Some(_)) => Err(malformed("a message stops twice")),
             (Some(reason), None) => {
                 self.stop_reason = Some(reason);
                 Ok(())
@@ -278,15 +279,15 @@ impl AnthropicDecoder {
 
     fn finish(&mut self) -> Result<(), ProviderError> {
         if self.blocks.values().any(|block| !matches!(block, Block::Over)) {
-            return Err(garbled("the message is over before one of its blocks"));
+            return Err(malformed("the message is over before one of its blocks"));
         }
         let Some(reason) = self.stop_reason.take() else {
-            return Err(garbled("the message is over, and nothing says why"));
+            return Err(malformed("the message is over, and nothing says why"));
         };
         let reason = match (reason.as_str(), self.collector.has_calls()) {
             ("tool_use", true) => FinishReason::ToolCalls,
             ("end_turn" | "stop_sequence", true) => {
-                return Err(garbled("the message makes calls, and says that it makes none"));
+                return Err(malformed("the message makes calls, and says that it makes none"));
             }
             ("end_turn" | "stop_sequence" | "tool_use", false) => FinishReason::Stop,
             ("max_tokens" | "model_context_window_exceeded", _) => FinishReason::Length,
@@ -300,7 +301,7 @@ impl AnthropicDecoder {
     /// Every report is of everything so far; what it leaves out is as it was.
     fn count(&mut self, usage: Option<&WireUsage>) {
         let Some(usage) = usage else { return };
-        let counted = &mut self.counted;
+        let counted = &mut self.tokens;
         counted.input = usage.input_tokens.unwrap_or(counted.input);
         counted.output = usage.output_tokens.unwrap_or(counted.output);
         counted.cache_read = usage.cache_read_input_tokens.unwrap_or(counted.cache_read);
@@ -321,12 +322,12 @@ fn whole_input(input: Option<&RawValue>) -> Result<Option<String>, ProviderError
     let Some(input) = input.map(RawValue::get) else { return Ok(None) };
     match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(input) {
         Ok(fields) => Ok((!fields.is_empty()).then(|| input.to_owned())),
-        Err(_) => Err(garbled("the arguments of a call are no object")),
+        Err(_) => Err(malformed("the arguments of a call are no object")),
     }
 }
 
 impl Decode for AnthropicDecoder {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
+    fn frame(&mut self, frame: StreamFrame<'_>) -> Result<(), ProviderError> {
         if self.take(frame.event, frame)? {
             return Ok(());
         }
@@ -336,7 +337,7 @@ impl Decode for AnthropicDecoder {
         Ok(())
     }
 
-    fn collector(&mut self) -> &mut Collector {
+    fn collector(&mut self) -> &mut MessageCollector {
         &mut self.collector
     }
 }

@@ -3,22 +3,22 @@
 use serde_json::{Map, Value, json};
 
 use crate::arguments::object_text;
-use crate::ids::CallIds;
-use crate::message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
-use crate::names::WireNames;
+use crate::call_ids::CallIds;
+use crate::known_models;
+use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState};
 use crate::provider::{ModelName, Wire};
-use crate::request::{Request, Thinking, ToolChoice, ToolDefinition};
-use crate::table;
+use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
+use crate::wire_names::WireNames;
 
 /// How much a model may say where nobody set a bound and the model is not known; every model can say as much.
-const USUAL_MAX_TOKENS: u64 = 8_192;
+const DEFAULT_MAX_TOKENS: u64 = 8_192;
 
 /// The most that is asked for where nobody set a bound.
-const MOST_USUAL_TOKENS: u64 = 32_000;
+const MAX_DEFAULT_TOKENS: u64 = 32_000;
 
 /// The body of the request. The same step gives the same bytes: what the server remembers of earlier steps is found by them.
 pub(super) fn body(
-    request: &Request<'_>,
+    request: &StepRequest<'_>,
     model: &ModelName,
     stated_most: Option<u64>,
     names: &WireNames,
@@ -33,11 +33,11 @@ pub(super) fn body(
     if system.is_none()
         && let Some(last) = tools.last_mut()
     {
-        mark(last);
+        set_cache_control(last);
     }
     if let Some(system) = system {
         let mut block = json!({"type": "text", "text": system});
-        mark(&mut block);
+        set_cache_control(&mut block);
         body.insert("system".to_owned(), json!([block]));
     }
     if !tools.is_empty() {
@@ -47,11 +47,11 @@ pub(super) fn body(
         }
     }
     match request.thinking {
-        Thinking::Usual => {}
-        Thinking::On => {
+        ThinkingMode::Default => {}
+        ThinkingMode::On => {
             body.insert("thinking".to_owned(), json!({"type": "adaptive", "display": "summarized"}));
         }
-        Thinking::Off => {
+        ThinkingMode::Off => {
             body.insert("thinking".to_owned(), json!({"type": "disabled"}));
         }
     }
@@ -60,9 +60,9 @@ pub(super) fn body(
 }
 
 /// The wire wants a number in every request: what was asked for, else what was configured, else what is fine for the model.
-fn max_tokens(request: &Request<'_>, model: &ModelName, stated_most: Option<u64>) -> u64 {
-    let known = || table::known(&model.name).and_then(|known| known.max_output_tokens);
-    let usual = || known().unwrap_or(USUAL_MAX_TOKENS).min(MOST_USUAL_TOKENS);
+fn max_tokens(request: &StepRequest<'_>, model: &ModelName, stated_most: Option<u64>) -> u64 {
+    let known = || known_models::known_capabilities(&model.name).and_then(|known| known.max_output_tokens);
+    let usual = || known().unwrap_or(DEFAULT_MAX_TOKENS).min(MAX_DEFAULT_TOKENS);
     request.max_output_tokens.map(u64::from).or(stated_most).unwrap_or_else(usual)
 }
 
@@ -75,7 +75,7 @@ fn definition(tool: &ToolDefinition, names: &WireNames) -> Value {
 }
 
 /// Everything up to here may be remembered by the server.
-fn mark(block: &mut Value) {
+fn set_cache_control(block: &mut Value) {
     let is_markable = block.get("type").and_then(Value::as_str).is_none_or(|kind| !kind.contains("thinking"));
     if is_markable && let Some(block) = block.as_object_mut() {
         block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
@@ -101,7 +101,7 @@ fn messages(messages: &[Message], model: &ModelName, names: &WireNames) -> Value
         }
     }
     if let Some(last) = turns.last_mut().and_then(|(_, blocks)| blocks.last_mut()) {
-        mark(last);
+        set_cache_control(last);
     }
     turns.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
 }
@@ -114,18 +114,18 @@ fn text_block(text: &str) -> Option<Value> {
 fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, ids: &mut CallIds) -> Vec<Value> {
     ids.begin_message();
     let is_own = said.model.as_ref() == Some(model);
-    let block = |part: &Part| match part {
-        Part::Text { text } => text_block(text),
-        Part::Thinking { text, seal } => {
+    let block = |part: &MessagePart| match part {
+        MessagePart::Text { text } => text_block(text),
+        MessagePart::Thinking { text, seal } => {
             seal.as_ref().filter(|_| is_own).and_then(|seal| thinking(text, seal))
         }
-        Part::Call(call) => Some(tool_use(call, names, ids)),
+        MessagePart::Call(call) => Some(tool_use(call, names, ids)),
     };
     said.parts.iter().filter_map(block).collect()
 }
 
 /// Thinking goes back exactly as it came, to the model that it came from; others cannot read it.
-fn thinking(text: &str, seal: &Seal) -> Option<Value> {
+fn thinking(text: &str, seal: &OpaqueProviderState) -> Option<Value> {
     if seal.wire != Wire::Anthropic {
         return None;
     }

@@ -12,14 +12,14 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 pub(crate) use self::decode::AnthropicDecoder;
-use crate::capabilities::{Capabilities, Stated};
+use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
-use crate::names::{ToolNames, WireNames};
-use crate::provider::{Events, ModelName, Provider, Wire};
-use crate::request::Request;
-use crate::table;
+use crate::known_models;
+use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::request::StepRequest;
 use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::wire_names::{ToolNames, WireNames};
 
 /// The version of the wire, as the official clients name it.
 pub(crate) const DIALECT: Dialect = Dialect {
@@ -29,14 +29,14 @@ pub(crate) const DIALECT: Dialect = Dialect {
 };
 
 /// How long the server is asked about a model. Nothing depends on it but a better guess.
-const MODEL_PATIENCE: Duration = Duration::from_secs(10);
+const MODEL_INFO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A model that is asked over Anthropic Messages.
 #[derive(Debug)]
 pub struct AnthropicProvider {
     transport: Transport,
     model: ModelName,
-    stated: Stated,
+    stated: StatedCapabilities,
     tool_names: ToolNames,
     capabilities: OnceCell<Capabilities>,
 }
@@ -55,22 +55,22 @@ impl AnthropicProvider {
         }
     }
 
-    async fn ask_step(&self, request: Request<'_>) -> Result<Events, ProviderError> {
+    async fn ask_step(&self, request: StepRequest<'_>) -> Result<StepEvents, ProviderError> {
         let names = WireNames::of(&request, self.tool_names);
         let body = encode::body(&request, &self.model, self.stated.max_output_tokens, &names);
         self.transport.stream("/v1/messages", &body, &self.model, names).await
     }
 
     /// What was configured, else what the table knows, else what the server says. A server that says nothing is no reason not to ask the model.
-    async fn find_out(&self) -> Capabilities {
-        if let Some(known) = table::known(&self.model.name) {
-            return self.stated.over(known);
+    async fn discover_capabilities(&self) -> Capabilities {
+        if let Some(known) = known_models::known_capabilities(&self.model.name) {
+            return self.stated.apply_over(known);
         }
         let path = format!("/v1/models/{}", self.model.name);
-        let asked = timeout(MODEL_PATIENCE, self.transport.ask(Method::GET, &path, None)).await;
+        let asked = timeout(MODEL_INFO_TIMEOUT, self.transport.ask(Method::GET, &path, None)).await;
         let info = asked.ok().and_then(Result::ok).unwrap_or_default();
         let number = |field: &str| info.get(field)?.as_u64();
-        self.stated.over(Capabilities {
+        self.stated.apply_over(Capabilities {
             supports_tools: true,
             context_window: number("max_input_tokens"),
             max_output_tokens: number("max_tokens"),
@@ -85,12 +85,12 @@ impl Provider for AnthropicProvider {
 
     fn step<'p>(
         &'p self,
-        request: Request<'p>,
-    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        request: StepRequest<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>> {
         Box::pin(self.ask_step(request))
     }
 
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
-        Box::pin(async { Ok(*self.capabilities.get_or_init(|| self.find_out()).await) })
+        Box::pin(async { Ok(*self.capabilities.get_or_init(|| self.discover_capabilities()).await) })
     }
 }

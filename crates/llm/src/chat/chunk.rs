@@ -17,7 +17,7 @@ use crate::frame::Text;
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Chunk<'f> {
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'f>>>,
+    pub(super) choices: Option<Vec<ChunkChoice<'f>>>,
     pub(super) usage: Option<Value>,
     pub(super) error: Option<Value>,
     /// `error` where the chunk itself is the failure (vLLM).
@@ -33,7 +33,7 @@ impl Chunk<'_> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice<'f> {
+pub(super) struct ChunkChoice<'f> {
     pub(super) index: Option<u64>,
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'f>>,
@@ -45,7 +45,7 @@ pub(super) struct Choice<'f> {
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Delta<'f> {
     #[serde(borrow)]
-    pub(super) content: Option<Content<'f>>,
+    pub(super) content: Option<DeltaContent<'f>>,
     #[serde(borrow)]
     pub(super) refusal: Option<Text<'f>>,
     #[serde(borrow)]
@@ -61,7 +61,7 @@ pub(super) struct Delta<'f> {
 
 /// Words: as text, or in parts (Mistral).
 #[derive(Debug)]
-pub(super) enum Content<'f> {
+pub(super) enum DeltaContent<'f> {
     Text(Cow<'f, str>),
     Parts(Vec<ContentPart<'f>>),
 }
@@ -93,7 +93,7 @@ pub(super) struct FunctionDelta<'f> {
 }
 
 /// By hand, because serde would first make a copy of everything that may be one of two.
-impl<'de: 'f, 'f> Deserialize<'de> for Content<'f> {
+impl<'de: 'f, 'f> Deserialize<'de> for DeltaContent<'f> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ContentVisitor)
     }
@@ -102,21 +102,21 @@ impl<'de: 'f, 'f> Deserialize<'de> for Content<'f> {
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content<'de>;
+    type Value = DeltaContent<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("words, as text or in parts")
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Content::Text(Cow::Borrowed(text)))
+        Ok(DeltaContent::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Content::Text(Cow::Owned(text.to_owned())))
+        Ok(DeltaContent::Text(Cow::Owned(text.to_owned())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<Self::Value, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(parts)).map(Content::Parts)
+        Vec::deserialize(SeqAccessDeserializer::new(parts)).map(DeltaContent::Parts)
     }
 }

@@ -6,39 +6,39 @@
 
 use serde_json::{Value, json};
 
-use super::calls::{Calls, Piece};
-use super::chunk::{CallDelta, Choice, Chunk, Content, ContentPart, Delta, FunctionDelta};
-use super::details::{Details, words};
+use super::call_assembler::{CallAssembler, CallFragment};
+use super::chunk::{CallDelta, Chunk, ChunkChoice, ContentPart, Delta, DeltaContent, FunctionDelta};
+use super::reasoning_details::{ReasoningDetails, display_text};
 use crate::arguments::text_of;
-use crate::collect::{Collector, PartKey, garbled};
-use crate::decode::{Decode, truncated};
 use crate::error::{ErrorKind, ProviderError};
 use crate::event::{FinishReason, Usage};
-use crate::failure::Said;
-use crate::frame::Frame;
+use crate::frame::StreamFrame;
+use crate::message_collector::{MessageCollector, PartKey, malformed};
+use crate::step_decoder::{Decode, truncated};
+use crate::vendor_error::VendorError;
 
 /// The wire's terminator.
 const DONE: &[u8] = b"[DONE]";
 
 /// The state of one step.
 pub(crate) struct ChatDecoder {
-    collector: Collector,
-    calls: Calls,
+    collector: MessageCollector,
+    calls: CallAssembler,
     thinking: Option<PartKey>,
     reasoning_content: String,
-    reasoning_details: Details,
+    reasoning_details: ReasoningDetails,
     has_refused: bool,
     finish_reason: Option<String>,
 }
 
 impl ChatDecoder {
-    pub(crate) fn new(collector: Collector) -> Self {
+    pub(crate) fn new(collector: MessageCollector) -> Self {
         Self {
             collector,
-            calls: Calls::default(),
+            calls: CallAssembler::default(),
             thinking: None,
             reasoning_content: String::new(),
-            reasoning_details: Details::default(),
+            reasoning_details: ReasoningDetails::default(),
             has_refused: false,
             finish_reason: None,
         }
@@ -46,16 +46,16 @@ impl ChatDecoder {
 }
 
 impl Decode for ChatDecoder {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
+    fn frame(&mut self, frame: StreamFrame<'_>) -> Result<(), ProviderError> {
         if frame.data.trim_ascii() == DONE {
             return self.finish();
         }
-        if !frame.whole {
+        if !frame.is_complete {
             return Ok(());
         }
         let chunk: Chunk<'_> = frame.read()?;
         if chunk.is_failure() {
-            return Err(Said::read_bytes(frame.data).in_stream());
+            return Err(VendorError::read_bytes(frame.data).in_stream());
         }
         let mut choices = chunk.choices.into_iter().flatten();
         if let Some(choice) = choices.next() {
@@ -74,15 +74,15 @@ impl Decode for ChatDecoder {
         self.finish()
     }
 
-    fn collector(&mut self) -> &mut Collector {
+    fn collector(&mut self) -> &mut MessageCollector {
         &mut self.collector
     }
 }
 
 impl ChatDecoder {
-    fn choice(&mut self, choice: Choice<'_>) -> Result<(), ProviderError> {
+    fn choice(&mut self, choice: ChunkChoice<'_>) -> Result<(), ProviderError> {
         if let Some(error) = choice.error.filter(|error| !error.is_null()) {
-            return Err(Said::read(&error).in_stream());
+            return Err(VendorError::read(&error).in_stream());
         }
         if choice.index.is_some_and(|index| index != 0) {
             return Err(second_answer());
@@ -90,7 +90,7 @@ impl ChatDecoder {
         if let Some(delta) = choice.delta {
             let says_something = self.delta(delta)?;
             if says_something && self.finish_reason.is_some() {
-                return Err(garbled("the message goes on after it was finished"));
+                return Err(malformed("the message goes on after it was finished"));
             }
         }
         match choice.finish_reason.as_deref() {
@@ -104,7 +104,7 @@ impl ChatDecoder {
                 if is_whole {
                     self.calls.end(&mut self.collector)
                 } else {
-                    self.calls.cut(&mut self.collector)
+                    self.calls.finish_truncated(&mut self.collector)
                 }
             }
             _ => Ok(()),
@@ -115,8 +115,8 @@ impl ChatDecoder {
     fn delta(&mut self, mut delta: Delta<'_>) -> Result<bool, ProviderError> {
         let mut says_something = self.reasoning(&mut delta)?;
         says_something |= match delta.content {
-            Some(Content::Text(text)) => self.say(&text)?,
-            Some(Content::Parts(parts)) => self.parts(&parts)?,
+            Some(DeltaContent::Text(text)) => self.say(&text)?,
+            Some(DeltaContent::Parts(parts)) => self.parts(&parts)?,
             None => false,
         };
         if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
@@ -171,7 +171,7 @@ impl ChatDecoder {
         let details = delta.reasoning_details.take().unwrap_or_default();
         self.reasoning_content.push_str(content);
         let shown: String = match (content, plain) {
-            ("", "") => details.iter().filter_map(words).collect(),
+            ("", "") => details.iter().filter_map(display_text).collect(),
             ("", plain) => plain.to_owned(),
             (content, _) => content.to_owned(),
         };
@@ -188,15 +188,15 @@ impl ChatDecoder {
     ) -> Result<(), ProviderError> {
         let arguments = function.arguments.map(text_of).transpose()?.unwrap_or_default();
         let name = function.name.as_deref().unwrap_or_default();
-        let piece = Piece { id, index, name, arguments: &arguments };
+        let piece = CallFragment { id, index, name, arguments: &arguments };
         self.calls.take(piece, &mut self.collector)
     }
 
     fn finish(&mut self) -> Result<(), ProviderError> {
         let reason = self.finish_reason.take().ok_or_else(truncated)?;
-        if let Some(seal) = self.seal() {
+        if let Some(seal) = self.opaque_state() {
             let part = self.thinking_part();
-            self.collector.seal(part, seal)?;
+            self.collector.set_opaque_state(part, seal)?;
         }
         let has_calls = self.collector.has_calls();
         self.collector.finish(match reason.as_str() {
@@ -211,7 +211,7 @@ impl ChatDecoder {
     }
 
     /// What the server wants to see again: its details where it sends some, else its text, under the name that it came by.
-    fn seal(&mut self) -> Option<Value> {
+    fn opaque_state(&mut self) -> Option<Value> {
         let details = self.reasoning_details.take();
         let content = std::mem::take(&mut self.reasoning_content);
         if !details.is_empty() {
@@ -225,7 +225,7 @@ impl ChatDecoder {
 }
 
 fn second_answer() -> ProviderError {
-    garbled("the server sends a second answer that nobody asked for")
+    malformed("the server sends a second answer that nobody asked for")
 }
 
 /// Whether the model itself came to an end.

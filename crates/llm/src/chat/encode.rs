@@ -4,13 +4,18 @@ use serde_json::{Map, Value, json};
 
 use super::Flavour;
 use crate::arguments::object_text;
-use crate::message::{AssistantMessage, CallResult, Message, ModelCall, Part};
-use crate::names::WireNames;
+use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
 use crate::provider::{ModelName, Wire};
-use crate::request::{Request, Thinking, ToolChoice, ToolDefinition};
+use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
+use crate::wire_names::WireNames;
 
 /// The body of a request.
-pub(crate) fn encode(request: &Request<'_>, model: &ModelName, names: &WireNames, flavour: Flavour) -> Value {
+pub(crate) fn encode(
+    request: &StepRequest<'_>,
+    model: &ModelName,
+    names: &WireNames,
+    flavour: Flavour,
+) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), json!(model.name));
     body.insert("messages".into(), Value::Array(messages(request, model, names)));
@@ -33,20 +38,20 @@ pub(crate) fn encode(request: &Request<'_>, model: &ModelName, names: &WireNames
 }
 
 /// How the server is told whether to think; `None` where it is left to it, or where there is no common way to say it.
-fn thinking(request: &Request<'_>, model: &ModelName, flavour: Flavour) -> Option<(&'static str, Value)> {
+fn thinking(request: &StepRequest<'_>, model: &ModelName, flavour: Flavour) -> Option<(&'static str, Value)> {
     match (flavour, request.thinking) {
         // These refuse tools here unless they are told not to think.
-        (Flavour::Openai, _) if !request.tools.is_empty() && thinks_elsewhere(&model.name) => {
+        (Flavour::Openai, _) if !request.tools.is_empty() && reasons_over_responses_only(&model.name) => {
             Some(("reasoning_effort", json!("none")))
         }
-        (Flavour::Openrouter, Thinking::On) => Some(("reasoning", json!({ "enabled": true }))),
-        (Flavour::Openrouter, Thinking::Off) => Some(("reasoning", json!({ "enabled": false }))),
+        (Flavour::Openrouter, ThinkingMode::On) => Some(("reasoning", json!({ "enabled": true }))),
+        (Flavour::Openrouter, ThinkingMode::Off) => Some(("reasoning", json!({ "enabled": false }))),
         _ => None,
     }
 }
 
 /// Models of OpenAI that think and call tools over Responses alone.
-fn thinks_elsewhere(model: &str) -> bool {
+fn reasons_over_responses_only(model: &str) -> bool {
     model.starts_with("gpt-5.6") || model.starts_with("gpt-6")
 }
 
@@ -61,7 +66,7 @@ fn tool(definition: &ToolDefinition, names: &WireNames) -> Value {
     })
 }
 
-fn messages(request: &Request<'_>, model: &ModelName, names: &WireNames) -> Vec<Value> {
+fn messages(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> Vec<Value> {
     let mut messages = Vec::new();
     messages.extend(request.system.map(|text| json!({ "role": "system", "content": text })));
     let is_user = |message: &Message| matches!(message, Message::User { .. });
@@ -99,7 +104,7 @@ fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, is_t
         message.insert("tool_calls".into(), Value::Array(calls));
     }
     if said.model.as_ref() == Some(model) {
-        for (name, value) in said.parts.iter().filter_map(sealed).flatten() {
+        for (name, value) in said.parts.iter().filter_map(opaque_state).flatten() {
             // Text of earlier turns is refused or thrown away; details carry signatures, and belong to the message.
             if name == "reasoning_details" || (name == "reasoning_content" && is_this_turn) {
                 message.insert(name.clone(), value.clone());
@@ -110,9 +115,11 @@ fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, is_t
 }
 
 /// What the server sent along with its thinking, to be sent back.
-fn sealed(part: &Part) -> Option<&Map<String, Value>> {
+fn opaque_state(part: &MessagePart) -> Option<&Map<String, Value>> {
     match part {
-        Part::Thinking { seal: Some(seal), .. } if seal.wire == Wire::OpenaiChat => seal.value.as_object(),
+        MessagePart::Thinking { seal: Some(seal), .. } if seal.wire == Wire::OpenaiChat => {
+            seal.value.as_object()
+        }
         _ => None,
     }
 }
@@ -131,11 +138,11 @@ fn result(result: &CallResult) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use crate::names::ToolNames;
+    use crate::wire_names::ToolNames;
     use std::sync::Arc;
 
     use super::*;
-    use crate::message::Seal;
+    use crate::message::OpaqueProviderState;
 
     #[test]
     fn openai_is_told_not_to_think_where_it_would_refuse_tools() {
@@ -150,13 +157,13 @@ mod tests {
             (Flavour::Compatible, "gpt-6.1-sol", true, None),
         ] {
             let tools = if has_tools { std::slice::from_ref(&tool) } else { &[] };
-            let request = Request {
+            let request = StepRequest {
                 system: None,
                 messages: &[],
                 tools,
                 tool_choice: ToolChoice::Auto,
                 max_output_tokens: Some(5),
-                thinking: Thinking::On,
+                thinking: ThinkingMode::On,
             };
             let model = ModelName { provider: "openai-chat".into(), name: name.into() };
             let body = encode(&request, &model, &WireNames::of(&request, ToolNames::Restricted), flavour);
@@ -170,10 +177,14 @@ mod tests {
     fn details_go_back_to_the_model_that_sent_them_and_to_no_other() {
         let model = ModelName { provider: "openrouter".into(), name: "a/m".into() };
         let details = json!([{"type": "reasoning.text", "text": "Hm.", "signature": "s", "index": 0}]);
-        let seal = Seal { wire: Wire::OpenaiChat, value: json!({ "reasoning_details": details }) };
-        let foreign = Seal { wire: Wire::Anthropic, value: json!({ "reasoning_details": "another wire's" }) };
-        let said = |seal: &Seal, model: &ModelName| AssistantMessage {
-            parts: vec![Part::Thinking { text: "Hm.".into(), seal: Some(seal.clone()) }],
+        let seal =
+            OpaqueProviderState { wire: Wire::OpenaiChat, value: json!({ "reasoning_details": details }) };
+        let foreign = OpaqueProviderState {
+            wire: Wire::Anthropic,
+            value: json!({ "reasoning_details": "another wire's" }),
+        };
+        let said = |seal: &OpaqueProviderState, model: &ModelName| AssistantMessage {
+            parts: vec![MessagePart::Thinking { text: "Hm.".into(), seal: Some(seal.clone()) }],
             model: Some(model.clone()),
         };
         let other = ModelName { provider: "openrouter".into(), name: "a/other".into() };

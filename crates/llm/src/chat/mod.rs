@@ -1,11 +1,11 @@
 //! OpenAI Chat Completions, as OpenAI, OpenRouter, vLLM and many others serve it.
 
 mod chunk;
-mod calls;
+mod call_assembler;
 mod decode;
-mod details;
+mod reasoning_details;
 mod encode;
-mod listing;
+mod model_list;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,21 +16,21 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 pub(crate) use decode::ChatDecoder;
-pub(crate) use listing::listed;
+pub(crate) use model_list::listed;
 
-use crate::capabilities::{Capabilities, Stated};
+use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
-use crate::names::{ToolNames, WireNames};
-use crate::provider::{Events, ModelName, Provider, Wire};
-use crate::request::Request;
-use crate::table;
+use crate::known_models;
+use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::request::StepRequest;
 use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::wire_names::{ToolNames, WireNames};
 
 pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::OpenaiChat, key: KeyHeader::Bearer, headers: &[] };
 
 /// How long a list of models is waited for. Nothing depends on it but a better guess.
-const LISTING_PATIENCE: Duration = Duration::from_secs(10);
+const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A model behind Chat Completions.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct ChatProvider {
     transport: Transport,
     model: ModelName,
     flavour: Flavour,
-    stated: Stated,
+    stated: StatedCapabilities,
     tool_names: ToolNames,
     capabilities: OnceCell<Capabilities>,
 }
@@ -86,21 +86,21 @@ impl ChatProvider {
     }
 
     /// What the model can do; as an error where the server could not be asked, and may be able to tell later.
-    async fn find_out(&self) -> Result<Capabilities, Capabilities> {
-        let known = table::known(&self.model.name).unwrap_or(Capabilities {
+    async fn discover_capabilities(&self) -> Result<Capabilities, Capabilities> {
+        let known = known_models::known_capabilities(&self.model.name).unwrap_or(Capabilities {
             supports_tools: true,
             context_window: None,
             max_output_tokens: None,
         });
-        let known = self.stated.over(known);
+        let known = self.stated.apply_over(known);
         // OpenAI's list holds nothing but names.
         if self.flavour == Flavour::Openai || self.stated.is_complete() {
             return Ok(known);
         }
-        match timeout(LISTING_PATIENCE, self.transport.ask(Method::GET, "/models", None)).await {
+        match timeout(MODEL_LIST_TIMEOUT, self.transport.ask(Method::GET, "/models", None)).await {
             Ok(Ok(answer)) => {
-                let listed = listing::find(&answer, &self.model.name).unwrap_or_default();
-                Ok(self.stated.over(listed.over(known)))
+                let listed = model_list::find_model(&answer, &self.model.name).unwrap_or_default();
+                Ok(self.stated.apply_over(listed.apply_over(known)))
             }
             Ok(Err(refused)) if !refused.is_retryable() => Ok(known),
             _ => Err(known),
@@ -115,8 +115,8 @@ impl Provider for ChatProvider {
 
     fn step<'p>(
         &'p self,
-        request: Request<'p>,
-    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        request: StepRequest<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>> {
         Box::pin(async move {
             let names = WireNames::of(&request, self.tool_names);
             let body = encode::encode(&request, &self.model, &names, self.flavour);
@@ -127,7 +127,7 @@ impl Provider for ChatProvider {
     /// A server that does not list its models, or cannot be reached, is no failure here: the next step tells why.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         Box::pin(async move {
-            let found = self.capabilities.get_or_try_init(|| self.find_out()).await;
+            let found = self.capabilities.get_or_try_init(|| self.discover_capabilities()).await;
             Ok(found.copied().unwrap_or_else(|known| known))
         })
     }

@@ -8,17 +8,17 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::arguments::text_of;
-use crate::collect::Collector;
-use crate::decode::{Decode, truncated};
 use crate::error::ProviderError;
 use crate::event::{FinishReason, Usage};
-use crate::failure::Said;
-use crate::frame::{Frame, Text};
+use crate::frame::{StreamFrame, Text};
+use crate::message_collector::MessageCollector;
+use crate::step_decoder::{Decode, truncated};
+use crate::vendor_error::VendorError;
 
 #[derive(Debug, Deserialize)]
-struct Line<'f> {
+struct OllamaLine<'f> {
     #[serde(borrow)]
-    message: Option<Message<'f>>,
+    message: Option<OllamaMessage<'f>>,
     done: Option<bool>,
     #[serde(borrow)]
     done_reason: Option<Text<'f>>,
@@ -28,26 +28,26 @@ struct Line<'f> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Message<'f> {
+struct OllamaMessage<'f> {
     #[serde(borrow)]
     content: Option<Text<'f>>,
     #[serde(borrow)]
     thinking: Option<Text<'f>>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolCall<'f>>>,
+    tool_calls: Option<Vec<OllamaToolCall<'f>>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct ToolCall<'f> {
+struct OllamaToolCall<'f> {
     /// Older servers send none.
     #[serde(borrow)]
     id: Option<Text<'f>>,
     #[serde(borrow)]
-    function: Function<'f>,
+    function: OllamaFunction<'f>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Function<'f> {
+struct OllamaFunction<'f> {
     #[serde(borrow)]
     name: Text<'f>,
     #[serde(borrow)]
@@ -56,18 +56,18 @@ struct Function<'f> {
 
 /// The state of one step.
 pub(crate) struct OllamaDecoder {
-    collector: Collector,
+    collector: MessageCollector,
 }
 
 impl OllamaDecoder {
-    pub(crate) fn new(collector: Collector) -> Self {
+    pub(crate) fn new(collector: MessageCollector) -> Self {
         Self { collector }
     }
 
-    fn message(&mut self, message: Message<'_>) -> Result<(), ProviderError> {
+    fn message(&mut self, message: OllamaMessage<'_>) -> Result<(), ProviderError> {
         self.collector.think(message.thinking.as_deref().unwrap_or_default())?;
         self.collector.say(message.content.as_deref().unwrap_or_default())?;
-        for ToolCall { id, function } in message.tool_calls.into_iter().flatten() {
+        for OllamaToolCall { id, function } in message.tool_calls.into_iter().flatten() {
             let arguments = function.arguments.map(text_of).transpose()?.unwrap_or_default();
             let call = self.collector.begin_call(id.as_deref().unwrap_or_default(), &function.name)?;
             self.collector.push_arguments(call, &arguments)?;
@@ -91,10 +91,10 @@ impl OllamaDecoder {
 }
 
 impl Decode for OllamaDecoder {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
-        let line: Line<'_> = frame.read()?;
+    fn frame(&mut self, frame: StreamFrame<'_>) -> Result<(), ProviderError> {
+        let line: OllamaLine<'_> = frame.read()?;
         if line.error.is_some_and(|error| !error.is_null()) {
-            return Err(Said::read_bytes(frame.data).in_stream());
+            return Err(VendorError::read_bytes(frame.data).in_stream());
         }
         if let Some(message) = line.message {
             self.message(message)?;
@@ -109,7 +109,7 @@ impl Decode for OllamaDecoder {
         if line.done == Some(true) { self.finish(line.done_reason.as_deref()) } else { Ok(()) }
     }
 
-    fn collector(&mut self) -> &mut Collector {
+    fn collector(&mut self) -> &mut MessageCollector {
         &mut self.collector
     }
 }

@@ -2,15 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::show::Shown;
+use super::show::ModelInfo;
 use crate::arguments::object_text;
-use crate::message::{AssistantMessage, CallResult, Message, ModelCall, Part};
-use crate::names::WireNames;
+use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
 use crate::provider::ModelName;
-use crate::request::{Request, Thinking, ToolChoice, ToolDefinition};
+use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
+use crate::wire_names::WireNames;
 
 /// The body of a request.
-pub(crate) fn encode(request: &Request<'_>, model: &ModelName, names: &WireNames, shown: &Shown) -> Value {
+pub(crate) fn encode(
+    request: &StepRequest<'_>,
+    model: &ModelName,
+    names: &WireNames,
+    shown: &ModelInfo,
+) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), json!(model.name));
     body.insert("messages".into(), Value::Array(messages(request, model, names)));
@@ -20,8 +25,8 @@ pub(crate) fn encode(request: &Request<'_>, model: &ModelName, names: &WireNames
         body.insert("tools".into(), request.tools.iter().map(|definition| tool(definition, names)).collect());
     }
     match request.thinking {
-        Thinking::On if shown.can_think => drop(body.insert("think".into(), json!(true))),
-        Thinking::Off if shown.can_think => drop(body.insert("think".into(), json!(false))),
+        ThinkingMode::On if shown.can_think => drop(body.insert("think".into(), json!(true))),
+        ThinkingMode::Off if shown.can_think => drop(body.insert("think".into(), json!(false))),
         _ => {}
     }
     // A conversation that is too long is to be an error, and not to lose its front without a word.
@@ -62,7 +67,7 @@ fn soften(schema: &mut Value) {
     }
 }
 
-fn messages(request: &Request<'_>, model: &ModelName, names: &WireNames) -> Vec<Value> {
+fn messages(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> Vec<Value> {
     let system = request.system.map(|text| json!({ "role": "system", "content": text }));
     let conversation = request.messages.iter().flat_map(|message| match message {
         Message::User { text } => vec![json!({ "role": "user", "content": text })],
@@ -87,9 +92,9 @@ fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames) -> V
     Value::Object(message)
 }
 
-fn thought(part: &Part) -> Option<&str> {
+fn thought(part: &MessagePart) -> Option<&str> {
     match part {
-        Part::Thinking { text, .. } => Some(text),
+        MessagePart::Thinking { text, .. } => Some(text),
         _ => None,
     }
 }

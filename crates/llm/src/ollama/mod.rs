@@ -13,14 +13,14 @@ use tokio::sync::OnceCell;
 
 pub(crate) use decode::OllamaDecoder;
 
-use self::show::Shown;
-use crate::capabilities::{Capabilities, Stated};
+use self::show::ModelInfo;
+use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, ProviderError};
-use crate::names::{ToolNames, WireNames};
-use crate::provider::{Events, ModelName, Provider, Wire};
-use crate::request::Request;
+use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::request::StepRequest;
 use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::wire_names::{ToolNames, WireNames};
 
 pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::Ollama, key: KeyHeader::Bearer, headers: &[] };
 
@@ -29,8 +29,8 @@ pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::Ollama, key: KeyHeader
 pub struct OllamaProvider {
     transport: Transport,
     model: ModelName,
-    stated: Stated,
-    shown: OnceCell<Shown>,
+    stated: StatedCapabilities,
+    model_info: OnceCell<ModelInfo>,
 }
 
 impl OllamaProvider {
@@ -39,16 +39,16 @@ impl OllamaProvider {
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let stated = endpoint.stated;
-        Self { transport: Transport::new(endpoint, DIALECT), model, stated, shown: OnceCell::new() }
+        Self { transport: Transport::new(endpoint, DIALECT), model, stated, model_info: OnceCell::new() }
     }
 
-    async fn shown(&self) -> Result<Shown, ProviderError> {
+    async fn model_info(&self) -> Result<ModelInfo, ProviderError> {
         let ask = || async {
             let question = json!({ "model": self.model.name });
             let answer = self.transport.ask(Method::POST, "/api/show", Some(&question)).await;
             Ok(show::read(&answer.map_err(|failed| self.explain(failed))?, self.stated))
         };
-        self.shown.get_or_try_init(ask).await.copied()
+        self.model_info.get_or_try_init(ask).await.copied()
     }
 
     fn explain(&self, failed: ProviderError) -> ProviderError {
@@ -66,10 +66,10 @@ impl Provider for OllamaProvider {
 
     fn step<'p>(
         &'p self,
-        request: Request<'p>,
-    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        request: StepRequest<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>> {
         Box::pin(async move {
-            let shown = self.shown().await?;
+            let shown = self.model_info().await?;
             let names = WireNames::of(&request, ToolNames::Exact);
             let body = encode::encode(&request, &self.model, &names, &shown);
             let events = self.transport.stream("/api/chat", &body, &self.model, names).await;
@@ -78,12 +78,12 @@ impl Provider for OllamaProvider {
     }
 
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
-        Box::pin(async move { Ok(self.shown().await?.capabilities) })
+        Box::pin(async move { Ok(self.model_info().await?.capabilities) })
     }
 }
 
 /// What an answer to `/api/show` says of a model.
-pub(crate) fn capabilities(answer: &Value, stated: Stated) -> Capabilities {
+pub(crate) fn capabilities(answer: &Value, stated: StatedCapabilities) -> Capabilities {
     show::read(answer, stated).capabilities
 }
 

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::capabilities::{Capabilities, Stated};
+use crate::capabilities::{Capabilities, StatedCapabilities};
 
 /// The context that is asked for where nobody says otherwise. Ollama's own default may be 4,096 tokens, which a few files fill; all that a model was
 /// trained for may be more memory than the machine has.
-const USUAL_CONTEXT: u64 = 32_768;
+const DEFAULT_CONTEXT_TOKENS: u64 = 32_768;
 
 /// What a model can do, and how it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ModelInfo {
     pub(super) capabilities: Capabilities,
     /// The context to ask for; `None` where the server knows best.
     pub(super) num_ctx: Option<u64>,
@@ -18,7 +18,7 @@ pub(crate) struct Shown {
 }
 
 /// Reads an answer.
-pub(super) fn read(answer: &Value, stated: Stated) -> Shown {
+pub(super) fn read(answer: &Value, stated: StatedCapabilities) -> ModelInfo {
     let can = |wanted: &str| {
         let listed = answer.get("capabilities").and_then(Value::as_array);
         listed.map(|listed| listed.iter().any(|capability| capability == wanted))
@@ -32,12 +32,12 @@ pub(super) fn read(answer: &Value, stated: Stated) -> Shown {
         (Some(tokens), _) => Some(tokens),
         (None, true) => None,
         (None, false) => {
-            let wanted = set_context(answer).unwrap_or(USUAL_CONTEXT);
+            let wanted = configured_context(answer).unwrap_or(DEFAULT_CONTEXT_TOKENS);
             Some(wanted.min(trained.unwrap_or(wanted)))
         }
     };
     let found = Capabilities { supports_tools, context_window: num_ctx.or(trained), max_output_tokens: None };
-    Shown { capabilities: stated.over(found), num_ctx, can_think: can("thinking").unwrap_or(false) }
+    ModelInfo { capabilities: stated.apply_over(found), num_ctx, can_think: can("thinking").unwrap_or(false) }
 }
 
 /// How much the model was trained to look at.
@@ -50,7 +50,7 @@ fn trained_context(answer: &Value) -> Option<u64> {
 }
 
 /// How much whoever made the model set, in lines such as `num_ctx 65536`.
-fn set_context(answer: &Value) -> Option<u64> {
+fn configured_context(answer: &Value) -> Option<u64> {
     let mut lines = answer.get("parameters")?.as_str()?.lines().rev();
     let value = lines.find_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse().ok());
     value.filter(|tokens| *tokens > 0)
@@ -65,32 +65,37 @@ mod tests {
     #[test]
     fn the_context_is_what_was_set_then_what_is_usual_and_never_more_than_trained() {
         let info = |tokens: u64| json!({"general.architecture": "qwen3", "qwen3.context_length": tokens, "clip.context_length": 77});
-        let stated = Stated { context_window: Some(65_536), ..Stated::default() };
+        let stated = StatedCapabilities { context_window: Some(65_536), ..StatedCapabilities::default() };
         for (answer, stated, num_ctx, window) in [
-            (json!({"model_info": info(131_072)}), Stated::default(), Some(32_768), Some(32_768)),
-            (json!({"model_info": info(8_192)}), Stated::default(), Some(8_192), Some(8_192)),
+            (json!({"model_info": info(131_072)}), StatedCapabilities::default(), Some(32_768), Some(32_768)),
+            (json!({"model_info": info(8_192)}), StatedCapabilities::default(), Some(8_192), Some(8_192)),
             (json!({"model_info": info(131_072)}), stated, Some(65_536), Some(65_536)),
             (
                 json!({"model_info": info(131_072), "parameters": "stop \"x\"\nnum_ctx                        100000"}),
-                Stated::default(),
+                StatedCapabilities::default(),
                 Some(100_000),
                 Some(100_000),
             ),
             (
                 json!({"model_info": info(262_144), "remote_host": "https://ollama.com"}),
-                Stated::default(),
+                StatedCapabilities::default(),
                 None,
                 Some(262_144),
             ),
             (
                 json!({"model_info": {"llama.context_length": 4_096}}),
-                Stated::default(),
+                StatedCapabilities::default(),
                 Some(4_096),
                 Some(4_096),
             ),
-            (json!({"parameters": "num_ctx many"}), Stated::default(), Some(32_768), Some(32_768)),
-            (json!({}), Stated::default(), Some(32_768), Some(32_768)),
-            (json!(null), Stated::default(), Some(32_768), Some(32_768)),
+            (
+                json!({"parameters": "num_ctx many"}),
+                StatedCapabilities::default(),
+                Some(32_768),
+                Some(32_768),
+            ),
+            (json!({}), StatedCapabilities::default(), Some(32_768), Some(32_768)),
+            (json!(null), StatedCapabilities::default(), Some(32_768), Some(32_768)),
         ] {
             let shown = read(&answer, stated);
             assert_eq!((shown.num_ctx, shown.capabilities.context_window), (num_ctx, window), "{answer}");
@@ -99,17 +104,22 @@ mod tests {
 
     #[test]
     fn tools_and_thinking_are_what_the_server_lists() {
-        let stated = Stated { supports_tools: Some(false), ..Stated::default() };
+        let stated = StatedCapabilities { supports_tools: Some(false), ..StatedCapabilities::default() };
         for (answer, stated, tools, thinking) in [
-            (json!({"capabilities": ["completion", "tools", "thinking"]}), Stated::default(), true, true),
+            (
+                json!({"capabilities": ["completion", "tools", "thinking"]}),
+                StatedCapabilities::default(),
+                true,
+                true,
+            ),
             (
                 json!({"capabilities": ["completion"], "template": "{{ .Tools }}"}),
-                Stated::default(),
+                StatedCapabilities::default(),
                 false,
                 false,
             ),
-            (json!({"template": "{{ if .Tools }}…"}), Stated::default(), true, false),
-            (json!({"template": "{{ .Prompt }}"}), Stated::default(), false, false),
+            (json!({"template": "{{ if .Tools }}…"}), StatedCapabilities::default(), true, false),
+            (json!({"template": "{{ .Prompt }}"}), StatedCapabilities::default(), false, false),
             (json!({"capabilities": ["tools"]}), stated, false, false),
         ] {
             let shown = read(&answer, stated);

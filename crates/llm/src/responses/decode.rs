@@ -7,31 +7,31 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::item::{ArgumentsFrame, DeltaFrame, Item, ItemFrame, Response, ResponseFrame};
-use crate::collect::{Collector, PartKey, garbled};
-use crate::decode::Decode;
+use super::item::{ArgumentsFrame, DeltaFrame, ItemFrame, OutputItem, ResponseFrame, ResponseObject};
 use crate::error::ProviderError;
 use crate::event::FinishReason;
-use crate::failure::Said;
-use crate::frame::{Frame, Tag};
+use crate::frame::{StreamFrame, Tag};
+use crate::message_collector::{MessageCollector, PartKey, malformed};
+use crate::step_decoder::Decode;
+use crate::vendor_error::VendorError;
 
 /// The state of a step.
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
-    collector: Collector,
+    collector: MessageCollector,
     /// Items by their place in the output.
-    items: BTreeMap<u32, Open>,
+    items: BTreeMap<u32, OpenItem>,
     is_refused: bool,
 }
 
 #[derive(Debug)]
-struct Open {
-    kind: Kind,
+struct OpenItem {
+    kind: ItemKind,
     is_over: bool,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ItemKind {
     /// Its parts by their number.
     Message(BTreeMap<u32, PartKey>),
     Reasoning {
@@ -48,12 +48,12 @@ enum Kind {
 }
 
 impl ResponsesDecoder {
-    pub(crate) fn new(collector: Collector) -> Self {
+    pub(crate) fn new(collector: MessageCollector) -> Self {
         Self { collector, items: BTreeMap::new(), is_refused: false }
     }
 
     /// Takes a frame by its kind; `false` where the kind is not known.
-    fn take(&mut self, kind: &str, frame: Frame<'_>) -> Result<bool, ProviderError> {
+    fn take(&mut self, kind: &str, frame: StreamFrame<'_>) -> Result<bool, ProviderError> {
         match kind {
             "response.output_text.delta" => self.message_grows(&frame.read()?)?,
             "response.refusal.delta" => {
@@ -70,9 +70,9 @@ impl ResponsesDecoder {
             "response.incomplete" => self.incomplete(&read_end(frame, kind)?)?,
             "response.failed" => {
                 let failed = read_end(frame, kind)?;
-                return Err(Said::read(&failed.error.unwrap_or_default()).in_stream());
+                return Err(VendorError::read(&failed.error.unwrap_or_default()).in_stream());
             }
-            "error" => return Err(Said::read(&frame.read()?).in_stream()),
+            "error" => return Err(VendorError::read(&frame.read()?).in_stream()),
             _ => return Ok(false),
         }
         Ok(true)
@@ -80,45 +80,45 @@ impl ResponsesDecoder {
 
     fn item_begins(&mut self, begun: &ItemFrame<'_>) -> Result<(), ProviderError> {
         if self.items.contains_key(&begun.output_index) {
-            return Err(garbled("two items of one response have the same place"));
+            return Err(malformed("two items of one response have the same place"));
         }
         let item = &begun.item;
         let kind = match item.kind.as_ref() {
             "message" => {
                 if let Some(phase) = item.phase.as_deref() {
                     let part = self.collector.begin_thinking();
-                    self.collector.seal(part, json!({"phase": phase}))?;
+                    self.collector.set_opaque_state(part, json!({"phase": phase}))?;
                 }
-                Kind::Message(BTreeMap::new())
+                ItemKind::Message(BTreeMap::new())
             }
-            "reasoning" => Kind::Reasoning { part: self.collector.begin_thinking(), summary: None },
+            "reasoning" => ItemKind::Reasoning { part: self.collector.begin_thinking(), summary: None },
             "function_call" => {
                 let (Some(call_id), Some(name)) = (item.call_id.as_deref(), item.name.as_deref()) else {
-                    return Err(garbled("a call begins without an id or without a name"));
+                    return Err(malformed("a call begins without an id or without a name"));
                 };
                 let part = self.collector.begin_call(call_id, name)?;
                 self.collector.push_arguments(part, &item.arguments()?)?;
-                Kind::Call { part, call_id: call_id.to_owned(), name: name.to_owned() }
+                ItemKind::Call { part, call_id: call_id.to_owned(), name: name.to_owned() }
             }
-            _ => Kind::Foreign,
+            _ => ItemKind::Foreign,
         };
-        self.items.insert(begun.output_index, Open { kind, is_over: false });
+        self.items.insert(begun.output_index, OpenItem { kind, is_over: false });
         Ok(())
     }
 
     fn message_grows(&mut self, more: &DeltaFrame<'_>) -> Result<(), ProviderError> {
         match open(&mut self.items, more.output_index)? {
-            Kind::Message(parts) => {
+            ItemKind::Message(parts) => {
                 let part = *parts.entry(more.content_index).or_insert_with(|| self.collector.begin_text());
                 self.collector.push(part, &more.delta)
             }
-            _ => Err(garbled("words came for an item that is no message")),
+            _ => Err(malformed("words came for an item that is no message")),
         }
     }
 
     fn reasoning_grows(&mut self, more: &DeltaFrame<'_>, is_summary: bool) -> Result<(), ProviderError> {
         match open(&mut self.items, more.output_index)? {
-            Kind::Reasoning { part, summary } => {
+            ItemKind::Reasoning { part, summary } => {
                 // The parts of a summary are paragraphs.
                 if is_summary
                     && summary.replace(more.summary_index).is_some_and(|last| last != more.summary_index)
@@ -127,21 +127,21 @@ impl ResponsesDecoder {
                 }
                 self.collector.push(*part, &more.delta)
             }
-            _ => Err(garbled("reasoning came for an item that is none")),
+            _ => Err(malformed("reasoning came for an item that is none")),
         }
     }
 
     fn call_grows(&mut self, more: &DeltaFrame<'_>) -> Result<(), ProviderError> {
         match open(&mut self.items, more.output_index)? {
-            Kind::Call { part, .. } => self.collector.push_arguments(*part, &more.delta),
-            _ => Err(garbled("arguments came for an item that is no call")),
+            ItemKind::Call { part, .. } => self.collector.push_arguments(*part, &more.delta),
+            _ => Err(malformed("arguments came for an item that is no call")),
         }
     }
 
     fn arguments_are_whole(&mut self, whole: &ArgumentsFrame<'_>) -> Result<(), ProviderError> {
         match open(&mut self.items, whole.output_index)? {
-            Kind::Call { part, .. } => agree(&mut self.collector, *part, &whole.arguments),
-            _ => Err(garbled("arguments came for an item that is no call")),
+            ItemKind::Call { part, .. } => check_arguments(&mut self.collector, *part, &whole.arguments),
+            _ => Err(malformed("arguments came for an item that is no call")),
         }
     }
 
@@ -150,8 +150,8 @@ impl ResponsesDecoder {
         let is_cut = item.status.as_deref() == Some("incomplete");
         let kind = open(&mut self.items, ended.output_index)?;
         match (&mut *kind, item.kind.as_ref()) {
-            (Kind::Message(parts), "message") => {
-                for (index, words, is_refusal) in item.words() {
+            (ItemKind::Message(parts), "message") => {
+                for (index, words, is_refusal) in item.text_parts() {
                     self.is_refused |= is_refusal;
                     // Words that did not come piece by piece come now.
                     if let std::collections::btree_map::Entry::Vacant(place) = parts.entry(index) {
@@ -160,22 +160,22 @@ impl ResponsesDecoder {
                     }
                 }
             }
-            (Kind::Reasoning { part, .. }, "reasoning") => {
-                if let Some(sealed) = item.sealed_reasoning() {
-                    self.collector.seal(*part, sealed)?;
+            (ItemKind::Reasoning { part, .. }, "reasoning") => {
+                if let Some(sealed) = item.encrypted_reasoning() {
+                    self.collector.set_opaque_state(*part, sealed)?;
                 }
             }
             // A call that was cut stays open: the response says why, and it stays as far as it came.
-            (Kind::Call { .. }, "function_call") if is_cut => return Ok(()),
-            (Kind::Call { part, call_id, name }, "function_call") => {
+            (ItemKind::Call { .. }, "function_call") if is_cut => return Ok(()),
+            (ItemKind::Call { part, call_id, name }, "function_call") => {
                 if !is_same(item, call_id, name) {
-                    return Err(garbled("a call ends as another one"));
+                    return Err(malformed("a call ends as another one"));
                 }
-                agree(&mut self.collector, *part, &item.arguments()?)?;
+                check_arguments(&mut self.collector, *part, &item.arguments()?)?;
                 self.collector.end_call(*part)?;
             }
-            (Kind::Foreign, _) => {}
-            _ => return Err(garbled("an item ends as another kind of item")),
+            (ItemKind::Foreign, _) => {}
+            _ => return Err(malformed("an item ends as another kind of item")),
         }
         if let Some(item) = self.items.get_mut(&ended.output_index) {
             item.is_over = true;
@@ -183,9 +183,9 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    fn completed(&mut self, response: &Response<'_>) -> Result<(), ProviderError> {
+    fn completed(&mut self, response: &ResponseObject<'_>) -> Result<(), ProviderError> {
         if self.items.values().any(|item| !item.is_over) {
-            return Err(garbled("the response is over before one of its items"));
+            return Err(malformed("the response is over before one of its items"));
         }
         self.compare(response)?;
         self.count(response);
@@ -197,7 +197,7 @@ impl ResponsesDecoder {
         self.collector.finish(reason)
     }
 
-    fn incomplete(&mut self, response: &Response<'_>) -> Result<(), ProviderError> {
+    fn incomplete(&mut self, response: &ResponseObject<'_>) -> Result<(), ProviderError> {
         self.count(response);
         let reason = response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref());
         let reason = match reason {
@@ -209,12 +209,12 @@ impl ResponsesDecoder {
     }
 
     /// The calls of the whole response are those that were seen. Servers that do not repeat the output are believed.
-    fn compare(&self, response: &Response<'_>) -> Result<(), ProviderError> {
+    fn compare(&self, response: &ResponseObject<'_>) -> Result<(), ProviderError> {
         if response.output.is_empty() {
             return Ok(());
         }
         let seen = self.items.values().filter_map(|item| match &item.kind {
-            Kind::Call { part, call_id, name } => Some((*part, call_id, name)),
+            ItemKind::Call { part, call_id, name } => Some((*part, call_id, name)),
             _ => None,
         });
         let mut said = response.output.iter().filter(|item| item.kind == "function_call");
@@ -226,17 +226,17 @@ impl ResponsesDecoder {
                 _ => false,
             };
             if !is_said {
-                return Err(garbled("the response ends with other calls than it made"));
+                return Err(malformed("the response ends with other calls than it made"));
             }
         }
         if said.next().is_some() {
-            Err(garbled("the response ends with a call that nobody saw begin"))
+            Err(malformed("the response ends with a call that nobody saw begin"))
         } else {
             Ok(())
         }
     }
 
-    fn count(&mut self, response: &Response<'_>) {
+    fn count(&mut self, response: &ResponseObject<'_>) {
         if let Some(usage) = response.usage {
             self.collector.usage(usage.into());
         }
@@ -244,31 +244,35 @@ impl ResponsesDecoder {
 }
 
 /// The end of a response, where the frame is one.
-fn read_end<'f>(frame: Frame<'f>, kind: &str) -> Result<Response<'f>, ProviderError> {
+fn read_end<'f>(frame: StreamFrame<'f>, kind: &str) -> Result<ResponseObject<'f>, ProviderError> {
     let tag: Tag<'_> = frame.read()?;
     if tag.kind() != kind {
-        return Err(garbled("an event has two names"));
+        return Err(malformed("an event has two names"));
     }
     Ok(frame.read::<ResponseFrame<'_>>()?.response)
 }
 
-fn open(items: &mut BTreeMap<u32, Open>, place: u32) -> Result<&mut Kind, ProviderError> {
+fn open(items: &mut BTreeMap<u32, OpenItem>, place: u32) -> Result<&mut ItemKind, ProviderError> {
     match items.get_mut(&place) {
-        Some(Open { kind, is_over: false }) => Ok(kind),
-        _ => Err(garbled("an item goes on that is not open")),
+        Some(OpenItem { kind, is_over: false }) => Ok(kind),
+        _ => Err(malformed("an item goes on that is not open")),
     }
 }
 
-fn is_same(item: &Item<'_>, call_id: &str, name: &str) -> bool {
+fn is_same(item: &OutputItem<'_>, call_id: &str, name: &str) -> bool {
     item.call_id.as_deref() == Some(call_id) && item.name.as_deref() == Some(name)
 }
 
 /// Arguments that came whole are those that came in pieces, where any came.
-fn agree(collector: &mut Collector, part: PartKey, whole: &str) -> Result<(), ProviderError> {
+fn check_arguments(
+    collector: &mut MessageCollector,
+    part: PartKey,
+    whole: &str,
+) -> Result<(), ProviderError> {
     match collector.arguments(part).unwrap_or_default() {
         "" => collector.push_arguments(part, whole),
         pieces if pieces == whole => Ok(()),
-        _ => Err(garbled("the arguments of a call are not what came of them before")),
+        _ => Err(malformed("the arguments of a call are not what came of them before")),
     }
 }
 
@@ -278,7 +282,7 @@ fn is_equal(seen: &str, said: &str) -> bool {
 }
 
 impl Decode for ResponsesDecoder {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
+    fn frame(&mut self, frame: StreamFrame<'_>) -> Result<(), ProviderError> {
         if self.take(frame.event, frame)? {
             return Ok(());
         }
@@ -288,7 +292,7 @@ impl Decode for ResponsesDecoder {
         Ok(())
     }
 
-    fn collector(&mut self) -> &mut Collector {
+    fn collector(&mut self) -> &mut MessageCollector {
         &mut self.collector
     }
 }

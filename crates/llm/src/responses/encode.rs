@@ -3,18 +3,18 @@
 use serde_json::{Map, Value, json};
 
 use crate::arguments::object_text;
-use crate::ids::CallIds;
-use crate::message::{AssistantMessage, Message, Part, Seal};
-use crate::names::WireNames;
+use crate::call_ids::CallIds;
+use crate::message::{AssistantMessage, Message, MessagePart, OpaqueProviderState};
 use crate::provider::{ModelName, Wire};
-use crate::request::{Request, Thinking, ToolChoice, ToolDefinition};
+use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
+use crate::wire_names::WireNames;
 
 /// Models that do not reason, and refuse to be asked for it.
-const UNREASONING: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o"];
+const NON_REASONING_MODELS: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o"];
 
 /// The body of the request. The same step gives the same bytes: what the server remembers of earlier steps is found by them.
-pub(super) fn body(request: &Request<'_>, model: &ModelName, names: &WireNames) -> Value {
-    let reasons = !UNREASONING.iter().any(|name| model.name.starts_with(name));
+pub(super) fn body(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> Value {
+    let reasons = !NON_REASONING_MODELS.iter().any(|name| model.name.starts_with(name));
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(model.name));
     body.insert("stream".to_owned(), json!(true));
@@ -22,9 +22,9 @@ pub(super) fn body(request: &Request<'_>, model: &ModelName, names: &WireNames) 
     if reasons {
         body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
         let reasoning = match request.thinking {
-            Thinking::Usual => None,
-            Thinking::On => Some(json!({"effort": "medium", "summary": "auto"})),
-            Thinking::Off => Some(json!({"effort": "none"})),
+            ThinkingMode::Default => None,
+            ThinkingMode::On => Some(json!({"effort": "medium", "summary": "auto"})),
+            ThinkingMode::Off => Some(json!({"effort": "none"})),
         };
         body.extend(reasoning.map(|reasoning| ("reasoning".to_owned(), reasoning)));
     }
@@ -81,7 +81,7 @@ fn assistant(
     let mut phase = None;
     for part in &said.parts {
         match part {
-            Part::Text { text } => {
+            MessagePart::Text { text } => {
                 let content = json!([{"type": "output_text", "text": text}]);
                 let mut item = json!({"type": "message", "role": "assistant", "content": content});
                 if let (Some(item), Some(phase)) = (item.as_object_mut(), phase.take()) {
@@ -89,15 +89,15 @@ fn assistant(
                 }
                 items.push(item);
             }
-            Part::Thinking { seal: Some(Seal { wire: Wire::Openai, value }), .. } if is_own => {
-                match value.get("phase") {
-                    Some(said) => phase = Some(said.clone()),
-                    None => items.push(value.clone()),
-                }
-            }
+            MessagePart::Thinking {
+                seal: Some(OpaqueProviderState { wire: Wire::Openai, value }), ..
+            } if is_own => match value.get("phase") {
+                Some(said) => phase = Some(said.clone()),
+                None => items.push(value.clone()),
+            },
             // Thinking of others cannot be read here.
-            Part::Thinking { .. } => {}
-            Part::Call(call) => items.push(json!({
+            MessagePart::Thinking { .. } => {}
+            MessagePart::Call(call) => items.push(json!({
                 "type": "function_call",
                 "call_id": ids.call(&call.id),
                 "name": names.to_wire(&call.name),

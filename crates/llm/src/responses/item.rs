@@ -16,7 +16,7 @@ use crate::frame::Text;
 pub(super) struct ItemFrame<'f> {
     pub(super) output_index: u32,
     #[serde(borrow)]
-    pub(super) item: Item<'f>,
+    pub(super) item: OutputItem<'f>,
 }
 
 /// A piece of an item.
@@ -43,14 +43,14 @@ pub(super) struct ArgumentsFrame<'f> {
 #[derive(Deserialize)]
 pub(super) struct ResponseFrame<'f> {
     #[serde(borrow)]
-    pub(super) response: Response<'f>,
+    pub(super) response: ResponseObject<'f>,
 }
 
 /// What the server says of the whole step.
 #[derive(Deserialize)]
-pub(super) struct Response<'f> {
+pub(super) struct ResponseObject<'f> {
     #[serde(borrow, default)]
-    pub(super) output: Vec<Item<'f>>,
+    pub(super) output: Vec<OutputItem<'f>>,
     #[serde(default)]
     pub(super) usage: Option<WireUsage>,
     #[serde(default)]
@@ -67,7 +67,7 @@ pub(super) struct IncompleteDetails {
 
 /// One item of the output. What is no call, no message and no reasoning is none of ours.
 #[derive(Deserialize)]
-pub(super) struct Item<'f> {
+pub(super) struct OutputItem<'f> {
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'f, str>,
     #[serde(borrow, default)]
@@ -90,14 +90,14 @@ pub(super) struct Item<'f> {
     pub(super) content: Option<Value>,
 }
 
-impl Item<'_> {
+impl OutputItem<'_> {
     /// The arguments of a call; other items have other things under that name.
     pub(super) fn arguments(&self) -> Result<Cow<'_, str>, ProviderError> {
         Ok(self.arguments.map(text_of).transpose()?.unwrap_or_default())
     }
 
     /// The words of a message, by the number of their part, and whether they are a refusal.
-    pub(super) fn words(&self) -> impl Iterator<Item = (u32, &str, bool)> {
+    pub(super) fn text_parts(&self) -> impl Iterator<Item = (u32, &str, bool)> {
         let parts = self.content.as_ref().and_then(Value::as_array).into_iter().flatten();
         (0..).zip(parts).filter_map(|(index, part)| {
             let is_refusal = match part.get("type")?.as_str()? {
@@ -111,7 +111,7 @@ impl Item<'_> {
     }
 
     /// Reasoning as the server wants to see it again. Without its encrypted content nobody could read it there.
-    pub(super) fn sealed_reasoning(&self) -> Option<Value> {
+    pub(super) fn encrypted_reasoning(&self) -> Option<Value> {
         let encrypted = self.encrypted_content.as_deref()?;
         let mut sealed = json!({
             "type": "reasoning",

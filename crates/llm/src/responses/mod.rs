@@ -8,14 +8,14 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 
 pub(crate) use self::decode::ResponsesDecoder;
-use crate::capabilities::{Capabilities, Stated};
+use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
-use crate::names::{ToolNames, WireNames};
-use crate::provider::{Events, ModelName, Provider, Wire};
-use crate::request::Request;
-use crate::table;
+use crate::known_models;
+use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::request::StepRequest;
 use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::wire_names::{ToolNames, WireNames};
 
 pub(crate) const DIALECT: Dialect = Dialect {
     wire: Wire::Openai,
@@ -28,7 +28,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
 pub struct ResponsesProvider {
     transport: Transport,
     model: ModelName,
-    stated: Stated,
+    stated: StatedCapabilities,
     tool_names: ToolNames,
 }
 
@@ -40,7 +40,7 @@ impl ResponsesProvider {
         Self { transport: Transport::new(endpoint, DIALECT), model, stated, tool_names }
     }
 
-    async fn ask_step(&self, request: Request<'_>) -> Result<Events, ProviderError> {
+    async fn ask_step(&self, request: StepRequest<'_>) -> Result<StepEvents, ProviderError> {
         let names = WireNames::of(&request, self.tool_names);
         let body = encode::body(&request, &self.model, &names);
         self.transport.stream("/responses", &body, &self.model, names).await
@@ -54,15 +54,15 @@ impl Provider for ResponsesProvider {
 
     fn step<'p>(
         &'p self,
-        request: Request<'p>,
-    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        request: StepRequest<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>> {
         Box::pin(self.ask_step(request))
     }
 
     /// The server does not say what a model can do; every model of this wire calls tools.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
-        let known = table::known(&self.model.name).unwrap_or(unknown);
-        Box::pin(ready(Ok(self.stated.over(known))))
+        let known = known_models::known_capabilities(&self.model.name).unwrap_or(unknown);
+        Box::pin(ready(Ok(self.stated.apply_over(known))))
     }
 }

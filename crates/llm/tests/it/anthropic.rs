@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    AnthropicProvider, Capabilities, Endpoint, Key, Message, Provider, Stated, Thinking, ToolChoice, Wire,
+    AnthropicProvider, ApiKey, Capabilities, Endpoint, Message, Provider, StatedCapabilities, ThinkingMode,
+    ToolChoice, Wire,
 };
 
 use crate::asking::{conversation, history, model, request, step, tools};
@@ -29,7 +30,7 @@ fn streams_that_break_off_make_no_calls() {
 /// What goes out for a conversation with this model.
 async fn body(name: &str, messages: &[Message]) -> Value {
     let server = Server::start(|_| Answer::events(fixture(FOLDER, "text"))).await;
-    let endpoint = Endpoint::new(server.url("/proxy/")).key(Some(Key::new("sk-secret")));
+    let endpoint = Endpoint::new(server.url("/proxy/")).key(Some(ApiKey::new("sk-secret")));
     let provider = AnthropicProvider::new(endpoint, model("anthropic", name));
     step(&provider, request(messages, &tools())).await.unwrap();
     let asked = &server.asked()[0];
@@ -84,13 +85,13 @@ async fn only_what_is_wanted_is_said() {
     let hello = [Message::User { text: "Hello".into() }, Message::User { text: " \n".into() }];
     let mut asked = Vec::new();
     for (name, stated, most, thinking) in [
-        ("m", None, None, Thinking::Usual),
-        ("claude-sonnet-5", None, None, Thinking::On),
-        ("claude-sonnet-5", Some(777), None, Thinking::Off),
-        ("claude-sonnet-5", Some(777), Some(55), Thinking::Usual),
+        ("m", None, None, ThinkingMode::Default),
+        ("claude-sonnet-5", None, None, ThinkingMode::On),
+        ("claude-sonnet-5", Some(777), None, ThinkingMode::Off),
+        ("claude-sonnet-5", Some(777), Some(55), ThinkingMode::Default),
     ] {
         let mut endpoint = Endpoint::new(server.url(""));
-        endpoint.stated = Stated { max_output_tokens: stated, ..Stated::default() };
+        endpoint.stated = StatedCapabilities { max_output_tokens: stated, ..StatedCapabilities::default() };
         let provider = AnthropicProvider::new(endpoint, model("anthropic", name));
         let mut request = request(&hello, &tools);
         (request.max_output_tokens, request.thinking) = (most, thinking);
@@ -117,7 +118,7 @@ async fn only_what_is_wanted_is_said() {
 async fn what_a_model_can_do_is_configured_then_known_then_asked() {
     let info = json!({"type": "model", "id": "m", "max_input_tokens": 5000, "max_tokens": 600});
     let server = Server::start(move |_| Answer::json(200, &info)).await;
-    let capabilities = async |name: &str, stated: Stated| {
+    let capabilities = async |name: &str, stated: StatedCapabilities| {
         let mut endpoint = Endpoint::new(server.url(""));
         endpoint.stated = stated;
         let provider = AnthropicProvider::new(endpoint, model("anthropic", name));
@@ -125,14 +126,14 @@ async fn what_a_model_can_do_is_configured_then_known_then_asked() {
         assert_eq!(provider.capabilities().await.unwrap(), first);
         first
     };
-    let asked = capabilities("m", Stated::default()).await;
+    let asked = capabilities("m", StatedCapabilities::default()).await;
     let (context_window, max_output_tokens) = (Some(5000), Some(600));
     assert_eq!(asked, Capabilities { supports_tools: true, context_window, max_output_tokens });
     assert_eq!(
         server.asked().iter().map(|asked| asked.line.as_str()).collect::<Vec<_>>(),
         ["GET /v1/models/m"]
     );
-    let stated = Stated { context_window: Some(7), ..Stated::default() };
+    let stated = StatedCapabilities { context_window: Some(7), ..StatedCapabilities::default() };
     assert_eq!(capabilities("claude-sonnet-5", stated).await.context_window, Some(7));
     assert_eq!(server.asked().len(), 1);
     let gone = Endpoint::new("http://127.0.0.1:1");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_llm::{
-    AssistantMessage, CallResult, Event, Message, ModelCall, ModelName, Part, Provider, ProviderError,
-    Request, Seal, StepDecoder, Thinking, ToolChoice, ToolDefinition, Wire,
+    AssistantMessage, CallResult, Message, MessagePart, ModelCall, ModelName, OpaqueProviderState, Provider,
+    ProviderError, StepDecoder, StepEvent, StepRequest, ThinkingMode, ToolChoice, ToolDefinition, Wire,
 };
 
 use crate::stream::fixture;
@@ -29,13 +29,15 @@ pub(crate) fn tools() -> Vec<ToolDefinition> {
 /// Two turns: words, thinking of this model and of another, calls that went well and wrong, results.
 pub(crate) fn conversation(wire: Wire, model: &ModelName) -> Vec<Message> {
     let user = |text: &str| Message::User { text: text.into() };
-    let text = |text: &str| Part::Text { text: text.into() };
-    let thinking =
-        |text: &str, wire, value| Part::Thinking { text: text.into(), seal: Some(Seal { wire, value }) };
-    let call = |id: &str, name: &str, arguments: &str| {
-        Part::Call(ModelCall { id: id.into(), name: name.into(), arguments: arguments.into() })
+    let text = |text: &str| MessagePart::Text { text: text.into() };
+    let thinking = |text: &str, wire, value| MessagePart::Thinking {
+        text: text.into(),
+        seal: Some(OpaqueProviderState { wire, value }),
     };
-    let said = |parts: Vec<Part>, model: &ModelName| {
+    let call = |id: &str, name: &str, arguments: &str| {
+        MessagePart::Call(ModelCall { id: id.into(), name: name.into(), arguments: arguments.into() })
+    };
+    let said = |parts: Vec<MessagePart>, model: &ModelName| {
         Message::Assistant(AssistantMessage { parts, model: Some(model.clone()) })
     };
     let result = |call: &str, name: &str, text: &str, is_error| CallResult {
@@ -72,19 +74,22 @@ pub(crate) fn conversation(wire: Wire, model: &ModelName) -> Vec<Message> {
 }
 
 /// A request with all of it.
-pub(crate) fn request<'r>(messages: &'r [Message], tools: &'r [ToolDefinition]) -> Request<'r> {
-    Request {
+pub(crate) fn request<'r>(messages: &'r [Message], tools: &'r [ToolDefinition]) -> StepRequest<'r> {
+    StepRequest {
         system: Some("Be brief."),
         messages,
         tools,
         tool_choice: ToolChoice::Auto,
         max_output_tokens: Some(1000),
-        thinking: Thinking::Usual,
+        thinking: ThinkingMode::Default,
     }
 }
 
 /// Asks for a step and takes all that comes.
-pub(crate) async fn step(provider: &dyn Provider, request: Request<'_>) -> Result<Vec<Event>, ProviderError> {
+pub(crate) async fn step(
+    provider: &dyn Provider,
+    request: StepRequest<'_>,
+) -> Result<Vec<StepEvent>, ProviderError> {
     let mut events = provider.step(request).await?;
     let mut all = Vec::new();
     while let Some(event) = events.next().await {
@@ -100,7 +105,7 @@ pub(crate) fn history(wire: Wire, folder: &str, model: &ModelName, streams: &[&s
         let mut decoder = StepDecoder::new(wire, model);
         decoder.feed(&fixture(folder, name)).unwrap();
         let events = std::iter::from_fn(|| decoder.next_event());
-        let Some(Event::Finish { message, .. }) = events.last() else { panic!("{name} does not finish") };
+        let Some(StepEvent::Finish { message, .. }) = events.last() else { panic!("{name} does not finish") };
         let result = |call: &ModelCall| CallResult {
             call: call.id.clone(),
             name: call.name.clone(),

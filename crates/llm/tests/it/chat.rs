@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    Capabilities, ChatProvider, Endpoint, ErrorKind, Event, FinishReason, Key, Provider, Request, Stated,
-    Thinking, ToolChoice, Wire,
+    ApiKey, Capabilities, ChatProvider, Endpoint, ErrorKind, FinishReason, Provider, StatedCapabilities,
+    StepEvent, StepRequest, ThinkingMode, ToolChoice, Wire,
 };
 
 use crate::asking::{conversation, model, request, step, tools};
@@ -34,12 +34,12 @@ fn stream(name: &str) -> Vec<u8> {
 #[tokio::test]
 async fn a_conversation_goes_out_and_calls_come_back_by_their_own_names() {
     let server = Server::start(|_| Answer::events(stream("openrouter"))).await;
-    let endpoint = Endpoint::new(server.url("/api/v1")).key(Some(Key::new("sk-secret")));
+    let endpoint = Endpoint::new(server.url("/api/v1")).key(Some(ApiKey::new("sk-secret")));
     let model = model("openai-chat", "m");
     let provider = ChatProvider::new(endpoint, model.clone());
     let (messages, tools) = (conversation(Wire::OpenaiChat, &model), tools());
     let events = step(&provider, request(&messages, &tools)).await.unwrap();
-    let Some(Event::Finish { reason: FinishReason::ToolCalls, message }) = events.last() else {
+    let Some(StepEvent::Finish { reason: FinishReason::ToolCalls, message }) = events.last() else {
         panic!("{events:?}")
     };
     assert_eq!(message.calls().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["fs.read"]);
@@ -51,7 +51,7 @@ async fn a_conversation_goes_out_and_calls_come_back_by_their_own_names() {
 }
 
 /// What goes out beside messages and tools.
-async fn asked_for(provider: &str, name: &str, change: impl Fn(&mut Request<'_>)) -> Value {
+async fn asked_for(provider: &str, name: &str, change: impl Fn(&mut StepRequest<'_>)) -> Value {
     let server = Server::start(|_| Answer::events(stream("text"))).await;
     let provider = ChatProvider::new(Endpoint::new(server.url("/v1")), model(provider, name));
     let tools = tools();
@@ -70,19 +70,19 @@ async fn asked_for(provider: &str, name: &str, change: impl Fn(&mut Request<'_>)
 
 #[tokio::test]
 async fn each_server_is_asked_in_its_own_way() {
-    let plain = |_: &mut Request<'_>| {};
+    let plain = |_: &mut StepRequest<'_>| {};
     let body = asked_for("vllm", "m", plain).await;
     assert_eq!(body, json!({"tools": 2, "max_tokens": 1000}));
-    let body = asked_for("vllm", "m", |request| request.thinking = Thinking::On).await;
+    let body = asked_for("vllm", "m", |request| request.thinking = ThinkingMode::On).await;
     assert_eq!(body, json!({"tools": 2, "max_tokens": 1000}));
     let body = asked_for("vllm", "m", |request| request.tool_choice = ToolChoice::None).await;
     assert_eq!(body, json!({"tools": 2, "tool_choice": "none", "max_tokens": 1000}));
     let body =
         asked_for("vllm", "m", |request| (request.tools, request.max_output_tokens) = (&[], None)).await;
     assert_eq!(body, json!({}));
-    let body = asked_for("openrouter", "a/m", |request| request.thinking = Thinking::On).await;
+    let body = asked_for("openrouter", "a/m", |request| request.thinking = ThinkingMode::On).await;
     assert_eq!(body, json!({"tools": 2, "max_tokens": 1000, "reasoning": {"enabled": true}}));
-    let body = asked_for("openrouter", "a/m", |request| request.thinking = Thinking::Off).await;
+    let body = asked_for("openrouter", "a/m", |request| request.thinking = ThinkingMode::Off).await;
     assert_eq!(body, json!({"tools": 2, "max_tokens": 1000, "reasoning": {"enabled": false}}));
 }
 
@@ -94,8 +94,8 @@ async fn what_a_model_can_do_is_configured_then_listed_then_known() {
         context_window,
         max_output_tokens,
     };
-    let stated = Stated { supports_tools: Some(true), ..Stated::default() };
-    let nothing = Stated::default();
+    let stated = StatedCapabilities { supports_tools: Some(true), ..StatedCapabilities::default() };
+    let nothing = StatedCapabilities::default();
     for (status, body, name, stated, expected) in [
         (200, list.clone(), "gpt-4o", nothing, all(false, Some(9000), Some(16_384))),
         (200, list.clone(), "gpt-4o", stated, all(true, Some(9000), Some(16_384))),
@@ -118,7 +118,11 @@ async fn what_a_model_can_do_is_configured_then_listed_then_known() {
 #[tokio::test]
 async fn nobody_is_asked_for_what_is_configured() {
     let server = Server::start(|_| Answer::json(200, &json!({"data": []}))).await;
-    let stated = Stated { supports_tools: Some(true), context_window: Some(10), max_output_tokens: Some(5) };
+    let stated = StatedCapabilities {
+        supports_tools: Some(true),
+        context_window: Some(10),
+        max_output_tokens: Some(5),
+    };
     let endpoint = Endpoint { stated, ..Endpoint::new(server.url("/v1")) };
     let provider = ChatProvider::new(endpoint, model("openai-chat", "m"));
     assert_eq!(provider.capabilities().await.unwrap().context_window, Some(10));
@@ -139,7 +143,7 @@ async fn refusals_are_told_apart() {
         (200, json!({"error": {"message": "no provider", "code": 503}}), ErrorKind::Overloaded),
     ] {
         let server = Server::start(move |_| Answer::json(status, &body)).await;
-        let endpoint = Endpoint::new(server.url("/v1")).key(Some(Key::new("sk-secret")));
+        let endpoint = Endpoint::new(server.url("/v1")).key(Some(ApiKey::new("sk-secret")));
         let provider = ChatProvider::new(endpoint, model("openai-chat", "m"));
         let failed = step(&provider, request(&[], &[])).await.unwrap_err();
         assert_eq!(failed.kind, kind, "{failed:?}");

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    Endpoint, ErrorKind, Event, FinishReason, MAX_ARGUMENT_BYTES, MAX_CALLS, OllamaProvider, Provider,
-    Request, Stated, Thinking, ToolChoice, Wire, installed_models,
+    Endpoint, ErrorKind, FinishReason, MAX_ARGUMENT_BYTES, MAX_CALLS, OllamaProvider, Provider,
+    StatedCapabilities, StepEvent, StepRequest, ThinkingMode, ToolChoice, Wire, installed_models,
 };
 
 use crate::asking::{conversation, model, request, step, tools};
@@ -64,7 +64,7 @@ async fn a_conversation_goes_out_and_calls_come_back() {
     let provider = OllamaProvider::new(Endpoint::new(server.url("")), model.clone());
     let (messages, tools) = (conversation(Wire::Ollama, &model), tools());
     let events = step(&provider, request(&messages, &tools)).await.unwrap();
-    let Some(Event::Finish { reason: FinishReason::ToolCalls, message }) = events.last() else {
+    let Some(StepEvent::Finish { reason: FinishReason::ToolCalls, message }) = events.last() else {
         panic!("{events:?}")
     };
     assert_eq!(message.calls().count(), 1);
@@ -77,7 +77,7 @@ async fn a_conversation_goes_out_and_calls_come_back() {
 }
 
 /// What goes out beside messages.
-async fn asked_for(show: Value, stated: Stated, change: impl Fn(&mut Request<'_>)) -> Value {
+async fn asked_for(show: Value, stated: StatedCapabilities, change: impl Fn(&mut StepRequest<'_>)) -> Value {
     let server = ollama("text", show).await;
     let endpoint = Endpoint { stated, ..Endpoint::new(server.url("")) };
     let provider = OllamaProvider::new(endpoint, model("ollama", "m"));
@@ -97,9 +97,9 @@ async fn asked_for(show: Value, stated: Stated, change: impl Fn(&mut Request<'_>
 
 #[tokio::test]
 async fn a_model_is_asked_for_what_it_can() {
-    let stated = Stated { context_window: Some(9000), ..Stated::default() };
-    let nothing = Stated::default();
-    let plain = |_: &mut Request<'_>| {};
+    let stated = StatedCapabilities { context_window: Some(9000), ..StatedCapabilities::default() };
+    let nothing = StatedCapabilities::default();
+    let plain = |_: &mut StepRequest<'_>| {};
     let body = asked_for(thinking_model(), nothing, plain).await;
     assert_eq!(body, json!({"tools": 2, "options": {"num_ctx": 32_768, "num_predict": 1000}}));
     let body = asked_for(thinking_model(), stated, |request| {
@@ -107,12 +107,12 @@ async fn a_model_is_asked_for_what_it_can() {
     })
     .await;
     assert_eq!(body, json!({"options": {"num_ctx": 9000}}));
-    let body = asked_for(thinking_model(), nothing, |request| request.thinking = Thinking::Off).await;
+    let body = asked_for(thinking_model(), nothing, |request| request.thinking = ThinkingMode::Off).await;
     assert_eq!(body["think"], json!(false));
-    let body = asked_for(thinking_model(), nothing, |request| request.thinking = Thinking::On).await;
+    let body = asked_for(thinking_model(), nothing, |request| request.thinking = ThinkingMode::On).await;
     assert_eq!(body["think"], json!(true));
     let body = asked_for(json!({"capabilities": ["tools"]}), nothing, |request| {
-        request.thinking = Thinking::On;
+        request.thinking = ThinkingMode::On;
     })
     .await;
     assert_eq!(body.get("think"), None, "a model that cannot think refuses to be asked");

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use toolgate_llm::{Event, Recorder, Wire, provider, replay};
+use toolgate_llm::{StepEvent, StreamRecorder, Wire, provider, replay};
 
 use crate::asking::{model, request, step, tools};
 use crate::stream::fixture;
@@ -29,7 +29,7 @@ impl Write for Shared {
 #[tokio::test]
 async fn a_recording_is_replayed_as_it_happened_and_holds_nothing_that_was_sent() {
     let recording = Shared::default();
-    let recorder = Recorder::new(recording.clone());
+    let recorder = StreamRecorder::new(recording.clone());
     let mut happened = Vec::new();
     for (wire, folder, name) in [
         (Wire::Anthropic, "anthropic", "one_call"),
@@ -81,7 +81,7 @@ async fn a_slow_disk_holds_up_nobody_else() {
     let pieces: Vec<Do> = fixture("anthropic", "one_call").chunks(200).map(chunk).collect();
     let (address, _told) = raw([vec![head()], pieces, vec![chunk(b""), Do::Close]].concat()).await;
     let mut endpoint = endpoint(&address, patient());
-    endpoint.recorder = Some(Recorder::new(Slow(told)));
+    endpoint.recorder = Some(StreamRecorder::new(Slow(told)));
     let somebody_else = tokio::spawn(async move {
         loop {
             tokio::task::yield_now().await;
@@ -93,7 +93,7 @@ async fn a_slow_disk_holds_up_nobody_else() {
     });
     let asked = provider(Wire::Anthropic, endpoint, model("anthropic", "m"));
     let events = step(asked.as_ref(), request(&[], &tools())).await.unwrap();
-    assert!(matches!(events.last(), Some(Event::Finish { .. })));
+    assert!(matches!(events.last(), Some(StepEvent::Finish { .. })));
     somebody_else.abort();
 }
 
@@ -117,7 +117,7 @@ async fn what_cannot_be_written_down_did_not_happen() {
     for room in [0, 1] {
         let (address, _told) = raw(vec![head(), chunk(&bytes), chunk(b""), Do::Close]).await;
         let mut endpoint = endpoint(&address, patient());
-        endpoint.recorder = Some(Recorder::new(Full(room)));
+        endpoint.recorder = Some(StreamRecorder::new(Full(room)));
         let asked = provider(Wire::Anthropic, endpoint, model("anthropic", "m"));
         let failed = step(asked.as_ref(), request(&[], &tools())).await.unwrap_err();
         assert_eq!(failed.to_string(), "the recording cannot be written: it is full");

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    Capabilities, Endpoint, Key, Message, Provider, ResponsesProvider, Stated, Thinking, ToolChoice, Wire,
+    ApiKey, Capabilities, Endpoint, Message, Provider, ResponsesProvider, StatedCapabilities, ThinkingMode,
+    ToolChoice, Wire,
 };
 
 use crate::asking::{conversation, history, model, request, step, tools};
@@ -29,7 +30,7 @@ fn streams_that_break_off_make_no_calls() {
 /// What goes out for a conversation with this model.
 async fn body(name: &str, messages: &[Message]) -> Value {
     let server = Server::start(|_| Answer::events(fixture(FOLDER, "text"))).await;
-    let endpoint = Endpoint::new(server.url("/v1")).key(Some(Key::new("sk-secret")));
+    let endpoint = Endpoint::new(server.url("/v1")).key(Some(ApiKey::new("sk-secret")));
     let provider = ResponsesProvider::new(endpoint, model("openai", name));
     step(&provider, request(messages, &tools())).await.unwrap();
     let asked = &server.asked()[0];
@@ -71,14 +72,14 @@ async fn only_what_is_wanted_is_said() {
     let tools = tools();
     let hello = [Message::User { text: "Hello".into() }];
     for (name, thinking, expected) in [
-        ("gpt-6", Thinking::Usual, json!([["reasoning.encrypted_content"], null])),
+        ("gpt-6", ThinkingMode::Default, json!([["reasoning.encrypted_content"], null])),
         (
             "gpt-6",
-            Thinking::On,
+            ThinkingMode::On,
             json!([["reasoning.encrypted_content"], {"effort": "medium", "summary": "auto"}]),
         ),
-        ("gpt-6", Thinking::Off, json!([["reasoning.encrypted_content"], {"effort": "none"}])),
-        ("gpt-4.1-mini", Thinking::On, json!([null, null])),
+        ("gpt-6", ThinkingMode::Off, json!([["reasoning.encrypted_content"], {"effort": "none"}])),
+        ("gpt-4.1-mini", ThinkingMode::On, json!([null, null])),
     ] {
         let provider = ResponsesProvider::new(Endpoint::new(server.url("/v1")), model("openai", name));
         let mut request = request(&hello, &tools);
@@ -94,15 +95,19 @@ async fn only_what_is_wanted_is_said() {
 
 #[tokio::test]
 async fn what_a_model_can_do_is_configured_then_known() {
-    let capabilities = async |name: &str, stated: Stated| {
+    let capabilities = async |name: &str, stated: StatedCapabilities| {
         let mut endpoint = Endpoint::new("http://127.0.0.1:1/v1");
         endpoint.stated = stated;
         ResponsesProvider::new(endpoint, model("openai", name)).capabilities().await.unwrap()
     };
     let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
-    assert_eq!(capabilities("never-heard-of", Stated::default()).await, unknown);
-    assert!(capabilities("gpt-5", Stated::default()).await.context_window.is_some());
-    let stated = Stated { supports_tools: Some(false), context_window: Some(7), max_output_tokens: Some(3) };
+    assert_eq!(capabilities("never-heard-of", StatedCapabilities::default()).await, unknown);
+    assert!(capabilities("gpt-5", StatedCapabilities::default()).await.context_window.is_some());
+    let stated = StatedCapabilities {
+        supports_tools: Some(false),
+        context_window: Some(7),
+        max_output_tokens: Some(3),
+    };
     let expected =
         Capabilities { supports_tools: false, context_window: Some(7), max_output_tokens: Some(3) };
     assert_eq!(capabilities("gpt-5", stated).await, expected);

@@ -6,13 +6,13 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::select;
 use toolgate_llm::{
-    AssistantMessage, ErrorKind, Event, FinishReason, ModelName, ProviderError, StepDecoder, Wire,
+    AssistantMessage, ErrorKind, FinishReason, ModelName, ProviderError, StepDecoder, StepEvent, Wire,
 };
 
 /// What became of a stream.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Decoded {
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<StepEvent>,
     pub(crate) failed: Option<ProviderError>,
 }
 
@@ -20,7 +20,7 @@ impl Decoded {
     /// Why and how the step finished, where it did.
     pub(crate) fn finish(&self) -> Option<(&FinishReason, &AssistantMessage)> {
         match self.events.last() {
-            Some(Event::Finish { reason, message }) => Some((reason, message)),
+            Some(StepEvent::Finish { reason, message }) => Some((reason, message)),
             _ => None,
         }
     }
@@ -39,9 +39,9 @@ pub(crate) fn decode<'b>(wire: Wire, pieces: impl IntoIterator<Item = &'b [u8]>)
     let mut decoder = StepDecoder::new(wire, &model);
     let fed = pieces.into_iter().try_for_each(|piece| decoder.feed(piece));
     let failed = fed.and_then(|()| decoder.end()).err();
-    let events: Vec<Event> = std::iter::from_fn(|| decoder.next_event()).collect();
+    let events: Vec<StepEvent> = std::iter::from_fn(|| decoder.next_event()).collect();
     assert_eq!(failed.is_none(), decoder.is_finished());
-    assert_eq!(failed.is_none(), matches!(events.last(), Some(Event::Finish { .. })));
+    assert_eq!(failed.is_none(), matches!(events.last(), Some(StepEvent::Finish { .. })));
     Decoded { events, failed }
 }
 
@@ -71,17 +71,19 @@ pub(crate) fn rendered(decoded: &Decoded) -> String {
     let mut text = String::new();
     for event in &decoded.events {
         match event {
-            Event::TextDelta(words) => writeln!(text, "says {words:?}"),
-            Event::ThinkingDelta(words) => writeln!(text, "thinks {words:?}"),
-            Event::CallStart { call, id, name } => writeln!(text, "call {} begins: {name} as {id}", call.0),
-            Event::CallDelta { call, json } => writeln!(text, "call {} goes on: {json:?}", call.0),
-            Event::CallEnd { call } => writeln!(text, "call {} ends", call.0),
-            Event::Usage(usage) => writeln!(
+            StepEvent::TextDelta(words) => writeln!(text, "says {words:?}"),
+            StepEvent::ThinkingDelta(words) => writeln!(text, "thinks {words:?}"),
+            StepEvent::CallStart { call, id, name } => {
+                writeln!(text, "call {} begins: {name} as {id}", call.0)
+            }
+            StepEvent::CallDelta { call, json } => writeln!(text, "call {} goes on: {json:?}", call.0),
+            StepEvent::CallEnd { call } => writeln!(text, "call {} ends", call.0),
+            StepEvent::Usage(usage) => writeln!(
                 text,
                 "used {} in ({} cached), {} out",
                 usage.input_tokens, usage.cached_tokens, usage.output_tokens
             ),
-            Event::Finish { reason, message } => {
+            StepEvent::Finish { reason, message } => {
                 let message = serde_json::to_string_pretty(&message.parts).unwrap();
                 writeln!(text, "finished, {reason:?}: {message}")
             }

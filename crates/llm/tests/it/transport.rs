@@ -7,7 +7,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
-use toolgate_llm::{Backoff, Endpoint, ErrorKind, Event, Key, ProviderError, Timeouts, Wire, provider};
+use toolgate_llm::{
+    ApiKey, Backoff, Endpoint, ErrorKind, ProviderError, StepEvent, Timeouts, Wire, provider,
+};
 
 use crate::asking::{model, request, step, tools};
 use crate::server::{Answer, Server, nobody};
@@ -100,14 +102,14 @@ pub(crate) fn patient() -> Timeouts {
 }
 
 pub(crate) fn endpoint(address: &str, timeouts: Timeouts) -> Endpoint {
-    let mut endpoint = Endpoint::new(address).key(Some(Key::new(KEY)));
-    endpoint.headers = vec![("x-other".into(), Key::new("other-secret"))];
+    let mut endpoint = Endpoint::new(address).key(Some(ApiKey::new(KEY)));
+    endpoint.headers = vec![("x-other".into(), ApiKey::new("other-secret"))];
     endpoint.timeouts = timeouts;
     endpoint
 }
 
 /// Asks for a step over Anthropic Messages.
-async fn ask(endpoint: Endpoint) -> Result<Vec<Event>, ProviderError> {
+async fn ask(endpoint: Endpoint) -> Result<Vec<StepEvent>, ProviderError> {
     let provider = provider(Wire::Anthropic, endpoint, model("anthropic", "m"));
     step(provider.as_ref(), request(&[], &tools())).await
 }
@@ -172,7 +174,7 @@ async fn answers_that_are_no_success_are_told_apart_and_hints_are_kept() {
         let failed = fails(endpoint(&address, patient())).await;
         assert_eq!((failed.kind, failed.is_retryable()), (kind, retryable), "{failed:?}");
         assert_eq!(failed.retry_after, wait.map(Duration::from_millis));
-        assert_eq!(Backoff::default().wait(1, &failed).is_some(), retryable);
+        assert_eq!(Backoff::default().delay(1, &failed).is_some(), retryable);
         let host = address.trim_start_matches("http://");
         told += &format!("{failed}\n  {}\n", failed.help.as_deref().unwrap_or("-")).replace(host, "host");
     }
@@ -206,7 +208,7 @@ async fn what_comes_after_the_finish_changes_nothing() {
         let events = ask(endpoint(&address, patient())).await;
         // A reset may overtake the bytes before it; then nothing was finished.
         match events {
-            Ok(events) => assert!(matches!(events.last(), Some(Event::Finish { .. })), "{end:?}"),
+            Ok(events) => assert!(matches!(events.last(), Some(StepEvent::Finish { .. })), "{end:?}"),
             Err(failed) => {
                 assert!(matches!(end, Do::Reset) && failed.kind == ErrorKind::Truncated, "{end:?} {failed}")
             }
@@ -346,7 +348,7 @@ async fn nobody_there_and_nowhere_to_go() {
         assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Unusable, false), "{address}");
     }
     let mut stray = endpoint("http://127.0.0.1:1", patient());
-    stray.key = Some(Key::new(format!("{KEY}\r\nx-evil: 1")));
+    stray.key = Some(ApiKey::new(format!("{KEY}\r\nx-evil: 1")));
     assert_eq!(fails(stray).await.kind, ErrorKind::Unusable);
 }
 

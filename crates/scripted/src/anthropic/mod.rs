@@ -6,7 +6,7 @@ mod write;
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::refusal::Refusal;
+use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 use crate::wire::{Exchange, header};
 
@@ -27,7 +27,7 @@ fn kind_of(status: u16) -> &'static str {
 }
 
 /// The body of an error, in a response or within a stream.
-pub(crate) fn error(refusal: &Refusal) -> Value {
+pub(crate) fn error(refusal: &RequestRejection) -> Value {
     let kind = refusal.kind.as_deref().unwrap_or_else(|| kind_of(refusal.status));
     let mut error = json!({"type": kind, "message": refusal.message});
     if let (Some(code), Some(error)) = (&refusal.code, error.as_object_mut()) {
@@ -37,13 +37,13 @@ pub(crate) fn error(refusal: &Refusal) -> Value {
 }
 
 /// Reads and checks a request.
-pub(crate) fn read(script: &Script, headers: &HeaderMap, body: &Value) -> Result<Exchange, Refusal> {
+pub(crate) fn read(script: &Script, headers: &HeaderMap, body: &Value) -> Result<Exchange, RequestRejection> {
     let version = header(headers, "anthropic-version")
-        .ok_or_else(|| Refusal::bad("anthropic-version: header is required"))?;
+        .ok_or_else(|| RequestRejection::bad_request("anthropic-version: header is required"))?;
     check::request(script, version, body)
 }
 
-pub(crate) use write::{stream, whole};
+pub(crate) use write::{full_response, stream};
 
 /// What clients that list models are told.
 pub(crate) fn models(script: &Script) -> Value {

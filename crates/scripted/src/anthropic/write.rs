@@ -4,20 +4,20 @@ use serde_json::{Value, json};
 
 use super::error;
 use crate::playback::Tape;
-use crate::refusal::Refusal;
-use crate::reply::{IndexFault, Odd, Reply, ReplyPart};
+use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
+use crate::request_rejection::RequestRejection;
 use crate::script::Finish;
-use crate::seal::seal;
-use crate::wire::{Exchange, GARBAGE, Thinking, sse};
+use crate::signature::sign;
+use crate::wire::{Exchange, GARBAGE, ThinkingDisplay, sse};
 
-fn message(reply: &Reply, exchange: &Exchange, content: &Value, stop: &Value) -> Value {
+fn message(reply: &ScriptedReply, exchange: &Exchange, content: &Value, stop: &Value) -> Value {
     json!({
         "id": format!("msg_{:04}", reply.turn), "type": "message", "role": "assistant", "model": exchange.model,
         "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage(reply, reply.usage.output),
     })
 }
 
-fn usage(reply: &Reply, output: u64) -> Value {
+fn usage(reply: &ScriptedReply, output: u64) -> Value {
     json!({
         "input_tokens": reply.usage.input - reply.usage.cached, "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": reply.usage.cached, "output_tokens": output,
@@ -35,7 +35,7 @@ fn stop_reason(finish: Finish) -> &'static str {
 }
 
 /// A whole answer.
-pub(crate) fn whole(reply: &Reply, exchange: &Exchange) -> Value {
+pub(crate) fn full_response(reply: &ScriptedReply, exchange: &Exchange) -> Value {
     let mut thoughts = 0;
     let blocks = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Text(text) => Some(json!({"type": "text", "text": text})),
@@ -55,7 +55,7 @@ pub(crate) fn whole(reply: &Reply, exchange: &Exchange) -> Value {
                 serde_json::from_str(arguments).unwrap_or_else(|_| json!({"INVALID_JSON": arguments}));
             Some(json!({"type": "tool_use", "id": id, "name": tool, "input": input}))
         }
-        ReplyPart::Pause(_) | ReplyPart::Odd(_) => None,
+        ReplyPart::Pause(_) | ReplyPart::Fault(_) => None,
     });
     let content: Value = blocks.collect();
     message(reply, exchange, &content, &json!(stop_reason(reply.finish)))
@@ -67,19 +67,20 @@ enum Thought<'t> {
 }
 
 impl<'t> Thought<'t> {
-    fn new(reply: &Reply, exchange: &Exchange, number: usize, text: &'t str, hidden: bool) -> Self {
+    fn new(reply: &ScriptedReply, exchange: &Exchange, number: usize, text: &'t str, hidden: bool) -> Self {
         let place = format!("{:04}t{number}", reply.turn);
         if hidden {
-            return Self::Redacted { data: seal(&place, "") };
+            return Self::Redacted { data: sign(&place, "") };
         }
-        let text = if exchange.thinking == Thinking::Omitted { "" } else { text };
-        Self::Shown { text, signature: seal(&place, text) }
+        let text = if exchange.thinking == ThinkingDisplay::Omitted { "" } else { text };
+        Self::Shown { text, signature: sign(&place, text) }
     }
 }
 
 /// A streamed answer.
-pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
-    let mut writer = Writer { tape: Tape::new(reply.slow), reply, exchange, blocks: 0, thoughts: 0 };
+pub(crate) fn stream(reply: &ScriptedReply, exchange: &Exchange) -> Tape {
+    let mut writer =
+        AnthropicStreamWriter { tape: Tape::new(reply.slow), reply, exchange, blocks: 0, thoughts: 0 };
     let mut start = message(reply, exchange, &json!([]), &Value::Null);
     if let Some(counts) = start.get_mut("usage") {
         *counts = usage(reply, 1);
@@ -96,15 +97,15 @@ pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
     writer.tape
 }
 
-struct Writer<'w> {
+struct AnthropicStreamWriter<'w> {
     tape: Tape,
-    reply: &'w Reply,
+    reply: &'w ScriptedReply,
     exchange: &'w Exchange,
     blocks: usize,
     thoughts: usize,
 }
 
-impl Writer<'_> {
+impl AnthropicStreamWriter<'_> {
     /// Writes a part; no more is written when it was the last.
     fn part(&mut self, part: &ReplyPart) -> bool {
         match part {
@@ -128,7 +129,7 @@ impl Writer<'_> {
                 });
             }
             ReplyPart::Pause(time) => self.tape.wait(*time),
-            ReplyPart::Odd(odd) => return self.odd(odd),
+            ReplyPart::Fault(odd) => return self.fault(odd),
         }
         true
     }
@@ -185,23 +186,23 @@ impl Writer<'_> {
         self.tape.bytes(sse(Some(event), &Value::Object(whole)));
     }
 
-    fn odd(&mut self, odd: &Odd) -> bool {
+    fn fault(&mut self, odd: &StreamFault) -> bool {
         match odd {
-            Odd::Break(end) => self.tape.end(*end),
-            Odd::Error { message, kind } => {
+            StreamFault::Break(end) => self.tape.end(*end),
+            StreamFault::Error { message, kind } => {
                 let kind = kind.clone().or_else(|| Some("overloaded_error".to_owned()));
-                let refusal = Refusal { kind, ..Refusal::new(529, message.clone()) };
+                let refusal = RequestRejection { kind, ..RequestRejection::new(529, message.clone()) };
                 self.tape.bytes(sse(Some("error"), &error(&refusal)));
             }
-            Odd::Garbage => {
+            StreamFault::Garbage => {
                 self.tape.bytes(GARBAGE);
                 return true;
             }
-            Odd::UnknownEvent => {
+            StreamFault::UnknownEvent => {
                 self.event("scripted_surprise", &json!({"surprise": true}));
                 return true;
             }
-            Odd::Comment => {
+            StreamFault::Comment => {
                 self.tape.bytes(": keep-alive\n\n");
                 return true;
             }

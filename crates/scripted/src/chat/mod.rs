@@ -5,11 +5,11 @@ mod write;
 
 use serde_json::{Value, json};
 
-use crate::refusal::Refusal;
+use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 
 pub(crate) use check::request as read;
-pub(crate) use write::{stream, whole};
+pub(crate) use write::{full_response, stream};
 
 /// When everything is said to have been made, so that answers are the same every time: the first second of 2026.
 pub(crate) const CREATED: u64 = 1_767_225_600;
@@ -23,7 +23,7 @@ fn kind_of(status: u16) -> &'static str {
 }
 
 /// The body of an error, in a response or within a stream. The same for Responses.
-pub(crate) fn error(refusal: &Refusal) -> Value {
+pub(crate) fn error(refusal: &RequestRejection) -> Value {
     let kind = refusal.kind.as_deref().unwrap_or_else(|| kind_of(refusal.status));
     json!({"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}})
 }
@@ -44,10 +44,10 @@ pub(crate) fn model(script: &Script) -> Value {
 }
 
 /// What must be so of a list of tools on either of the vendor's wires. `path` is where a tool's name stands.
-pub(crate) fn check_name(name: Option<&Value>, path: &str) -> Result<String, Refusal> {
+pub(crate) fn check_name(name: Option<&Value>, path: &str) -> Result<String, RequestRejection> {
     let missing = || {
         let message = format!("Missing required parameter: '{path}'.");
-        Refusal::bad(message).param(path).code("missing_required_parameter")
+        RequestRejection::bad_request(message).param(path).code("missing_required_parameter")
     };
     let name = name.and_then(Value::as_str).ok_or_else(missing)?;
     if name.len() > 64 {
@@ -55,24 +55,24 @@ pub(crate) fn check_name(name: Option<&Value>, path: &str) -> Result<String, Ref
             "Invalid '{path}': string too long. Expected a string with maximum length 64, but got a string with length {} instead.",
             name.len()
         );
-        return Err(Refusal::bad(message).param(path).code("string_above_max_length"));
+        return Err(RequestRejection::bad_request(message).param(path).code("string_above_max_length"));
     }
     if !crate::wire::is_wire_name(name, 64) {
         let message = format!(
             "Invalid '{path}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
         );
-        return Err(Refusal::bad(message).param(path).code("invalid_value"));
+        return Err(RequestRejection::bad_request(message).param(path).code("invalid_value"));
     }
     Ok(name.to_owned())
 }
 
 /// Whether the model may call tools, as `tool_choice` says on either of the vendor's wires.
-pub(crate) fn tools_on(body: &Value, any: bool) -> Result<bool, Refusal> {
+pub(crate) fn tools_on(body: &Value, any: bool) -> Result<bool, RequestRejection> {
     for key in ["tool_choice", "parallel_tool_calls"] {
         if !any && body.get(key).is_some_and(|value| !value.is_null()) {
             let message =
                 format!("Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified.");
-            return Err(Refusal::bad(message).param(key));
+            return Err(RequestRejection::bad_request(message).param(key));
         }
     }
     match body.get("tool_choice") {
@@ -82,24 +82,24 @@ pub(crate) fn tools_on(body: &Value, any: bool) -> Result<bool, Refusal> {
         Some(other) => {
             let message =
                 format!("Invalid value: {other}. Supported values are: 'none', 'auto', and 'required'.");
-            Err(Refusal::bad(message).param("tool_choice").code("invalid_value"))
+            Err(RequestRejection::bad_request(message).param("tool_choice").code("invalid_value"))
         }
     }
 }
 
 /// The model that is asked for, which must be the one there is.
-pub(crate) fn check_model(script: &Script, body: &Value) -> Result<String, Refusal> {
+pub(crate) fn check_model(script: &Script, body: &Value) -> Result<String, RequestRejection> {
     let model = body.get("model").and_then(Value::as_str).filter(|model| !model.is_empty());
-    let model = model.ok_or_else(|| Refusal::bad("you must provide a model parameter"))?;
+    let model = model.ok_or_else(|| RequestRejection::bad_request("you must provide a model parameter"))?;
     if script.model.name.as_ref().is_some_and(|name| name != model) {
         let message = format!("The model `{model}` does not exist or you do not have access to it.");
-        return Err(Refusal::new(404, message).code("model_not_found"));
+        return Err(RequestRejection::new(404, message).code("model_not_found"));
     }
     Ok(model.to_owned())
 }
 
 /// A conversation must fit the model.
-pub(crate) fn check_length(script: &Script, input_tokens: u64, param: &str) -> Result<(), Refusal> {
+pub(crate) fn check_length(script: &Script, input_tokens: u64, param: &str) -> Result<(), RequestRejection> {
     let most = script.model.context_window;
     if input_tokens <= most {
         return Ok(());
@@ -108,5 +108,5 @@ pub(crate) fn check_length(script: &Script, input_tokens: u64, param: &str) -> R
         "This model's maximum context length is {most} tokens. However, your messages resulted in {input_tokens} tokens. Please \
          reduce the length of the messages."
     );
-    Err(Refusal::bad(message).param(param).code("context_length_exceeded"))
+    Err(RequestRejection::bad_request(message).param(param).code("context_length_exceeded"))
 }

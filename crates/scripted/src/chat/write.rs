@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::{CREATED, error};
 use crate::playback::Tape;
-use crate::refusal::Refusal;
-use crate::reply::{IndexFault, Odd, Reply, ReplyPart};
+use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
+use crate::request_rejection::RequestRejection;
 use crate::script::{Finish, Reasoning, Script};
-use crate::seal::seal;
+use crate::signature::sign;
 use crate::wire::{Exchange, GARBAGE, sse};
 
 fn finish_reason(finish: Finish) -> &'static str {
@@ -19,7 +19,7 @@ fn finish_reason(finish: Finish) -> &'static str {
     }
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage(reply: &ScriptedReply) -> Value {
     let thought = reply.parts.iter().any(|part| matches!(part, ReplyPart::Thinking { .. }));
     json!({
         "prompt_tokens": reply.usage.input, "completion_tokens": reply.usage.output,
@@ -29,18 +29,18 @@ fn usage(reply: &Reply) -> Value {
     })
 }
 
-fn detail(reply: &Reply, number: usize, text: &str, hidden: bool) -> Value {
+fn detail(reply: &ScriptedReply, number: usize, text: &str, hidden: bool) -> Value {
     let place = format!("{:04}t{number}", reply.turn);
     if hidden {
-        return json!({"type": "reasoning.encrypted", "data": seal(&place, ""), "format": "scripted-v1", "index": number});
+        return json!({"type": "reasoning.encrypted", "data": sign(&place, ""), "format": "scripted-v1", "index": number});
     }
     json!({
-        "type": "reasoning.text", "text": text, "signature": seal(&place, text), "format": "scripted-v1", "index": number,
+        "type": "reasoning.text", "text": text, "signature": sign(&place, text), "format": "scripted-v1", "index": number,
     })
 }
 
 /// A whole answer.
-pub(crate) fn whole(script: &Script, reply: &Reply, exchange: &Exchange) -> Value {
+pub(crate) fn full_response(script: &Script, reply: &ScriptedReply, exchange: &Exchange) -> Value {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let (mut calls, mut details) = (Vec::new(), Vec::new());
     for part in &reply.parts {
@@ -55,7 +55,7 @@ pub(crate) fn whole(script: &Script, reply: &Reply, exchange: &Exchange) -> Valu
             ReplyPart::Call { id, tool, arguments } => calls.push(
                 json!({"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}}),
             ),
-            ReplyPart::Pause(_) | ReplyPart::Odd(_) => {}
+            ReplyPart::Pause(_) | ReplyPart::Fault(_) => {}
         }
     }
     let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
@@ -85,8 +85,9 @@ pub(crate) fn whole(script: &Script, reply: &Reply, exchange: &Exchange) -> Valu
 }
 
 /// A streamed answer.
-pub(crate) fn stream(script: &Script, reply: &Reply, exchange: &Exchange) -> Tape {
-    let mut writer = Writer { tape: Tape::new(reply.slow), script, reply, exchange, calls: 0, thoughts: 0 };
+pub(crate) fn stream(script: &Script, reply: &ScriptedReply, exchange: &Exchange) -> Tape {
+    let mut writer =
+        ChatStreamWriter { tape: Tape::new(reply.slow), script, reply, exchange, calls: 0, thoughts: 0 };
     writer.choice(&json!({"role": "assistant", "content": "", "refusal": null}), None);
     for part in &reply.parts {
         if !writer.part(part) {
@@ -94,23 +95,23 @@ pub(crate) fn stream(script: &Script, reply: &Reply, exchange: &Exchange) -> Tap
         }
     }
     writer.choice(&json!({}), Some(finish_reason(reply.finish)));
-    if exchange.wishes.usage_in_stream {
+    if exchange.options.usage_in_stream {
         writer.chunk(&json!([]), &usage(reply));
     }
     writer.tape.bytes("data: [DONE]\n\n");
     writer.tape
 }
 
-struct Writer<'w> {
+struct ChatStreamWriter<'w> {
     tape: Tape,
     script: &'w Script,
-    reply: &'w Reply,
+    reply: &'w ScriptedReply,
     exchange: &'w Exchange,
     calls: usize,
     thoughts: usize,
 }
 
-impl Writer<'_> {
+impl ChatStreamWriter<'_> {
     /// Writes a part; no more is written when it was the last.
     fn part(&mut self, part: &ReplyPart) -> bool {
         match part {
@@ -130,7 +131,7 @@ impl Writer<'_> {
                 self.calls += 1;
             }
             ReplyPart::Pause(time) => self.tape.wait(*time),
-            ReplyPart::Odd(odd) => return self.odd(odd),
+            ReplyPart::Fault(odd) => return self.fault(odd),
         }
         true
     }
@@ -188,32 +189,34 @@ impl Writer<'_> {
             "model": self.exchange.model, "service_tier": "default", "system_fingerprint": "fp_scripted", "choices": choices,
         });
         // Every chunk has the key where it was asked for, and only the last has a value.
-        if let Some(chunk) = chunk.as_object_mut().filter(|_| self.exchange.wishes.usage_in_stream) {
+        if let Some(chunk) = chunk.as_object_mut().filter(|_| self.exchange.options.usage_in_stream) {
             chunk.insert("usage".to_owned(), usage.clone());
         }
         self.tape.bytes(sse(None, &chunk));
     }
 
-    fn odd(&mut self, odd: &Odd) -> bool {
+    fn fault(&mut self, odd: &StreamFault) -> bool {
         match odd {
-            Odd::Break(end) => self.tape.end(*end),
-            Odd::Error { message, kind } => {
-                let refusal =
-                    Refusal { kind: kind.clone(), ..Refusal::new(502, message.clone()).code("502") };
+            StreamFault::Break(end) => self.tape.end(*end),
+            StreamFault::Error { message, kind } => {
+                let refusal = RequestRejection {
+                    kind: kind.clone(),
+                    ..RequestRejection::new(502, message.clone()).code("502")
+                };
                 self.tape.bytes(sse(None, &error(&refusal)));
             }
-            Odd::Garbage => {
+            StreamFault::Garbage => {
                 self.tape.bytes(GARBAGE);
                 return true;
             }
-            Odd::UnknownEvent => {
+            StreamFault::UnknownEvent => {
                 self.tape.bytes(sse(
                     Some("scripted.surprise"),
                     &json!({"object": "scripted.surprise", "choices": []}),
                 ));
                 return true;
             }
-            Odd::Comment => {
+            StreamFault::Comment => {
                 self.tape.bytes(": OPENROUTER PROCESSING\n\n");
                 return true;
             }

@@ -4,46 +4,50 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::conversation::{Conversation, Outcome, SaidCall, Turn};
-use crate::refusal::Refusal;
+use crate::conversation::{ModelTurnCall, SentConversation, SentTurn, ToolCallResult};
 use crate::reply::tokens;
+use crate::request_rejection::RequestRejection;
 use crate::script::Script;
-use crate::wire::{Exchange, Thinking, Wishes};
+use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 
 /// How many tokens Ollama looks at unless it is told otherwise.
-const USUAL_CONTEXT: u64 = 4096;
+const DEFAULT_CONTEXT_TOKENS: u64 = 4096;
 
-pub(crate) fn read_model(script: &Script, body: &Value) -> Result<String, Refusal> {
+pub(crate) fn read_model(script: &Script, body: &Value) -> Result<String, RequestRejection> {
     // Older clients call it `name`.
     let model = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str);
-    let model = model.filter(|model| !model.is_empty()).ok_or_else(|| Refusal::bad("model is required"))?;
+    let model = model
+        .filter(|model| !model.is_empty())
+        .ok_or_else(|| RequestRejection::bad_request("model is required"))?;
     let is_it = |name: &String| name == model || model.strip_suffix(":latest") == Some(name);
     if script.model.name.as_ref().is_some_and(|name| !is_it(name)) {
-        return Err(Refusal::new(404, format!("model '{model}' not found")));
+        return Err(RequestRejection::new(404, format!("model '{model}' not found")));
     }
     Ok(model.to_owned())
 }
 
-pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Refusal> {
+pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, RequestRejection> {
     let model = read_model(script, body)?;
     let offered = tools(body)?;
     if !offered.is_empty() && !script.model.tools {
-        return Err(Refusal::bad(format!("registry.ollama.ai/library/{model} does not support tools")));
+        return Err(RequestRejection::bad_request(format!(
+            "registry.ollama.ai/library/{model} does not support tools"
+        )));
     }
     let thinking = match body.get("think") {
-        None | Some(Value::Null) => Thinking::Shown,
-        Some(Value::Bool(false)) => Thinking::Off,
-        Some(Value::Bool(true) | Value::String(_)) if script.model.thinking => Thinking::Shown,
+        None | Some(Value::Null) => ThinkingDisplay::Shown,
+        Some(Value::Bool(false)) => ThinkingDisplay::Off,
+        Some(Value::Bool(true) | Value::String(_)) if script.model.thinking => ThinkingDisplay::Shown,
         Some(Value::Bool(true) | Value::String(_)) => {
-            return Err(Refusal::bad(format!("\"{model}\" does not support thinking")));
+            return Err(RequestRejection::bad_request(format!("\"{model}\" does not support thinking")));
         }
         Some(_) => {
-            return Err(Refusal::bad(
+            return Err(RequestRejection::bad_request(
                 "think must be a boolean or string (\"high\", \"medium\", \"low\", true, or false)",
             ));
         }
     };
-    let mut reader = Reader { conversation: Conversation::default(), open: BTreeMap::new() };
+    let mut reader = OllamaRequestReader { conversation: SentConversation::default(), open: BTreeMap::new() };
     let messages = body.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (at, message) in messages.iter().enumerate() {
         reader.message(message, at)?;
@@ -52,11 +56,11 @@ pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Refusal
     let mut conversation = reader.conversation;
     conversation.tools_on = !offered.is_empty();
     conversation.offered = offered;
-    let window = body.pointer("/options/num_ctx").and_then(Value::as_u64).unwrap_or(USUAL_CONTEXT);
+    let window = body.pointer("/options/num_ctx").and_then(Value::as_u64).unwrap_or(DEFAULT_CONTEXT_TOKENS);
     let window = window.min(script.model.context_window);
     let said = tokens(body.to_string().len());
     if said > window {
-        forget(&mut conversation, messages, said - window);
+        truncate_context(&mut conversation, messages, said - window);
     }
     Ok(Exchange {
         conversation,
@@ -65,12 +69,12 @@ pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Refusal
         thinking,
         model,
         input_tokens: said.min(window),
-        wishes: Wishes::default(),
+        options: ResponseOptions::default(),
     })
 }
 
 /// What does not fit is dropped from the front without a word, but for the last turn. That is what Ollama does.
-fn forget(conversation: &mut Conversation, messages: &[Value], mut surplus: u64) {
+fn truncate_context(conversation: &mut SentConversation, messages: &[Value], mut surplus: u64) {
     let weights =
         messages.iter().filter(|message| message.get("role").and_then(Value::as_str) != Some("system"));
     for weight in weights.map(|message| tokens(message.to_string().len())) {
@@ -79,22 +83,22 @@ fn forget(conversation: &mut Conversation, messages: &[Value], mut surplus: u64)
         }
         surplus = surplus.saturating_sub(weight);
         match conversation.turns.first_mut() {
-            Some(Turn::Results(results)) if results.len() > 1 => drop(results.remove(0)),
+            Some(SentTurn::Results(results)) if results.len() > 1 => drop(results.remove(0)),
             _ => drop(conversation.turns.remove(0)),
         }
     }
 }
 
-fn tools(body: &Value) -> Result<Vec<String>, Refusal> {
+fn tools(body: &Value) -> Result<Vec<String>, RequestRejection> {
     let tools = body.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let names = tools.iter().map(|tool| {
         let name = tool.pointer("/function/name").and_then(Value::as_str).filter(|name| !name.is_empty());
-        name.map(str::to_owned).ok_or_else(|| Refusal::bad("tools: a function has no name"))
+        name.map(str::to_owned).ok_or_else(|| RequestRejection::bad_request("tools: a function has no name"))
     });
     names.collect()
 }
 
-fn unmarshal(found: &Value, field: &str, wanted: &str) -> Refusal {
+fn unmarshal(found: &Value, field: &str, wanted: &str) -> RequestRejection {
     let found = match found {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -103,19 +107,19 @@ fn unmarshal(found: &Value, field: &str, wanted: &str) -> Refusal {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     };
-    Refusal::bad(format!(
+    RequestRejection::bad_request(format!(
         "json: cannot unmarshal {found} into Go struct field ChatRequest.{field} of type {wanted}"
     ))
 }
 
-struct Reader {
-    conversation: Conversation,
+struct OllamaRequestReader {
+    conversation: SentConversation,
     /// How many calls of each tool have no answer yet. Not every client has ids here.
     open: BTreeMap<String, usize>,
 }
 
-impl Reader {
-    fn message(&mut self, message: &Value, at: usize) -> Result<(), Refusal> {
+impl OllamaRequestReader {
+    fn message(&mut self, message: &Value, at: usize) -> Result<(), RequestRejection> {
         let text = match message.get("content") {
             None | Some(Value::Null) => "",
             Some(Value::String(text)) => text,
@@ -130,13 +134,17 @@ impl Reader {
             "user" => self.conversation.prompt(text),
             "assistant" => self.assistant(message)?,
             "tool" => self.result(message, text, at)?,
-            other => return Err(Refusal::bad(format!("invalid role \"{other}\" in message {at}"))),
+            other => {
+                return Err(RequestRejection::bad_request(format!(
+                    "invalid role \"{other}\" in message {at}"
+                )));
+            }
         }
         Ok(())
     }
 
-    fn assistant(&mut self, message: &Value) -> Result<(), Refusal> {
-        self.conversation.said(|_| ());
+    fn assistant(&mut self, message: &Value) -> Result<(), RequestRejection> {
+        self.conversation.model_turn(|_| ());
         for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             let name = call.pointer("/function/name").and_then(Value::as_str).unwrap_or_default();
             match call.pointer("/function/arguments") {
@@ -148,30 +156,31 @@ impl Reader {
             }
             let id = call.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
             *self.open.entry(name.to_owned()).or_default() += 1;
-            self.conversation.said(|said| said.calls.push(SaidCall { id, tool: name.to_owned() }));
+            self.conversation.model_turn(|said| said.calls.push(ModelTurnCall { id, tool: name.to_owned() }));
         }
         Ok(())
     }
 
-    fn result(&mut self, message: &Value, text: &str, at: usize) -> Result<(), Refusal> {
+    fn result(&mut self, message: &Value, text: &str, at: usize) -> Result<(), RequestRejection> {
         let tool = message.get("tool_name").and_then(Value::as_str).filter(|name| !name.is_empty());
-        let tool =
-            tool.ok_or_else(|| Refusal::bad(format!("message {at} is a result and has no tool_name")))?;
+        let tool = tool.ok_or_else(|| {
+            RequestRejection::bad_request(format!("message {at} is a result and has no tool_name"))
+        })?;
         match self.open.get_mut(tool).filter(|open| **open > 0) {
             Some(open) => *open -= 1,
             None => {
-                return Err(Refusal::bad(format!(
+                return Err(RequestRejection::bad_request(format!(
                     "message {at} is a result of {tool}, which was not called"
                 )));
             }
         }
-        self.conversation.result(Outcome { tool: tool.to_owned(), text: text.to_owned() });
+        self.conversation.result(ToolCallResult { tool: tool.to_owned(), text: text.to_owned() });
         Ok(())
     }
 
-    fn answered(&mut self) -> Result<(), Refusal> {
+    fn answered(&mut self) -> Result<(), RequestRejection> {
         match self.open.iter().find(|(_, open)| **open > 0) {
-            Some((tool, _)) => Err(Refusal::bad(format!("a call of {tool} has no result"))),
+            Some((tool, _)) => Err(RequestRejection::bad_request(format!("a call of {tool} has no result"))),
             None => {
                 self.open.clear();
                 Ok(())

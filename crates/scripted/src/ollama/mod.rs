@@ -5,17 +5,17 @@ mod write;
 
 use serde_json::{Value, json};
 
-use crate::refusal::Refusal;
+use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 
 pub(crate) use check::{read_model, request as read};
-pub(crate) use write::{stream, whole};
+pub(crate) use write::{full_response, stream};
 
 /// When everything is said to have been made.
 const CREATED_AT: &str = "2026-01-01T00:00:00Z";
 
 /// The body of an error, in a response or within a stream.
-pub(crate) fn error(refusal: &Refusal) -> Value {
+pub(crate) fn error(refusal: &RequestRejection) -> Value {
     json!({"error": refusal.message})
 }
 

@@ -4,13 +4,13 @@ use serde_json::{Map, Value, json};
 
 use super::{CREATED_AT, error};
 use crate::playback::Tape;
-use crate::refusal::Refusal;
-use crate::reply::{IndexFault, Odd, Reply, ReplyPart};
+use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
+use crate::request_rejection::RequestRejection;
 use crate::script::Finish;
 use crate::wire::Exchange;
 
 /// The last words of an answer.
-fn last(reply: &Reply, exchange: &Exchange, message: &Value) -> Value {
+fn last(reply: &ScriptedReply, exchange: &Exchange, message: &Value) -> Value {
     let reason = if reply.finish == Finish::Length { "length" } else { "stop" };
     json!({
         "model": exchange.model, "created_at": CREATED_AT, "message": message, "done": true, "done_reason": reason,
@@ -20,10 +20,10 @@ fn last(reply: &Reply, exchange: &Exchange, message: &Value) -> Value {
 }
 
 /// A call, which this wire only has whole and understood; what nobody can understand is an error of the server.
-fn call(reply: &Reply, number: usize, part: (&str, &str, &str)) -> Result<Value, Refusal> {
+fn call(reply: &ScriptedReply, number: usize, part: (&str, &str, &str)) -> Result<Value, RequestRejection> {
     let (id, tool, arguments) = part;
     let arguments = serde_json::from_str::<Map<String, Value>>(arguments).map_err(|reason| {
-        Refusal::new(500, format!("error parsing tool call: raw='{arguments}', err={reason}"))
+        RequestRejection::new(500, format!("error parsing tool call: raw='{arguments}', err={reason}"))
     })?;
     let mut function = Map::new();
     match reply.index {
@@ -37,7 +37,7 @@ fn call(reply: &Reply, number: usize, part: (&str, &str, &str)) -> Result<Value,
 }
 
 /// A whole answer.
-pub(crate) fn whole(reply: &Reply, exchange: &Exchange) -> Result<Value, Refusal> {
+pub(crate) fn full_response(reply: &ScriptedReply, exchange: &Exchange) -> Result<Value, RequestRejection> {
     let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
     for part in &reply.parts {
         match part {
@@ -46,7 +46,7 @@ pub(crate) fn whole(reply: &Reply, exchange: &Exchange) -> Result<Value, Refusal
             ReplyPart::Call { id, tool, arguments } => {
                 calls.push(call(reply, calls.len(), (id, tool, arguments))?);
             }
-            ReplyPart::Thinking { hidden: true, .. } | ReplyPart::Pause(_) | ReplyPart::Odd(_) => {}
+            ReplyPart::Thinking { hidden: true, .. } | ReplyPart::Pause(_) | ReplyPart::Fault(_) => {}
         }
     }
     let mut message =
@@ -61,8 +61,8 @@ pub(crate) fn whole(reply: &Reply, exchange: &Exchange) -> Result<Value, Refusal
 }
 
 /// A streamed answer.
-pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
-    let mut writer = Writer { tape: Tape::new(reply.slow), reply, exchange, calls: 0 };
+pub(crate) fn stream(reply: &ScriptedReply, exchange: &Exchange) -> Tape {
+    let mut writer = OllamaStreamWriter { tape: Tape::new(reply.slow), reply, exchange, calls: 0 };
     for part in &reply.parts {
         if !writer.part(part) {
             return writer.tape;
@@ -73,14 +73,14 @@ pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
     writer.tape
 }
 
-struct Writer<'w> {
+struct OllamaStreamWriter<'w> {
     tape: Tape,
-    reply: &'w Reply,
+    reply: &'w ScriptedReply,
     exchange: &'w Exchange,
     calls: usize,
 }
 
-impl Writer<'_> {
+impl OllamaStreamWriter<'_> {
     /// Writes a part; no more is written when it was the last.
     fn part(&mut self, part: &ReplyPart) -> bool {
         match part {
@@ -108,7 +108,7 @@ impl Writer<'_> {
                 self.calls += 1;
             }
             ReplyPart::Pause(time) => self.tape.wait(*time),
-            ReplyPart::Odd(odd) => return self.odd(odd),
+            ReplyPart::Fault(odd) => return self.fault(odd),
         }
         true
     }
@@ -123,23 +123,23 @@ impl Writer<'_> {
         self.tape.bytes(format!("{line}\n"));
     }
 
-    fn odd(&mut self, odd: &Odd) -> bool {
+    fn fault(&mut self, odd: &StreamFault) -> bool {
         match odd {
-            Odd::Break(end) => self.tape.end(*end),
-            Odd::Error { message, .. } => {
-                let refusal = Refusal::new(500, message.clone());
+            StreamFault::Break(end) => self.tape.end(*end),
+            StreamFault::Error { message, .. } => {
+                let refusal = RequestRejection::new(500, message.clone());
                 self.line(&error(&refusal));
             }
-            Odd::Garbage => {
+            StreamFault::Garbage => {
                 self.tape.bytes(&b"{\"model\": \xff\xfe\x00 not json\n"[..]);
                 return true;
             }
-            Odd::UnknownEvent => {
+            StreamFault::UnknownEvent => {
                 self.line(&json!({"model": self.exchange.model, "surprise": true, "done": false}));
                 return true;
             }
             // There are no comments in lines of JSON.
-            Odd::Comment => return true,
+            StreamFault::Comment => return true,
         }
         false
     }

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::chat::{check_length, check_model, check_name, tools_on};
-use crate::choose::lacks_thoughts;
-use crate::conversation::{Conversation, Outcome, SaidCall};
-use crate::refusal::Refusal;
+use crate::conversation::{ModelTurnCall, SentConversation, ToolCallResult};
 use crate::reply::tokens;
+use crate::request_rejection::RequestRejection;
 use crate::script::Script;
-use crate::seal;
-use crate::wire::{Exchange, Thinking, Wishes};
+use crate::signature;
+use crate::step_selection::lacks_thoughts;
+use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 
 /// What a request may say.
-const KNOWN: &[&str] = &[
+const KNOWN_FIELDS: &[&str] = &[
     "background",
     "context_management",
     "conversation",
@@ -49,21 +49,25 @@ const KNOWN: &[&str] = &[
 ];
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
-const LEAST_OUTPUT: u64 = 16;
+const MIN_OUTPUT_TOKENS: u64 = 16;
 
-pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Refusal> {
+pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, RequestRejection> {
     let unread = "We could not parse the JSON body of your request.";
-    let entries = body.as_object().ok_or_else(|| Refusal::bad(unread))?;
-    if let Some(key) = entries.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+    let entries = body.as_object().ok_or_else(|| RequestRejection::bad_request(unread))?;
+    if let Some(key) = entries.keys().find(|key| !KNOWN_FIELDS.contains(&key.as_str())) {
         let message = format!("Unknown parameter: '{key}'.");
-        return Err(Refusal::bad(message).param(key.as_str()).code("unknown_parameter"));
+        return Err(RequestRejection::bad_request(message).param(key.as_str()).code("unknown_parameter"));
     }
     let model = check_model(script, body)?;
     nothing_remembered(body)?;
     bounds(body)?;
     let offered = tools(script, body)?;
     let kept = body.get("store").and_then(Value::as_bool).unwrap_or(true);
-    let mut reader = Reader { conversation: Conversation::default(), open: BTreeSet::new(), kept };
+    let mut reader = ResponsesRequestReader {
+        conversation: SentConversation::default(),
+        open: BTreeSet::new(),
+        is_stored: kept,
+    };
     reader.conversation.system =
         body.get("instructions").and_then(Value::as_str).unwrap_or_default().to_owned();
     reader.input(body)?;
@@ -71,9 +75,9 @@ pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Refusal
     conversation.tools_on = tools_on(body, !offered.is_empty())?;
     conversation.offered = offered;
     let thinking = thinking(script, body);
-    if thinking != Thinking::Off && lacks_thoughts(script, &conversation) {
+    if thinking != ThinkingDisplay::Off && lacks_thoughts(script, &conversation) {
         let message = "Item of type 'function_call' was provided without its required 'reasoning' item.";
-        return Err(Refusal::bad(message).param("input"));
+        return Err(RequestRejection::bad_request(message).param("input"));
     }
     let input_tokens = tokens(body.to_string().len());
     check_length(script, input_tokens, "input")?;
@@ -83,38 +87,42 @@ pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Refusal
         thinking,
         model,
         input_tokens,
-        wishes: Wishes {
+        options: ResponseOptions {
             encrypted_reasoning: includes_encrypted(body)?,
             echo: echo(body),
-            ..Wishes::default()
+            ..ResponseOptions::default()
         },
     })
 }
 
 /// This server keeps nothing that a request could go on from.
-fn nothing_remembered(body: &Value) -> Result<(), Refusal> {
+fn nothing_remembered(body: &Value) -> Result<(), RequestRejection> {
     match body.get("previous_response_id") {
         None | Some(Value::Null) => Ok(()),
         Some(id) => {
             let id = id.as_str().unwrap_or_default();
             let message = format!("Previous response with id '{id}' not found.");
-            Err(Refusal::bad(message).param("previous_response_id").code("previous_response_not_found"))
+            Err(RequestRejection::bad_request(message)
+                .param("previous_response_id")
+                .code("previous_response_not_found"))
         }
     }
 }
 
-fn bounds(body: &Value) -> Result<(), Refusal> {
+fn bounds(body: &Value) -> Result<(), RequestRejection> {
     let most = body.get("max_output_tokens").and_then(Value::as_u64);
-    if let Some(most) = most.filter(|most| *most < LEAST_OUTPUT) {
+    if let Some(most) = most.filter(|most| *most < MIN_OUTPUT_TOKENS) {
         let message = format!(
-            "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {LEAST_OUTPUT}, but got {most} instead."
+            "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got {most} instead."
         );
-        return Err(Refusal::bad(message).param("max_output_tokens").code("integer_below_min_value"));
+        return Err(RequestRejection::bad_request(message)
+            .param("max_output_tokens")
+            .code("integer_below_min_value"));
     }
     Ok(())
 }
 
-fn includes_encrypted(body: &Value) -> Result<bool, Refusal> {
+fn includes_encrypted(body: &Value) -> Result<bool, RequestRejection> {
     let mut encrypted = false;
     for (at, wanted) in body.get("include").and_then(Value::as_array).into_iter().flatten().enumerate() {
         match wanted.as_str() {
@@ -122,7 +130,9 @@ fn includes_encrypted(body: &Value) -> Result<bool, Refusal> {
             Some("message.output_text.logprobs" | "web_search_call.action.sources") => {}
             _ => {
                 let message = format!("Invalid value: {wanted}. Supported values are: '{ENCRYPTED}'.");
-                return Err(Refusal::bad(message).param(format!("include[{at}]")).code("invalid_value"));
+                return Err(RequestRejection::bad_request(message)
+                    .param(format!("include[{at}]"))
+                    .code("invalid_value"));
             }
         }
     }
@@ -130,15 +140,15 @@ fn includes_encrypted(body: &Value) -> Result<bool, Refusal> {
 }
 
 /// What is shown of reasoning is what was asked for: nothing, unless somebody wants a summary.
-fn thinking(script: &Script, body: &Value) -> Thinking {
+fn thinking(script: &Script, body: &Value) -> ThinkingDisplay {
     let reasoning =
         |key: &str| body.get("reasoning").and_then(|reasoning| reasoning.get(key)).and_then(Value::as_str);
     if !script.model.thinking || reasoning("effort") == Some("none") {
-        Thinking::Off
+        ThinkingDisplay::Off
     } else if reasoning("summary").is_some() {
-        Thinking::Shown
+        ThinkingDisplay::Shown
     } else {
-        Thinking::Omitted
+        ThinkingDisplay::Omitted
     }
 }
 
@@ -171,16 +181,18 @@ fn echo(body: &Value) -> Map<String, Value> {
     echo
 }
 
-fn tools(script: &Script, body: &Value) -> Result<Vec<String>, Refusal> {
+fn tools(script: &Script, body: &Value) -> Result<Vec<String>, RequestRejection> {
     let tools = body.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if !tools.is_empty() && !script.model.tools {
-        return Err(Refusal::bad("Tools are not supported with this model.").param("tools"));
+        return Err(RequestRejection::bad_request("Tools are not supported with this model.").param("tools"));
     }
     let names = tools.iter().enumerate().map(|(at, tool)| {
         if tool.get("type").and_then(Value::as_str) != Some("function") {
             let path = format!("tools[{at}].type");
             let message = format!("Missing required parameter: '{path}'.");
-            return Err(Refusal::bad(message).param(path).code("missing_required_parameter"));
+            return Err(RequestRejection::bad_request(message)
+                .param(path)
+                .code("missing_required_parameter"));
         }
         let name = check_name(tool.get("name"), &format!("tools[{at}].name"))?;
         strict_schema(tool, &name, at)?;
@@ -190,13 +202,15 @@ fn tools(script: &Script, body: &Value) -> Result<Vec<String>, Refusal> {
 }
 
 /// A schema that promises strictness must keep it.
-fn strict_schema(tool: &Value, name: &str, at: usize) -> Result<(), Refusal> {
+fn strict_schema(tool: &Value, name: &str, at: usize) -> Result<(), RequestRejection> {
     if tool.get("strict") != Some(&Value::Bool(true)) {
         return Ok(());
     }
     let refused = |reason: &str| {
         let message = format!("Invalid schema for function '{name}': In context=(), {reason}");
-        Refusal::bad(message).param(format!("tools[{at}].parameters")).code("invalid_function_parameters")
+        RequestRejection::bad_request(message)
+            .param(format!("tools[{at}].parameters"))
+            .code("invalid_function_parameters")
     };
     let schema = tool.get("parameters").and_then(Value::as_object);
     let schema = schema.ok_or_else(|| refused("schema must be a JSON Schema of 'type: \"object\"'."))?;
@@ -219,19 +233,19 @@ fn strict_schema(tool: &Value, name: &str, at: usize) -> Result<(), Refusal> {
     }
 }
 
-struct Reader {
-    conversation: Conversation,
+struct ResponsesRequestReader {
+    conversation: SentConversation,
     /// The calls that have no output yet.
     open: BTreeSet<String>,
     /// Whether the vendor would have kept what it said.
-    kept: bool,
+    is_stored: bool,
 }
 
-impl Reader {
-    fn input(&mut self, body: &Value) -> Result<(), Refusal> {
+impl ResponsesRequestReader {
+    fn input(&mut self, body: &Value) -> Result<(), RequestRejection> {
         let missing = || {
             let message = "Missing required parameter: 'input'.";
-            Refusal::bad(message).param("input").code("missing_required_parameter")
+            RequestRejection::bad_request(message).param("input").code("missing_required_parameter")
         };
         match body.get("input").ok_or_else(missing)? {
             Value::String(text) => self.conversation.prompt(text),
@@ -242,18 +256,19 @@ impl Reader {
             }
             _ => {
                 let message = "Invalid type for 'input': expected one of a string or array of input items.";
-                return Err(Refusal::bad(message).param("input").code("invalid_type"));
+                return Err(RequestRejection::bad_request(message).param("input").code("invalid_type"));
             }
         }
         match self.open.first() {
             Some(id) => {
-                Err(Refusal::bad(format!("No tool output found for function call {id}.")).param("input"))
+                Err(RequestRejection::bad_request(format!("No tool output found for function call {id}."))
+                    .param("input"))
             }
             None => Ok(()),
         }
     }
 
-    fn item(&mut self, item: &Value, at: usize, next: Option<&Value>) -> Result<(), Refusal> {
+    fn item(&mut self, item: &Value, at: usize, next: Option<&Value>) -> Result<(), RequestRejection> {
         match item.get("type").and_then(Value::as_str) {
             None | Some("message") => self.message(item, at),
             Some("reasoning") => self.reasoning(item, at, next),
@@ -264,12 +279,12 @@ impl Reader {
                 let message = format!(
                     "Invalid value: '{other}'. Supported values are: 'message', 'reasoning', 'function_call' and 'function_call_output'."
                 );
-                Err(Refusal::bad(message).param(path).code("invalid_value"))
+                Err(RequestRejection::bad_request(message).param(path).code("invalid_value"))
             }
         }
     }
 
-    fn message(&mut self, item: &Value, at: usize) -> Result<(), Refusal> {
+    fn message(&mut self, item: &Value, at: usize) -> Result<(), RequestRejection> {
         let role = item.get("role").and_then(Value::as_str).unwrap_or_default();
         let text = content(item, role, at)?;
         match role {
@@ -277,37 +292,39 @@ impl Reader {
             "system" | "developer" => self.conversation.system.push_str(&text),
             "assistant" => {
                 check_id(item, "msg", at)?;
-                self.conversation.said(|_| ());
+                self.conversation.model_turn(|_| ());
             }
             other => {
                 let message = format!(
                     "Invalid value: '{other}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
                 );
-                return Err(Refusal::bad(message).param(format!("input[{at}]")).code("invalid_value"));
+                return Err(RequestRejection::bad_request(message)
+                    .param(format!("input[{at}]"))
+                    .code("invalid_value"));
             }
         }
         Ok(())
     }
 
-    fn reasoning(&mut self, item: &Value, at: usize, next: Option<&Value>) -> Result<(), Refusal> {
+    fn reasoning(&mut self, item: &Value, at: usize, next: Option<&Value>) -> Result<(), RequestRejection> {
         let id = required_text(item, "id", at)?;
         check_id(item, "rs", at)?;
         if !item.get("summary").is_some_and(Value::is_array) {
             return Err(missing(&format!("input[{at}].summary")));
         }
         match item.get("encrypted_content").and_then(Value::as_str) {
-            Some(content) if !seal::is_whole(content, &id) => {
+            Some(content) if !signature::verify(content, &id) => {
                 let message = format!(
                     "The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."
                 );
-                return Err(Refusal::bad(message).code("invalid_encrypted_content"));
+                return Err(RequestRejection::bad_request(message).code("invalid_encrypted_content"));
             }
-            None if !self.kept => {
+            None if !self.is_stored => {
                 let message = format!(
                     "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set to \
                      true, or remove this item from your input."
                 );
-                return Err(Refusal::new(404, message).param("input"));
+                return Err(RequestRejection::new(404, message).param("input"));
             }
             _ => {}
         }
@@ -319,29 +336,30 @@ impl Reader {
         if !goes_on {
             let message =
                 format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
-            return Err(Refusal::bad(message).param("input"));
+            return Err(RequestRejection::bad_request(message).param("input"));
         }
-        self.conversation.said(|said| said.thoughts += 1);
+        self.conversation.model_turn(|said| said.thoughts += 1);
         Ok(())
     }
 
-    fn call(&mut self, item: &Value, at: usize) -> Result<(), Refusal> {
+    fn call(&mut self, item: &Value, at: usize) -> Result<(), RequestRejection> {
         check_id(item, "fc", at)?;
         let id = required_text(item, "call_id", at)?;
         required_text(item, "arguments", at)?;
         let tool = check_name(item.get("name"), &format!("input[{at}].name"))?;
         if !self.open.insert(id.clone()) {
-            return Err(Refusal::bad(format!("Duplicate function call with call_id {id}.")).param("input"));
+            return Err(RequestRejection::bad_request(format!("Duplicate function call with call_id {id}."))
+                .param("input"));
         }
-        self.conversation.said(|said| said.calls.push(SaidCall { id, tool }));
+        self.conversation.model_turn(|said| said.calls.push(ModelTurnCall { id, tool }));
         Ok(())
     }
 
-    fn output(&mut self, item: &Value, at: usize) -> Result<(), Refusal> {
+    fn output(&mut self, item: &Value, at: usize) -> Result<(), RequestRejection> {
         let id = required_text(item, "call_id", at)?;
         if !self.open.remove(&id) {
             let message = format!("No tool call found for function call output with call_id {id}.");
-            return Err(Refusal::bad(message).param("input"));
+            return Err(RequestRejection::bad_request(message).param("input"));
         }
         let text = match item.get("output") {
             Some(Value::String(text)) => text.clone(),
@@ -351,36 +369,36 @@ impl Reader {
             }
             _ => return Err(missing(&format!("input[{at}].output"))),
         };
-        self.conversation.result(Outcome { tool: self.conversation.tool_of(&id), text });
+        self.conversation.result(ToolCallResult { tool: self.conversation.tool_of(&id), text });
         Ok(())
     }
 }
 
-fn missing(path: &str) -> Refusal {
+fn missing(path: &str) -> RequestRejection {
     let message = format!("Missing required parameter: '{path}'.");
-    Refusal::bad(message).param(path).code("missing_required_parameter")
+    RequestRejection::bad_request(message).param(path).code("missing_required_parameter")
 }
 
-fn required_text(item: &Value, key: &str, at: usize) -> Result<String, Refusal> {
+fn required_text(item: &Value, key: &str, at: usize) -> Result<String, RequestRejection> {
     let text = item.get(key).and_then(Value::as_str);
     text.map(str::to_owned).ok_or_else(|| missing(&format!("input[{at}].{key}")))
 }
 
 /// An item that names itself does so in the vendor's way.
-fn check_id(item: &Value, prefix: &str, at: usize) -> Result<(), Refusal> {
+fn check_id(item: &Value, prefix: &str, at: usize) -> Result<(), RequestRejection> {
     match item.get("id") {
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(id)) if id.starts_with(prefix) => Ok(()),
         Some(other) => {
             let path = format!("input[{at}].id");
             let message = format!("Invalid '{path}': {other}. Expected an ID that begins with '{prefix}'.");
-            Err(Refusal::bad(message).param(path).code("invalid_value"))
+            Err(RequestRejection::bad_request(message).param(path).code("invalid_value"))
         }
     }
 }
 
 /// What a message says, in the kinds of parts that its role may have.
-fn content(item: &Value, role: &str, at: usize) -> Result<String, Refusal> {
+fn content(item: &Value, role: &str, at: usize) -> Result<String, RequestRejection> {
     let (kinds, supported): (&[&str], &str) = if role == "assistant" {
         (&["output_text", "refusal"], "'output_text' and 'refusal'")
     } else {
@@ -394,7 +412,7 @@ fn content(item: &Value, role: &str, at: usize) -> Result<String, Refusal> {
                 if !kinds.contains(&kind) {
                     let message = format!("Invalid value: '{kind}'. Supported values are: {supported}.");
                     let path = format!("input[{at}].content[{number}]");
-                    return Err(Refusal::bad(message).param(path).code("invalid_value"));
+                    return Err(RequestRejection::bad_request(message).param(path).code("invalid_value"));
                 }
                 Ok(part.get("text").and_then(Value::as_str).unwrap_or_default())
             });

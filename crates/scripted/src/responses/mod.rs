@@ -4,4 +4,4 @@ mod check;
 mod write;
 
 pub(crate) use check::request as read;
-pub(crate) use write::{stream, whole};
+pub(crate) use write::{full_response, stream};

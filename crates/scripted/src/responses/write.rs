@@ -4,33 +4,42 @@ use serde_json::{Map, Value, json};
 
 use crate::chat::CREATED;
 use crate::playback::Tape;
-use crate::reply::{IndexFault, Odd, Reply, ReplyPart};
+use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
 use crate::script::Finish;
-use crate::seal::seal;
-use crate::wire::{Exchange, GARBAGE, Thinking, sse};
+use crate::signature::sign;
+use crate::wire::{Exchange, GARBAGE, ThinkingDisplay, sse};
 
 /// How far an answer has come.
 #[derive(Clone, Copy)]
-enum Stage<'s> {
+enum ResponseStatus<'s> {
     Begun,
     Over,
     Failed(&'s str, Option<&'s str>),
 }
 
-fn response(reply: &Reply, exchange: &Exchange, output: &[Value], stage: Stage<'_>) -> Value {
+fn response(
+    reply: &ScriptedReply,
+    exchange: &Exchange,
+    output: &[Value],
+    stage: ResponseStatus<'_>,
+) -> Value {
     let (status, incomplete, error) = match (stage, reply.finish) {
-        (Stage::Begun, _) => ("in_progress", Value::Null, Value::Null),
-        (Stage::Failed(message, code), _) => {
+        (ResponseStatus::Begun, _) => ("in_progress", Value::Null, Value::Null),
+        (ResponseStatus::Failed(message, code), _) => {
             let code = code.unwrap_or("server_error");
             ("failed", Value::Null, json!({"code": code, "message": message}))
         }
-        (Stage::Over, Finish::Length) => ("incomplete", json!({"reason": "max_output_tokens"}), Value::Null),
-        (Stage::Over, Finish::Refusal) => ("incomplete", json!({"reason": "content_filter"}), Value::Null),
-        (Stage::Over, Finish::Stop | Finish::ToolCalls | Finish::Pause) => {
+        (ResponseStatus::Over, Finish::Length) => {
+            ("incomplete", json!({"reason": "max_output_tokens"}), Value::Null)
+        }
+        (ResponseStatus::Over, Finish::Refusal) => {
+            ("incomplete", json!({"reason": "content_filter"}), Value::Null)
+        }
+        (ResponseStatus::Over, Finish::Stop | Finish::ToolCalls | Finish::Pause) => {
             ("completed", Value::Null, Value::Null)
         }
     };
-    let usage = if matches!(stage, Stage::Over) { usage(reply) } else { Value::Null };
+    let usage = if matches!(stage, ResponseStatus::Over) { usage(reply) } else { Value::Null };
     let mut response = Map::from_iter([
         ("id".to_owned(), json!(format!("resp_{:04}", reply.turn))),
         ("object".to_owned(), json!("response")),
@@ -44,11 +53,11 @@ fn response(reply: &Reply, exchange: &Exchange, output: &[Value], stage: Stage<'
         ("service_tier".to_owned(), json!("default")),
         ("usage".to_owned(), usage),
     ]);
-    response.extend(exchange.wishes.echo.clone());
+    response.extend(exchange.options.echo.clone());
     Value::Object(response)
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage(reply: &ScriptedReply) -> Value {
     let thought = reply.parts.iter().any(|part| matches!(part, ReplyPart::Thinking { .. }));
     json!({
         "input_tokens": reply.usage.input,
@@ -59,7 +68,7 @@ fn usage(reply: &Reply) -> Value {
 }
 
 /// An item of the output, when it is added and when it is done.
-struct Item {
+struct WrittenItem {
     id: String,
     added: Value,
     done: Value,
@@ -72,7 +81,7 @@ enum ItemBody {
     Call(String),
 }
 
-fn item(reply: &Reply, exchange: &Exchange, number: usize, part: &ReplyPart) -> Option<Item> {
+fn item(reply: &ScriptedReply, exchange: &Exchange, number: usize, part: &ReplyPart) -> Option<WrittenItem> {
     let name = |prefix: &str| format!("{prefix}_{:04}i{number}", reply.turn);
     match part {
         ReplyPart::Text(text) => {
@@ -80,21 +89,21 @@ fn item(reply: &Reply, exchange: &Exchange, number: usize, part: &ReplyPart) -> 
             let item = |status: &str, content: Value| json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content});
             let (added, done) =
                 (item("in_progress", json!([])), item("completed", json!([output_text(text)])));
-            Some(Item { added, done, body: ItemBody::Message(text.clone()), id })
+            Some(WrittenItem { added, done, body: ItemBody::Message(text.clone()), id })
         }
         ReplyPart::Thinking { text, hidden } => {
             let id = name("rs");
-            let shown = (exchange.thinking == Thinking::Shown && !hidden).then(|| text.clone());
+            let shown = (exchange.thinking == ThinkingDisplay::Shown && !hidden).then(|| text.clone());
             let summary: Vec<Value> = shown.iter().map(|text| summary_text(text)).collect();
             let item = |summary: Value| {
                 let mut item = json!({"id": id, "type": "reasoning", "summary": summary});
-                if let Some(item) = item.as_object_mut().filter(|_| exchange.wishes.encrypted_reasoning) {
-                    item.insert("encrypted_content".to_owned(), json!(seal(&id, &id)));
+                if let Some(item) = item.as_object_mut().filter(|_| exchange.options.encrypted_reasoning) {
+                    item.insert("encrypted_content".to_owned(), json!(sign(&id, &id)));
                 }
                 item
             };
             let (added, done) = (item(json!([])), item(json!(summary)));
-            Some(Item { added, done, body: ItemBody::Reasoning(shown), id })
+            Some(WrittenItem { added, done, body: ItemBody::Reasoning(shown), id })
         }
         ReplyPart::Call { id: call, tool, arguments } => {
             let id = name("fc");
@@ -104,9 +113,9 @@ fn item(reply: &Reply, exchange: &Exchange, number: usize, part: &ReplyPart) -> 
                 })
             };
             let (added, done) = (item("in_progress", ""), item("completed", arguments));
-            Some(Item { added, done, body: ItemBody::Call(arguments.clone()), id })
+            Some(WrittenItem { added, done, body: ItemBody::Call(arguments.clone()), id })
         }
-        ReplyPart::Pause(_) | ReplyPart::Odd(_) => None,
+        ReplyPart::Pause(_) | ReplyPart::Fault(_) => None,
     }
 }
 
@@ -119,19 +128,20 @@ fn summary_text(text: &str) -> Value {
 }
 
 /// A whole answer.
-pub(crate) fn whole(reply: &Reply, exchange: &Exchange) -> Value {
+pub(crate) fn full_response(reply: &ScriptedReply, exchange: &Exchange) -> Value {
     let mut output = Vec::new();
     for part in &reply.parts {
         output.extend(item(reply, exchange, output.len(), part).map(|item| item.done));
     }
-    response(reply, exchange, &output, Stage::Over)
+    response(reply, exchange, &output, ResponseStatus::Over)
 }
 
 /// A streamed answer.
-pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
-    let mut writer = Writer { tape: Tape::new(reply.slow), reply, exchange, output: Vec::new(), events: 0 };
+pub(crate) fn stream(reply: &ScriptedReply, exchange: &Exchange) -> Tape {
+    let mut writer =
+        ResponsesStreamWriter { tape: Tape::new(reply.slow), reply, exchange, output: Vec::new(), events: 0 };
     for event in ["response.created", "response.in_progress"] {
-        writer.lifecycle(event, Stage::Begun);
+        writer.lifecycle(event, ResponseStatus::Begun);
     }
     for part in &reply.parts {
         let goes_on = match part {
@@ -139,7 +149,7 @@ pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
                 writer.tape.wait(*time);
                 true
             }
-            ReplyPart::Odd(odd) => writer.odd(odd),
+            ReplyPart::Fault(odd) => writer.fault(odd),
             part => {
                 if let Some(item) = item(reply, exchange, writer.output.len(), part) {
                     writer.item(item);
@@ -155,20 +165,20 @@ pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
         Finish::Length | Finish::Refusal => "response.incomplete",
         Finish::Stop | Finish::ToolCalls | Finish::Pause => "response.completed",
     };
-    writer.lifecycle(last, Stage::Over);
+    writer.lifecycle(last, ResponseStatus::Over);
     writer.tape
 }
 
-struct Writer<'w> {
+struct ResponsesStreamWriter<'w> {
     tape: Tape,
-    reply: &'w Reply,
+    reply: &'w ScriptedReply,
     exchange: &'w Exchange,
     output: Vec<Value>,
     events: usize,
 }
 
-impl Writer<'_> {
-    fn item(&mut self, item: Item) {
+impl ResponsesStreamWriter<'_> {
+    fn item(&mut self, item: WrittenItem) {
         self.event("response.output_item.added", true, &json!({"item": item.added}));
         let id = item.id.as_str();
         match &item.body {
@@ -215,7 +225,7 @@ impl Writer<'_> {
         self.event("response.content_part.done", true, &part(text));
     }
 
-    fn lifecycle(&mut self, event: &str, stage: Stage<'_>) {
+    fn lifecycle(&mut self, event: &str, stage: ResponseStatus<'_>) {
         let response = response(self.reply, self.exchange, &self.output, stage);
         self.event(event, false, &json!({"response": response}));
     }
@@ -236,19 +246,19 @@ impl Writer<'_> {
         self.tape.bytes(sse(Some(event), &Value::Object(whole)));
     }
 
-    fn odd(&mut self, odd: &Odd) -> bool {
+    fn fault(&mut self, odd: &StreamFault) -> bool {
         match odd {
-            Odd::Break(end) => self.tape.end(*end),
-            Odd::Error { message, kind } => self.failed(message, kind.as_deref()),
-            Odd::Garbage => {
+            StreamFault::Break(end) => self.tape.end(*end),
+            StreamFault::Error { message, kind } => self.failed(message, kind.as_deref()),
+            StreamFault::Garbage => {
                 self.tape.bytes(GARBAGE);
                 return true;
             }
-            Odd::UnknownEvent => {
+            StreamFault::UnknownEvent => {
                 self.event("response.scripted_surprise", false, &json!({"surprise": true}));
                 return true;
             }
-            Odd::Comment => {
+            StreamFault::Comment => {
                 self.tape.bytes(": keep-alive\n\n");
                 return true;
             }
@@ -262,7 +272,7 @@ impl Writer<'_> {
             let data = json!({"code": "server_error", "message": message, "param": null});
             self.event("error", false, &data);
         } else {
-            self.lifecycle("response.failed", Stage::Failed(message, kind));
+            self.lifecycle("response.failed", ResponseStatus::Failed(message, kind));
         }
     }
 }

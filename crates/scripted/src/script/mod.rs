@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::wire::Wire;
 
-pub use problem::{Problem, Problems};
+pub use problem::{ScriptProblem, ScriptProblems};
 pub(crate) use when::{Switch, When};
 
 /// What a model does, step by step.
@@ -19,7 +19,7 @@ pub(crate) use when::{Switch, When};
 pub struct Script {
     pub(crate) model: Model,
     pub(crate) memory: Memory,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ScriptStep>,
     /// How many faults there are in all steps; each has a number below this.
     pub(crate) faults: usize,
 }
@@ -29,7 +29,7 @@ impl Script {
     ///
     /// # Errors
     /// Every mistake that was found, with its line and what to do about it.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScriptProblems> {
         read::script(file, text)
     }
 
@@ -82,20 +82,20 @@ pub(crate) enum Memory {
 
 /// One answer of the model.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct ScriptStep {
     pub(crate) when: Option<When>,
     pub(crate) acts: Vec<Act>,
     /// Whether it can be used again.
     pub(crate) repeat: bool,
     pub(crate) finish: Option<Finish>,
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<ScriptUsage>,
     /// How many bytes one delta has, at least one character.
     pub(crate) chunk: usize,
     /// How long to wait before each delta.
     pub(crate) slow: Option<Duration>,
 }
 
-impl Step {
+impl ScriptStep {
     pub(crate) fn has_calls(&self) -> bool {
         self.acts.iter().any(|act| matches!(act, Act::Call(_)))
     }
@@ -111,21 +111,21 @@ impl Step {
 pub(crate) enum Act {
     Say(String),
     Think { text: String, hidden: bool },
-    Call(Call),
+    Call(ScriptCall),
     Pause(Duration),
-    Fault(Fault),
+    Fault(ScriptFault),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct ScriptCall {
     pub(crate) tool: String,
-    pub(crate) arguments: Arguments,
+    pub(crate) arguments: ScriptArguments,
     /// The id that it has instead of one of ours.
     pub(crate) id: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Arguments {
+pub(crate) enum ScriptArguments {
     Object(Value),
     /// Exactly these characters, which may be no JSON.
     Text(String),
@@ -145,7 +145,7 @@ pub(crate) enum Finish {
 /// Tokens that the server says were used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Usage {
+pub(crate) struct ScriptUsage {
     pub(crate) input: u64,
     pub(crate) output: u64,
     /// How many of the first came from a cache.
@@ -155,7 +155,7 @@ pub(crate) struct Usage {
 
 /// Something that goes wrong.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ScriptFault {
     /// Which of the script's faults this is, for counting.
     pub(crate) number: usize,
     /// How often it happens before it passes; `None` is always.

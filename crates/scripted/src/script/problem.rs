@@ -6,7 +6,7 @@ use serde_saphyr::Location;
 
 /// One mistake in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ScriptProblem {
     /// The script, as it was called when it was read.
     pub file: String,
     /// The line, counted from one.
@@ -19,7 +19,7 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ScriptProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, help } = self;
         write!(formatter, "{file}:{line}:{column}: {message}")?;
@@ -32,32 +32,32 @@ impl fmt::Display for Problem {
 
 /// Every mistake that was found in a script, in the order of the file; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(Vec<Problem>);
+pub struct ScriptProblems(Vec<ScriptProblem>);
 
-impl Problems {
+impl ScriptProblems {
     /// The problems, in the order of the file.
     #[must_use]
-    pub fn as_slice(&self) -> &[Problem] {
+    pub fn as_slice(&self) -> &[ScriptProblem] {
         &self.0
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ScriptProblems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        let lines: Vec<String> = self.0.iter().map(ScriptProblem::to_string).collect();
         formatter.write_str(&lines.join("\n"))
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for ScriptProblems {}
 
 /// Gathers problems while a script is read.
-pub(super) struct Report<'f> {
+pub(super) struct ProblemCollector<'f> {
     file: &'f str,
-    problems: Vec<Problem>,
+    problems: Vec<ScriptProblem>,
 }
 
-impl<'f> Report<'f> {
+impl<'f> ProblemCollector<'f> {
     pub(super) fn new(file: &'f str) -> Self {
         Self { file, problems: Vec::new() }
     }
@@ -67,22 +67,22 @@ impl<'f> Report<'f> {
     }
 
     /// What the YAML reader says, which ends the reading.
-    pub(super) fn unread(mut self, error: &serde_saphyr::Error) -> Problems {
+    pub(super) fn unread(mut self, error: &serde_saphyr::Error) -> ScriptProblems {
         let at = error.location().unwrap_or(Location::UNKNOWN);
         let text = error.without_snippet().to_string();
         let (message, help) = reworded(text.lines().next().unwrap_or_default());
         self.push(at, message, help);
-        Problems(self.problems)
+        ScriptProblems(self.problems)
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Problems> {
+    pub(super) fn finish(mut self) -> Result<(), ScriptProblems> {
         self.problems.sort_by_key(|problem| (problem.line, problem.column));
-        if self.problems.is_empty() { Ok(()) } else { Err(Problems(self.problems)) }
+        if self.problems.is_empty() { Ok(()) } else { Err(ScriptProblems(self.problems)) }
     }
 
     fn push(&mut self, at: Location, message: String, help: Option<String>) {
         let (line, column) = (at.line(), at.column());
-        self.problems.push(Problem { file: self.file.to_owned(), line, column, message, help });
+        self.problems.push(ScriptProblem { file: self.file.to_owned(), line, column, message, help });
     }
 }
 

@@ -8,7 +8,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::{Finish, Memory, Reasoning, Usage, When};
+use super::{Finish, Memory, Reasoning, ScriptUsage, When};
 use crate::wire::Wire;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ pub(super) struct RawStep {
     #[serde(default)]
     pub(super) repeat: bool,
     pub(super) finish: Option<Finish>,
-    pub(super) usage: Option<Spanned<Usage>>,
+    pub(super) usage: Option<Spanned<ScriptUsage>>,
     pub(super) chunk: Option<Spanned<usize>>,
     pub(super) slow: Option<Spanned<String>>,
 }

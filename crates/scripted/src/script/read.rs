@@ -5,18 +5,21 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::problem::{Problems, Report};
+use super::problem::{ProblemCollector, ScriptProblems};
 use super::raw::{FaultKeys, FaultWord, RawAct, RawCall, RawFault, RawModel, RawScript, RawStep};
-use super::{Act, Arguments, BreakEnd, Call, Fault, FaultKind, Model, Script, StatusFault, Step};
+use super::{
+    Act, BreakEnd, FaultKind, Model, Script, ScriptArguments, ScriptCall, ScriptFault, ScriptStep,
+    StatusFault,
+};
 
 /// How many bytes a delta has where the script does not say.
-const CHUNK: usize = 24;
+const DEFAULT_CHUNK_BYTES: usize = 24;
 
-const CONTEXT_WINDOW: u64 = 200_000;
-const MAX_OUTPUT_TOKENS: u64 = 32_000;
+const DEFAULT_CONTEXT_WINDOW: u64 = 200_000;
+const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 32_000;
 
-pub(super) fn script(file: &str, text: &str) -> Result<Script, Problems> {
-    let mut report = Report::new(file);
+pub(super) fn script(file: &str, text: &str) -> Result<Script, ScriptProblems> {
+    let mut report = ProblemCollector::new(file);
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
     let raw: RawScript = match serde_saphyr::from_str_with_options(text, options) {
         Ok(raw) => raw,
@@ -25,7 +28,7 @@ pub(super) fn script(file: &str, text: &str) -> Result<Script, Problems> {
     if raw.steps.value.is_empty() {
         report.add(raw.steps.referenced, "the script has no steps", "for example `steps: [{say: Hello.}]`");
     }
-    let mut reader = Reader { report: &mut report, faults: 0 };
+    let mut reader = ScriptReader { report: &mut report, faults: 0 };
     let steps = raw.steps.value.into_iter().map(|step| reader.step(step)).collect();
     let faults = reader.faults;
     report.finish()?;
@@ -38,20 +41,20 @@ fn model(raw: RawModel) -> Model {
         wire: raw.wire,
         tools: raw.tools.unwrap_or(true),
         thinking: raw.thinking.unwrap_or(true),
-        context_window: raw.context_window.unwrap_or(CONTEXT_WINDOW),
-        max_output_tokens: raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS),
+        context_window: raw.context_window.unwrap_or(DEFAULT_CONTEXT_WINDOW),
+        max_output_tokens: raw.max_output_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
         reasoning: raw.reasoning,
     }
 }
 
-struct Reader<'r, 'f> {
-    report: &'r mut Report<'f>,
+struct ScriptReader<'r, 'f> {
+    report: &'r mut ProblemCollector<'f>,
     /// How many faults there were so far.
     faults: usize,
 }
 
-impl Reader<'_, '_> {
-    fn step(&mut self, step: Spanned<RawStep>) -> Step {
+impl ScriptReader<'_, '_> {
+    fn step(&mut self, step: Spanned<RawStep>) -> ScriptStep {
         let Spanned { value: raw, referenced: at, .. } = step;
         let acts = self.acts(at, raw.think, raw.say, raw.calls, raw.fault, raw.r#do);
         self.check_acts(at, &acts);
@@ -69,13 +72,13 @@ impl Reader<'_, '_> {
                 "for example `chunk: 8`",
             );
         }
-        Step {
+        ScriptStep {
             when: raw.when.map(|when| when.value),
             acts,
             repeat: raw.repeat,
             finish: raw.finish,
             usage: raw.usage.map(|usage| usage.value),
-            chunk: raw.chunk.map_or(CHUNK, |chunk| chunk.value.max(1)),
+            chunk: raw.chunk.map_or(DEFAULT_CHUNK_BYTES, |chunk| chunk.value.max(1)),
             slow: raw.slow.map(|slow| self.duration(slow.referenced, &slow.value)),
         }
     }
@@ -134,21 +137,23 @@ impl Reader<'_, '_> {
                 let help =
                     "keep `arguments` for arguments that are right, `arguments_text` for exact characters";
                 self.report.add(at, "the call has both `arguments` and `arguments_text`", help);
-                Arguments::Text(String::new())
+                ScriptArguments::Text(String::new())
             }
-            (None, Some(text)) => Arguments::Text(text),
-            (None | Some(Value::Null), None) => Arguments::Object(Value::Object(serde_json::Map::new())),
-            (Some(object @ Value::Object(_)), None) => Arguments::Object(object),
+            (None, Some(text)) => ScriptArguments::Text(text),
+            (None | Some(Value::Null), None) => {
+                ScriptArguments::Object(Value::Object(serde_json::Map::new()))
+            }
+            (Some(object @ Value::Object(_)), None) => ScriptArguments::Object(object),
             (Some(_), None) => {
                 let help = "write `{path: README.md}`; for a model that gets that wrong, use `arguments_text: \"[]\"`";
                 self.report.add(at, "`arguments` must be a mapping", help);
-                Arguments::Text(String::new())
+                ScriptArguments::Text(String::new())
             }
         };
-        Act::Call(Call { tool: raw.tool, arguments, id: raw.id })
+        Act::Call(ScriptCall { tool: raw.tool, arguments, id: raw.id })
     }
 
-    fn fault(&mut self, at: Location, keys: FaultKeys) -> Fault {
+    fn fault(&mut self, at: Location, keys: FaultKeys) -> ScriptFault {
         let number = self.faults;
         self.faults += 1;
         let word = match (keys.kind, keys.status) {
@@ -169,7 +174,7 @@ impl Reader<'_, '_> {
             }
         };
         self.check_keys(at, word, &keys);
-        Fault { number, times: keys.times, kind: self.fault_kind(at, word, keys) }
+        ScriptFault { number, times: keys.times, kind: self.fault_kind(at, word, keys) }
     }
 
     fn fault_kind(&mut self, at: Location, word: FaultWord, keys: FaultKeys) -> FaultKind {
@@ -224,7 +229,7 @@ impl Reader<'_, '_> {
     }
 
     fn check_acts(&mut self, at: Location, acts: &[Act]) {
-        let is_status = |act: &Act| matches!(act, Act::Fault(Fault { kind: FaultKind::Status(_), .. }));
+        let is_status = |act: &Act| matches!(act, Act::Fault(ScriptFault { kind: FaultKind::Status(_), .. }));
         if acts.iter().skip(1).any(is_status) {
             let help = "put it first in the step; for a failure under way use `fault: error_in_stream`";
             self.report.add(at, "a status comes before anything else is said", help);

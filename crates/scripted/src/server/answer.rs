@@ -8,38 +8,38 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::Stage;
-use super::asked::Asked;
-use crate::choose::choose;
+use super::ScriptServerState;
+use super::logged_request::LoggedRequest;
 use crate::playback::Tape;
-use crate::refusal::Refusal;
-use crate::reply::{Asking, Odd, Reply, reply};
+use crate::reply::{ReplyContext, ScriptedReply, StreamFault, reply};
+use crate::request_rejection::RequestRejection;
 use crate::script::StatusFault;
-use crate::wire::{self, Exchange, Thinking, Wire};
+use crate::step_selection::choose;
+use crate::wire::{self, Exchange, ThinkingDisplay, Wire};
 use crate::{anthropic, chat, ollama, responses};
 
 /// Longer requests are refused.
-const LONGEST_BODY: usize = 64 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;
 
-pub(super) async fn answer(State(stage): State<Arc<Stage>>, request: Request) -> Response {
+pub(super) async fn answer(State(stage): State<Arc<ScriptServerState>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let bytes = to_bytes(body, LONGEST_BODY).await;
+    let bytes = to_bytes(body, MAX_BODY_BYTES).await;
     let path = head.uri.path();
     let asked = bytes.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok());
     let route = route(&head.method, path, &head.headers);
-    let wire = route.as_ref().and_then(Route::wire);
+    let wire = route.as_ref().and_then(WireRoute::wire);
     let response = match (route, &bytes) {
-        (None, _) => refuse(None, &Refusal::new(404, format!("there is nothing at {path}"))),
-        (Some(_), Err(_)) => refuse(wire, &Refusal::new(413, "Request exceeds the maximum size")),
+        (None, _) => reject(None, &RequestRejection::new(404, format!("there is nothing at {path}"))),
+        (Some(_), Err(_)) => reject(wire, &RequestRejection::new(413, "Request exceeds the maximum size")),
         (Some(route), Ok(_)) => stage.answer(route, &head.headers, asked.as_ref()),
     };
     let body = asked.unwrap_or(Value::Null);
-    stage.log.add(Asked::new(wire, path, &head.headers, body, response.status().as_u16()));
+    stage.log.add(LoggedRequest::new(wire, path, &head.headers, body, response.status().as_u16()));
     response
 }
 
 /// What a path is for.
-enum Route {
+enum WireRoute {
     Step(Wire),
     Models(Wire),
     Model(Wire),
@@ -48,7 +48,7 @@ enum Route {
     Version,
 }
 
-impl Route {
+impl WireRoute {
     fn wire(&self) -> Option<Wire> {
         match self {
             Self::Step(wire) | Self::Models(wire) | Self::Model(wire) => Some(*wire),
@@ -57,59 +57,64 @@ impl Route {
     }
 }
 
-fn route(method: &Method, path: &str, headers: &HeaderMap) -> Option<Route> {
+fn route(method: &Method, path: &str, headers: &HeaderMap) -> Option<WireRoute> {
     // Two vendors list their models at the same place.
     let lister = if headers.contains_key("anthropic-version") { Wire::Anthropic } else { Wire::OpenaiChat };
     match (method.as_str(), path) {
-        ("POST", "/v1/messages") => Some(Route::Step(Wire::Anthropic)),
-        ("POST", "/v1/responses") => Some(Route::Step(Wire::Openai)),
-        ("POST", "/v1/chat/completions") => Some(Route::Step(Wire::OpenaiChat)),
-        ("POST", "/api/chat") => Some(Route::Step(Wire::Ollama)),
-        ("POST", "/api/show") => Some(Route::Show),
-        ("GET", "/api/tags") => Some(Route::Tags),
-        ("GET", "/api/version") => Some(Route::Version),
-        ("GET", "/v1/models") => Some(Route::Models(lister)),
-        ("GET", path) if path.starts_with("/v1/models/") => Some(Route::Model(lister)),
+        ("POST", "/v1/messages") => Some(WireRoute::Step(Wire::Anthropic)),
+        ("POST", "/v1/responses") => Some(WireRoute::Step(Wire::Openai)),
+        ("POST", "/v1/chat/completions") => Some(WireRoute::Step(Wire::OpenaiChat)),
+        ("POST", "/api/chat") => Some(WireRoute::Step(Wire::Ollama)),
+        ("POST", "/api/show") => Some(WireRoute::Show),
+        ("GET", "/api/tags") => Some(WireRoute::Tags),
+        ("GET", "/api/version") => Some(WireRoute::Version),
+        ("GET", "/v1/models") => Some(WireRoute::Models(lister)),
+        ("GET", path) if path.starts_with("/v1/models/") => Some(WireRoute::Model(lister)),
         _ => None,
     }
 }
 
-impl Stage {
-    fn answer(&self, route: Route, headers: &HeaderMap, body: Option<&Value>) -> Response {
+impl ScriptServerState {
+    fn answer(&self, route: WireRoute, headers: &HeaderMap, body: Option<&Value>) -> Response {
         let wire = route.wire();
         let answered = match route {
-            Route::Step(wire) => self.step(wire, headers, body),
-            Route::Models(wire) => self.authorized(wire, headers).map(|()| match wire {
-                Wire::Anthropic => whole(&anthropic::models(&self.script)),
-                _ => whole(&chat::models(&self.script)),
+            WireRoute::Step(wire) => self.step(wire, headers, body),
+            WireRoute::Models(wire) => self.authorized(wire, headers).map(|()| match wire {
+                Wire::Anthropic => json_response(&anthropic::models(&self.script)),
+                _ => json_response(&chat::models(&self.script)),
             }),
-            Route::Model(wire) => self.authorized(wire, headers).map(|()| match wire {
-                Wire::Anthropic => whole(&anthropic::model(&self.script)),
-                _ => whole(&chat::model(&self.script)),
+            WireRoute::Model(wire) => self.authorized(wire, headers).map(|()| match wire {
+                Wire::Anthropic => json_response(&anthropic::model(&self.script)),
+                _ => json_response(&chat::model(&self.script)),
             }),
-            Route::Tags => Ok(whole(&ollama::tags(&self.script))),
-            Route::Version => Ok(whole(&json!({"version": "0.14.0"}))),
-            Route::Show => {
+            WireRoute::Tags => Ok(json_response(&ollama::tags(&self.script))),
+            WireRoute::Version => Ok(json_response(&json!({"version": "0.14.0"}))),
+            WireRoute::Show => {
                 let model = ollama::read_model(&self.script, body.unwrap_or(&Value::Null));
-                model.map(|_| whole(&ollama::show(&self.script)))
+                model.map(|_| json_response(&ollama::show(&self.script)))
             }
         };
-        answered.unwrap_or_else(|refusal| refuse(wire, &refusal))
+        answered.unwrap_or_else(|refusal| reject(wire, &refusal))
     }
 
-    fn step(&self, wire: Wire, headers: &HeaderMap, body: Option<&Value>) -> Result<Response, Refusal> {
+    fn step(
+        &self,
+        wire: Wire,
+        headers: &HeaderMap,
+        body: Option<&Value>,
+    ) -> Result<Response, RequestRejection> {
         self.authorized(wire, headers)?;
-        let body = body.ok_or_else(|| Refusal::bad("The request body is not valid JSON"))?;
+        let body = body.ok_or_else(|| RequestRejection::bad_request("The request body is not valid JSON"))?;
         let exchange = match wire {
             Wire::Anthropic => anthropic::read(&self.script, headers, body),
             Wire::Openai => responses::read(&self.script, body),
             Wire::OpenaiChat => chat::read(&self.script, body),
             Wire::Ollama => ollama::read(&self.script, body),
         }?;
-        let asking = Asking {
+        let asking = ReplyContext {
             conversation: &exchange.conversation,
             prefix: if wire == Wire::Anthropic { "toolu" } else { "call" },
-            thinking: exchange.thinking != Thinking::Off,
+            thinking: exchange.thinking != ThinkingDisplay::Off,
             input_tokens: exchange.input_tokens,
         };
         let number = choose(&self.script, &exchange.conversation);
@@ -117,12 +122,12 @@ impl Stage {
         if exchange.is_streamed {
             Ok(self.stream(wire, &reply, &exchange))
         } else {
-            self.whole(wire, &reply, &exchange)
+            self.full_response(wire, &reply, &exchange)
         }
     }
 
     /// Whether the key will do. Ollama has none.
-    fn authorized(&self, wire: Wire, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn authorized(&self, wire: Wire, headers: &HeaderMap) -> Result<(), RequestRejection> {
         let bearer = wire::header(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "));
         let given = match wire {
             Wire::Ollama => return Ok(()),
@@ -136,12 +141,14 @@ impl Stage {
         };
         match (good, wire) {
             (true, _) => Ok(()),
-            (false, Wire::Anthropic) => Err(Refusal::new(401, "invalid x-api-key")),
-            (false, _) => Err(Refusal::new(401, "Incorrect API key provided.").code("invalid_api_key")),
+            (false, Wire::Anthropic) => Err(RequestRejection::new(401, "invalid x-api-key")),
+            (false, _) => {
+                Err(RequestRejection::new(401, "Incorrect API key provided.").code("invalid_api_key"))
+            }
         }
     }
 
-    fn stream(&self, wire: Wire, reply: &Reply, exchange: &Exchange) -> Response {
+    fn stream(&self, wire: Wire, reply: &ScriptedReply, exchange: &Exchange) -> Response {
         let tape = match wire {
             Wire::Anthropic => anthropic::stream(reply, exchange),
             Wire::Openai => responses::stream(reply, exchange),
@@ -150,40 +157,48 @@ impl Stage {
         };
         let kind =
             if wire == Wire::Ollama { "application/x-ndjson" } else { "text/event-stream; charset=utf-8" };
-        played(kind, tape.cut(reply.cut))
+        stream_response(kind, tape.cut(reply.cut))
     }
 
-    fn whole(&self, wire: Wire, reply: &Reply, exchange: &Exchange) -> Result<Response, Refusal> {
+    fn full_response(
+        &self,
+        wire: Wire,
+        reply: &ScriptedReply,
+        exchange: &Exchange,
+    ) -> Result<Response, RequestRejection> {
         let value = match wire {
-            Wire::Anthropic => anthropic::whole(reply, exchange),
-            Wire::Openai => responses::whole(reply, exchange),
-            Wire::OpenaiChat => chat::whole(&self.script, reply, exchange),
-            Wire::Ollama => ollama::whole(reply, exchange)?,
+            Wire::Anthropic => anthropic::full_response(reply, exchange),
+            Wire::Openai => responses::full_response(reply, exchange),
+            Wire::OpenaiChat => chat::full_response(&self.script, reply, exchange),
+            Wire::Ollama => ollama::full_response(reply, exchange)?,
         };
         let text = value.to_string();
         let mut tape = Tape::new(None);
-        match reply.spoilt() {
+        match reply.stream_fault() {
             None => tape.bytes(text),
-            Some(Odd::Error { message, kind }) => {
+            Some(StreamFault::Error { message, kind }) => {
                 let status = if wire == Wire::Anthropic { 529 } else { 500 };
-                return Err(Refusal { kind: kind.clone(), ..Refusal::new(status, message.clone()) });
+                return Err(RequestRejection {
+                    kind: kind.clone(),
+                    ..RequestRejection::new(status, message.clone())
+                });
             }
-            Some(Odd::Break(end)) => {
+            Some(StreamFault::Break(end)) => {
                 let half = text.len() / 2;
                 tape.bytes(text);
                 tape = tape.cut(Some((half, *end)));
             }
             Some(_) => tape.bytes(wire::GARBAGE),
         }
-        Ok(played("application/json", tape.cut(reply.cut)))
+        Ok(stream_response("application/json", tape.cut(reply.cut)))
     }
 }
 
-fn status_fault(fault: StatusFault) -> Refusal {
+fn status_fault(fault: StatusFault) -> RequestRejection {
     let reason = StatusCode::from_u16(fault.status).ok().and_then(|status| status.canonical_reason());
     // The one that is in no list is a vendor's own.
     let usual = || reason.unwrap_or("Overloaded").to_owned();
-    let mut refusal = Refusal::new(fault.status, fault.message.clone().unwrap_or_else(usual));
+    let mut refusal = RequestRejection::new(fault.status, fault.message.clone().unwrap_or_else(usual));
     refusal.kind = fault.kind;
     refusal.code = fault.code;
     let seconds = fault.retry_after.map(|time| ("retry-after", time.as_secs_f64().to_string()));
@@ -193,15 +208,15 @@ fn status_fault(fault: StatusFault) -> Refusal {
     refusal
 }
 
-fn whole(value: &Value) -> Response {
+fn json_response(value: &Value) -> Response {
     respond(200, "application/json", Body::from(value.to_string()))
 }
 
-fn played(kind: &'static str, tape: Tape) -> Response {
+fn stream_response(kind: &'static str, tape: Tape) -> Response {
     respond(200, kind, Body::from_stream(tape.play()))
 }
 
-fn refuse(wire: Option<Wire>, refusal: &Refusal) -> Response {
+fn reject(wire: Option<Wire>, refusal: &RequestRejection) -> Response {
     let body = match wire {
         Some(Wire::Anthropic) => anthropic::error(refusal),
         Some(Wire::Ollama) => ollama::error(refusal),

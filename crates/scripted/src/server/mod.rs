@@ -1,7 +1,7 @@
 //! The server: one address, all four wires.
 
 mod answer;
-mod asked;
+mod logged_request;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,11 +18,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::reply::FaultCounts;
 use crate::script::Script;
 use crate::wire::Wire;
-pub use asked::Asked;
-use asked::Log;
+pub use logged_request::LoggedRequest;
+use logged_request::RequestLog;
 
 /// How long nothing is accepted after accepting failed, as it does when there are no descriptors left.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How a script is served.
 #[derive(Clone, Debug)]
@@ -63,17 +63,17 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct ScriptServer {
     address: SocketAddr,
-    stage: Arc<Stage>,
+    stage: Arc<ScriptServerState>,
     accepting: JoinHandle<()>,
 }
 
 /// What all connections share.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct ScriptServerState {
     script: Script,
     counts: FaultCounts,
     key: Option<String>,
-    log: Log,
+    log: RequestLog,
 }
 
 impl ScriptServer {
@@ -89,11 +89,11 @@ impl ScriptServer {
         let failed = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let stage = Arc::new(Stage {
+        let stage = Arc::new(ScriptServerState {
             counts: FaultCounts::new(&script),
             script,
             key: options.key,
-            log: Log::new(options.keep_requests),
+            log: RequestLog::new(options.keep_requests),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&stage)));
         Ok(Self { address, stage, accepting })
@@ -113,7 +113,7 @@ impl ScriptServer {
 
     /// What was asked so far, oldest first, without keys.
     #[must_use]
-    pub fn requests(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<LoggedRequest> {
         self.stage.log.all()
     }
 }
@@ -125,21 +125,21 @@ impl Drop for ScriptServer {
 }
 
 /// Takes connections for as long as the server is there; they end with it.
-async fn accept(listener: TcpListener, stage: Arc<Stage>) {
+async fn accept(listener: TcpListener, stage: Arc<ScriptServerState>) {
     let router = Router::new().fallback(answer::answer).with_state(stage);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(converse(stream, router.clone()))),
-                Err(_) => tokio::time::sleep(BREATH).await,
+                Ok((stream, _)) => drop(connections.spawn(handle_connection(stream, router.clone()))),
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await,
             },
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn converse(stream: TcpStream, router: Router) {
+async fn handle_connection(stream: TcpStream, router: Router) {
     // Deltas are small and waited for.
     let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(router);

@@ -1,7 +1,7 @@
 //! What may follow what, and what comes back after everything was closed.
 
 use serde_json::{Value, json};
-use toolgate_llm::{AssistantMessage, Message, Part, Seal, Wire};
+use toolgate_llm::{AssistantMessage, Message, MessagePart, OpaqueProviderState, Wire};
 use toolgate_session::{SessionError, TranscriptEntry};
 
 use crate::support::{Place, assistant, id, new, result, results, user, wait, waiting};
@@ -87,8 +87,8 @@ fn what_could_not_be_read_again_is_refused() {
         for _ in 0..126 {
             deep = Value::Array(vec![deep]);
         }
-        let seal = Some(Seal { wire: Wire::Openai, value: deep });
-        let parts = vec![Part::Thinking { text: String::new(), seal }];
+        let seal = Some(OpaqueProviderState { wire: Wire::Openai, value: deep });
+        let parts = vec![MessagePart::Thinking { text: String::new(), seal }];
         let said = Message::Assistant(AssistantMessage { parts, model: None });
         let error = session.append(said).await.unwrap_err();
         assert_eq!(error.code(), "message_not_keepable", "{error}");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, ModelName, Part};
+use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, ModelName};
 use toolgate_session::{NewSession, Session, SessionStore};
 use toolgate_types::SessionId;
 
@@ -61,13 +61,13 @@ pub(crate) fn user(text: &str) -> Message {
 /// A model that says something and wants calls made.
 pub(crate) fn assistant(text: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| {
-        Part::Call(ModelCall {
+        MessagePart::Call(ModelCall {
             id: (*id).to_owned(),
             name: "read_file".to_owned(),
             arguments: "{}".to_owned(),
         })
     };
-    let text = Part::Text { text: text.to_owned() };
+    let text = MessagePart::Text { text: text.to_owned() };
     let parts = [text].into_iter().chain(calls.iter().map(call)).collect();
     Message::Assistant(AssistantMessage { parts, model: Some(model("scripted/demo")) })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{ChatEvent, EndReason, EventSink, Numbered, numbered};
+use toolgate_agent::{ChatEvent, EndReason, EventSink, SequencedEvent, sequenced};
 use toolgate_llm::Usage;
 
 use crate::commands::{LAST_MOMENT, Reader, print};
@@ -59,7 +59,7 @@ impl Printer {
 
     pub(super) fn sink(&self, stop: CancellationToken, begun: Begun) -> EventSink {
         let (lines, waiting) = (self.lines.clone(), Arc::clone(&self.waiting));
-        numbered(move |event| {
+        sequenced(move |event| {
             begun.0.store(true, Ordering::SeqCst);
             let line = line(&event);
             let before = waiting.fetch_add(line.len(), Ordering::SeqCst);
@@ -100,7 +100,7 @@ fn print_all(told: &Receiver<Told>, waiting: &AtomicUsize) -> bool {
 /// Tells programs of a task that could not begin what they are told of one that fails: why, and that it is over.
 pub(super) fn tell_not_begun(failed: &Failed) {
     let events = not_begun(failed);
-    let lines = (1..).zip(events).map(|(seq, event)| line(&Numbered { seq, event }));
+    let lines = (1..).zip(events).map(|(seq, event)| line(&SequencedEvent { seq, event }));
     // The task ends with why it could not begin, whether or not anybody reads this.
     let _ = print(&lines.collect::<String>());
 }
@@ -123,7 +123,7 @@ fn not_begun(failed: &Failed) -> Vec<ChatEvent> {
     vec![error, end(EndReason::Failed, text)]
 }
 
-fn line(event: &Numbered) -> String {
+fn line(event: &SequencedEvent) -> String {
     match serde_json::to_string(event) {
         Ok(line) => format!("{}\n", spelt_out(&line)),
         // Events hold nothing that is not JSON.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use toolgate_llm::{AssistantMessage, CallResult, Message, Part};
+use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart};
 use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
 use toolgate_types::time::rfc3339_millis;
 
@@ -67,10 +67,10 @@ fn add(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
 fn add_said(page: &mut String, said: &AssistantMessage, results: &[CallResult]) {
     for part in &said.parts {
         let _ = match part {
-            Part::Text { text } => write!(page, "\n{}", fenced(text, "markdown")),
-            Part::Thinking { text, .. } if text.is_empty() => Ok(()),
-            Part::Thinking { text, .. } => write!(page, "\nThinking:\n\n{}", fenced(text, "markdown")),
-            Part::Call(call) => {
+            MessagePart::Text { text } => write!(page, "\n{}", fenced(text, "markdown")),
+            MessagePart::Thinking { text, .. } if text.is_empty() => Ok(()),
+            MessagePart::Thinking { text, .. } => write!(page, "\nThinking:\n\n{}", fenced(text, "markdown")),
+            MessagePart::Call(call) => {
                 let result = results.iter().find(|result| result.call == call.id);
                 let outcome = match result {
                     Some(result) if result.is_error => format!("Error:\n\n{}", fenced(&result.text, "text")),

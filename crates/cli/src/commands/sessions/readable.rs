@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, Part};
+use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
 use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
 use toolgate_types::time::rfc3339_millis;
 
@@ -101,13 +101,13 @@ impl Page {
     fn said(&mut self, said: &AssistantMessage, results: &[CallResult]) {
         for part in &said.parts {
             match part {
-                Part::Text { text } => self.quote(text),
-                Part::Thinking { text, .. } if self.full && !text.is_empty() => {
+                MessagePart::Text { text } => self.quote(text),
+                MessagePart::Thinking { text, .. } if self.full && !text.is_empty() => {
                     self.text.push_str("thinking\n");
                     self.quote(text);
                 }
-                Part::Thinking { .. } => {}
-                Part::Call(call) => {
+                MessagePart::Thinking { .. } => {}
+                MessagePart::Call(call) => {
                     self.call(call, results.iter().find(|result| result.call == call.id));
                 }
             }

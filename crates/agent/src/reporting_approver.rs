@@ -1,0 +1,55 @@
+//! A question to a person, told to whoever looks on while it is asked.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, PreviewBody};
+use toolgate_text::confusables::Charset;
+
+use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
+
+/// Asks whom it was given, and tells what is asked.
+pub(crate) struct ReportingApprover {
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) events: EventSink,
+    pub(crate) message_id: MessageId,
+    pub(crate) input: Value,
+}
+
+impl Approver for ReportingApprover {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
+        // Asked first: an answer may come as soon as the question is told.
+        let confirm = self.confirmation_event(&question);
+        let answer = self.approver.ask(question);
+        (self.events)(ChatEvent::ToolConfirm(Box::new(confirm)));
+        answer
+    }
+
+    fn can_grant_session(&self) -> bool {
+        self.approver.can_grant_session()
+    }
+}
+
+impl ReportingApprover {
+    fn confirmation_event(&self, question: &ApprovalRequest) -> ToolConfirm {
+        let (text, diff) = match &question.preview.body {
+            PreviewBody::Nothing => (None, None),
+            PreviewBody::Text(text) => (Some(text.clone()), None),
+            PreviewBody::Diff(diff) => (None, Some(diff.clone())),
+        };
+        ToolConfirm {
+            message_id: self.message_id.clone(),
+            tool_id: question.call,
+            tool_name: question.tool.clone(),
+            input: self.input.clone(),
+            class: question.class,
+            summary: question.preview.summary.clone(),
+            text,
+            diff,
+            card: question.card(Charset::Unicode),
+            timeout_ms: u64::try_from(question.timeout.as_millis()).unwrap_or(u64::MAX),
+            may_last: question.can_grant_session,
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! One turn of a conversation: the person speaks, the model answers or calls, and so on until one of them has enough.
+
+use std::time::Duration;
+
+use toolgate_llm::{
+    AssistantMessage, Capabilities, ErrorKind, FinishReason, Message, MessagePart, ModelCall, ProviderError,
+    StepRequest, ToolChoice, Usage,
+};
+use toolgate_manifest::{OnFull, OnViolation};
+use toolgate_session::Session;
+use toolgate_types::Failure;
+
+use crate::agent::{Agent, TurnContext};
+use crate::call::{AnsweredCall, CallRunner, raw_arguments};
+use crate::context_window::ContextBudget;
+use crate::event::{ChatEvent, MessageId};
+use crate::loop_detection::{LoopDetector, Repetition};
+use crate::messages;
+use crate::step::{CallIds, ModelClient, StepOutcome, add_usage, explain};
+use crate::system_prompt::system_prompt;
+use crate::tool_catalogue::ToolCatalogue;
+use crate::turn_deadline::{TurnDeadline, TurnInterruption};
+use crate::turn_outcome::{AgentError, EndReason, TurnOutcome};
+
+/// At most so many calls that read are made together.
+const MAX_PARALLEL_READS: usize = 8;
+
+/// A turn under way.
+pub(crate) struct TurnRunner<'a> {
+    pub(crate) agent: &'a Agent,
+    pub(crate) session: &'a mut Session,
+    pub(crate) turn: TurnContext,
+    pub(crate) prompt: &'a str,
+    pub(crate) deadline: TurnDeadline,
+    pub(crate) system: String,
+    pub(crate) supports_tools: bool,
+    pub(crate) tools: ToolCatalogue,
+    pub(crate) context: ContextBudget,
+    /// Whether a summary may still be tried: one that saved nothing is not tried again.
+    pub(crate) may_summarise: bool,
+    /// Whether the person knows already that output is left out.
+    pub(crate) has_reported_elision: bool,
+    /// Whether the turn has taken as many tokens as it may.
+    pub(crate) is_budget_spent: bool,
+    totals: &'a mut TurnTotals,
+    loop_detector: LoopDetector,
+}
+
+/// What a turn took so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct TurnTotals {
+    usage: Usage,
+    iterations: u32,
+    /// Tokens of all requests and answers; estimated where a server counts none.
+    tokens: u64,
+}
+
+/// The end of a turn, and what the person is told.
+pub(crate) type TurnEnd = (EndReason, String);
+
+/// What the model has come to in a step.
+enum TurnProgress {
+    /// A message, which is kept.
+    Message { id: MessageId, calls: CallIds, reason: FinishReason, message: AssistantMessage },
+    /// The end.
+    End(TurnEnd),
+}
+
+/// How the calls of a message went.
+enum CallsOutcome {
+    Continue,
+    Interrupted(TurnInterruption),
+    /// One tried to leave its bounds, and that ends the conversation.
+    Violation(String),
+    /// They went round and round.
+    LoopDetected,
+}
+
+impl<'a> TurnRunner<'a> {
+    /// Holds a turn, and tells its end, whatever that is.
+    pub(crate) async fn run(
+        agent: &Agent,
+        session: &mut Session,
+        turn: TurnContext,
+        prompt: &str,
+    ) -> Result<TurnOutcome, AgentError> {
+        let (events, session_id) = (turn.events.clone(), Some(session.id().clone()));
+        let mut spent = TurnTotals::default();
+        let held = TurnRunner::run_inner(agent, session, turn, prompt, &mut spent).await;
+        let (reason, text) = match &held {
+            Ok(end) => end.clone(),
+            Err(error) => {
+                events(session_error_event(error));
+                (EndReason::Failed, error.to_string())
+            }
+        };
+        let TurnTotals { usage, iterations, .. } = spent;
+        events(ChatEvent::StreamEnd { reason, text, usage, iterations, session_id });
+        held.map(|(reason, text)| TurnOutcome { reason, text, usage, iterations })
+    }
+
+    async fn run_inner(
+        agent: &'a Agent,
+        session: &'a mut Session,
+        turn: TurnContext,
+        prompt: &'a str,
+        spent: &'a mut TurnTotals,
+    ) -> Result<TurnEnd, AgentError> {
+        let settings = &agent.settings;
+        // From here on the person waits, whatever for.
+        let patience = TurnDeadline::new(turn.cancelled.clone(), settings.turn_timeouts(true));
+        let left_open = session.interrupt(messages::INTERRUPTED_RESULT).await?;
+        if !left_open.is_empty() {
+            (turn.events)(ChatEvent::Notice { text: messages::interrupted_notice(left_open.len()) });
+        }
+        let gate = agent.gate.gate();
+        let offer = ToolCatalogue::for_caller(gate, &turn.credential).await.map_err(AgentError::Caller)?;
+        let prompt_message = Message::User { text: prompt.to_owned() };
+        let asked = capabilities(agent, &patience).await;
+        let Capabilities { supports_tools, context_window, .. } = match asked {
+            Ok(capabilities) => capabilities,
+            // Nothing was done that a last step could tell of, and whoever does not answer this would not answer that.
+            Err(stopped) => {
+                session.append(prompt_message).await?;
+                return Ok(interrupted_before_start(stopped, settings.turn_timeout(true)));
+            }
+        };
+        if !supports_tools && session.messages().is_empty() && !offer.definitions.is_empty() {
+            let text = format!("{} cannot use tools; this conversation goes on without them", agent.model());
+            (turn.events)(ChatEvent::Notice { text });
+        }
+        let offer = if supports_tools { offer } else { ToolCatalogue::empty() };
+        let has_tools = !offer.definitions.is_empty();
+        let mut conversation = Self {
+            system: system_prompt(settings, has_tools),
+            deadline: patience.with_timeout(settings.turn_timeouts(has_tools)),
+            context: ContextBudget::new(settings.context, context_window),
+            agent,
+            session,
+            turn,
+            prompt,
+            supports_tools,
+            tools: offer,
+            may_summarise: true,
+            has_reported_elision: false,
+            is_budget_spent: false,
+            totals: spent,
+            loop_detector: LoopDetector::default(),
+        };
+        conversation.check_window()?;
+        if let Some(text) = conversation.prompt_too_long(&prompt_message) {
+            return Ok((EndReason::ContextLimit, text));
+        }
+        conversation.session.append(prompt_message).await?;
+        let end = conversation.run_steps().await?;
+        let total = add_usage(conversation.session.summary().usage, conversation.totals.usage);
+        conversation.session.set_usage(total).await?;
+        Ok(end)
+    }
+
+    /// Why the prompt is not even kept, where it leaves no room for an answer: every later turn would have to carry it along.
+    fn prompt_too_long(&self, prompt: &Message) -> Option<String> {
+        let prompt = std::slice::from_ref(prompt);
+        let fits = |messages: &[Message]| {
+            self.context.fits(self.context.estimate(messages, self.overhead_bytes()), 1)
+        };
+        // Where not even the tools fit, a shorter prompt would not help.
+        (fits(&[]) && !fits(prompt)).then(|| {
+            messages::prompt_too_long(self.context.estimate(prompt, 0), self.context.assumed_window())
+        })
+    }
+
+    /// A window or a reserve with which not even the instructions fit is a mistake of the configuration, not a full context. A model whose server states so small
+    /// a context is still asked for an answer without tools.
+    fn check_window(&self) -> Result<(), AgentError> {
+        let beside = self.context.estimate(&[], self.overhead_bytes());
+        if let Some(window) = self.context.small_window(beside) {
+            let message = messages::small_window(window, beside);
+            let help = "state a larger window, or offer fewer tools".to_owned();
+            return Err(AgentError::Settings { message, help });
+        }
+        let Some((reserve, window)) = self.context.excessive_reserve(beside) else { return Ok(()) };
+        let message = messages::excessive_reserve(reserve, window, beside);
+        let help = "keep less free, or use a model with a larger context".to_owned();
+        Err(AgentError::Settings { message, help })
+    }
+
+    async fn run_steps(&mut self) -> Result<TurnEnd, AgentError> {
+        loop {
+            self.refresh_tools().await?;
+            if !self.compact_if_needed().await? || !self.can_afford_step() {
+                return self.final_step(EndReason::ContextLimit).await;
+            }
+            let (id, ids, reason, message) = match self.ask_model().await? {
+                TurnProgress::Message { id, calls, reason, message } => (id, calls, reason, message),
+                TurnProgress::End(end) => return Ok(end),
+            };
+            let calls: Vec<ModelCall> = message.calls().cloned().collect();
+            if calls.is_empty() && reason != FinishReason::Pause {
+                self.report_unusual_finish(&reason, &message);
+                return Ok((EndReason::Done, message.text()));
+            }
+            self.totals.iterations += 1;
+            match self.run_calls(&calls, (&id, &ids), messages::skipped_after_finish(&reason)).await? {
+                CallsOutcome::Continue
+                    if self.totals.iterations < self.agent.settings.max_tool_iterations => {}
+                CallsOutcome::Continue => return self.final_step(EndReason::IterationLimit).await,
+                CallsOutcome::LoopDetected => return self.final_step(EndReason::Loop).await,
+                CallsOutcome::Interrupted(TurnInterruption::TimedOut) => {
+                    return self.final_step(EndReason::Timeout).await;
+                }
+                CallsOutcome::Interrupted(TurnInterruption::Cancelled) => {
+                    return Ok((EndReason::Cancelled, message.text()));
+                }
+                CallsOutcome::Violation(text) => return Ok((EndReason::Violation, text)),
+            }
+        }
+    }
+
+    /// Looks again at what may be used, where the gate decides by something else by now.
+    async fn refresh_tools(&mut self) -> Result<(), AgentError> {
+        let gate = self.agent.gate.gate();
+        if self.supports_tools && self.tools.is_stale(gate) {
+            let offer = ToolCatalogue::for_caller(gate, &self.turn.credential).await;
+            self.tools = offer.map_err(AgentError::Caller)?;
+        }
+        Ok(())
+    }
+
+    /// One step with tools, and with less of the conversation where the server says that it is too long.
+    async fn ask_model(&mut self) -> Result<TurnProgress, AgentError> {
+        loop {
+            let (stepped, used) = self.step().await;
+            self.add_usage(used);
+            match stepped {
+                StepOutcome::Finished { id, calls, reason, message, usage } => {
+                    self.persist(&message, usage).await?;
+                    return Ok(TurnProgress::Message { id, calls, reason, message });
+                }
+                StepOutcome::Stopped { stopped, text } => {
+                    return self.finish_interrupted(stopped, text).await.map(TurnProgress::End);
+                }
+                StepOutcome::Failed(error) if error.kind == ErrorKind::ContextExceeded => {
+                    if !self.compact_after_overflow().await? {
+                        return self.final_step(EndReason::ContextLimit).await.map(TurnProgress::End);
+                    }
+                }
+                StepOutcome::Failed(error) => {
+                    return Ok(TurnProgress::End((EndReason::ProviderError, explain(&error))));
+                }
+            }
+        }
+    }
+
+    async fn step(&self) -> (StepOutcome, Usage) {
+        let messages = self.context.view(self.session.messages());
+        let request = self.request(&messages, ToolChoice::Auto);
+        self.model_client(true).step(request, &self.deadline).await
+    }
+
+    pub(crate) fn request<'r>(&'r self, messages: &'r [Message], tool_choice: ToolChoice) -> StepRequest<'r> {
+        let settings = &self.agent.settings;
+        StepRequest {
+            system: Some(&self.system),
+            messages,
+            tools: &self.tools.definitions,
+            tool_choice,
+            max_output_tokens: settings.max_output_tokens,
+            thinking: settings.thinking,
+        }
+    }
+
+    pub(crate) fn model_client(&self, is_shown: bool) -> ModelClient<'_> {
+        let Agent { provider, settings, .. } = self.agent;
+        let (tries, backoff) = (settings.max_attempts, settings.backoff);
+        ModelClient {
+            provider: provider.as_ref(),
+            events: &self.turn.events,
+            max_attempts: tries,
+            backoff,
+            emits_deltas: is_shown,
+        }
+    }
+
+    /// Keeps a whole message, and tells how much room is left.
+    async fn persist(&mut self, message: &AssistantMessage, usage: Usage) -> Result<(), AgentError> {
+        // Servers do not take a message back that says nothing.
+        if !message.parts.is_empty() {
+            self.session.append(Message::Assistant(message.clone())).await?;
+        }
+        let estimate = self.estimate();
+        self.context.record_usage(usage, estimate);
+        (self.turn.events)(self.context.usage_event(estimate));
+        Ok(())
+    }
+
+    pub(crate) fn add_usage(&mut self, usage: Usage) {
+        let tokens = if usage.input_tokens > 0 { usage.context_tokens() } else { self.estimate() };
+        self.totals.tokens = self.totals.tokens.saturating_add(tokens);
+        self.totals.usage = add_usage(self.totals.usage, usage);
+    }
+
+    /// Tokens that the turn has taken so far.
+    pub(crate) fn turn_tokens(&self) -> u64 {
+        self.totals.tokens
+    }
+
+    /// About how many tokens the model is shown.
+    pub(crate) fn estimate(&self) -> u64 {
+        self.context.estimate(self.session.messages(), self.overhead_bytes())
+    }
+
+    /// How many bytes the model is shown beside the messages.
+    pub(crate) fn overhead_bytes(&self) -> u64 {
+        self.tools.bytes + self.system.len() as u64
+    }
+
+    /// Keeps what was said until somebody had enough.
+    async fn finish_interrupted(
+        &mut self,
+        stopped: TurnInterruption,
+        text: String,
+    ) -> Result<TurnEnd, AgentError> {
+        self.persist_text(&text).await?;
+        match stopped {
+            TurnInterruption::Cancelled => Ok((EndReason::Cancelled, text)),
+            TurnInterruption::TimedOut => self.final_step(EndReason::Timeout).await,
+        }
+    }
+
+    async fn persist_text(&mut self, text: &str) -> Result<(), AgentError> {
+        if !text.is_empty() {
+            let parts = vec![MessagePart::Text { text: text.to_owned() }];
+            let model = Some(self.agent.model().clone());
+            self.session.append(Message::Assistant(AssistantMessage { parts, model })).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the calls of a message one after the other, or answers that they are not made.
+    async fn run_calls(
+        &mut self,
+        calls: &[ModelCall],
+        (message_id, ids): (&MessageId, &CallIds),
+        mut not_made: Option<Failure>,
+    ) -> Result<CallsOutcome, AgentError> {
+        let Self { agent, session, turn, tools: offer, loop_detector: repeats, deadline: patience, .. } =
+            self;
+        let settings = &agent.settings;
+        let maker = CallRunner {
+            gate: &agent.gate,
+            credential: &turn.credential,
+            approver: &turn.approver,
+            events: &turn.events,
+            tools: offer,
+            repair: settings.repair,
+            message_id,
+            ids,
+        };
+        let together =
+            settings.parallel_reads && calls.iter().all(|call| offer.can_run_in_parallel(&call.name));
+        let (mut went, mut fault) = (CallsOutcome::Continue, None);
+        for batch in calls.chunks(if together { MAX_PARALLEL_READS } else { 1 }) {
+            if matches!(went, CallsOutcome::Continue)
+                && let Some(stopped) = patience.check()
+            {
+                (went, not_made) =
+                    (CallsOutcome::Interrupted(stopped), Some(messages::skipped_after_interruption(stopped)));
+            }
+            if let Some(failure) = &not_made {
+                for call in batch {
+                    let mut answered = maker.skip(call, failure.clone()).await;
+                    fault = fault.or(answered.fault.take());
+                    persist_result(session, &maker, answered).await?;
+                }
+                continue;
+            }
+            let started: Vec<_> = batch.iter().map(|call| maker.start(call)).collect();
+            for (call, started) in batch.iter().zip(started) {
+                let mut answered = maker.finish(started, patience).await;
+                if let Some(found) = answered.fault.take() {
+                    (fault, not_made) = (Some(found), Some(messages::skipped_after_fault()));
+                }
+                let repetition =
+                    repeats.record(&call.name, &raw_arguments(call).to_string(), &answered.result.text);
+                if repetition == Repetition::Noticed {
+                    answered.result.text.push_str(messages::REPETITION_NOTICE);
+                }
+                if let (Some(failure), OnViolation::Stop) = (&answered.violation, settings.on_violation) {
+                    not_made = Some(messages::skipped_after_violation());
+                    went = CallsOutcome::Violation(messages::violation_message(&call.name, failure));
+                } else if repetition == Repetition::Stuck && matches!(went, CallsOutcome::Continue) {
+                    (went, not_made) = (CallsOutcome::LoopDetected, Some(messages::skipped_after_loop()));
+                }
+                persist_result(session, &maker, answered).await?;
+            }
+        }
+        if let Some(fault) = fault {
+            return Err(AgentError::Fault(fault));
+        }
+        Ok(match (went, patience.check()) {
+            (CallsOutcome::Continue, Some(stopped)) => CallsOutcome::Interrupted(stopped),
+            (went, _) => went,
+        })
+    }
+
+    /// One last step without tools, so that the person gets an answer.
+    pub(crate) async fn final_step(&mut self, reason: EndReason) -> Result<TurnEnd, AgentError> {
+        let compacts = self.agent.settings.context.on_full == OnFull::Compact;
+        if reason == EndReason::ContextLimit && compacts && !self.is_budget_spent {
+            self.context.elide_results(self.session.messages(), 0);
+        }
+        let patience = self.deadline.for_final_step();
+        let mut stepped = self.step_without_tools(reason, &patience).await?;
+        if matches!(&stepped, StepOutcome::Failed(error) if error.kind == ErrorKind::ContextExceeded)
+            && self.context.elide_results(self.session.messages(), 0)
+        {
+            stepped = self.step_without_tools(reason, &patience).await?;
+        }
+        let text = match stepped {
+            StepOutcome::Finished { id, calls: ids, message, .. } => {
+                let calls: Vec<ModelCall> = message.calls().cloned().collect();
+                self.run_calls(&calls, (&id, &ids), Some(messages::tools_disabled())).await?;
+                message.text()
+            }
+            StepOutcome::Stopped { stopped, text } => {
+                self.persist_text(&text).await?;
+                if stopped == TurnInterruption::Cancelled {
+                    return Ok((EndReason::Cancelled, text));
+                }
+                text
+            }
+            StepOutcome::Failed(ProviderError { .. }) => String::new(),
+        };
+        if !text.trim().is_empty() {
+            return Ok((reason, text));
+        }
+        if self.is_budget_spent {
+            return Ok((reason, messages::TURN_TOKENS_SPENT.to_owned()));
+        }
+        let time = self.agent.settings.turn_timeout(!self.tools.definitions.is_empty());
+        Ok((reason, messages::fallback_answer(reason, self.totals.iterations, time)))
+    }
+
+    async fn step_without_tools(
+        &mut self,
+        reason: EndReason,
+        patience: &TurnDeadline,
+    ) -> Result<StepOutcome, AgentError> {
+        self.elide_to_fit();
+        let mut messages = self.context.view(self.session.messages()).into_owned();
+        messages.push(Message::User { text: messages::final_step_prompt(reason) });
+        let request = self.request(&messages, ToolChoice::None);
+        let (stepped, used) = self.model_client(true).step(request, patience).await;
+        self.add_usage(used);
+        if let StepOutcome::Finished { message, usage, .. } = &stepped {
+            self.persist(message, *usage).await?;
+        }
+        Ok(stepped)
+    }
+
+    /// Tells the person of an end that the words alone do not show.
+    fn report_unusual_finish(&self, reason: &FinishReason, message: &AssistantMessage) {
+        let text = match reason {
+            FinishReason::Length => "the answer was cut off at the model's output limit".to_owned(),
+            FinishReason::Refusal => "the model declined to go on".to_owned(),
+            FinishReason::Other(word) => format!("the model stopped: {word:?}"),
+            _ if message.text().trim().is_empty() => "the model said nothing".to_owned(),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Pause => return,
+        };
+        (self.turn.events)(ChatEvent::Notice { text });
+    }
+}
+
+/// What the model can do. Whoever cannot be asked that cannot be asked for a step either, and says there what is wrong.
+async fn capabilities(agent: &Agent, patience: &TurnDeadline) -> Result<Capabilities, TurnInterruption> {
+    let asked = patience.wait(agent.provider.capabilities()).await?;
+    let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+    Ok(asked.unwrap_or(unknown))
+}
+
+fn interrupted_before_start(stopped: TurnInterruption, time: Duration) -> TurnEnd {
+    match stopped {
+        TurnInterruption::Cancelled => (EndReason::Cancelled, String::new()),
+        TurnInterruption::TimedOut => {
+            (EndReason::Timeout, messages::fallback_answer(EndReason::Timeout, 0, time))
+        }
+    }
+}
+
+/// Keeps what became of a call, and only then tells it.
+async fn persist_result(
+    session: &mut Session,
+    maker: &CallRunner<'_>,
+    answered: AnsweredCall,
+) -> Result<(), AgentError> {
+    session.add_result(answered.result.clone()).await?;
+    maker.emit_result(answered);
+    Ok(())
+}
+
+fn session_error_event(error: &AgentError) -> ChatEvent {
+    ChatEvent::Error {
+        code: error.code(),
+        message: error.to_string(),
+        retryable: false,
+        attempt: None,
+        wait_ms: None,
+        voided: None,
+    }
+}

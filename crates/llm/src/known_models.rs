@@ -1,0 +1,188 @@
+//! What is known of models whose server does not say.
+//!
+//! Names are those that the vendors' own clients list; numbers are the vendors'. Where a vendor counts questions and answers apart, the window is the part for
+//! questions, so that nobody plans with room that a server refuses. What a server says, and above all what an operator configures, goes before this table.
+
+use crate::capabilities::Capabilities;
+use crate::provider::Wire;
+
+/// A family of models: all whose name begins so, unless a longer entry fits as well.
+struct ModelFamily {
+    /// How the names begin.
+    name: &'static str,
+    /// How many tokens the model can look at.
+    context_window: u64,
+    /// How many tokens it can say in one step.
+    max_output_tokens: u64,
+    /// Whether it calls tools.
+    supports_tools: bool,
+}
+
+const fn family(name: &'static str, context_window: u64, max_output_tokens: u64) -> ModelFamily {
+    ModelFamily { name, context_window, max_output_tokens, supports_tools: true }
+}
+
+const fn without_tools(name: &'static str, context_window: u64, max_output_tokens: u64) -> ModelFamily {
+    ModelFamily { name, context_window, max_output_tokens, supports_tools: false }
+}
+
+#[rustfmt::skip]
+const FAMILIES: &[ModelFamily] = &[
+    // Anthropic. The first line is for those that are newer than this table.
+    family("claude",                  200_000,  32_000),
+    family("claude-3-5",              200_000,   8_192),
+    family("claude-3-7-sonnet",       200_000,  64_000),
+    family("claude-3-haiku",          200_000,   4_096),
+    family("claude-3-opus",           200_000,   4_096),
+    family("claude-fable-5",        1_000_000, 128_000),
+    family("claude-haiku-4-5",        200_000,  64_000),
+    family("claude-haiku-5-5",      1_000_000, 128_000),
+    family("claude-opus-4",           200_000,  32_000),
+    family("claude-opus-4-5",         200_000,  64_000),
+    family("claude-opus-4-6",       1_000_000, 128_000),
+    family("claude-opus-4-7",       1_000_000, 128_000),
+    family("claude-opus-4-8",       1_000_000, 128_000),
+    family("claude-opus-5",         1_000_000, 128_000),
+    family("claude-sonnet-4",         200_000,  64_000),
+    family("claude-sonnet-4-6",     1_000_000,  64_000),
+    family("claude-sonnet-5",       1_000_000, 128_000),
+
+    // OpenAI.
+    without_tools("chatgpt-4o-latest", 128_000, 16_384),
+    family("codex-mini",              200_000, 100_000),
+    family("gpt-3.5-turbo",            16_385,   4_096),
+    family("gpt-4",                     8_192,   4_096),
+    family("gpt-4-0125-preview",      128_000,   4_096),
+    family("gpt-4-1106-preview",      128_000,   4_096),
+    family("gpt-4-32k",                32_768,   4_096),
+    family("gpt-4-turbo",             128_000,   4_096),
+    family("gpt-4.1",               1_047_576,  32_768),
+    family("gpt-4o",                  128_000,  16_384),
+    without_tools("gpt-4o-mini-search-preview", 128_000, 16_384),
+    without_tools("gpt-4o-search-preview", 128_000, 16_384),
+    family("gpt-5",                   272_000, 128_000),
+    without_tools("gpt-5-chat",       128_000,  16_384),
+    without_tools("gpt-5.1-chat",     128_000,  16_384),
+    family("gpt-5.2-chat",            128_000,  16_384),
+    family("gpt-5.3-chat",            128_000,  16_384),
+    family("gpt-5.4",                 922_000, 128_000),
+    family("gpt-5.4-mini",            272_000, 128_000),
+    family("gpt-5.4-nano",            272_000, 128_000),
+    family("gpt-5.5",                 922_000, 128_000),
+    family("gpt-5.6",                 922_000, 128_000),
+    family("gpt-6",                   922_000, 128_000),
+    family("gpt-oss",                 131_072,  32_768),
+    family("o1",                      200_000, 100_000),
+    without_tools("o1-mini",          128_000,  65_536),
+    without_tools("o1-preview",       128_000,  32_768),
+    family("o3",                      200_000, 100_000),
+    family("o4-mini",                 200_000, 100_000),
+
+    // Others that speak Chat Completions and do not say.
+    family("deepseek-chat",           131_072,   8_192),
+    family("deepseek-reasoner",       131_072,  65_536),
+    family("deepseek-v4",           1_000_000,   8_192),
+    family("devstral",                128_000, 128_000),
+    family("gemini",                1_048_576,   8_192),
+    family("gemini-2.5",            1_048_576,  65_535),
+    family("gemini-3",              1_048_576,  65_535),
+    family("grok-3",                  131_072, 131_072),
+    family("grok-4",                  256_000, 256_000),
+    family("grok-code-fast",          256_000, 256_000),
+    family("kimi-k2",                 131_072, 131_072),
+    family("magistral",                40_000,  40_000),
+    family("mistral-large",           128_000, 128_000),
+    family("mistral-medium",          131_072, 131_072),
+    family("mistral-small",           131_072, 131_072),
+];
+
+/// What is known of a model, by its name with or without the vendor before it: `gpt-5.4`, `openai/gpt-5.4-2026-03-05`, `anthropic/claude-sonnet-4.5`.
+pub(crate) fn known_capabilities(model: &str) -> Option<Capabilities> {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let family =
+        FAMILIES.iter().filter(|family| is_of(name, family.name)).max_by_key(|family| family.name.len())?;
+    Some(Capabilities {
+        supports_tools: family.supports_tools,
+        context_window: Some(family.context_window),
+        max_output_tokens: Some(family.max_output_tokens),
+    })
+}
+
+/// A model to begin with, where nobody names one: neither the largest nor the smallest that the vendor's own client lists.
+#[must_use]
+pub fn default_model(wire: Wire) -> Option<&'static str> {
+    match wire {
+        Wire::Anthropic => Some("claude-sonnet-5-5"),
+        Wire::Openai => Some("gpt-6-sol"),
+        Wire::OpenaiChat | Wire::Ollama => None,
+    }
+}
+
+/// Whether a name begins with a family's, as a whole word. Vendors and resellers differ over dots, dashes and capitals.
+fn is_of(name: &str, family: &str) -> bool {
+    let mut rest = name.bytes();
+    let begins =
+        family.bytes().all(|letter| rest.next().is_some_and(|other| normalize(other) == normalize(letter)));
+    begins && rest.next().is_none_or(|next| !next.is_ascii_alphanumeric())
+}
+
+fn normalize(letter: u8) -> u8 {
+    if letter == b'.' { b'-' } else { letter.to_ascii_lowercase() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(model: &str) -> Option<(u64, u64, bool)> {
+        let found = known_capabilities(model)?;
+        Some((found.context_window?, found.max_output_tokens?, found.supports_tools))
+    }
+
+    #[test]
+    fn the_longest_family_that_fits_counts() {
+        let cases = [
+            ("claude-sonnet-4-5", Some((200_000, 64_000, true))),
+            ("claude-sonnet-4-5-20250929", Some((200_000, 64_000, true))),
+            ("anthropic/claude-sonnet-4.5", Some((200_000, 64_000, true))),
+            ("anthropic/claude-opus-4.6:beta", Some((1_000_000, 128_000, true))),
+            ("claude-sonnet-5-5", Some((1_000_000, 128_000, true))),
+            ("claude-mythos-preview", Some((200_000, 32_000, true))),
+            ("gpt-4", Some((8_192, 4_096, true))),
+            ("gpt-4-0613", Some((8_192, 4_096, true))),
+            ("gpt-4-1106-preview", Some((128_000, 4_096, true))),
+            ("gpt-4.1-mini-2025-04-14", Some((1_047_576, 32_768, true))),
+            ("GPT-4o-mini", Some((128_000, 16_384, true))),
+            ("openai/gpt-5-chat-latest", Some((128_000, 16_384, false))),
+            ("gpt-5.4-mini", Some((272_000, 128_000, true))),
+            ("gpt-5.9-of-tomorrow", Some((272_000, 128_000, true))),
+            ("gpt-6.1-sol", Some((922_000, 128_000, true))),
+            ("o1-mini-2024-09-12", Some((128_000, 65_536, false))),
+            ("o3-pro", Some((200_000, 100_000, true))),
+            ("gpt-40", None),
+            ("o33", None),
+            ("llama3.2:3b", None),
+            ("", None),
+            ("/", None),
+        ];
+        for (model, expected) in cases {
+            assert_eq!(numbers(model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn models_to_begin_with_are_known_and_call_tools() {
+        for wire in [Wire::Anthropic, Wire::Openai] {
+            assert!(known_capabilities(default_model(wire).unwrap()).unwrap().supports_tools);
+        }
+    }
+
+    #[test]
+    fn no_family_stands_twice_and_none_says_more_than_it_sees() {
+        for (place, family) in FAMILIES.iter().enumerate() {
+            let others = FAMILIES.iter().skip(place + 1);
+            assert!(others.clone().all(|other| other.name != family.name), "{}", family.name);
+            assert!(family.max_output_tokens <= family.context_window, "{}", family.name);
+        }
+    }
+}

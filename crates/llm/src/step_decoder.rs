@@ -1,0 +1,173 @@
+//! From bytes to events, without any network: what comes of a stream is the same wherever it comes from, and however it is cut.
+
+use crate::anthropic::AnthropicDecoder;
+use crate::chat::ChatDecoder;
+use crate::error::{ErrorKind, ProviderError};
+use crate::event::StepEvent;
+use crate::frame::StreamFrame;
+use crate::limits::{MAX_STEP_BYTES, MAX_VALUES, exceeds_max_values};
+use crate::message_collector::MessageCollector;
+use crate::ndjson::LineParser;
+use crate::ollama::OllamaDecoder;
+use crate::provider::{ModelName, Wire};
+use crate::responses::ResponsesDecoder;
+use crate::sse::SseParser;
+use crate::wire_names::WireNames;
+
+/// A wire's own state machine.
+pub(crate) trait Decode: Send {
+    /// Takes the next frame. None comes after the finish.
+    fn frame(&mut self, frame: StreamFrame<'_>) -> Result<(), ProviderError>;
+
+    /// The bytes ended in order, and there was no terminator. Only a wire that may do without one finishes here.
+    fn end(&mut self) -> Result<(), ProviderError> {
+        Err(truncated())
+    }
+
+    /// What was gathered.
+    fn collector(&mut self) -> &mut MessageCollector;
+}
+
+/// The bytes of one step on their way to events.
+pub struct StepDecoder {
+    framing: StreamFraming,
+    wire: Box<dyn Decode>,
+    bytes: usize,
+    state: DecodeState,
+}
+
+enum StreamFraming {
+    Events(SseParser),
+    Lines(LineParser),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DecodeState {
+    Running,
+    Finished,
+    Failed,
+}
+
+impl StepDecoder {
+    /// Nothing came yet.
+    #[must_use]
+    pub fn new(wire: Wire, model: &ModelName) -> Self {
+        Self::with_names(wire, model, WireNames::default())
+    }
+
+    pub(crate) fn with_names(wire: Wire, model: &ModelName, names: WireNames) -> Self {
+        let collector = MessageCollector::new(wire, model.clone(), names);
+        let (framing, wire) = decoder_for(wire, collector);
+        Self { framing, wire, bytes: 0, state: DecodeState::Running }
+    }
+
+    /// Takes more bytes. Events that came before a failure can still be taken.
+    ///
+    /// # Errors
+    /// The step failed, and nothing that comes later will change that.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ProviderError> {
+        if self.state != DecodeState::Running {
+            return Ok(());
+        }
+        // As much as is taken of a step is the same however it is cut.
+        let (bytes, excess) = bytes.split_at_checked(MAX_STEP_BYTES - self.bytes).unwrap_or((bytes, &[]));
+        self.bytes += bytes.len();
+        let fed = match &mut self.framing {
+            StreamFraming::Events(parser) => parser.feed(bytes, &mut each(self.wire.as_mut())),
+            StreamFraming::Lines(parser) => parser.feed(bytes, &mut each(self.wire.as_mut())),
+        };
+        self.note(fed)?;
+        if self.state == DecodeState::Running && !excess.is_empty() {
+            let message = format!("the server sent more than {MAX_STEP_BYTES} bytes in one step");
+            return self.note(Err(ProviderError::new(ErrorKind::TooLarge, message)));
+        }
+        Ok(())
+    }
+
+    /// The bytes ended in order.
+    ///
+    /// # Errors
+    /// The step was not over.
+    pub fn end(&mut self) -> Result<(), ProviderError> {
+        match self.state {
+            DecodeState::Finished => return Ok(()),
+            DecodeState::Failed => return Err(truncated()),
+            DecodeState::Running => {}
+        }
+        let ended = match &mut self.framing {
+            StreamFraming::Events(parser) => parser.end(&mut each(self.wire.as_mut())),
+            StreamFraming::Lines(parser) => parser.end(&mut each(self.wire.as_mut())),
+        };
+        self.note(ended)?;
+        if self.state == DecodeState::Running {
+            let ended = self.wire.end();
+            self.note(ended)?;
+        }
+        if self.state == DecodeState::Finished { Ok(()) } else { self.note(Err(truncated())) }
+    }
+
+    /// The oldest event that nobody took.
+    pub fn next_event(&mut self) -> Option<StepEvent> {
+        self.wire.collector().next_event()
+    }
+
+    /// Whether the wire's terminator was seen.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.state == DecodeState::Finished
+    }
+
+    /// What is not readable after the finish is nobody's, wherever a piece happens to end.
+    fn note(&mut self, result: Result<(), ProviderError>) -> Result<(), ProviderError> {
+        if self.wire.collector().is_finished() {
+            self.state = DecodeState::Finished;
+            return Ok(());
+        }
+        if result.is_err() {
+            self.state = DecodeState::Failed;
+        }
+        result
+    }
+}
+
+impl std::fmt::Debug for StepDecoder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("StepDecoder").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Frames after the finish are nobody's. Those that would take far more room than they came in are not read.
+fn each(wire: &mut dyn Decode) -> impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError> {
+    |frame| {
+        if wire.collector().is_finished() {
+            return Ok(());
+        }
+        if exceeds_max_values(frame.data) {
+            let message = format!("a piece of the stream holds more than {MAX_VALUES} values");
+            return Err(ProviderError::new(ErrorKind::TooLarge, message));
+        }
+        wire.frame(frame)
+    }
+}
+
+/// The stream ended before the wire's terminator.
+pub(crate) fn truncated() -> ProviderError {
+    ProviderError::new(ErrorKind::Truncated, "the stream ended before the model's message did")
+}
+
+fn decoder_for(wire: Wire, collector: MessageCollector) -> (StreamFraming, Box<dyn Decode>) {
+    match wire {
+        Wire::Anthropic => {
+            (StreamFraming::Events(SseParser::default()), Box::new(AnthropicDecoder::new(collector)))
+        }
+        Wire::Openai => {
+            (StreamFraming::Events(SseParser::default()), Box::new(ResponsesDecoder::new(collector)))
+        }
+        Wire::OpenaiChat => {
+            (StreamFraming::Events(SseParser::default()), Box::new(ChatDecoder::new(collector)))
+        }
+        Wire::Ollama => {
+            (StreamFraming::Lines(LineParser::default()), Box::new(OllamaDecoder::new(collector)))
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Names of tools on wires that take only `^[a-zA-Z0-9_-]{1,64}$`.
+//!
+//! A tool called `fs.read` goes out as `fs_read` and comes back as `fs.read`. The map is made anew for every request, from the tools that are offered and
+//! from the calls that the conversation already holds, always in that order: so the same conversation gets the same names, a tool whose name is fine keeps it,
+//! and no two tools ever share one.
+
+use std::collections::HashMap;
+
+use crate::message::{Message, MessagePart};
+use crate::request::StepRequest;
+use crate::used_names::{UsedNames, is_valid_name};
+
+/// How a server takes the names of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ToolNames {
+    /// As `^[a-zA-Z0-9_-]{1,64}$`; others are spelt otherwise.
+    #[default]
+    Restricted,
+    /// As they are.
+    Exact,
+}
+
+/// Which name stands for which tool in one request. Of nothing, every name stands for itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WireNames {
+    /// Tools whose name had to change, with the name they go by.
+    sent: HashMap<String, String>,
+    /// The same the other way round.
+    meant: HashMap<String, String>,
+}
+
+impl WireNames {
+    /// The names of one request: of the tools that it offers, then of those that its conversation mentions.
+    pub(crate) fn of(request: &StepRequest<'_>, spelling: ToolNames) -> Self {
+        let offered = request.tools.iter().map(|tool| tool.name.as_str());
+        let names = Self::new(offered.chain(request.messages.iter().flat_map(mentioned)));
+        match spelling {
+            ToolNames::Restricted => names,
+            // A model that has learnt the restricted form may answer in it, and means the same tool.
+            ToolNames::Exact => Self { sent: HashMap::new(), ..names },
+        }
+    }
+
+    /// Names for these tools. Who comes first is asked first; who can keep its name keeps it.
+    pub(crate) fn new<'n>(tools: impl Iterator<Item = &'n str>) -> Self {
+        let all: Vec<&str> = tools.collect();
+        let mut taken = UsedNames::default();
+        all.iter().filter(|name| is_valid_name(name)).for_each(|name| taken.reserve(name));
+        let mut names = Self::default();
+        for name in all.into_iter().filter(|name| !is_valid_name(name)) {
+            if names.sent.contains_key(name) {
+                continue;
+            }
+            let other = taken.claim(name, "_");
+            names.meant.insert(other.clone(), name.to_owned());
+            names.sent.insert(name.to_owned(), other);
+        }
+        names
+    }
+
+    /// The name that a tool goes out by.
+    pub(crate) fn to_wire<'n>(&'n self, name: &'n str) -> &'n str {
+        self.sent.get(name).map_or(name, String::as_str)
+    }
+
+    /// The tool that is meant by a name that came back. One that never went out is left as it is: whoever makes calls will not know it either.
+    #[expect(clippy::wrong_self_convention, reason = "the other half of `to_wire`")]
+    pub(crate) fn from_wire<'n>(&'n self, name: &'n str) -> &'n str {
+        self.meant.get(name).map_or(name, String::as_str)
+    }
+
+    /// Every tool that may be called by another name, with that name, in the order of names.
+    pub(crate) fn renamed(&self) -> Vec<(String, String)> {
+        let mut renamed: Vec<_> =
+            self.meant.iter().map(|(other, name)| (name.clone(), other.clone())).collect();
+        renamed.sort();
+        renamed
+    }
+
+    /// The names of a request that was written down by those that had to change.
+    pub(crate) fn from_renamed(renamed: &[(String, String)]) -> Self {
+        let swapped = renamed.iter().map(|(name, other)| (other.clone(), name.clone()));
+        Self { sent: renamed.iter().cloned().collect(), meant: swapped.collect() }
+    }
+}
+
+/// The names that a message holds.
+fn mentioned(message: &Message) -> Vec<&str> {
+    match message {
+        Message::User { .. } => Vec::new(),
+        Message::Assistant(said) => {
+            let calls = said.parts.iter().filter_map(|part| match part {
+                MessagePart::Call(call) => Some(call.name.as_str()),
+                _ => None,
+            });
+            calls.collect()
+        }
+        Message::Results { results } => results.iter().map(|result| result.name.as_str()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::{AssistantMessage, ModelCall};
+    use crate::request::{ThinkingMode, ToolChoice, ToolDefinition};
+
+    #[test]
+    fn names_that_wires_do_not_take_are_spelt_otherwise() {
+        let long = |letters| "x".repeat(letters);
+        let cases: &[(&[&str], &[&str])] = &[
+            (&["read_file", "a-b", "Z9"], &["read_file", "a-b", "Z9"]),
+            (&["fs.read", "fs.write"], &["fs_read", "fs_write"]),
+            (&["fs.read", "fs_read"], &["fs_read_2", "fs_read"]),
+            (&["a.b", "a/b", "a b", "a_b_2"], &["a_b", "a_b_3", "a_b_4", "a_b_2"]),
+            (&["", "_"], &["__2", "_"]),
+            (&["größe"], &["gr__e"]),
+            (&[&long(70), &long(64)], &[&(long(62) + "_2"), &long(64)]),
+        ];
+        for (given, expected) in cases {
+            let names = WireNames::new(given.iter().copied());
+            let sent: Vec<&str> = given.iter().map(|name| names.to_wire(name)).collect();
+            assert_eq!(&sent, expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn calls_of_the_past_take_no_name_from_a_tool() {
+        let call = |name: &str| {
+            MessagePart::Call(ModelCall { id: "1".into(), name: name.into(), arguments: "{}".into() })
+        };
+        let said =
+            AssistantMessage { parts: ["fs read", "fs.read", "fs?read"].map(call).into(), model: None };
+        let tool = ToolDefinition {
+            name: "fs.read".into(),
+            description: String::new(),
+            input_schema: Arc::default(),
+        };
+        let messages = [Message::Assistant(said)];
+        let tools = [tool];
+        let request = StepRequest {
+            system: None,
+            messages: &messages,
+            tools: &tools,
+            tool_choice: ToolChoice::Auto,
+            max_output_tokens: None,
+            thinking: ThinkingMode::Default,
+        };
+        let exact = WireNames::of(&request, ToolNames::Exact);
+        assert_eq!(exact.to_wire("fs.read"), "fs.read");
+        assert_eq!((exact.from_wire("fs.read"), exact.from_wire("fs_read")), ("fs.read", "fs.read"));
+        let names = WireNames::of(&request, ToolNames::Restricted);
+        assert_eq!(names.to_wire("fs.read"), "fs_read");
+        assert_eq!(names.to_wire("fs read"), "fs_read_2");
+        assert_eq!(names.to_wire("fs?read"), "fs_read_3");
+        assert_eq!(names.from_wire("fs_read"), "fs.read");
+        assert_eq!(names.from_wire("never heard of"), "never heard of");
+    }
+
+    proptest! {
+        /// Whatever names there are: all that goes out is taken by wires, no two are the same, each comes back as what it was, and good names stay.
+        #[test]
+        fn every_name_comes_back(tools in vec("[a-c._ /-]{0,4}|[a-z.]{60,70}|\\PC{0,6}", 0..20)) {
+            let names = WireNames::new(tools.iter().map(String::as_str));
+            let mut sent: HashMap<String, &String> = HashMap::new();
+            for name in &tools {
+                let other = names.to_wire(name);
+                prop_assert!(is_valid_name(other), "{other:?}");
+                prop_assert_eq!(names.from_wire(other), name);
+                prop_assert!(!is_valid_name(name) || other == name);
+                let before = sent.insert(other.to_owned(), name);
+                prop_assert!(before.is_none_or(|before| before == name));
+            }
+        }
+    }
+}
