@@ -12,26 +12,26 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use crate::exit::Failed;
-use crate::spot::Spot;
+use crate::atomic_file::AtomicFile;
+use crate::exit::CliError;
 
 /// Where the process stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
-    pub(crate) current: PathBuf,
+pub(crate) struct HostEnvironment {
+    pub(crate) current_dir: PathBuf,
     pub(crate) home: Option<PathBuf>,
     pub(crate) state_home: Option<PathBuf>,
     pub(crate) config_home: Option<PathBuf>,
     pub(crate) user: String,
 }
 
-impl Surroundings {
-    pub(crate) fn look() -> Result<Self, Failed> {
+impl HostEnvironment {
+    pub(crate) fn detect() -> Result<Self, CliError> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Ok(Self {
-            current: std::env::current_dir()
-                .map_err(|error| Failed::usage(format!("there is no current folder: {error}")))?,
+            current_dir: std::env::current_dir()
+                .map_err(|error| CliError::usage(format!("there is no current folder: {error}")))?,
             home: absolute("HOME"),
             state_home: absolute("XDG_STATE_HOME"),
             config_home: absolute("XDG_CONFIG_HOME"),
@@ -41,29 +41,29 @@ impl Surroundings {
     }
 
     /// A path as a person writes it: trimmed, `~` expanded, made absolute, without `.` and `..`.
-    pub(crate) fn absolute(&self, path: &Path) -> Result<PathBuf, Failed> {
+    pub(crate) fn absolute(&self, path: &Path) -> Result<PathBuf, CliError> {
         let text = path.to_str().map_or(path, |text| Path::new(text.trim()));
         if text.as_os_str().is_empty() {
-            return Err(Failed::usage("a folder is named by an empty path"));
+            return Err(CliError::usage("a folder is named by an empty path"));
         }
         let expanded = match text.strip_prefix("~") {
             Ok(rest) => match &self.home {
                 Some(home) => home.join(rest),
                 None => {
-                    return Err(Failed::usage(format!(
+                    return Err(CliError::usage(format!(
                         "`{}` needs a home folder, and HOME is not set",
                         text.display()
                     )));
                 }
             },
-            Err(_) => self.current.join(text),
+            Err(_) => self.current_dir.join(text),
         };
         Ok(without_dots(&expanded))
     }
 
     /// A path as messages name it: from the current folder where it lies below.
-    pub(crate) fn shown(&self, path: &Path) -> String {
-        path.strip_prefix(&self.current).unwrap_or(path).display().to_string()
+    pub(crate) fn display_path(&self, path: &Path) -> String {
+        path.strip_prefix(&self.current_dir).unwrap_or(path).display().to_string()
     }
 }
 
@@ -82,25 +82,25 @@ fn without_dots(path: &Path) -> PathBuf {
 }
 
 /// Opens a folder, making it first if it is missing.
-pub(crate) fn open_or_make_folder(path: &Path) -> io::Result<File> {
-    match open_folder(path) {
+pub(crate) fn open_or_create_directory(path: &Path) -> io::Result<File> {
+    match open_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             std::fs::create_dir_all(path)?;
-            open_folder(path)
+            open_directory(path)
         }
         other => other,
     }
 }
 
 /// Opens a folder.
-pub(crate) fn open_folder(path: &Path) -> io::Result<File> {
+pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = i32::try_from(rustix::fs::OFlags::DIRECTORY.bits()).unwrap_or(0);
     std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Opens a folder of the gate's own, making it for this user alone if it is missing.
-pub(crate) fn open_own_folder(path: &Path) -> io::Result<Dir> {
+pub(crate) fn open_private_directory(path: &Path) -> io::Result<Dir> {
     use std::os::unix::fs::DirBuilderExt as _;
     match Dir::open_ambient_dir(path, ambient_authority()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -119,7 +119,7 @@ pub(crate) fn has_entry(folder: &Path, ending: &str) -> bool {
 }
 
 /// A file of an operator that is longer than this is none.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads a file that the command line names. It may be a pipe (`--config <(…)`, `/dev/stdin`), which is read until its writer closes it.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
@@ -149,15 +149,15 @@ pub(crate) fn read_regular(file: File) -> io::Result<Vec<u8>> {
 pub(crate) fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    from.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    match u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_FILE) {
+    from.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    match u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_FILE_BYTES) {
         true => Ok(bytes),
         false => Err(io::Error::other("it is longer than 16 MiB")),
     }
 }
 
 /// The files of a folder by name, without those that begin with a dot; `None` where the path is no folder.
-pub(crate) fn list_folder(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+pub(crate) fn list_directory(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
@@ -176,23 +176,23 @@ pub(crate) fn list_folder(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
 }
 
 /// More names than this in a folder are not offered to anybody.
-const MOST_ENTRIES: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 
 /// What a folder holds, by name, and whether each is a folder; nothing where it cannot be read.
-pub(crate) fn entries(path: &Path) -> Vec<(String, bool)> {
+pub(crate) fn directory_entries(path: &Path) -> Vec<(String, bool)> {
     let Ok(found) = std::fs::read_dir(path) else { return Vec::new() };
     let entry = |entry: std::fs::DirEntry| {
         let is_folder = std::fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
         Some((entry.file_name().into_string().ok()?, is_folder))
     };
-    let mut named: Vec<_> = found.flatten().take(MOST_ENTRIES).filter_map(entry).collect();
+    let mut named: Vec<_> = found.flatten().take(MAX_ENTRIES).filter_map(entry).collect();
     named.sort();
     named
 }
 
 /// What changes when a file or folder is written: who it is, how large, and when it was touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileFingerprint {
     identity: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -200,10 +200,10 @@ pub(crate) struct Stamp {
 }
 
 /// The stamp of what is at a path, if anything is.
-pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
+pub(crate) fn fingerprint(path: &Path) -> Option<FileFingerprint> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::metadata(path).ok()?;
-    Some(Stamp {
+    Some(FileFingerprint {
         identity: (found.dev(), found.ino()),
         size: found.size(),
         modified: (found.mtime(), found.mtime_nsec()),
@@ -223,7 +223,7 @@ pub(crate) fn exists(path: &Path) -> bool {
 }
 
 /// A variable of this process, where it is text.
-pub(crate) fn variable(name: &str) -> Option<String> {
+pub(crate) fn env_var(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -231,28 +231,28 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 pub(crate) fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let private = if mode & 0o077 == 0 { 0o700 } else { 0o777 };
-    std::fs::DirBuilder::new().recursive(true).mode(private).create(folder_of(path))?;
-    at_spot(path, |spot| spot.write_new(content, mode))
+    std::fs::DirBuilder::new().recursive(true).mode(private).create(parent_directory(path))?;
+    with_atomic_file(path, |spot| spot.write_new(content, mode))
 }
 
-fn at_spot(path: &Path, write: impl FnOnce(Spot<'_>) -> io::Result<()>) -> io::Result<()> {
-    let folder = Dir::from_std_file(open_folder(folder_of(path))?);
-    write(Spot::new(&folder, path.file_name().unwrap_or_default()))
+fn with_atomic_file(path: &Path, write: impl FnOnce(AtomicFile<'_>) -> io::Result<()>) -> io::Result<()> {
+    let folder = Dir::from_std_file(open_directory(parent_directory(path))?);
+    write(AtomicFile::new(&folder, path.file_name().unwrap_or_default()))
 }
 
-fn folder_of(path: &Path) -> &Path {
+fn parent_directory(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
 /// Makes a file that only this user may read, and that was not there before, to be written bit by bit.
-pub(crate) fn create_own_file(path: &Path) -> io::Result<File> {
+pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Puts other content into a file of the operator, in one step and only while it is what was read. A link stays, and what it leads to changes.
 pub(crate) fn replace_file(path: &Path, read: &[u8], content: &[u8]) -> io::Result<()> {
-    at_spot(&real_path(path), |spot| spot.replace(read, content))
+    with_atomic_file(&real_path(path), |spot| spot.replace(read, content))
 }
 
 /// The program that runs.
@@ -273,21 +273,21 @@ pub(crate) fn real_path(path: &Path) -> PathBuf {
 
 /// The real places of many files and folders, as `real_path` finds them; every folder on the way is looked at once.
 #[derive(Default)]
-pub(crate) struct RealPlaces(HashMap<PathBuf, PathBuf>);
+pub(crate) struct RealPathCache(HashMap<PathBuf, PathBuf>);
 
-impl RealPlaces {
-    pub(crate) fn of(&mut self, path: &Path) -> PathBuf {
+impl RealPathCache {
+    pub(crate) fn resolve(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return real_path(path) };
-        let place = self.folder(parent).join(name);
+        let place = self.resolve_directory(parent).join(name);
         let is_link = std::fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
         if is_link { real_path(&place) } else { place }
     }
 
-    fn folder(&mut self, path: &Path) -> PathBuf {
+    fn resolve_directory(&mut self, path: &Path) -> PathBuf {
         if let Some(known) = self.0.get(path) {
             return known.clone();
         }
-        let real = self.of(path);
+        let real = self.resolve(path);
         self.0.insert(path.to_path_buf(), real.clone());
         real
     }
@@ -336,7 +336,7 @@ mod tests {
         std::os::unix::fs::symlink("../link/inner", at("real/back")).unwrap();
         std::os::unix::fs::symlink("nowhere", at("broken")).unwrap();
         std::os::unix::fs::symlink("circle", at("circle")).unwrap();
-        let mut places = RealPlaces::default();
+        let mut places = RealPathCache::default();
         for name in [
             "real/file",
             "link/file",
@@ -351,8 +351,8 @@ mod tests {
             "link/..",
             "",
         ] {
-            assert_eq!(places.of(&at(name)), real_path(&at(name)), "{name}");
+            assert_eq!(places.resolve(&at(name)), real_path(&at(name)), "{name}");
         }
-        assert_eq!(places.of(Path::new("/")), Path::new("/"));
+        assert_eq!(places.resolve(Path::new("/")), Path::new("/"));
     }
 }

@@ -23,14 +23,14 @@ pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 /// The gate between an LLM agent and the machine.
 #[derive(Debug, Parser)]
 #[command(name = "toolgate", version, about, long_about = LONG, after_help = AFTER, propagate_version = true)]
-pub(crate) struct Arguments {
+pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: GlobalOptions,
 }
 
-impl Arguments {
+impl Cli {
     /// What was typed.
     ///
     /// To describe every command takes longer than all else before a gate answers, so that only the one is described that the first word names which names
@@ -48,13 +48,13 @@ impl Arguments {
         match commands.next()? {
             // The command has the common options itself. Where those below it were to know them too, each would be copied for each.
             Some(command) => {
-                let command = Common::augment_args(command).mut_args(|option| option.global(false));
+                let command = GlobalOptions::augment_args(command).mut_args(|option| option.global(false));
                 let mut found = root.subcommand(command).try_get_matches_from(words).ok()?;
-                let common = Common::from_arg_matches(found.subcommand()?.1).ok()?;
+                let common = GlobalOptions::from_arg_matches(found.subcommand()?.1).ok()?;
                 Some(Self { command: Command::from_arg_matches_mut(&mut found).ok()?, common })
             }
             None => {
-                let root = Common::augment_args(root).subcommand(commands.flatten().next()?);
+                let root = GlobalOptions::augment_args(root).subcommand(commands.flatten().next()?);
                 Self::from_arg_matches_mut(&mut root.try_get_matches_from(words).ok()?).ok()
             }
         }
@@ -78,7 +78,7 @@ Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration,
 
 // Options of every command. No documentation, here and where else arguments are grouped: it would be told as what the command does.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Common {
+pub(crate) struct GlobalOptions {
     /// Configuration file [default: a toolgate.yaml found upward from the workspace or here, and agreed to with `toolgate trust`]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
@@ -190,8 +190,8 @@ pub(crate) enum Command {
   toolgate tools new word_count -- wc -w -- {file:path}")]
     Tools {
         /// The shape to write them in
-        #[arg(long, value_enum, default_value_t = Format::Table)]
-        format: Format,
+        #[arg(long, value_enum, default_value_t = ToolListFormat::Table)]
+        format: ToolListFormat,
         #[command(subcommand)]
         command: Option<ToolsCommand>,
     },
@@ -517,7 +517,7 @@ fn decision(text: &str) -> Result<Decision, String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ToolListFormat {
     /// For people
     Table,
     /// OpenAI function tools
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn commands_are_described_without_contradiction() {
-        Arguments::command().debug_assert();
+        Cli::command().debug_assert();
     }
 
     #[test]
@@ -575,8 +575,8 @@ mod tests {
             "--json --workspace here audit show --limit 3 --state-dir there",
             "--trust guided mcp install --client cursor --workspace here",
         ] {
-            let alone = Arguments::for_one_command(&typed(line)).unwrap_or_else(|| panic!("{line}"));
-            let among = Arguments::try_parse_from(typed(line)).unwrap();
+            let alone = Cli::for_one_command(&typed(line)).unwrap_or_else(|| panic!("{line}"));
+            let among = Cli::try_parse_from(typed(line)).unwrap();
             assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{line}");
         }
     }
@@ -599,7 +599,7 @@ mod tests {
             "serve --no-such-option",
             "mcp install --client cursor --workspace here",
         ] {
-            assert!(Arguments::for_one_command(&typed(line)).is_none(), "{line}");
+            assert!(Cli::for_one_command(&typed(line)).is_none(), "{line}");
         }
     }
 }

@@ -12,18 +12,18 @@ use toolgate_manifest::{
 };
 
 use crate::ambient::exists;
-use crate::exit::Failed;
-use crate::files::unreadable;
-use crate::load::Fault;
-use crate::ownership::{NotOwned, check_file};
+use crate::config_files::unreadable;
+use crate::exit::CliError;
+use crate::load::LoadError;
+use crate::ownership::{OwnershipError, check_file};
 use crate::secrets;
 use crate::settings::Settings;
-use crate::terminal::complain;
+use crate::terminal::warn;
 
 /// The issuer and the audience of tokens that this machine signs for itself.
-pub(crate) const LOCAL: &str = "toolgate";
+pub(crate) const LOCAL_ISSUER: &str = "toolgate";
 /// The id of the secret that they are signed with.
-pub(crate) const LOCAL_KEY: &str = "local";
+pub(crate) const LOCAL_KEY_ID: &str = "local";
 
 /// Where this machine's own secret is.
 pub(crate) fn local_secret(settings: &Settings) -> PathBuf {
@@ -31,7 +31,7 @@ pub(crate) fn local_secret(settings: &Settings) -> PathBuf {
 }
 
 /// Who can tell whether a token is good, if anybody can: what the configuration declares, else this machine's secret, once there is one.
-pub(crate) fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fault> {
+pub(crate) fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
     let config = &settings.loaded.config;
     let Some(callers) = &config.callers else { return local(settings) };
     let issuer = issuer(callers, settings)?;
@@ -44,35 +44,35 @@ pub(crate) fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fau
 fn options(issuer: Issuer) -> VerifierOptions {
     let fetch = Arc::new(HttpKeyFetcher::new());
     let options = VerifierOptions::new(vec![issuer], Arc::new(SystemTime::now), fetch);
-    VerifierOptions { notify: Arc::new(complain), ..options }
+    VerifierOptions { notify: Arc::new(warn), ..options }
 }
 
-fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fault> {
+fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
     let path = local_secret(settings);
     if !exists(&path) {
         return Ok(None);
     }
     let shown = path.display().to_string();
     let secret = secrets::read(&path)
-        .map_err(|error| Failed::usage(error.message(&shown)).help(error.help(&shown)))?;
+        .map_err(|error| CliError::usage(error.message(&shown)).help(error.help(&shown)))?;
     let issuer = Issuer {
-        issuer: LOCAL.to_owned(),
-        audiences: vec![LOCAL.to_owned()],
+        issuer: LOCAL_ISSUER.to_owned(),
+        audiences: vec![LOCAL_ISSUER.to_owned()],
         algorithms: vec![Algorithm::Hs256],
-        keys: vec![KeySource::Secret { key_id: LOCAL_KEY.to_owned(), secret }],
+        keys: vec![KeySource::Secret { key_id: LOCAL_KEY_ID.to_owned(), secret }],
         claims: ClaimNames::minted(),
         ..Issuer::default()
     };
     let verifier = Verifier::new(options(issuer))
-        .map_err(|error| Failed::usage(format!("`{shown}`: {error}")).help(error.help()))?;
+        .map_err(|error| CliError::usage(format!("`{shown}`: {error}")).help(error.help()))?;
     Ok(Some(Arc::new(verifier)))
 }
 
-fn issuer(callers: &CallersConfig, settings: &Settings) -> Result<Issuer, Fault> {
+fn issuer(callers: &CallersConfig, settings: &Settings) -> Result<Issuer, LoadError> {
     let config = &settings.loaded.config;
     let (mut keys, mut problems) = (Vec::new(), Vec::new());
     for key in &callers.keys {
-        match source(key, settings)? {
+        match key_source(key, settings)? {
             Ok(source) => keys.push(source),
             Err(problem) => problems.push(problem),
         }
@@ -117,7 +117,7 @@ fn algorithms(callers: &CallersConfig) -> Vec<Algorithm> {
 }
 
 /// The key itself, or what is wrong with how it is declared.
-fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, ConfigProblem>, Failed> {
+fn key_source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, ConfigProblem>, CliError> {
     let config = &settings.loaded.config;
     let key_id = || key.kid.as_ref().map(|kid| kid.value.clone());
     let nameless = |at| {
@@ -126,7 +126,7 @@ fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, Conf
     };
     Ok(match &key.source {
         Declared::PublicKey(at) => {
-            match (key_id(), settings.loaded.named_files.read(&settings.resolve(&at.value)?)) {
+            match (key_id(), settings.loaded.file_source.read(&settings.resolve(&at.value)?)) {
                 (_, Err(error)) => Err(unreadable(config, at, &error)),
                 (None, _) => Err(nameless(at)),
                 (Some(key_id), Ok(pem)) => Ok(KeySource::Pem { key_id, pem }),
@@ -140,7 +140,7 @@ fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, Conf
             (None, _) => Err(nameless(at)),
             (Some(key_id), Ok(secret)) => Ok(KeySource::Secret { key_id, secret }),
         },
-        Declared::KeySetFile(at) => match settings.loaded.named_files.read(&settings.resolve(&at.value)?) {
+        Declared::KeySetFile(at) => match settings.loaded.file_source.read(&settings.resolve(&at.value)?) {
             Err(error) => Err(unreadable(config, at, &error)),
             Ok(json) => Ok(KeySource::KeySet { json }),
         },
@@ -167,13 +167,15 @@ fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -
 }
 
 /// Keys that others could replace by their own.
-pub(crate) fn warnings(settings: &Settings) -> Result<Vec<ConfigWarning>, Failed> {
+pub(crate) fn warnings(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
     let config = &settings.loaded.config;
     let mut warnings = Vec::new();
     for key in config.callers.iter().flat_map(|callers| &callers.keys) {
         let (Declared::PublicKey(at) | Declared::KeySetFile(at)) = &key.source else { continue };
         let checked = check_file(&settings.resolve(&at.value)?);
-        if let Err(problem @ (NotOwned::OtherOwner { .. } | NotOwned::WritableByOthers { .. })) = checked {
+        if let Err(problem @ (OwnershipError::OtherOwner { .. } | OwnershipError::WritableByOthers { .. })) =
+            checked
+        {
             let message = format!(
                 "others may change `{}`, and so whose tokens are believed: {problem}",
                 at.value.as_str()

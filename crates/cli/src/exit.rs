@@ -1,7 +1,7 @@
 //! Exit codes, a contract with scripts.
 
 /// Done.
-pub(crate) const DONE: u8 = 0;
+pub(crate) const SUCCESS: u8 = 0;
 /// The tool answered with an error.
 pub(crate) const TOOL_ERROR: u8 = 1;
 /// Usage or configuration.
@@ -19,13 +19,13 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What a failed command says, and the code it ends with.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct CliError {
     pub(crate) code: u8,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
 }
 
-impl Failed {
+impl CliError {
     /// Wrong usage or configuration.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into(), help: None }

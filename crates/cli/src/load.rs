@@ -10,40 +10,40 @@ use toolgate_tools::{CommandRunner, LoadedTools, ManifestContext, Profile, ToolC
 use toolgate_workspace::Workspace;
 
 use crate::callers;
-use crate::confined;
-use crate::exit::Failed;
-use crate::files::{Content, MANIFESTS, POLICIES, read_all};
-use crate::own::Own;
-use crate::servers::{Servers, agreed};
+use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS, SourceFile, read_all};
+use crate::exit::CliError;
+use crate::protected_paths::GateOwnedPaths;
+use crate::sandbox_settings;
+use crate::servers::{Servers, agreed_tools};
 use crate::settings::Settings;
 use crate::web_search;
 
 /// Why something could not be loaded.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum LoadError {
     /// Files say it wrongly.
     Problems(Vec<ConfigProblem>),
     /// Anything else.
-    Failed(Failed),
+    Failed(CliError),
 }
 
-impl From<Vec<ConfigProblem>> for Fault {
+impl From<Vec<ConfigProblem>> for LoadError {
     fn from(problems: Vec<ConfigProblem>) -> Self {
         Self::Problems(problems)
     }
 }
 
-impl From<Failed> for Fault {
-    fn from(failed: Failed) -> Self {
+impl From<CliError> for LoadError {
+    fn from(failed: CliError) -> Self {
         Self::Failed(failed)
     }
 }
 
-impl From<Fault> for Failed {
-    fn from(fault: Fault) -> Self {
+impl From<LoadError> for CliError {
+    fn from(fault: LoadError) -> Self {
         match fault {
-            Fault::Failed(failed) => failed,
-            Fault::Problems(problems) => {
+            LoadError::Failed(failed) => failed,
+            LoadError::Problems(problems) => {
                 let rendered: Vec<String> = problems.iter().map(ConfigProblem::render).collect();
                 Self::usage(rendered.join("\n").trim_end())
                     .help("correct the file; `toolgate check` says when nothing is left")
@@ -54,41 +54,41 @@ impl From<Fault> for Failed {
 
 /// Whether tokens will have to be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tokens {
+pub(crate) enum TokenVerification {
     /// None will come.
-    Never,
+    Disabled,
     /// Some may come.
-    Possibly,
+    Enabled,
 }
 
 /// The servers behind a gate, and who waits for them to say which tools they have; without anybody, those count that are known already.
 #[derive(Clone, Copy)]
-pub(crate) struct Behind<'g> {
+pub(crate) struct UpstreamServers<'g> {
     pub(crate) servers: &'g Servers,
-    pub(crate) waiting: Option<&'g Runtime>,
+    pub(crate) wait_on: Option<&'g Runtime>,
 }
 
 /// Loads everything.
 pub(crate) fn load(
     settings: &Settings,
-    own: &Own,
+    own: &GateOwnedPaths,
     workspace: &Arc<Workspace>,
-    tokens: Tokens,
-    behind: Option<Behind<'_>>,
-) -> Result<GateConfig, Fault> {
-    let declared = declared(settings)?;
+    tokens: TokenVerification,
+    behind: Option<UpstreamServers<'_>>,
+) -> Result<GateConfig, LoadError> {
+    let declared = declared_tools(settings)?;
     refuse_servers_where_full(settings)?;
-    let runner = confined::runner(settings, own, workspace)?;
+    let runner = sandbox_settings::runner(settings, own, workspace)?;
     let mut registry = registry(settings, workspace, &declared, Arc::clone(&runner))?;
-    let Some(Behind { servers, waiting }) = behind else {
-        return decided(settings, tokens, &declared, workspace, registry);
+    let Some(UpstreamServers { servers, wait_on: waiting }) = behind else {
+        return gate_config(settings, tokens, &declared, workspace, registry);
     };
     let before = servers.configure(settings, &runner)?;
     if let Some(runtime) = waiting {
         servers.wait(runtime);
     }
-    servers.join(&mut registry);
-    let loaded = decided(settings, tokens, &declared, workspace, registry);
+    servers.register_tools(&mut registry);
+    let loaded = gate_config(settings, tokens, &declared, workspace, registry);
     if loaded.is_err() {
         servers.revert(before);
     }
@@ -96,20 +96,20 @@ pub(crate) fn load(
 }
 
 /// What a gate decides by, over its tools.
-fn decided(
+fn gate_config(
     settings: &Settings,
-    tokens: Tokens,
+    tokens: TokenVerification,
     declared: &LoadedTools,
     workspace: &Arc<Workspace>,
     registry: Registry,
-) -> Result<GateConfig, Fault> {
+) -> Result<GateConfig, LoadError> {
     let config = &settings.loaded.config;
     let policies = policies(settings, &registry, &policy_files(settings)?)?;
     let own = declared.rates().map(|(tool, rate)| RateRule::of_tool(tool.as_str(), rate));
     Ok(GateConfig {
         agents: config.agents.clone(),
         policies: Arc::new(policies),
-        verifier: if tokens == Tokens::Possibly { callers::verifier(settings)? } else { None },
+        verifier: if tokens == TokenVerification::Enabled { callers::verifier(settings)? } else { None },
         rates: config.rate_limits.iter().map(RateRule::from).chain(own).collect(),
         breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
         workspace: Some(Arc::clone(workspace)),
@@ -118,13 +118,13 @@ fn decided(
 }
 
 /// The manifests that are in use: those that the configuration names, else the profile's own.
-pub(crate) fn manifest_files(settings: &Settings) -> Result<Vec<Content>, Vec<ConfigProblem>> {
+pub(crate) fn manifest_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
     let config = &settings.loaded.config;
     if !config.tools.is_empty() {
-        return read_all(&settings.tools, MANIFESTS, &settings.loaded, &settings.surroundings);
+        return read_all(&settings.tools, MANIFEST_EXTENSIONS, &settings.loaded, &settings.environment);
     }
     let shipped = settings.profile.shipped().iter().filter(|(name, text)| is_allowed(settings, name, text));
-    let content = |(name, text): &(&str, &str)| Content {
+    let content = |(name, text): &(&str, &str)| SourceFile {
         name: (*name).to_owned(),
         path: name.into(),
         bytes: text.as_bytes().to_vec(),
@@ -141,8 +141,8 @@ fn is_allowed(settings: &Settings, name: &str, text: &str) -> bool {
 }
 
 /// The tools that manifests declare.
-fn declared(settings: &Settings) -> Result<LoadedTools, Vec<ConfigProblem>> {
-    declared_in(settings, &manifest_files(settings)?)
+fn declared_tools(settings: &Settings) -> Result<LoadedTools, Vec<ConfigProblem>> {
+    declared_tools_in(settings, &manifest_files(settings)?)
 }
 
 /// A server brings tools too, and a profile that is full has room for none of them, whichever are wanted.
@@ -185,7 +185,10 @@ fn path_inputs(tool: &dyn Tool, settings: &Settings) -> PathInputs {
 }
 
 /// The tools that these manifests declare.
-pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<LoadedTools, Vec<ConfigProblem>> {
+pub(crate) fn declared_tools_in(
+    settings: &Settings,
+    files: &[SourceFile],
+) -> Result<LoadedTools, Vec<ConfigProblem>> {
     if files.is_empty() {
         return Ok(LoadedTools::default());
     }
@@ -212,19 +215,19 @@ pub(crate) fn registry(
     workspace: &Arc<Workspace>,
     declared: &LoadedTools,
     runner: Arc<CommandRunner>,
-) -> Result<Registry, Fault> {
+) -> Result<Registry, LoadError> {
     let parts = ToolComponents {
         workspace: Arc::clone(workspace),
         declared: declared.tools(&runner),
         commands: Some(runner),
         web_search: web_search::tool(settings)?,
     };
-    Ok(settings.profile.registry(&parts).map_err(|error| Failed::usage(error.to_string()))?)
+    Ok(settings.profile.registry(&parts).map_err(|error| CliError::usage(error.to_string()))?)
 }
 
 /// The policies that are in use.
-pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<Content>, Vec<ConfigProblem>> {
-    read_all(&settings.policies, POLICIES, &settings.loaded, &settings.surroundings)
+pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
+    read_all(&settings.policies, POLICY_EXTENSIONS, &settings.loaded, &settings.environment)
 }
 
 /// Policies, checked against every tool. A tool that waits for an operator, or whose server does not name it now, is the one that was agreed to: what a
@@ -232,14 +235,14 @@ pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<Content>, Vec<Conf
 pub(crate) fn policies(
     settings: &Settings,
     registry: &Registry,
-    files: &[Content],
+    files: &[SourceFile],
 ) -> Result<Policies, Vec<ConfigProblem>> {
     if files.is_empty() {
         return Ok(Policies::default());
     }
     let mut sources = Vec::new();
     let mut problems = Vec::new();
-    for Content { name, bytes, .. } in files {
+    for SourceFile { name, bytes, .. } in files {
         match std::str::from_utf8(bytes) {
             Ok(text) => sources.push(PolicySource { file: name, text }),
             Err(_) => {
@@ -248,7 +251,7 @@ pub(crate) fn policies(
             }
         }
     }
-    let agreed = agreed(settings, files);
+    let agreed = agreed_tools(settings, files);
     let is_agreed = |name: &str| agreed.iter().any(|tool| tool.name == name);
     let present = registry.iter().map(|tool| (tool.spec(), path_inputs(&**tool, settings)));
     let present: Vec<(&ToolSpec, PathInputs)> =
@@ -269,7 +272,7 @@ pub(crate) fn policies(
     let absent: Vec<PolicyTool<'_>> = absent.collect();
     tools.extend(absent);
     let loaded = Policies::load(&sources, &tools);
-    problems.extend(loaded.as_ref().err().into_iter().flatten().map(|found| placed(found, &sources)));
+    problems.extend(loaded.as_ref().err().into_iter().flatten().map(|found| locate_problem(found, &sources)));
     match loaded {
         Ok(policies) if problems.is_empty() => Ok(policies),
         _ => Err(problems),
@@ -277,7 +280,7 @@ pub(crate) fn policies(
 }
 
 /// A problem of a policy, with the line it is on.
-fn placed(found: &PolicyProblem, sources: &[PolicySource<'_>]) -> ConfigProblem {
+fn locate_problem(found: &PolicyProblem, sources: &[PolicySource<'_>]) -> ConfigProblem {
     let PolicyProblem { file, line, column, message, help } = found;
     let text = sources.iter().find(|source| source.file == file).map_or("", |source| source.text);
     ConfigProblem::in_text((file, text), ((*line).max(1), (*column).max(1)), message, help.clone())

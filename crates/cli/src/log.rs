@@ -15,10 +15,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::set_global_default;
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::terminal::{reveal_line, spelt_out};
+use crate::terminal::{escape_json, escape_line};
 
 /// The targets of the gate begin with this.
-const OURS: &str = "toolgate";
+const TARGET_PREFIX: &str = "toolgate";
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,7 +44,7 @@ pub(crate) enum LogLevel {
 }
 
 /// Writes what the gate tells of its calls, from here on.
-pub(crate) fn begin(format: LogFormat, level: LogLevel) {
+pub(crate) fn install(format: LogFormat, level: LogLevel) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -62,7 +62,7 @@ struct StderrLog {
 
 impl Subscriber for StderrLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level && metadata.target().starts_with(OURS)
+        *metadata.level() <= self.level && metadata.target().starts_with(TARGET_PREFIX)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -79,11 +79,11 @@ impl Subscriber for StderrLog {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         event.record(&mut fields);
         let line = match self.format {
-            LogFormat::Text => text(event.metadata(), &fields.0),
-            LogFormat::Json => json(event.metadata(), fields.0),
+            LogFormat::Text => format_text(event.metadata(), &fields.0),
+            LogFormat::Json => format_json(event.metadata(), fields.0),
         };
         // That standard error is gone cannot be reported.
         let _ = io::stderr().write_all(line.as_bytes());
@@ -96,15 +96,15 @@ impl Subscriber for StderrLog {
 
 /// The fields of one event, in their order.
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct EventFields(Map<String, Value>);
 
-impl Fields {
+impl EventFields {
     fn add(&mut self, field: &Field, value: Value) {
         self.0.insert(field.name().to_owned(), value);
     }
 }
 
-impl Visit for Fields {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.add(field, json!(format!("{value:?}")));
     }
@@ -130,30 +130,30 @@ impl Visit for Fields {
     }
 }
 
-fn json(metadata: &Metadata<'_>, fields: Map<String, Value>) -> String {
+fn format_json(metadata: &Metadata<'_>, fields: Map<String, Value>) -> String {
     let mut line = Map::new();
     line.insert("ts".to_owned(), json!(rfc3339_millis(Timestamp::now())));
     line.insert("level".to_owned(), json!(metadata.level().as_str()));
     line.insert("target".to_owned(), json!(metadata.target()));
     line.extend(fields);
-    spelt_out(&format!("{}\n", Value::Object(line)))
+    escape_json(&format!("{}\n", Value::Object(line)))
 }
 
-fn text(metadata: &Metadata<'_>, fields: &Map<String, Value>) -> String {
+fn format_text(metadata: &Metadata<'_>, fields: &Map<String, Value>) -> String {
     let now = rfc3339_millis(Timestamp::now());
     let message = fields.get("message").and_then(Value::as_str).unwrap_or_default();
     let mut line = format!("{now} {} {} {message}", metadata.level(), metadata.target());
     for (name, value) in fields.iter().filter(|(name, _)| *name != "message") {
-        let _ = match value.as_str().filter(|text| is_word(text)) {
+        let _ = match value.as_str().filter(|text| needs_no_quotes(text)) {
             Some(word) => write!(line, " {name}={word}"),
             None => write!(line, " {name}={value}"),
         };
     }
-    reveal_line(&line) + "\n"
+    escape_line(&line) + "\n"
 }
 
 /// Whether a text can stand without quotes.
-fn is_word(text: &str) -> bool {
+fn needs_no_quotes(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|letter| letter.is_ascii_graphic() && !matches!(letter, '"' | '=' | '\\'))
 }

@@ -3,27 +3,27 @@
 mod exit;
 mod arguments;
 mod ambient;
-mod spot;
-mod way;
+mod atomic_file;
+mod symlink_walk;
 mod ownership;
 mod trust;
 mod settings;
 mod state_dir;
 mod state_usage;
-mod question;
+mod approval_screen;
 mod terminal;
 mod log;
 mod interrupt;
-mod files;
+mod config_files;
 mod secrets;
 mod callers;
-mod confined;
+mod sandbox_settings;
 mod web_search;
 mod servers;
-mod own;
-mod personal;
+mod protected_paths;
+mod personal_paths;
 mod load;
-mod build;
+mod gate_builder;
 mod reload;
 mod clients;
 mod conversation;
@@ -33,29 +33,29 @@ mod commands;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use crate::arguments::{Arguments, Command, Common, McpCommand, TokenCommand, ToolsCommand};
-use crate::exit::Failed;
-use crate::terminal::{be_quiet, be_verbose, paint, reveal, wants_colour};
+use crate::arguments::{Cli, Command, GlobalOptions, McpCommand, TokenCommand, ToolsCommand};
+use crate::exit::CliError;
+use crate::terminal::{escape_control_chars, paint, set_quiet, set_verbose, wants_colour};
 
 fn main() -> ExitCode {
     interrupt::survive_file_size_limit();
-    let arguments = match Arguments::from_command_line() {
+    let arguments = match Cli::from_command_line() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
+            let code = if error.use_stderr() { exit::USAGE } else { exit::SUCCESS };
             // Help that nobody reads any more is not an error.
             let _ = error.print();
             return ExitCode::from(code);
         }
     };
     if arguments.common.quiet {
-        be_quiet();
+        set_quiet();
     }
     if arguments.common.verbose {
-        be_verbose();
+        set_verbose();
     }
     if let Some(format) = arguments.common.log {
-        log::begin(format, arguments.common.log_level);
+        log::install(format, arguments.common.log_level);
     }
     match run(arguments) {
         Ok(code) => ExitCode::from(code),
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<u8, Failed> {
+fn run(arguments: Cli) -> Result<u8, CliError> {
     let common = arguments.common;
     match arguments.command {
         Command::Call { tool, arguments, timeout } => commands::call::run(&common, tool, &arguments, timeout),
@@ -97,25 +97,25 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
     }
 }
 
-fn mcp(common: &Common, command: McpCommand) -> Result<u8, Failed> {
+fn mcp(common: &GlobalOptions, command: McpCommand) -> Result<u8, CliError> {
     match command {
         McpCommand::Install(wanted) => commands::mcp_install::run(common, &wanted),
         McpCommand::Uninstall(wanted) => commands::mcp_uninstall::run(common, &wanted),
         McpCommand::Import(wanted) => commands::mcp_import::run(common, &wanted),
         McpCommand::List { server } => commands::mcp_list::run(common, server.as_deref()),
         McpCommand::Approve { server, tool, yes, digests } => {
-            let agreement = commands::mcp_approve::Agreement::of(yes, digests);
+            let agreement = commands::mcp_approve::ApprovalSelection::of(yes, digests);
             commands::mcp_approve::run(common, server.as_deref(), tool.as_deref(), &agreement)
         }
     }
 }
 
 /// Says why something failed.
-fn report(failed: &Failed) {
+fn report(failed: &CliError) {
     let colour = wants_colour(io::stderr().is_terminal());
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "{} {}", paint("error:", "1;31", colour), reveal(&failed.message));
+    let _ = writeln!(stderr, "{} {}", paint("error:", "1;31", colour), escape_control_chars(&failed.message));
     if let Some(help) = &failed.help {
-        let _ = writeln!(stderr, "{} {}", paint("help:", "1;36", colour), reveal(help));
+        let _ = writeln!(stderr, "{} {}", paint("help:", "1;36", colour), escape_control_chars(help));
     }
 }

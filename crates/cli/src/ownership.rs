@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_types::{OtherWriter, Ownership};
 
-use crate::way::Way;
+use crate::symlink_walk::ResolvedPath;
 
 const STICKY: u32 = 0o1000;
 /// `/proc/sys/kernel/overflowuid`.
@@ -19,7 +19,7 @@ const OVERFLOW_UID: u32 = 65534;
 
 /// Why a path is not this user's alone.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotOwned {
+pub(crate) enum OwnershipError {
     #[error("`{}` belongs to another user (uid {owner})", path.display())]
     OtherOwner { path: PathBuf, owner: u32 },
     #[error("`{}` can be written by other users (mode {mode:04o})", path.display())]
@@ -29,7 +29,7 @@ pub(crate) enum NotOwned {
 }
 
 /// Refuses a file that another user could have written: the file itself, and the directory in which it could be replaced.
-pub(crate) fn check_file(path: &Path) -> Result<(), NotOwned> {
+pub(crate) fn check_file(path: &Path) -> Result<(), OwnershipError> {
     check(path, &metadata(path)?, Sticky::Refused)?;
     let parent = path.parent().unwrap_or(Path::new("/"));
     // In a sticky directory only the owner of an entry renames or removes it, so an entry of this user's stays what it is.
@@ -37,38 +37,39 @@ pub(crate) fn check_file(path: &Path) -> Result<(), NotOwned> {
 }
 
 /// Refuses a directory in which another user could plant an entry.
-pub(crate) fn check_directory(path: &Path) -> Result<(), NotOwned> {
+pub(crate) fn check_directory(path: &Path) -> Result<(), OwnershipError> {
     check(path, &metadata(path)?, Sticky::Refused)
 }
 
 /// Refuses a directory of this user's own in which another user could plant an entry, or that another user could replace: by its mode, by that of a directory
 /// above it, or by a symlink on the way. What is not there yet is judged by where it would be made.
-pub(crate) fn check_own_directory(path: &Path) -> Result<(), NotOwned> {
-    let way = Way::follow(path).map_err(|source| NotOwned::Io { path: path.to_path_buf(), source })?;
+pub(crate) fn check_own_directory(path: &Path) -> Result<(), OwnershipError> {
+    let way = ResolvedPath::resolve(path)
+        .map_err(|source| OwnershipError::Io { path: path.to_path_buf(), source })?;
     for link in &way.links {
-        let found =
-            std::fs::symlink_metadata(link).map_err(|source| NotOwned::Io { path: link.clone(), source })?;
+        let found = std::fs::symlink_metadata(link)
+            .map_err(|source| OwnershipError::Io { path: link.clone(), source })?;
         // The mode of a symlink means nothing: who may replace it is up to its directory.
         check_owner(link, &found)?;
         check_above(link)?;
     }
-    match std::fs::symlink_metadata(&way.end) {
-        Ok(found) => check(&way.end, &found, Sticky::Refused)?,
+    match std::fs::symlink_metadata(&way.target) {
+        Ok(found) => check(&way.target, &found, Sticky::Refused)?,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-        Err(source) => return Err(NotOwned::Io { path: way.end, source }),
+        Err(source) => return Err(OwnershipError::Io { path: way.target, source }),
     }
-    check_above(&way.end)
+    check_above(&way.target)
 }
 
 /// Refuses a place below a directory in which another user could rename what leads there.
-fn check_above(path: &Path) -> Result<(), NotOwned> {
+fn check_above(path: &Path) -> Result<(), OwnershipError> {
     for directory in path.ancestors().skip(1) {
         let found = match std::fs::symlink_metadata(directory) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 continue;
             }
-            Err(source) => return Err(NotOwned::Io { path: directory.to_path_buf(), source }),
+            Err(source) => return Err(OwnershipError::Io { path: directory.to_path_buf(), source }),
         };
         // In a user namespace, root outside of it and everyone else that is not mapped has this number.
         if found.uid() != OVERFLOW_UID {
@@ -84,22 +85,24 @@ enum Sticky {
     Refused,
 }
 
-fn metadata(path: &Path) -> Result<Metadata, NotOwned> {
-    std::fs::metadata(path).map_err(|source| NotOwned::Io { path: path.to_path_buf(), source })
+fn metadata(path: &Path) -> Result<Metadata, OwnershipError> {
+    std::fs::metadata(path).map_err(|source| OwnershipError::Io { path: path.to_path_buf(), source })
 }
 
-fn check_owner(path: &Path, found: &Metadata) -> Result<(), NotOwned> {
+fn check_owner(path: &Path, found: &Metadata) -> Result<(), OwnershipError> {
     match other_writer(found) {
-        Some(OtherWriter::Owner(owner)) => Err(NotOwned::OtherOwner { path: path.to_path_buf(), owner }),
+        Some(OtherWriter::Owner(owner)) => {
+            Err(OwnershipError::OtherOwner { path: path.to_path_buf(), owner })
+        }
         Some(OtherWriter::Mode(_)) | None => Ok(()),
     }
 }
 
-fn check(path: &Path, found: &Metadata, sticky: Sticky) -> Result<(), NotOwned> {
+fn check(path: &Path, found: &Metadata, sticky: Sticky) -> Result<(), OwnershipError> {
     check_owner(path, found)?;
     match other_writer(found) {
         Some(OtherWriter::Mode(mode)) if sticky == Sticky::Refused || mode & STICKY == 0 => {
-            Err(NotOwned::WritableByOthers { path: path.to_path_buf(), mode })
+            Err(OwnershipError::WritableByOthers { path: path.to_path_buf(), mode })
         }
         _ => Ok(()),
     }
@@ -177,9 +180,9 @@ mod tests {
         set_mode(&at("above/own"), 0o700);
         // Only root may give files away.
         if std::os::unix::fs::lchown(at("link"), Some(4711), None).is_ok() {
-            assert!(matches!(check_own_directory(&at("link/own")), Err(NotOwned::OtherOwner { .. })));
+            assert!(matches!(check_own_directory(&at("link/own")), Err(OwnershipError::OtherOwner { .. })));
             std::os::unix::fs::chown(at("above"), Some(4711), None).unwrap();
-            assert!(matches!(check_own_directory(&at("above/own")), Err(NotOwned::OtherOwner { .. })));
+            assert!(matches!(check_own_directory(&at("above/own")), Err(OwnershipError::OtherOwner { .. })));
         }
     }
 
@@ -190,7 +193,7 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         // Only root may give files away.
         if std::os::unix::fs::chown(&file, Some(4711), None).is_ok() {
-            assert!(matches!(check_file(&file), Err(NotOwned::OtherOwner { owner: 4711, .. })));
+            assert!(matches!(check_file(&file), Err(OwnershipError::OtherOwner { owner: 4711, .. })));
         }
     }
 }

@@ -14,63 +14,63 @@ use toolgate_gate::{Gate, needs_question};
 use toolgate_manifest::Config;
 use toolgate_types::{ToolClass, Trust};
 
-use crate::ambient::{Stamp, stamp};
-use crate::arguments::Common;
-use crate::build::{self, Built};
-use crate::exit::Failed;
-use crate::files::{MANIFESTS, POLICIES};
-use crate::load::{self, Behind, Tokens};
-use crate::own::Own;
+use crate::ambient::{FileFingerprint, fingerprint};
+use crate::arguments::GlobalOptions;
+use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS};
+use crate::exit::CliError;
+use crate::gate_builder::{self, AssembledGate};
+use crate::load::{self, TokenVerification, UpstreamServers};
+use crate::protected_paths::GateOwnedPaths;
 use crate::servers::Servers;
-use crate::settings::{Settings, settle_again};
-use crate::terminal::{complain, remark};
-use crate::trust::Origin;
+use crate::settings::{Settings, re_resolve_settings};
+use crate::terminal::{debug, warn};
+use crate::trust::ConfigOrigin;
 
 /// What came of looking.
 #[derive(Debug)]
-pub(crate) enum Checked {
+pub(crate) enum ReloadOutcome {
     /// Nothing has changed since the last time.
-    Same,
+    Unchanged,
     /// The gate decides by what the files say now.
     Replaced {
         /// How often it was replaced so far.
         generation: u64,
     },
     /// The files changed and cannot be used, so that the gate goes on with what it had.
-    Kept(Failed),
+    Rejected(CliError),
 }
 
 /// How often files are looked at.
-const INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watches the files that a gate was loaded from, and the servers behind it.
 pub(crate) struct Reloader {
-    common: Common,
+    common: GlobalOptions,
     /// The file that was in use is the file that is watched, whatever appears nearer.
-    origin: Origin,
+    origin: ConfigOrigin,
     trust: Trust,
     /// What the file said at the start.
-    begun_with: Config,
+    initial_config: Config,
     /// The keys that a change of was told, so that each is told once.
-    told: Vec<String>,
+    reported_keys: Vec<String>,
     gate: Arc<Gate>,
     servers: Option<(Arc<Servers>, watch::Receiver<u64>)>,
     /// What the gate cannot change while it runs.
-    fixed: Fixed,
+    fixed: FixedSettings,
     /// As it was before it was last read.
-    seen: Vec<(PathBuf, Option<Stamp>)>,
+    fingerprints: Vec<(PathBuf, Option<FileFingerprint>)>,
     /// Where it is told that the tools of all servers are there, if somebody waits for that.
     complete: Option<watch::Sender<bool>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fixed {
+struct FixedSettings {
     profile: &'static str,
     state_dir: PathBuf,
     audit_dir: PathBuf,
 }
 
-impl Fixed {
+impl FixedSettings {
     fn of(settings: &Settings) -> Self {
         Self {
             profile: settings.profile.name(),
@@ -91,11 +91,11 @@ impl Fixed {
 }
 
 /// Keys that are read once, at the start. Whatever else a file says counts from the next look on.
-const UNTIL_RESTART: [&str; 8] =
+const RESTART_KEYS: [&str; 8] =
     ["approval", "audit", "conversation", "model", "models", "on_violation", "retention", "serve"];
 
 /// How much is asked by what a file says, for whoever this process acts as.
-fn trust_of(config: &Config, common: &Common) -> Option<Trust> {
+fn trust_of(config: &Config, common: &GlobalOptions) -> Option<Trust> {
     let agent = common.agent.as_ref().and_then(|name| config.agent(name.as_str()));
     let said = agent.and_then(|agent| agent.trust.as_ref()).or(config.trust.as_ref());
     said.map(|trust| trust.value)
@@ -104,26 +104,37 @@ fn trust_of(config: &Config, common: &Common) -> Option<Trust> {
 impl Reloader {
     /// Watches what `settings` were made of. `seen` is [`stamps`] from before the gate was built, so that nothing that happens in between is missed.
     pub(crate) fn new(
-        common: &Common,
+        common: &GlobalOptions,
         settings: &Settings,
-        built: &Built,
-        seen: Vec<(PathBuf, Option<Stamp>)>,
+        built: &AssembledGate,
+        fingerprints: Vec<(PathBuf, Option<FileFingerprint>)>,
     ) -> Self {
         let (common, origin) = (common.clone(), settings.loaded.origin.clone());
         let servers = built.servers.clone().map(|servers| {
             let changed = servers.changed();
             (servers, changed)
         });
-        let gate = Arc::clone(built.front.gate());
-        let (trust, fixed) = (settings.caller.trust, Fixed::of(settings));
-        let (begun_with, told) = (settings.loaded.config.clone(), Vec::new());
-        Self { trust, begun_with, told, fixed, common, origin, gate, servers, seen, complete: None }
+        let gate = Arc::clone(built.gate.gate());
+        let (trust, fixed) = (settings.caller.trust, FixedSettings::of(settings));
+        let (initial_config, reported_keys) = (settings.loaded.config.clone(), Vec::new());
+        Self {
+            trust,
+            initial_config,
+            reported_keys,
+            fixed,
+            common,
+            origin,
+            gate,
+            servers,
+            fingerprints,
+            complete: None,
+        }
     }
 
     /// Tells when the tools of all servers are there; nothing, where they are. Only a server that is met for the first time is waited for.
     pub(crate) fn completion(&mut self) -> Option<watch::Receiver<bool>> {
         let (servers, _) = self.servers.as_ref()?;
-        if servers.strangers().is_empty() {
+        if servers.unknown_servers().is_empty() {
             return None;
         }
         let (sender, receiver) = watch::channel(false);
@@ -134,57 +145,58 @@ impl Reloader {
     /// Waits for servers that are met for the first time, and loads the tools that they bring.
     async fn complete(&mut self) {
         let (Some(complete), Some((servers, _))) = (self.complete.take(), &self.servers) else { return };
-        servers.meet(&servers.strangers()).await;
-        self.look();
+        servers.wait_for_unknown(&servers.unknown_servers()).await;
+        self.poll();
         // Nobody may be waiting any more.
         let _ = complete.send(true);
     }
 
     /// Looks, and says what came of it.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         match self.check() {
-            Checked::Same => {}
-            Checked::Replaced { generation } => remark(|| format!("loaded anew ({generation})")),
-            Checked::Kept(failed) => {
+            ReloadOutcome::Unchanged => {}
+            ReloadOutcome::Replaced { generation } => debug(|| format!("loaded anew ({generation})")),
+            ReloadOutcome::Rejected(failed) => {
                 let help = failed.help.map(|help| format!("; {help}")).unwrap_or_default();
-                complain(&format!("nothing was reloaded: {}{help}", failed.message));
+                warn(&format!("nothing was reloaded: {}{help}", failed.message));
             }
         }
     }
 
     /// Looks at the files, and loads them anew when something changed.
-    pub(crate) fn check(&mut self) -> Checked {
-        let now: Vec<_> = self.seen.iter().map(|(path, _)| (path.clone(), stamp(path))).collect();
+    pub(crate) fn check(&mut self) -> ReloadOutcome {
+        let now: Vec<_> =
+            self.fingerprints.iter().map(|(path, _)| (path.clone(), fingerprint(path))).collect();
         let news = self.servers.as_ref().is_some_and(|(_, changed)| changed.has_changed().unwrap_or(false));
-        if now == self.seen && !news {
-            return Checked::Same;
+        if now == self.fingerprints && !news {
+            return ReloadOutcome::Unchanged;
         }
-        self.seen = now;
+        self.fingerprints = now;
         match self.reload() {
-            Ok(generation) => Checked::Replaced { generation },
-            Err(failed) => Checked::Kept(failed),
+            Ok(generation) => ReloadOutcome::Replaced { generation },
+            Err(failed) => ReloadOutcome::Rejected(failed),
         }
     }
 
-    fn reload(&mut self) -> Result<u64, Failed> {
-        let settings = settle_again(&self.common, self.trust, &self.origin)?;
+    fn reload(&mut self) -> Result<u64, CliError> {
+        let settings = re_resolve_settings(&self.common, self.trust, &self.origin)?;
         // Before anything else is read, and also when it cannot be used: what mends it will be seen.
-        self.seen = stamps(&settings);
-        let fixed = self.fixed.changed(&Fixed::of(&settings));
+        self.fingerprints = fingerprints(&settings);
+        let fixed = self.fixed.changed(&FixedSettings::of(&settings));
         if !fixed.is_empty() {
             let message = format!("`{}` cannot change while the gate runs", fixed.join("`, `"));
-            return Err(Failed::usage(message).help("start it anew"));
+            return Err(CliError::usage(message).help("start it anew"));
         }
-        let own = Own::of(&settings);
-        let workspace = Arc::new(build::workspace(&settings, &own)?);
+        let own = GateOwnedPaths::of(&settings);
+        let workspace = Arc::new(gate_builder::workspace(&settings, &own)?);
         // Before the servers are asked, so that nothing they say afterwards is missed.
         if let Some((_, changed)) = &mut self.servers {
             changed.mark_unchanged();
         }
-        let behind = self.servers.as_ref().map(|(servers, _)| Behind { servers, waiting: None });
-        let mut loaded = load::load(&settings, &own, &workspace, Tokens::Possibly, behind)?;
+        let behind = self.servers.as_ref().map(|(servers, _)| UpstreamServers { servers, wait_on: None });
+        let mut loaded = load::load(&settings, &own, &workspace, TokenVerification::Enabled, behind)?;
         loaded.trust = self.trust_now(&settings);
-        self.tell_of_restart(&settings);
+        self.report_restart_keys(&settings);
         self.tell_of_agent(&settings);
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
@@ -197,7 +209,7 @@ impl Reloader {
     /// a person may have chosen otherwise since.
     fn trust_now(&self, settings: &Settings) -> Trust {
         let [begun, now] =
-            [&self.begun_with, &settings.loaded.config].map(|config| trust_of(config, &self.common));
+            [&self.initial_config, &settings.loaded.config].map(|config| trust_of(config, &self.common));
         now.filter(|_| now != begun).unwrap_or(Trust::Autonomous)
     }
 
@@ -206,19 +218,19 @@ impl Reloader {
         let agent = self.common.agent.as_ref();
         let removed = agent.filter(|name| settings.loaded.config.agent(name.as_str()).is_none());
         if let Some(name) = removed {
-            complain(&format!(
+            warn(&format!(
                 "the agent `{name}` is not in the configuration any more: its calls are denied until it is declared again"
             ));
         }
     }
 
     /// Names the keys whose change does not count before the next start.
-    fn tell_of_restart(&mut self, settings: &Settings) {
-        let changed = self.begun_with.changed_keys(&settings.loaded.config);
-        let waits = |key: &String| UNTIL_RESTART.contains(&key.split('.').next().unwrap_or_default());
+    fn report_restart_keys(&mut self, settings: &Settings) {
+        let changed = self.initial_config.changed_keys(&settings.loaded.config);
+        let waits = |key: &String| RESTART_KEYS.contains(&key.split('.').next().unwrap_or_default());
         let mut keys: Vec<String> = changed.into_iter().filter(waits).collect();
         let [begun, now] =
-            [&self.begun_with, &settings.loaded.config].map(|config| trust_of(config, &self.common));
+            [&self.initial_config, &settings.loaded.config].map(|config| trust_of(config, &self.common));
         let asks_less = |now| {
             let classes = [ToolClass::Read, ToolClass::Write];
             classes.into_iter().any(|class| needs_question(self.trust, class) && !needs_question(now, class))
@@ -227,46 +239,47 @@ impl Reloader {
             keys.push("trust".to_owned());
         }
         let news: Vec<&str> =
-            keys.iter().filter(|key| !self.told.contains(key)).map(String::as_str).collect();
+            keys.iter().filter(|key| !self.reported_keys.contains(key)).map(String::as_str).collect();
         if !news.is_empty() {
-            complain(&format!("`{}` counts when the gate is started anew", news.join("`, `")));
+            warn(&format!("`{}` counts when the gate is started anew", news.join("`, `")));
         }
-        self.told = keys;
+        self.reported_keys = keys;
     }
 }
 
 /// Looks at the files about once a second, and at the servers whenever they have something to say, until it is dropped.
-pub(crate) async fn keep_up(mut reloader: Reloader) {
+pub(crate) async fn watch_files(mut reloader: Reloader) {
     reloader.complete().await;
     loop {
         match reloader.servers.clone() {
             Some((_, mut changed)) => {
-                let _ = tokio::time::timeout(INTERVAL, changed.changed()).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, changed.changed()).await;
             }
-            None => tokio::time::sleep(INTERVAL).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
-        reloader.look();
+        reloader.poll();
     }
 }
 
 /// Everything that settings were made of, as it is now.
-pub(crate) fn stamps(settings: &Settings) -> Vec<(PathBuf, Option<Stamp>)> {
+pub(crate) fn fingerprints(settings: &Settings) -> Vec<(PathBuf, Option<FileFingerprint>)> {
     let loaded = &settings.loaded;
     let mut paths: Vec<PathBuf> = loaded.file().into_iter().chain(&settings.key_files).cloned().collect();
     // What was found holds as long as the agreement does, and a new agreement makes a change count.
-    if let Some(agreement) = loaded.agreement(&settings.surroundings) {
+    if let Some(agreement) = loaded.agreement(&settings.environment) {
         paths.push(agreement);
         paths.extend(settings.system_files.iter().cloned());
     }
     paths.push(crate::callers::local_secret(settings));
-    for (named, endings) in [(&settings.tools, MANIFESTS), (&settings.policies, POLICIES)] {
+    for (named, endings) in [(&settings.tools, MANIFEST_EXTENSIONS), (&settings.policies, POLICY_EXTENSIONS)]
+    {
         for one in named {
             // The folder itself changes when a file comes or goes.
             paths.push(one.path.clone());
-            paths.extend(one.files(endings, &loaded.named_files).unwrap_or_default());
+            paths.extend(one.files(endings, &loaded.file_source).unwrap_or_default());
         }
     }
-    paths.into_iter().map(|path| (path.clone(), stamp(&path))).collect()
+    paths.into_iter().map(|path| (path.clone(), fingerprint(&path))).collect()
 }
 
 #[cfg(test)]
@@ -279,9 +292,9 @@ mod tests {
     use toolgate_gate::Gate;
 
     use super::*;
-    use crate::build::How;
-    use crate::commands::nobody;
-    use crate::servers::Which;
+    use crate::commands::no_approver;
+    use crate::gate_builder::GateBuildOptions;
+    use crate::servers::ServerSelection;
 
     struct Running {
         folder: tempfile::TempDir,
@@ -322,11 +335,15 @@ mod tests {
             std::fs::create_dir(folder.path().join("rules")).unwrap();
             let config = Some(folder.path().join("toolgate.yaml"));
             let agent = agent.map(|agent| agent.parse().unwrap());
-            let common = Common { config, agent, ..Common::default() };
-            let settings = alone(crate::settings::settle(&common, Trust::Guided).unwrap());
-            let seen = stamps(&settings);
-            let built = build::gate(&settings, How::alone(nobody(), Tokens::Possibly)).unwrap();
-            let gate = Arc::clone(built.front.gate());
+            let common = GlobalOptions { config, agent, ..GlobalOptions::default() };
+            let settings = alone(crate::settings::resolve_settings(&common, Trust::Guided).unwrap());
+            let seen = fingerprints(&settings);
+            let built = gate_builder::build_gate(
+                &settings,
+                GateBuildOptions::without_servers(no_approver(), TokenVerification::Enabled),
+            )
+            .unwrap();
+            let gate = Arc::clone(built.gate.gate());
             let reloader = Reloader::new(&common, &settings, &built, seen);
             Self { folder, gate, settings, reloader }
         }
@@ -348,24 +365,24 @@ mod tests {
     fn what_is_edited_holds_from_the_next_look() {
         let mut running = Running::start();
         assert_eq!(running.tools(), ["one"]);
-        assert!(matches!(running.reloader.check(), Checked::Same));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Unchanged));
 
         running.write("tools.d/two.yaml", &manifest("two"));
-        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 1 }));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Replaced { generation: 1 }));
         assert_eq!(running.tools(), ["one", "two"]);
-        assert!(matches!(running.reloader.check(), Checked::Same));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Unchanged));
 
         running.write("tools.d/two.yaml", &manifest("three"));
-        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 2 }));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Replaced { generation: 2 }));
         assert_eq!(running.tools(), ["one", "three"]);
 
         std::fs::remove_file(running.folder.path().join("tools.d/one.yaml")).unwrap();
-        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 3 }));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Replaced { generation: 3 }));
         assert_eq!(running.tools(), ["three"]);
 
         running.write("more.yaml", &manifest("four"));
         running.write("toolgate.yaml", &CONFIG.replace("[tools.d]", "[tools.d, more.yaml]"));
-        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 4 }));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Replaced { generation: 4 }));
         assert_eq!(running.tools(), ["three", "four"]);
     }
 
@@ -385,24 +402,26 @@ mod tests {
         ] {
             running.write(file, content);
             match running.reloader.check() {
-                Checked::Kept(failed) => assert!(failed.message.contains(told), "{file}: {}", failed.message),
+                ReloadOutcome::Rejected(failed) => {
+                    assert!(failed.message.contains(told), "{file}: {}", failed.message)
+                }
                 other => panic!("{file}: {other:?}"),
             }
             assert_eq!(running.tools(), ["one"], "{file}");
-            assert!(matches!(running.reloader.check(), Checked::Same), "{file} is told twice");
+            assert!(matches!(running.reloader.check(), ReloadOutcome::Unchanged), "{file} is told twice");
             // As it was, but for what is wrong now.
             if file.starts_with("tools.d") {
                 running.write(file, &manifest("one"));
             }
         }
         std::fs::remove_file(running.folder.path().join("toolgate.yaml")).unwrap();
-        assert!(matches!(running.reloader.check(), Checked::Kept(_)));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Rejected(_)));
         assert_eq!(running.gate.generation(), 0);
 
         running.write("toolgate.yaml", CONFIG);
         running.write("tools.d/one.yaml", &manifest("mended"));
         std::fs::remove_file(running.folder.path().join("rules/bad.cedar")).unwrap();
-        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 1 }));
+        assert!(matches!(running.reloader.check(), ReloadOutcome::Replaced { generation: 1 }));
         assert_eq!(running.tools(), ["mended"]);
     }
 
@@ -464,8 +483,8 @@ mod tests {
             ("", vec![]),
         ] {
             running.write("toolgate.yaml", &format!("{CONFIG}{said}"));
-            assert!(matches!(running.reloader.check(), Checked::Replaced { .. }), "{said:?}");
-            assert_eq!(running.reloader.told, told, "{said:?}");
+            assert!(matches!(running.reloader.check(), ReloadOutcome::Replaced { .. }), "{said:?}");
+            assert_eq!(running.reloader.reported_keys, told, "{said:?}");
         }
     }
 
@@ -491,7 +510,7 @@ mod tests {
             [("deny: [a.txt]\n", Some(DeniedPath)), ("trust: supervised\n", Some(ApprovalUnavailable))]
         {
             running.write("toolgate.yaml", &format!("{CONFIG}{rest}"));
-            assert!(matches!(running.reloader.check(), Checked::Replaced { .. }), "{rest}");
+            assert!(matches!(running.reloader.check(), ReloadOutcome::Replaced { .. }), "{rest}");
             assert_eq!(
                 (read(&running), as_person(&mut running)),
                 (Some(Unauthenticated), of_person),
@@ -504,13 +523,16 @@ mod tests {
     }
 
     /// A gate with servers behind it that are all dead: nothing has to be installed for them.
-    fn with_servers(folder: &Path, runtime: &Runtime) -> (Built, Reloader) {
-        let common = Common { config: Some(folder.join("toolgate.yaml")), ..Common::default() };
-        let settings = alone(crate::settings::settle(&common, Trust::Guided).unwrap());
-        let seen = stamps(&settings);
-        let servers = Some((Which::All, runtime));
-        let how = How { servers, ..How::alone(nobody(), Tokens::Possibly) };
-        let built = build::gate(&settings, how).unwrap();
+    fn with_servers(folder: &Path, runtime: &Runtime) -> (AssembledGate, Reloader) {
+        let common = GlobalOptions { config: Some(folder.join("toolgate.yaml")), ..GlobalOptions::default() };
+        let settings = alone(crate::settings::resolve_settings(&common, Trust::Guided).unwrap());
+        let seen = fingerprints(&settings);
+        let servers = Some((ServerSelection::All, runtime));
+        let how = GateBuildOptions {
+            servers,
+            ..GateBuildOptions::without_servers(no_approver(), TokenVerification::Enabled)
+        };
+        let built = gate_builder::build_gate(&settings, how).unwrap();
         let reloader = Reloader::new(&common, &settings, &built, seen);
         (built, reloader)
     }
@@ -526,10 +548,13 @@ mod tests {
         let (built, mut reloader) = with_servers(folder.path(), &runtime);
         let servers = built.servers.as_deref().unwrap();
         let names = || servers.names().iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert!(matches!(reloader.check(), Checked::Same), "there is no news before anything happened");
+        assert!(
+            matches!(reloader.check(), ReloadOutcome::Unchanged),
+            "there is no news before anything happened"
+        );
 
         config("mcp_servers: {a: {command: \"false\"}, b: {command: \"false\", disabled: true}}\n");
-        assert!(matches!(reloader.check(), Checked::Replaced { .. }));
+        assert!(matches!(reloader.check(), ReloadOutcome::Replaced { .. }));
         assert_eq!(names(), ["a"]);
 
         // What is wrong is found after the servers were asked for their tools.
@@ -539,11 +564,11 @@ mod tests {
             "forbid(principal, action == Action::\"nothing\", resource);",
         );
         config("mcp_servers: {c: {command: \"false\"}}\n");
-        assert!(matches!(reloader.check(), Checked::Kept(_)));
+        assert!(matches!(reloader.check(), ReloadOutcome::Rejected(_)));
         assert_eq!(names(), ["a"]);
 
         std::fs::remove_file(folder.path().join("rules/bad.cedar")).unwrap();
-        assert!(matches!(reloader.check(), Checked::Replaced { .. }));
+        assert!(matches!(reloader.check(), ReloadOutcome::Replaced { .. }));
         assert_eq!(names(), ["c"]);
         runtime.block_on(servers.close());
     }

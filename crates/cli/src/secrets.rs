@@ -6,7 +6,7 @@ use std::path::Path;
 use toolgate_identity::{SharedSecret, generate_secret};
 
 use crate::ambient::{mode, read_regular_file, write_new_file};
-use crate::exit::Failed;
+use crate::exit::CliError;
 
 /// The group may read a secret, as deployments that mount secrets need; nobody else, and nobody may change it.
 const FORBIDDEN_MODE: u32 = 0o037;
@@ -56,40 +56,43 @@ pub(crate) fn read(path: &Path) -> Result<SharedSecret, SecretError> {
 }
 
 /// Reads a secret, after making one where there is none.
-pub(crate) fn read_or_make(path: &Path) -> Result<SharedSecret, Failed> {
-    read_or_write(path, |secret| secret.expose().to_vec())
+pub(crate) fn read_or_create(path: &Path) -> Result<SharedSecret, CliError> {
+    read_or_create_as(path, |secret| secret.expose().to_vec())
 }
 
 /// The same for a secret that people copy: one line of hexadecimal digits.
-pub(crate) fn read_or_make_word(path: &Path) -> Result<String, Failed> {
+pub(crate) fn read_or_create_hex(path: &Path) -> Result<String, CliError> {
     let written = |secret: &SharedSecret| {
         let digits = secret.expose().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         format!("{digits}\n").into_bytes()
     };
-    let secret = read_or_write(path, written)?;
-    let word = std::str::from_utf8(secret.expose()).ok().filter(|word| is_word(word));
+    let secret = read_or_create_as(path, written)?;
+    let word = std::str::from_utf8(secret.expose()).ok().filter(|word| is_header_safe(word));
     word.map(str::to_owned).ok_or_else(|| {
-        Failed::usage(format!("`{}` is not a token", path.display()))
+        CliError::usage(format!("`{}` is not a token", path.display()))
             .help("write at least 32 letters and digits in one line there, or remove the file to have a new one made")
     })
 }
 
 /// Long enough not to be guessed, and of what may stand in a header.
-fn is_word(text: &str) -> bool {
+fn is_header_safe(text: &str) -> bool {
     (32..=1024).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
 }
 
-fn read_or_write(path: &Path, written: impl Fn(&SharedSecret) -> Vec<u8>) -> Result<SharedSecret, Failed> {
+fn read_or_create_as(
+    path: &Path,
+    written: impl Fn(&SharedSecret) -> Vec<u8>,
+) -> Result<SharedSecret, CliError> {
     let shown = path.display().to_string();
-    let explain = |error: SecretError| Failed::usage(error.message(&shown)).help(error.help(&shown));
+    let explain = |error: SecretError| CliError::usage(error.message(&shown)).help(error.help(&shown));
     match read(path) {
         Err(SecretError::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => {
-            let secret = generate_secret().map_err(|error| Failed::error(error.to_string()))?;
+            let secret = generate_secret().map_err(|error| CliError::error(error.to_string()))?;
             match write_new_file(path, &written(&secret), 0o600) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     let failed = format!("the secret `{shown}` cannot be made: {error}");
-                    Err(Failed::usage(failed).help("name another state directory with --state-dir"))
+                    Err(CliError::usage(failed).help("name another state directory with --state-dir"))
                 }
                 // Whoever was faster made the one that counts.
                 _ => read(path).map_err(explain),

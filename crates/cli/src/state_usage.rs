@@ -9,11 +9,11 @@ use toolgate_serve::{OutputBounds, StateUsage};
 use toolgate_session::SessionBounds;
 use toolgate_workspace::QuarantineBounds;
 
-use crate::ambient::open_own_folder;
-use crate::build::{JOURNAL, OUTPUTS, QUARANTINE, SESSIONS};
+use crate::ambient::open_private_directory;
+use crate::gate_builder::{JOURNAL, OUTPUTS, QUARANTINE, SESSIONS};
 
 /// More names than this are not looked at; what is there is then at least as much.
-const MAX_LOOKED_AT: usize = 200_000;
+const MAX_SCANNED_ENTRIES: usize = 200_000;
 /// Directories deeper than this are not looked into: only a command makes them, and only in the quarantine.
 const MAX_DEPTH: usize = 64;
 
@@ -51,7 +51,7 @@ pub(crate) fn state_usage(
         ("runs", "runs", None),
         ("audit", "audit", None),
     ];
-    let state = open_own_folder(state_dir);
+    let state = open_private_directory(state_dir);
     let dropped = journal.map(|journal| journal.dropped().entries);
     let measured = |(area, folder, max_bytes)| {
         let (files, bytes) = match state.as_ref().map(|state| state.open_dir(folder)) {
@@ -70,7 +70,7 @@ fn measure(top: Dir) -> (u64, u64) {
     while let Some((folder, depth)) = open.pop() {
         for entry in folder.entries().into_iter().flatten().flatten() {
             looked_at += 1;
-            if looked_at > MAX_LOOKED_AT {
+            if looked_at > MAX_SCANNED_ENTRIES {
                 return (files, bytes);
             }
             let Ok(metadata) = entry.metadata() else { continue };

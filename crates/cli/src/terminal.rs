@@ -17,42 +17,42 @@ use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approve
 use toolgate_text::is_invisible;
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::approval_screen::{Requester, Screen, approval_choices, approval_text, scroll_notice};
 use crate::interrupt::Interrupt;
-use crate::question::{Asker, Screen, asked, prompt, scrolled};
 
 /// How wide a terminal is that does not say.
-const USUAL_COLUMNS: usize = 80;
+const DEFAULT_COLUMNS: usize = 80;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// Makes complaints silent.
-pub(crate) fn be_quiet() {
+pub(crate) fn set_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
 /// Makes remarks heard.
-pub(crate) fn be_verbose() {
+pub(crate) fn set_verbose() {
     VERBOSE.store(true, Ordering::Relaxed);
 }
 
 /// Says something to the operator, beside the results.
-pub(crate) fn complain(message: &str) {
+pub(crate) fn warn(message: &str) {
     if !QUIET.load(Ordering::Relaxed) {
-        say(message);
+        print_note(message);
     }
 }
 
 /// Says something that the operator only hears when asked for more.
-pub(crate) fn remark(message: impl FnOnce() -> String) {
+pub(crate) fn debug(message: impl FnOnce() -> String) {
     if VERBOSE.load(Ordering::Relaxed) {
-        say(&message());
+        print_note(&message());
     }
 }
 
-fn say(message: &str) {
+fn print_note(message: &str) {
     // What goes on is moved in: a line end in a name or in words of a server begins no line of the gate's. That standard error is gone cannot be reported.
-    let _ = writeln!(io::stderr(), "toolgate: {}", reveal(message).replace('\n', "\n    "));
+    let _ = writeln!(io::stderr(), "toolgate: {}", escape_control_chars(message).replace('\n', "\n    "));
 }
 
 /// Whether colours are wanted on a stream.
@@ -72,7 +72,7 @@ pub(crate) fn paint(text: &str, code: &str, colour: bool) -> String {
 }
 
 /// More marks than this on one letter are no writing: they would cover the rows above it.
-const MOST_MARKS: usize = 4;
+const MAX_COMBINING_MARKS: usize = 4;
 
 /// A number of messages in words.
 pub(crate) fn counted_messages(count: u64) -> String {
@@ -84,36 +84,36 @@ pub(crate) fn counted_messages(count: u64) -> String {
 
 /// Shows a text that may come in pieces: what would command the terminal, hide or cover something is spelt out.
 #[derive(Debug, Default)]
-pub(crate) struct Revealer {
+pub(crate) struct ControlEscaper {
     /// How many marks stand on the last letter.
     marks: usize,
 }
 
-impl Revealer {
+impl ControlEscaper {
     /// What is shown for a character: itself, or how it is written.
-    pub(crate) fn shown(&mut self, character: char) -> impl Iterator<Item = char> + use<> {
+    pub(crate) fn escape(&mut self, character: char) -> impl Iterator<Item = char> + use<> {
         let is_mark = !character.is_ascii() && character.width() == Some(0);
         self.marks = if is_mark { self.marks + 1 } else { 0 };
         let hides = is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}');
-        let is_spelt_out = hides || self.marks > MOST_MARKS;
+        let is_spelt_out = hides || self.marks > MAX_COMBINING_MARKS;
         let plain = (!is_spelt_out).then_some(character);
         plain.into_iter().chain(is_spelt_out.then(|| character.escape_unicode()).into_iter().flatten())
     }
 }
 
 /// Text of a model, made safe to look at: control characters and bidirectional tricks are shown, not obeyed.
-pub(crate) fn reveal(text: &str) -> String {
-    let mut revealer = Revealer::default();
-    text.chars().flat_map(|character| revealer.shown(character)).collect()
+pub(crate) fn escape_control_chars(text: &str) -> String {
+    let mut revealer = ControlEscaper::default();
+    text.chars().flat_map(|character| revealer.escape(character)).collect()
 }
 
 /// The same for what must stay on one line, such as a path.
-pub(crate) fn reveal_line(text: &str) -> String {
-    reveal(text).replace('\n', "\\n").replace('\t', "\\t")
+pub(crate) fn escape_line(text: &str) -> String {
+    escape_control_chars(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// JSON with every hidden character as an escape. It has such characters in texts alone, and means the same.
-pub(crate) fn spelt_out(json: &str) -> String {
+pub(crate) fn escape_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         match is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}') {
@@ -128,11 +128,11 @@ pub(crate) fn spelt_out(json: &str) -> String {
 }
 
 /// Asks on the controlling terminal, whatever the standard streams are.
-pub(crate) struct Terminal {
+pub(crate) struct TerminalApprover {
     pub(crate) interrupt: Interrupt,
 }
 
-impl Approver for Terminal {
+impl Approver for TerminalApprover {
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         Box::pin(async move {
             let Ok(terminal) = open_terminal() else {
@@ -141,12 +141,12 @@ impl Approver for Terminal {
                 return ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(remedy));
             };
             let stop = || {
-                if self.interrupt.was_asked() {
+                if self.interrupt.is_requested() {
                     self.interrupt.token().cancel();
                 }
-                self.interrupt.was_asked()
+                self.interrupt.is_requested()
             };
-            match ask_on(&terminal, &question, Asker::Person, &stop) {
+            match prompt_approval(&terminal, &question, Requester::Person, &stop) {
                 Ok(Some(reply)) => reply,
                 // The time is up, or the call is at its end, and saying so is the gate's: silence is not the same as a no.
                 Ok(None) => {
@@ -167,18 +167,18 @@ impl Approver for Terminal {
 }
 
 /// How long a person may think about a change of their own files.
-const CONFIRM_PATIENCE: Duration = Duration::from_secs(600);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Shows something on the controlling terminal and asks for a yes. Silence and everything else is a no; `None` where nobody can be asked.
 pub(crate) fn confirm(show: impl FnOnce(Screen) -> String, question: &str) -> Option<bool> {
     let terminal = open_terminal().ok()?;
     let screen = screen(&terminal);
     let shown = show(screen);
-    let notice = scrolled(&shown, question, screen);
+    let notice = scroll_notice(&shown, question, screen);
     (&terminal).write_all((shown + &notice).as_bytes()).ok()?;
     let _ = tcflush(&terminal, QueueSelector::IFlush);
-    (&terminal).write_all(format!("{} [y/N] ", reveal_line(question)).as_bytes()).ok()?;
-    let answer = read_line(&terminal, CONFIRM_PATIENCE, &|| false).ok()?;
+    (&terminal).write_all(format!("{} [y/N] ", escape_line(question)).as_bytes()).ok()?;
+    let answer = read_line(&terminal, CONFIRM_TIMEOUT, &|| false).ok()?;
     Some(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
@@ -200,19 +200,19 @@ pub(crate) fn restore_terminal() {
 }
 
 /// What anything can show that is no terminal.
-pub(crate) const PAPER: Screen = Screen { columns: 120, rows: None, unicode: true, colour: false };
+pub(crate) const PLAIN_SCREEN: Screen = Screen { columns: 120, rows: None, unicode: true, colour: false };
 
 /// What the terminal can show.
 pub(crate) fn screen(terminal: impl AsFd) -> Screen {
     let size = tcgetwinsize(terminal).ok();
     let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    let columns = if columns == 0 { USUAL_COLUMNS } else { columns };
-    Screen { columns, rows, unicode: speaks_unicode(), colour: wants_colour(true) }
+    let columns = if columns == 0 { DEFAULT_COLUMNS } else { columns };
+    Screen { columns, rows, unicode: is_utf8_locale(), colour: wants_colour(true) }
 }
 
 /// Whether the locale is one of UTF-8, asked the way the system does.
-fn speaks_unicode() -> bool {
+fn is_utf8_locale() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
@@ -220,17 +220,17 @@ fn speaks_unicode() -> bool {
 }
 
 /// The answer, or nothing when the time is up or nobody wants it any more; the cursor then stands behind the choices.
-pub(crate) fn ask_on(
+pub(crate) fn prompt_approval(
     mut terminal: &File,
     question: &ApprovalRequest,
-    asker: Asker,
+    asker: Requester,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<Option<ApprovalReply>> {
     let screen = screen(terminal);
-    terminal.write_all(asked(question, asker, screen).as_bytes())?;
+    terminal.write_all(approval_text(question, asker, screen).as_bytes())?;
     // What was typed before the question was seen is not an answer to it; what is typed once the choices are seen is.
     let _ = tcflush(terminal, QueueSelector::IFlush);
-    terminal.write_all(prompt(question, screen).as_bytes())?;
+    terminal.write_all(approval_choices(question, screen).as_bytes())?;
     let Some(answer) = read_line(terminal, question.timeout, stop)? else { return Ok(None) };
     Ok(Some(match answer.trim() {
         "y" | "Y" | "yes" => ApprovalReply::Once,
@@ -243,7 +243,7 @@ pub(crate) fn ask_on(
 }
 
 /// How long a signal can go unnoticed that comes just before the terminal is waited for.
-const GLANCE: Duration = Duration::from_millis(100);
+const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A line from the terminal, or nothing when the time is up or somebody says stop. Never blocks longer than that.
 fn read_line(mut terminal: &File, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<Option<String>> {
@@ -254,7 +254,8 @@ fn read_line(mut terminal: &File, patience: Duration, stop: &dyn Fn() -> bool) -
             return Ok(None);
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left.min(GLANCE)).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let timeout =
+            Timespec::try_from(left.min(SIGNAL_POLL_INTERVAL)).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut polled = [PollFd::new(&terminal, PollFlags::IN)];
         match poll(&mut polled, Some(&timeout)) {
             Ok(0) if left.is_zero() => return Ok(None),
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn json_shows_what_is_hidden_and_means_the_same() {
         let value = json!({"a\u{202e}": "x\u{200b}y\u{e0041}\u{7f}\u{9b}\nä"});
-        let text = spelt_out(&format!("{value}\n"));
+        let text = escape_json(&format!("{value}\n"));
         assert_eq!(text, "{\"a\\u202e\":\"x\\u200by\\udb40\\udc41\\u007f\\u009b\\nä\"}\n");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }

@@ -8,16 +8,16 @@ use toolgate_tools::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
 };
 
-use crate::ambient::variable;
+use crate::ambient::env_var;
 use crate::settings::Settings;
-use crate::terminal::remark;
+use crate::terminal::debug;
 
 /// The tool, where the configuration says who is asked. Without its key it is there for the operator to wonder about, and for nobody to use.
 pub(crate) fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<ConfigProblem>> {
     let Some(declared) = declared(settings) else { return Ok(None) };
     let suspended = missing_key(declared);
     if let Some(reason) = &suspended {
-        remark(|| format!("`{WEB_SEARCH}` is offered to nobody: {reason}"));
+        debug(|| format!("`{WEB_SEARCH}` is offered to nobody: {reason}"));
     }
     let made = WebSearch::new(WebSearchOptions {
         backend: declared.backend.value,
@@ -66,7 +66,7 @@ fn key_variable(declared: &WebSearchConfig) -> Option<&str> {
 }
 
 fn key(name: &str) -> Option<String> {
-    variable(name).filter(|key| !key.trim().is_empty())
+    env_var(name).filter(|key| !key.trim().is_empty())
 }
 
 fn missing_key(declared: &WebSearchConfig) -> Option<String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use toolgate_types::Sha256;
 
-use crate::clients::{Client, Scope};
+use crate::clients::{InstallScope, McpClient};
 
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
@@ -68,13 +68,13 @@ pub(crate) struct McpImport {
 pub(crate) struct McpInstall {
     /// The client
     #[arg(long, value_enum, value_name = "NAME")]
-    pub(crate) client: Client,
+    pub(crate) client: McpClient,
     /// What the client calls the gate
     #[arg(long, default_value = "toolgate", value_name = "NAME", value_parser = entry_name)]
     pub(crate) name: String,
     /// Whose sessions it is for
-    #[arg(long, value_enum, default_value_t = Scope::User)]
-    pub(crate) scope: Scope,
+    #[arg(long, value_enum, default_value_t = InstallScope::User)]
+    pub(crate) scope: InstallScope,
     /// The client's file, where it is not the usual one
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,

@@ -1,18 +1,18 @@
 //! A conversation at the terminal: what is typed, what is shown, and who decides.
 
-mod prose;
-mod window;
-mod calls;
+mod streaming_wrapper;
+mod tail_pane;
+mod call_history;
 mod view;
-mod command;
-mod editor;
+mod slash_command;
+mod line_editor;
 mod signals;
-mod room;
+mod repl;
 
-pub(crate) use self::prose::{Prose, cut};
-pub(crate) use self::room::Room;
-pub(crate) use self::signals::Signals;
-pub(crate) use self::view::{Look, View};
+pub(crate) use self::repl::Repl;
+pub(crate) use self::signals::ChatSignals;
+pub(crate) use self::streaming_wrapper::{StreamingWrapper, truncate_columns};
+pub(crate) use self::view::{ChatView, ViewOptions};
 
 /// What a terminal of so many columns shows in the end, row by row: what the terminal itself broke stands on two of them.
 #[cfg(test)]

@@ -8,20 +8,20 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe::register;
 use tokio_util::sync::CancellationToken;
 
-use crate::exit::{Failed, INTERRUPTED};
+use crate::exit::{CliError, INTERRUPTED};
 
 /// Who asks so often during one turn does not want to wait: the process ends, and the next start puts back what it left half-done.
-const PATIENCE: u32 = 3;
+const FORCE_EXIT_PRESSES: u32 = 3;
 
 /// What signals do at the moment.
 #[derive(Clone)]
-pub(crate) struct Signals {
-    turn: Arc<Mutex<Turn>>,
+pub(crate) struct ChatSignals {
+    turn: Arc<Mutex<TurnSignals>>,
     /// Cancelled when this process was asked to end.
     ended: CancellationToken,
 }
 
-struct Turn {
+struct TurnSignals {
     /// What Ctrl-C stops; nothing is stopped between turns.
     running: Option<CancellationToken>,
     pressed: u32,
@@ -29,13 +29,14 @@ struct Turn {
     idle: Arc<tokio::sync::Notify>,
 }
 
-impl Signals {
+impl ChatSignals {
     /// From here on Ctrl-C stops the turn, and SIGTERM the turn and the sitting.
-    pub(crate) fn listen() -> Result<Self, Failed> {
-        let unable = |error: std::io::Error| Failed::error(format!("signals cannot be watched for: {error}"));
-        let turn = Turn { running: None, pressed: 0, idle: Arc::default() };
+    pub(crate) fn install() -> Result<Self, CliError> {
+        let unable =
+            |error: std::io::Error| CliError::error(format!("signals cannot be watched for: {error}"));
+        let turn = TurnSignals { running: None, pressed: 0, idle: Arc::default() };
         let signals = Self { turn: Arc::new(Mutex::new(turn)), ended: CancellationToken::new() };
-        for (signal, notice) in [(SIGINT, Self::interrupt as fn(&Self)), (SIGTERM, Self::end)] {
+        for (signal, notice) in [(SIGINT, Self::interrupt as fn(&Self)), (SIGTERM, Self::terminate)] {
             let (mut here, there) = UnixStream::pair().map_err(unable)?;
             register(signal, there).map_err(unable)?;
             let noticing = signals.clone();
@@ -68,7 +69,7 @@ impl Signals {
     }
 
     /// Waits for Ctrl-C between turns.
-    pub(crate) async fn pressed(&self) {
+    pub(crate) async fn wait_interrupt(&self) {
         let idle = Arc::clone(&self.turn.lock().unwrap_or_else(PoisonError::into_inner).idle);
         idle.notified().await;
     }
@@ -81,12 +82,12 @@ impl Signals {
             None => return turn.idle.notify_one(),
         }
         turn.pressed += 1;
-        if turn.pressed >= PATIENCE {
+        if turn.pressed >= FORCE_EXIT_PRESSES {
             std::process::exit(i32::from(INTERRUPTED));
         }
     }
 
-    fn end(&self) {
+    fn terminate(&self) {
         self.ended.cancel();
     }
 }

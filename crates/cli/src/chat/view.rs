@@ -6,22 +6,22 @@ use std::sync::{Mutex, PoisonError};
 use toolgate_agent::{ChatEvent, EndReason, MessageId};
 use toolgate_types::CallId;
 
-use super::calls::Calls;
-use super::prose::Prose;
-use super::window::Window;
+use super::call_history::CallHistory;
+use super::streaming_wrapper::StreamingWrapper;
+use super::tail_pane::TailPane;
+use crate::approval_screen::{Screen, quoted_diff};
 use crate::conversation::Person;
-use crate::question::{Screen, quoted_diff};
 use crate::terminal::paint;
 
 /// A stream that something is shown on.
 pub(crate) type Stream = Box<dyn Write + Send>;
 
 /// What is shown where.
-pub(crate) struct Look {
+pub(crate) struct ViewOptions {
     /// Where the words of the model go, if anywhere.
     pub(crate) answer: Option<Stream>,
     /// Where everything else goes, if anywhere.
-    pub(crate) aside: Option<Stream>,
+    pub(crate) notices: Option<Stream>,
     /// What the terminal can show; asked anew now and then, because it may be made wider.
     pub(crate) screen: Box<dyn Fn() -> Screen + Send>,
     /// Whether the terminal can be told to take something back.
@@ -33,13 +33,13 @@ pub(crate) struct Look {
 }
 
 /// Shows a conversation.
-pub(crate) struct View(Mutex<State>);
+pub(crate) struct ChatView(Mutex<ViewState>);
 
-struct State {
-    look: Look,
-    calls: Calls,
-    context: Option<Context>,
-    at: At,
+struct ViewState {
+    options: ViewOptions,
+    calls: CallHistory,
+    context: Option<ContextUsage>,
+    cursor: CursorRow,
     /// Calls that are under way and that no output was shown of.
     waiting: Vec<CallId>,
     /// Whether the newest of them stands in the row of the cursor.
@@ -47,41 +47,41 @@ struct State {
     /// The question about this call showed what it would change.
     asked_about: Option<CallId>,
     /// What was said in this turn, by message.
-    said: Vec<(MessageId, String)>,
+    messages: Vec<(MessageId, String)>,
 }
 
 /// Where the cursor is.
-enum At {
+enum CursorRow {
     /// At the beginning of a row.
     Nothing,
     /// In an answer.
-    Text(Prose),
+    Text(StreamingWrapper),
     /// In what a model says to itself.
-    Thinking(Prose),
+    Thinking(StreamingWrapper),
     /// Below the output of a call.
-    Output(CallId, Window),
+    Output(CallId, TailPane),
 }
 
 /// How full the context is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Context {
+pub(crate) struct ContextUsage {
     pub(crate) used: u64,
     pub(crate) window: Option<u64>,
     pub(crate) fraction: Option<f64>,
     pub(crate) warning: bool,
 }
 
-impl View {
-    pub(crate) fn new(look: Look) -> Self {
-        let state = State {
-            look,
-            calls: Calls::default(),
+impl ChatView {
+    pub(crate) fn new(look: ViewOptions) -> Self {
+        let state = ViewState {
+            options: look,
+            calls: CallHistory::default(),
             context: None,
-            at: At::Nothing,
+            cursor: CursorRow::Nothing,
             waiting: Vec::new(),
             status_drawn: false,
             asked_about: None,
-            said: Vec::new(),
+            messages: Vec::new(),
         };
         Self(Mutex::new(state))
     }
@@ -92,7 +92,7 @@ impl View {
         let _ = state.show(event);
     }
 
-    pub(crate) fn context(&self) -> Option<Context> {
+    pub(crate) fn context(&self) -> Option<ContextUsage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).context
     }
 
@@ -102,19 +102,19 @@ impl View {
     }
 
     /// Looks at the calls.
-    pub(crate) fn calls<Seen>(&self, look: impl FnOnce(&Calls, Screen) -> Seen) -> Seen {
+    pub(crate) fn calls<Seen>(&self, look: impl FnOnce(&CallHistory, Screen) -> Seen) -> Seen {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        look(&state.calls, (state.look.screen)())
+        look(&state.calls, (state.options.screen)())
     }
 }
 
-impl State {
+impl ViewState {
     fn show(&mut self, event: ChatEvent) -> io::Result<()> {
         match event {
             ChatEvent::TextDelta { message_id, text } => {
-                match self.said.last_mut().filter(|(id, _)| *id == message_id) {
+                match self.messages.last_mut().filter(|(id, _)| *id == message_id) {
                     Some((_, said)) => said.push_str(&text),
-                    None => self.said.push((message_id, text.clone())),
+                    None => self.messages.push((message_id, text.clone())),
                 }
                 self.text(&text)
             }
@@ -122,15 +122,15 @@ impl State {
             // A call is shown when it is about to be made, as the gate reads it.
             ChatEvent::ToolInputDelta { .. } => Ok(()),
             ChatEvent::ToolStart { tool_id, tool_name, input, input_text, .. } => {
-                self.leave()?;
+                self.finish_row()?;
                 self.calls.begin(tool_id, tool_name, input, input_text);
                 self.waiting.push(tool_id);
                 self.draw_status()
             }
             ChatEvent::ToolDelta { tool_id, chunk, .. } => self.output(tool_id, &chunk),
             ChatEvent::ToolConfirm(confirm) => {
-                self.commit(confirm.tool_id)?;
-                self.leave()?;
+                self.finalize_call_line(confirm.tool_id)?;
+                self.finish_row()?;
                 self.asked_about = confirm.diff.is_some().then_some(confirm.tool_id);
                 Ok(())
             }
@@ -140,7 +140,7 @@ impl State {
             }
             ChatEvent::Context { used_tokens: used, context_window: window, fraction, warning } => {
                 let warned = self.context.is_some_and(|before| before.warning);
-                self.context = Some(Context { used, window, fraction, warning });
+                self.context = Some(ContextUsage { used, window, fraction, warning });
                 match warning && !warned {
                     true => self.note("the model's context is getting full; /new begins afresh"),
                     false => Ok(()),
@@ -148,64 +148,65 @@ impl State {
             }
             ChatEvent::Notice { text } => self.note(&text),
             ChatEvent::Error { code, message, attempt, wait_ms, voided, .. } => {
-                self.said.retain(|(id, _)| Some(id) != voided.as_ref());
-                self.trouble(code, &message, attempt, wait_ms, voided.is_some())
+                self.messages.retain(|(id, _)| Some(id) != voided.as_ref());
+                self.show_error(code, &message, attempt, wait_ms, voided.is_some())
             }
             ChatEvent::StreamEnd { reason, text, .. } => self.end(reason, &text),
         }
     }
 
     fn screen(&self) -> Screen {
-        (self.look.screen)()
+        (self.options.screen)()
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
-        if self.look.answer.is_none() {
+        if self.options.answer.is_none() {
             return Ok(());
         }
-        if !matches!(self.at, At::Text(_)) {
-            self.leave()?;
-            self.at = At::Text(Prose::new(self.screen().columns, self.look.can_erase, ""));
+        if !matches!(self.cursor, CursorRow::Text(_)) {
+            self.finish_row()?;
+            self.cursor =
+                CursorRow::Text(StreamingWrapper::new(self.screen().columns, self.options.can_erase, ""));
         }
-        let At::Text(prose) = &mut self.at else { return Ok(()) };
+        let CursorRow::Text(prose) = &mut self.cursor else { return Ok(()) };
         let written = prose.push(text);
-        write(&mut self.look.answer, &written)
+        write(&mut self.options.answer, &written)
     }
 
     fn thinking(&mut self, text: &str) -> io::Result<()> {
-        if self.look.aside.is_none() {
+        if self.options.notices.is_none() {
             return Ok(());
         }
-        if !matches!(self.at, At::Thinking(_)) {
-            self.leave()?;
+        if !matches!(self.cursor, CursorRow::Thinking(_)) {
+            self.finish_row()?;
             let screen = self.screen();
-            self.at = At::Thinking(Prose::new(
+            self.cursor = CursorRow::Thinking(StreamingWrapper::new(
                 screen.columns,
-                self.look.can_erase,
+                self.options.can_erase,
                 if screen.colour { "2" } else { "" },
             ));
         }
-        let At::Thinking(prose) = &mut self.at else { return Ok(()) };
+        let CursorRow::Thinking(prose) = &mut self.cursor else { return Ok(()) };
         let written = prose.push(text);
-        write(&mut self.look.aside, &written)
+        write(&mut self.options.notices, &written)
     }
 
     /// Shows output below the line of its call.
     fn output(&mut self, id: CallId, chunk: &str) -> io::Result<()> {
         self.calls.output(id, chunk);
-        match &self.at {
-            At::Output(other, _) if *other == id => {}
+        match &self.cursor {
+            CursorRow::Output(other, _) if *other == id => {}
             // One at a time; the rest can be opened.
-            At::Output(..) => return Ok(()),
+            CursorRow::Output(..) => return Ok(()),
             _ => {
-                self.commit(id)?;
-                self.leave()?;
-                self.at = At::Output(id, Window::new(self.screen(), self.look.can_erase));
+                self.finalize_call_line(id)?;
+                self.finish_row()?;
+                self.cursor = CursorRow::Output(id, TailPane::new(self.screen(), self.options.can_erase));
             }
         }
-        let At::Output(_, window) = &mut self.at else { return Ok(()) };
+        let CursorRow::Output(_, window) = &mut self.cursor else { return Ok(()) };
         let written = window.push(chunk);
-        write(&mut self.look.aside, &written)
+        write(&mut self.options.notices, &written)
     }
 
     fn result(&mut self, id: CallId) -> io::Result<()> {
@@ -213,40 +214,40 @@ impl State {
         let was_waiting = self.waiting.contains(&id);
         match was_waiting {
             true => {
-                self.leave()?;
+                self.finish_row()?;
                 self.clear_status()?;
                 self.waiting.retain(|other| *other != id);
-                let line = self.calls.of(id).map(|call| call.line(screen)).unwrap_or_default();
-                self.write_aside(&format!("{line}\n"))?;
+                let line = self.calls.find(id).map(|call| call.line(screen)).unwrap_or_default();
+                self.write_notice(&format!("{line}\n"))?;
             }
             false => {
-                self.leave()?;
-                let line = self.calls.of(id).map(|call| call.end_line(screen)).unwrap_or_default();
-                self.write_aside(&format!("{line}\n"))?;
+                self.finish_row()?;
+                let line = self.calls.find(id).map(|call| call.end_line(screen)).unwrap_or_default();
+                self.write_notice(&format!("{line}\n"))?;
             }
         }
         if self.asked_about != Some(id)
-            && let Some(diff) = self.calls.of(id).and_then(|call| call.diff())
+            && let Some(diff) = self.calls.find(id).and_then(|call| call.diff())
         {
             let shown = quoted_diff(diff, screen);
-            self.write_aside(&format!("  {shown}"))?;
+            self.write_notice(&format!("  {shown}"))?;
         }
         self.draw_status()
     }
 
     /// The line of a call stays as it is, because something will stand below it.
-    fn commit(&mut self, id: CallId) -> io::Result<()> {
+    fn finalize_call_line(&mut self, id: CallId) -> io::Result<()> {
         if !self.waiting.contains(&id) {
             return Ok(());
         }
         self.clear_status()?;
         self.waiting.retain(|other| *other != id);
         let screen = self.screen();
-        let line = self.calls.of(id).map(|call| call.line(screen)).unwrap_or_default();
-        self.write_aside(&format!("{line}\n"))
+        let line = self.calls.find(id).map(|call| call.line(screen)).unwrap_or_default();
+        self.write_notice(&format!("{line}\n"))
     }
 
-    fn trouble(
+    fn show_error(
         &mut self,
         code: &str,
         message: &str,
@@ -254,7 +255,7 @@ impl State {
         wait_ms: Option<u64>,
         voided: bool,
     ) -> io::Result<()> {
-        self.leave()?;
+        self.finish_row()?;
         self.clear_status()?;
         let screen = self.screen();
         let void = if voided { "; what it said last does not count" } else { "" };
@@ -265,53 +266,53 @@ impl State {
             _ => String::new(),
         };
         let line = screen.line(&format!("model: {code}: {message}{void}{again}"), "31");
-        self.write_aside(&line)
+        self.write_notice(&line)
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {
-        self.leave()?;
+        self.finish_row()?;
         self.clear_status()?;
         let line = self.screen().line(&format!("note: {text}"), "33");
-        self.write_aside(&line)?;
+        self.write_notice(&line)?;
         self.draw_status()
     }
 
     fn end(&mut self, reason: EndReason, text: &str) -> io::Result<()> {
         // What is said in words that are not the model's was not heard yet; why it could not be asked was.
-        let was_heard = self.said.iter().any(|(_, said)| said.trim() == text.trim());
+        let was_heard = self.messages.iter().any(|(_, said)| said.trim() == text.trim());
         let is_error = matches!(reason, EndReason::ProviderError | EndReason::Failed);
         if !text.is_empty() && !was_heard && !is_error {
-            self.leave()?;
+            self.finish_row()?;
             self.text(text)?;
         }
-        self.leave()?;
+        self.finish_row()?;
         self.clear_status()?;
         self.waiting.clear();
-        self.said.clear();
-        match why(reason) {
+        self.messages.clear();
+        match end_explanation(reason) {
             Some(why) => {
                 let line = self.screen().line(&format!("stopped: {why}"), "33");
-                self.write_aside(&line)
+                self.write_notice(&line)
             }
             None => Ok(()),
         }
     }
 
     /// Goes to the beginning of a row.
-    fn leave(&mut self) -> io::Result<()> {
-        if self.look.person.takes_open_row() {
-            self.write_aside("\n")?;
+    fn finish_row(&mut self) -> io::Result<()> {
+        if self.options.person.take_open_row() {
+            self.write_notice("\n")?;
         }
-        match std::mem::replace(&mut self.at, At::Nothing) {
-            At::Nothing => Ok(()),
-            At::Text(mut prose) => write(&mut self.look.answer, prose.end()),
-            At::Thinking(mut prose) => write(&mut self.look.aside, prose.end()),
-            At::Output(id, mut window) => {
-                let number = self.calls.of(id).map_or(0, super::calls::Shown::number);
+        match std::mem::replace(&mut self.cursor, CursorRow::Nothing) {
+            CursorRow::Nothing => Ok(()),
+            CursorRow::Text(mut prose) => write(&mut self.options.answer, prose.end()),
+            CursorRow::Thinking(mut prose) => write(&mut self.options.notices, prose.end()),
+            CursorRow::Output(id, mut window) => {
+                let number = self.calls.find(id).map_or(0, super::call_history::DisplayedCall::number);
                 let whole =
-                    if self.look.can_open { format!("/open {number}") } else { "not shown".to_owned() };
+                    if self.options.can_open { format!("/open {number}") } else { "not shown".to_owned() };
                 let written = window.end(&whole);
-                self.write_aside(&written)
+                self.write_notice(&written)
             }
         }
     }
@@ -319,22 +320,22 @@ impl State {
     /// The newest call that is under way, in the row of the cursor.
     fn draw_status(&mut self) -> io::Result<()> {
         self.clear_status()?;
-        let Some(id) = self.waiting.last().copied().filter(|_| self.look.can_erase) else { return Ok(()) };
+        let Some(id) = self.waiting.last().copied().filter(|_| self.options.can_erase) else { return Ok(()) };
         let screen = self.screen();
-        let line = self.calls.of(id).map(|call| call.line(screen)).unwrap_or_default();
+        let line = self.calls.find(id).map(|call| call.line(screen)).unwrap_or_default();
         self.status_drawn = true;
-        self.write_aside(&line)
+        self.write_notice(&line)
     }
 
     fn clear_status(&mut self) -> io::Result<()> {
         match std::mem::take(&mut self.status_drawn) {
-            true => self.write_aside("\r\u{1b}[K"),
+            true => self.write_notice("\r\u{1b}[K"),
             false => Ok(()),
         }
     }
 
-    fn write_aside(&mut self, text: &str) -> io::Result<()> {
-        write(&mut self.look.aside, text)
+    fn write_notice(&mut self, text: &str) -> io::Result<()> {
+        write(&mut self.options.notices, text)
     }
 }
 
@@ -346,7 +347,7 @@ fn write(stream: &mut Option<Stream>, text: &str) -> io::Result<()> {
 }
 
 /// Why a turn ended that did not end by itself.
-fn why(reason: EndReason) -> Option<&'static str> {
+fn end_explanation(reason: EndReason) -> Option<&'static str> {
     match reason {
         EndReason::Done => None,
         EndReason::IterationLimit => {
@@ -365,7 +366,7 @@ fn why(reason: EndReason) -> Option<&'static str> {
 }
 
 /// The gauge of the prompt.
-pub(crate) fn gauge(context: Option<Context>, screen: Screen) -> String {
+pub(crate) fn gauge(context: Option<ContextUsage>, screen: Screen) -> String {
     let Some(fraction) = context.and_then(|context| context.fraction) else { return String::new() };
     let percent = (fraction * 100.0).clamp(0.0, 100.0).round();
     let code = if context.is_some_and(|context| context.warning) { "33" } else { "2" };

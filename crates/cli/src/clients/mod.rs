@@ -2,25 +2,25 @@
 //!
 //! Nothing here opens a file: texts come in and go out.
 
-mod entry;
-mod merge;
-mod place;
+mod server_entry;
+mod merge_entry;
+mod config_location;
 mod toml;
 
 use clap::ValueEnum;
 use serde_json::Value;
 use toolgate_manifest::{parse_jsonc, remove_member, set_member};
 
-pub(crate) use entry::{Entry, arguments};
-use merge::merged;
-pub(crate) use merge::{Installed, Uninstalled};
-pub(crate) use place::{Base, Folders};
+pub(crate) use config_location::{BaseDirectories, ConfigLocation};
+use merge_entry::merge_entry;
+pub(crate) use merge_entry::{InstalledEntry, RemovedEntry};
+pub(crate) use server_entry::{ServerEntry, gate_arguments};
 
 pub(crate) use self::toml::read_toml;
 
 /// A program that speaks MCP as a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
+pub(crate) enum McpClient {
     /// Claude Desktop
     ClaudeDesktop,
     /// Claude Code
@@ -49,7 +49,7 @@ pub(crate) enum Client {
 
 /// Whose sessions an entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scope {
+pub(crate) enum InstallScope {
     /// All of yours
     User,
     /// Those in this folder
@@ -57,120 +57,120 @@ pub(crate) enum Scope {
 }
 
 /// What there is to know about a client.
-pub(crate) struct Facts {
+pub(crate) struct ClientInfo {
     /// What people call it.
     pub(crate) title: &'static str,
     /// Its file for all sessions of a person.
-    pub(crate) user: Base,
+    pub(crate) user: ConfigLocation,
     /// Its file in a project, if it has one.
     pub(crate) project: Option<&'static str>,
     /// How the file is written.
-    pub(crate) file: FileShape,
+    pub(crate) file: ConfigFileFormat,
     /// What makes it read the file again.
     pub(crate) next: &'static str,
 }
 
 /// How a client writes down its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileShape {
+pub(crate) enum ConfigFileFormat {
     /// JSON, with the servers in an object of this name.
-    Json { section: &'static str, entry: JsonEntry },
+    Json { section: &'static str, entry: JsonEntryFormat },
     /// TOML, with a table for each server in a table of this name.
     Toml { section: &'static str },
 }
 
 /// What a server looks like in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JsonEntry {
+pub(crate) enum JsonEntryFormat {
     /// `command` and `args`.
     Plain,
     /// The same with `type: stdio`.
     Typed,
     /// `type: local`, and the program with its arguments in one list.
-    OneList,
+    CommandList,
     /// `type: local`, and which of the tools are wanted.
     WithTools,
 }
 
-impl Client {
-    pub(crate) fn facts(self) -> Facts {
-        use JsonEntry::{OneList, Plain, Typed, WithTools};
-        let json = |section, entry| FileShape::Json { section, entry };
-        let facts = |title, user, project, file, next| Facts { title, user, project, file, next };
+impl McpClient {
+    pub(crate) fn info(self) -> ClientInfo {
+        use JsonEntryFormat::{CommandList, Plain, Typed, WithTools};
+        let json = |section, entry| ConfigFileFormat::Json { section, entry };
+        let facts = |title, user, project, file, next| ClientInfo { title, user, project, file, next };
         match self {
             Self::ClaudeDesktop => facts(
                 "Claude Desktop",
-                Base::Application("Claude/claude_desktop_config.json"),
+                ConfigLocation::Application("Claude/claude_desktop_config.json"),
                 None,
                 json("mcpServers", Plain),
                 "quit Claude Desktop and start it again",
             ),
             Self::ClaudeCode => facts(
                 "Claude Code",
-                Base::Home(".claude.json"),
+                ConfigLocation::Home(".claude.json"),
                 Some(".mcp.json"),
                 json("mcpServers", Typed),
                 "start a new session, and look with `/mcp`",
             ),
             Self::Cursor => facts(
                 "Cursor",
-                Base::Home(".cursor/mcp.json"),
+                ConfigLocation::Home(".cursor/mcp.json"),
                 Some(".cursor/mcp.json"),
                 json("mcpServers", Plain),
                 "look in Cursor's settings under MCP",
             ),
             Self::Vscode => facts(
                 "Visual Studio Code",
-                Base::Application("Code/User/mcp.json"),
+                ConfigLocation::Application("Code/User/mcp.json"),
                 Some(".vscode/mcp.json"),
                 json("servers", Typed),
                 "run `MCP: List Servers` from the command palette",
             ),
             Self::Windsurf => facts(
                 "Windsurf",
-                Base::Home(".codeium/windsurf/mcp_config.json"),
+                ConfigLocation::Home(".codeium/windsurf/mcp_config.json"),
                 None,
                 json("mcpServers", Plain),
                 "refresh the servers in Cascade",
             ),
             Self::Zed => facts(
                 "Zed",
-                Base::Config("zed/settings.json"),
+                ConfigLocation::Config("zed/settings.json"),
                 Some(".zed/settings.json"),
                 json("context_servers", Plain),
                 "look in the settings of the agent panel",
             ),
             Self::Codex => facts(
                 "Codex",
-                Base::Variable("CODEX_HOME", ".codex", "config.toml"),
+                ConfigLocation::Variable("CODEX_HOME", ".codex", "config.toml"),
                 Some(".codex/config.toml"),
-                FileShape::Toml { section: "mcp_servers" },
+                ConfigFileFormat::Toml { section: "mcp_servers" },
                 "start a new session, and look with `/mcp`",
             ),
             Self::GeminiCli => facts(
                 "Gemini CLI",
-                Base::Home(".gemini/settings.json"),
+                ConfigLocation::Home(".gemini/settings.json"),
                 Some(".gemini/settings.json"),
                 json("mcpServers", Plain),
                 "start a new session, and look with `/mcp`",
             ),
             Self::Opencode => facts(
                 "opencode",
-                Base::Config("opencode/opencode.json"),
+                ConfigLocation::Config("opencode/opencode.json"),
                 Some("opencode.json"),
-                json("mcp", OneList),
+                json("mcp", CommandList),
                 "start opencode again",
             ),
             Self::CopilotCli => facts(
                 "GitHub Copilot CLI",
-                Base::Variable("COPILOT_HOME", ".copilot", "mcp-config.json"),
+                ConfigLocation::Variable("COPILOT_HOME", ".copilot", "mcp-config.json"),
                 None,
                 json("mcpServers", WithTools),
                 "start a new session, and look with `/mcp show`",
             ),
             Self::Cline => facts(
                 "Cline",
-                Base::Application(
+                ConfigLocation::Application(
                     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
                 ),
                 None,
@@ -179,7 +179,7 @@ impl Client {
             ),
             Self::LmStudio => facts(
                 "LM Studio",
-                Base::Home(".lmstudio/mcp.json"),
+                ConfigLocation::Home(".lmstudio/mcp.json"),
                 None,
                 json("mcpServers", Plain),
                 "look in the program tab of LM Studio",
@@ -188,23 +188,28 @@ impl Client {
     }
 }
 
-impl FileShape {
+impl ConfigFileFormat {
     /// The text of a file with an entry in it. What somebody added to an older entry stays.
-    pub(crate) fn install(self, text: &str, name: &str, entry: &Entry) -> Result<Installed, String> {
+    pub(crate) fn install(
+        self,
+        text: &str,
+        name: &str,
+        entry: &ServerEntry,
+    ) -> Result<InstalledEntry, String> {
         match self {
-            Self::Json { section, entry: shape } => json(text, section, name, &shape.value(entry)),
+            Self::Json { section, entry: shape } => install_json(text, section, name, &shape.value(entry)),
             Self::Toml { section } => toml::install(text, section, name, entry),
         }
     }
 
     /// The text of a file without an entry, and what the entry was; nothing where there is none.
-    pub(crate) fn uninstall(self, text: &str, name: &str) -> Result<Option<Uninstalled>, String> {
+    pub(crate) fn uninstall(self, text: &str, name: &str) -> Result<Option<RemovedEntry>, String> {
         match self {
             Self::Json { section, .. } => {
                 let removed = remove_member(text, section, name).map_err(|error| error.to_string())?;
                 let root = parse_jsonc(text).unwrap_or_default();
                 let entry = root.get(section).and_then(|servers| servers.get(name)).cloned();
-                Ok(removed.zip(entry).map(|(text, entry)| Uninstalled { text, entry }))
+                Ok(removed.zip(entry).map(|(text, entry)| RemovedEntry { text, entry }))
             }
             Self::Toml { section } => toml::uninstall(text, section, name),
         }
@@ -216,15 +221,15 @@ impl FileShape {
     }
 
     /// The entry by itself, as a person would paste it.
-    pub(crate) fn shown(self, name: &str, entry: &Entry) -> Result<String, String> {
+    pub(crate) fn snippet(self, name: &str, entry: &ServerEntry) -> Result<String, String> {
         self.install("", name, entry).map(|installed| installed.text)
     }
 }
 
-fn json(text: &str, section: &str, name: &str, entry: &Value) -> Result<Installed, String> {
+fn install_json(text: &str, section: &str, name: &str, entry: &Value) -> Result<InstalledEntry, String> {
     // What cannot be read is told by the edit below.
     let root = parse_jsonc(text).unwrap_or_default();
-    let merged = merged(root.get(section).and_then(|servers| servers.get(name)), entry);
+    let merged = merge_entry(root.get(section).and_then(|servers| servers.get(name)), entry);
     if merged.changes_nothing {
         return Ok(merged.installed(text.to_owned()));
     }
@@ -232,14 +237,14 @@ fn json(text: &str, section: &str, name: &str, entry: &Value) -> Result<Installe
     Ok(merged.installed(written))
 }
 
-impl JsonEntry {
-    fn value(self, entry: &Entry) -> Value {
+impl JsonEntryFormat {
+    fn value(self, entry: &ServerEntry) -> Value {
         use serde_json::json;
-        let Entry { program, arguments } = entry;
+        let ServerEntry { program, arguments } = entry;
         match self {
             Self::Plain => json!({"command": program, "args": arguments}),
             Self::Typed => json!({"type": "stdio", "command": program, "args": arguments}),
-            Self::OneList => {
+            Self::CommandList => {
                 let words: Vec<&String> = std::iter::once(program).chain(arguments).collect();
                 json!({"type": "local", "command": words, "enabled": true})
             }
@@ -254,24 +259,24 @@ impl JsonEntry {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry {
+    fn entry() -> ServerEntry {
         let words = ["mcp", "--workspace", "/home/sam/my \"project\""];
-        Entry { program: "/usr/bin/toolgate".to_owned(), arguments: words.map(str::to_owned).to_vec() }
+        ServerEntry { program: "/usr/bin/toolgate".to_owned(), arguments: words.map(str::to_owned).to_vec() }
     }
 
     #[test]
     fn every_client_has_its_file_and_its_entry() {
-        let folders = Folders {
+        let folders = BaseDirectories {
             home: Some("/home/sam".into()),
             config: Some("/home/sam/.config".into()),
             application: Some("/home/sam/.config".into()),
         };
         let mut told = String::new();
-        for client in Client::value_variants() {
-            let facts = client.facts();
+        for client in McpClient::value_variants() {
+            let facts = client.info();
             let file = facts.user.resolve(&folders, |_| None).unwrap();
             let project = facts.project.unwrap_or("-");
-            let shown = facts.file.shown("toolgate", &entry()).unwrap();
+            let shown = facts.file.snippet("toolgate", &entry()).unwrap();
             told.push_str(&format!(
                 "==== {}: {} (project: {project})\n{shown}\n",
                 facts.title,
@@ -283,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_replaced_and_the_rest_is_kept() {
-        let json = FileShape::Json { section: "mcpServers", entry: JsonEntry::Plain };
+        let json = ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain };
         let before = "{\n  // mine\n  \"mcpServers\": {\"other\": {\"command\": \"x\"}}\n}\n";
         let once = json.install(before, "toolgate", &entry()).unwrap().text;
         assert!(once.contains("// mine") && once.contains("\"other\""), "{once}");
@@ -292,16 +297,17 @@ mod tests {
 
     #[test]
     fn an_entry_is_taken_out_again_and_told_from_others() {
-        for client in Client::value_variants() {
-            let file = client.facts().file;
-            let other = file.install("", "other", &Entry { program: "x".to_owned(), arguments: Vec::new() });
+        for client in McpClient::value_variants() {
+            let file = client.info().file;
+            let other =
+                file.install("", "other", &ServerEntry { program: "x".to_owned(), arguments: Vec::new() });
             let other = other.unwrap().text;
             assert_eq!(file.uninstall(&other, "toolgate"), Ok(None), "{client:?}");
             let both = file.install(&other, "toolgate", &entry()).unwrap().text;
             let taken = file.uninstall(&both, "toolgate").unwrap().unwrap();
             assert_eq!(taken.text, other, "{client:?}");
-            assert!(taken.starts_a_gate(), "{client:?}");
-            assert!(!file.uninstall(&other, "other").unwrap().unwrap().starts_a_gate(), "{client:?}");
+            assert!(taken.is_gate_entry(), "{client:?}");
+            assert!(!file.uninstall(&other, "other").unwrap().unwrap().is_gate_entry(), "{client:?}");
             let alone = file.install("", "toolgate", &entry()).unwrap().text;
             let nothing = file.uninstall(&alone, "toolgate").unwrap().unwrap().text;
             assert!(!nothing.contains("toolgate"), "{client:?}: {nothing}");
@@ -310,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_somebody_added_to_an_entry_stays() {
-        let json = FileShape::Json { section: "mcpServers", entry: JsonEntry::Plain };
+        let json = ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain };
         for (before, kept, left_out) in [
             (r#"{"command": "old", "env": {"A": "b"}, "disabled": true}"#, &["env", "disabled"][..], &[][..]),
             (r#"{"type": "http", "url": "https://a.example", "env": {}}"#, &["env"], &["type", "url"]),

@@ -4,13 +4,18 @@
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, TomlError};
 
-use super::{Entry, Installed, Uninstalled, merged};
+use super::{InstalledEntry, RemovedEntry, ServerEntry, merge_entry};
 
 /// The text with a table `[section.name]` in it.
-pub(super) fn install(text: &str, section: &str, name: &str, entry: &Entry) -> Result<Installed, String> {
-    let mut document: DocumentMut = text.parse().map_err(|error| wrong(text, &error))?;
+pub(super) fn install(
+    text: &str,
+    section: &str,
+    name: &str,
+    entry: &ServerEntry,
+) -> Result<InstalledEntry, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| parse_error(text, &error))?;
     let mut expected = plain_table(document.as_table());
-    let merged = merged(
+    let merged = merge_entry(
         expected.get(section).and_then(|servers| servers.get(name)),
         &json!({"command": entry.program, "args": entry.arguments}),
     );
@@ -18,14 +23,14 @@ pub(super) fn install(text: &str, section: &str, name: &str, entry: &Entry) -> R
         return Ok(merged.installed(text.to_owned()));
     }
     let comments = lone_comments(&mut document);
-    let servers = document.entry(section).or_insert_with(|| Item::Table(implicit()));
+    let servers = document.entry(section).or_insert_with(|| Item::Table(implicit_table()));
     let servers = servers.as_table_like_mut().ok_or_else(|| format!("`{section}` is no table in it"))?;
     let server = server(servers, name).ok_or_else(|| format!("`{section}.{name}` is no table in it"))?;
     merged.left_out.iter().for_each(|key| drop(server.remove(key)));
-    set(server, "command", on_one_line(&entry.program));
-    let arguments: Array = entry.arguments.iter().map(|argument| on_one_line(argument)).collect();
+    set(server, "command", quoted_line(&entry.program));
+    let arguments: Array = entry.arguments.iter().map(|argument| quoted_line(argument)).collect();
     set(server, "args", arguments.into());
-    let written = same_line_ends(text, format!("{comments}{document}"));
+    let written = restore_line_ends(text, format!("{comments}{document}"));
     let members = expected.entry(section).or_insert_with(|| Value::Object(Map::new())).as_object_mut();
     members.into_iter().for_each(|members| drop(members.insert(name.to_owned(), merged.value.clone())));
     match written.parse::<DocumentMut>() {
@@ -35,14 +40,14 @@ pub(super) fn install(text: &str, section: &str, name: &str, entry: &Entry) -> R
 }
 
 /// The text without the table `[section.name]`.
-pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<Uninstalled>, String> {
-    let mut document: DocumentMut = text.parse().map_err(|error| wrong(text, &error))?;
+pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<RemovedEntry>, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| parse_error(text, &error))?;
     let mut expected = plain_table(document.as_table());
     let members = expected.get_mut(section).and_then(Value::as_object_mut);
     let Some(entry) = members.and_then(|members| members.shift_remove(name)) else { return Ok(None) };
     let servers = document.get_mut(section).and_then(Item::as_table_like_mut);
     servers.ok_or_else(|| format!("`{section}` is no table in it"))?.remove(name);
-    let written = with_comments_above(text, same_line_ends(text, document.to_string()));
+    let written = restore_comments(text, restore_line_ends(text, document.to_string()));
     let is_left = |table: &Map<String, Value>| table.get(section).is_none_or(|left| *left != json!({}));
     let without_empty = |mut table: Map<String, Value>| {
         if !is_left(&table) {
@@ -53,7 +58,7 @@ pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<
     // A table that shows only what is in it is gone with the last of that.
     match written.parse::<DocumentMut>() {
         Ok(found) if without_empty(plain_table(found.as_table())) == without_empty(expected) => {
-            Ok(Some(Uninstalled { text: written, entry }))
+            Ok(Some(RemovedEntry { text: written, entry }))
         }
         _ => Err("it is laid out in a way that is not understood".to_owned()),
     }
@@ -61,12 +66,12 @@ pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<
 
 /// What a file says, as JSON would.
 pub(crate) fn read_toml(text: &str) -> Result<Value, String> {
-    let document: DocumentMut = text.parse().map_err(|error| wrong(text, &error))?;
+    let document: DocumentMut = text.parse().map_err(|error| parse_error(text, &error))?;
     Ok(Value::Object(plain_table(document.as_table())))
 }
 
 /// The line of a mistake and what it is, without what stands there: that may be a secret.
-fn wrong(text: &str, error: &TomlError) -> String {
+fn parse_error(text: &str, error: &TomlError) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     format!("it is not TOML: line {}: {}", before.matches('\n').count() + 1, error.message())
 }
@@ -82,7 +87,7 @@ fn lone_comments(document: &mut DocumentMut) -> String {
 }
 
 /// A table that shows only what is in it.
-fn implicit() -> Table {
+fn implicit_table() -> Table {
     let mut table = Table::new();
     table.set_implicit(true);
     table
@@ -102,7 +107,7 @@ fn server<'t>(servers: &'t mut dyn TableLike, name: &str) -> Option<&'t mut dyn 
 }
 
 /// A text in quotes and on one line: the editor itself would spread line ends over several.
-fn on_one_line(text: &str) -> toml_edit::Value {
+fn quoted_line(text: &str) -> toml_edit::Value {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
@@ -128,7 +133,7 @@ fn set(table: &mut dyn TableLike, key: &str, mut value: toml_edit::Value) {
 }
 
 /// The editor ends lines as Unix does.
-fn same_line_ends(before: &str, after: String) -> String {
+fn restore_line_ends(before: &str, after: String) -> String {
     let (all, windows) = (before.matches('\n').count(), before.matches("\r\n").count());
     match windows > 0 && windows == all {
         true => after.replace("\r\n", "\n").replace('\n', "\r\n"),
@@ -137,7 +142,7 @@ fn same_line_ends(before: &str, after: String) -> String {
 }
 
 /// Puts back the comments that stood above what was taken out. The editor takes them for a part of it, and they may be about anything.
-fn with_comments_above(before: &str, after: String) -> String {
+fn restore_comments(before: &str, after: String) -> String {
     let is_remark = |line: &&&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let mut left: Vec<&str> = after.split_inclusive('\n').collect();
     // Both from the end, so that an empty line behind what was taken out stays with what follows it.
@@ -196,11 +201,14 @@ fn plain_value(value: &toml_edit::Value) -> Value {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry {
-        Entry { program: "/bin/toolgate".to_owned(), arguments: vec!["mcp".to_owned(), "a\"\\\n".to_owned()] }
+    fn entry() -> ServerEntry {
+        ServerEntry {
+            program: "/bin/toolgate".to_owned(),
+            arguments: vec!["mcp".to_owned(), "a\"\\\n".to_owned()],
+        }
     }
 
-    fn installed(before: &str) -> Result<Installed, String> {
+    fn installed(before: &str) -> Result<InstalledEntry, String> {
         install(before, "mcp_servers", "gate", &entry())
     }
 
@@ -225,7 +233,7 @@ mod tests {
         ];
         let mut told = String::new();
         for before in cases {
-            let Installed { text, kept, left_out } =
+            let InstalledEntry { text, kept, left_out } =
                 installed(before).unwrap_or_else(|error| panic!("{before}: {error}"));
             for comment in before.lines().filter_map(|line| line.split_once('#')) {
                 assert!(text.contains(comment.1), "{before}: {text}");

@@ -10,18 +10,18 @@ use toolgate_audit::{AuditError, Follower, PublicKey, Record, RecordFilter, Veri
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{Decision, ErrorCode, Trust};
 
-use super::{Reader, print, wait_with_reader};
-use crate::ambient::{Surroundings, read_file};
-use crate::arguments::{AuditCommand, AuditFilter, Common};
-use crate::exit::{DONE, Failed, GAPS, TOOL_ERROR};
-use crate::settings::{Settings, settle};
-use crate::terminal::{paint, reveal_line, spelt_out, wants_colour};
+use super::{StdoutStatus, print, sleep_while_open};
+use crate::ambient::{HostEnvironment, read_file};
+use crate::arguments::{AuditCommand, AuditFilter, GlobalOptions};
+use crate::exit::{CliError, GAPS, SUCCESS, TOOL_ERROR};
+use crate::settings::{Settings, resolve_settings};
+use crate::terminal::{escape_json, escape_line, paint, wants_colour};
 
 /// How often a followed log is looked at.
-const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
+pub(crate) fn run(common: &GlobalOptions, command: AuditCommand) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
     match command {
         AuditCommand::Verify { checkpoints, public_key } => {
             verify(common, &settings, checkpoints.as_deref(), public_key.as_deref())
@@ -31,23 +31,23 @@ pub(crate) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failed> 
     }
 }
 
-fn failed(error: AuditError) -> Failed {
+fn failed(error: AuditError) -> CliError {
     let help = match error.code() {
         ErrorCode::NotFound => {
             "nothing was recorded there yet, or the record is elsewhere: see --state-dir and `audit.directory`"
         }
         _ => error.help(),
     };
-    Failed::error(error.to_string()).help(help)
+    CliError::error(error.to_string()).help(help)
 }
 
 fn verify(
-    common: &Common,
+    common: &GlobalOptions,
     settings: &Settings,
     checkpoints: Option<&Path>,
     public_key: Option<&str>,
-) -> Result<u8, Failed> {
-    let surroundings = Surroundings::look()?;
+) -> Result<u8, CliError> {
+    let surroundings = HostEnvironment::detect()?;
     let wants_proof = checkpoints.is_some() || public_key.is_some();
     let checkpoints = match checkpoints {
         Some(path) => Some(surroundings.absolute(path)?),
@@ -57,7 +57,7 @@ fn verify(
     let options = VerifyOptions {
         checkpoints,
         trusted: trusted.into_iter().collect(),
-        key: Some(crate::build::log_options(settings).key_path()),
+        key: Some(crate::gate_builder::log_options(settings).key_path()),
         ..VerifyOptions::default()
     };
     let report = toolgate_audit::verify(&settings.audit_dir, &options).map_err(failed)?;
@@ -69,20 +69,20 @@ fn verify(
     };
     print(&text)?;
     Ok(match (report.problem.is_none() && !unproven, report.is_incomplete()) {
-        (true, false) => DONE,
+        (true, false) => SUCCESS,
         (true, true) => GAPS,
         (false, _) => TOOL_ERROR,
     })
 }
 
 /// A key as digits, or as a file that holds them.
-fn read_key(text: &str, surroundings: &Surroundings) -> Result<PublicKey, Failed> {
+fn read_key(text: &str, surroundings: &HostEnvironment) -> Result<PublicKey, CliError> {
     if let Ok(key) = text.trim().parse() {
         return Ok(key);
     }
     let path = surroundings.absolute(Path::new(text))?;
     let wrong = |reason: String| {
-        Failed::usage(format!("`{text}` is not a public key: {reason}"))
+        CliError::usage(format!("`{text}` is not a public key: {reason}"))
             .help("give 64 hexadecimal digits, or a file that holds them, such as keys/audit.pub in the state directory")
     };
     let bytes = read_file(&path).map_err(|error| wrong(error.to_string()))?;
@@ -92,7 +92,7 @@ fn read_key(text: &str, surroundings: &Surroundings) -> Result<PublicKey, Failed
         .map_err(|_| wrong("the file holds something else".to_owned()))
 }
 
-const UNPROVEN: &str = "no checkpoint was found, so nothing but the record itself says that it is whole";
+const UNSIGNED_NOTE: &str = "no checkpoint was found, so nothing but the record itself says that it is whole";
 
 fn report_json(report: &VerifyReport, unproven: bool) -> Value {
     let problem = report.problem.as_ref().map(|problem| {
@@ -101,7 +101,7 @@ fn report_json(report: &VerifyReport, unproven: bool) -> Value {
             "kind": problem.kind.as_str(), "message": problem.to_string(),
         })
     });
-    let unproven = unproven.then(|| json!({"kind": "unproven", "message": UNPROVEN}));
+    let unproven = unproven.then(|| json!({"kind": "unproven", "message": UNSIGNED_NOTE}));
     let gaps = report.gaps.iter().map(|gap| {
         json!({
             "since": rfc3339_millis(gap.since), "until": gap.until.map(rfc3339_millis),
@@ -128,11 +128,11 @@ fn report_text(report: &VerifyReport, unproven: bool) -> String {
     match &report.problem {
         Some(problem) => {
             let _ = writeln!(text, "BROKEN: {problem}");
-            let _ = writeln!(text, "good before it: {}", counted(report.records, "record"));
+            let _ = writeln!(text, "good before it: {}", pluralize(report.records, "record"));
         }
         None => {
             if unproven {
-                let _ = writeln!(text, "UNPROVEN: {UNPROVEN}");
+                let _ = writeln!(text, "UNPROVEN: {UNSIGNED_NOTE}");
             }
             let verdict = match (unproven, report.is_incomplete()) {
                 (true, _) => "chained",
@@ -142,10 +142,10 @@ fn report_text(report: &VerifyReport, unproven: bool) -> String {
             let _ = writeln!(
                 text,
                 "{verdict}: {} in {}, {}, {} after the last checkpoint",
-                counted(report.records, "record"),
-                counted(report.days, "day"),
-                counted(report.checkpoints, "checkpoint"),
-                counted(report.records_after_checkpoint, "record"),
+                pluralize(report.records, "record"),
+                pluralize(report.days, "day"),
+                pluralize(report.checkpoints, "checkpoint"),
+                pluralize(report.records_after_checkpoint, "record"),
             );
         }
     }
@@ -158,7 +158,7 @@ fn report_text(report: &VerifyReport, unproven: bool) -> String {
         (ended, "left by a gate that ended; the next start of a gate adds what is missing"),
     ] {
         if calls > 0 {
-            let _ = writeln!(text, "announced: {} without a record yet, {why}", counted(calls, "call"));
+            let _ = writeln!(text, "announced: {} without a record yet, {why}", pluralize(calls, "call"));
         }
     }
     for key in &report.keys {
@@ -171,44 +171,50 @@ fn report_text(report: &VerifyReport, unproven: bool) -> String {
 }
 
 /// `1 record`, `2 records`.
-fn counted(count: u64, what: &str) -> String {
+fn pluralize(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn show(common: &Common, settings: &Settings, filter: AuditFilter, limit: usize) -> Result<u8, Failed> {
+fn show(
+    common: &GlobalOptions,
+    settings: &Settings,
+    filter: AuditFilter,
+    limit: usize,
+) -> Result<u8, CliError> {
     let filter = RecordFilter {
         tool: filter.tool,
         caller: filter.caller,
         decision: filter.decision,
         session: filter.session,
         call: None,
-        since: filter.since.as_deref().map(moment).transpose()?,
-        until: filter.until.as_deref().map(moment).transpose()?,
+        since: filter.since.as_deref().map(parse_time).transpose()?,
+        until: filter.until.as_deref().map(parse_time).transpose()?,
         limit: Some(limit),
     };
     let records = toolgate_audit::query_records(&settings.audit_dir, filter).map_err(failed)?;
     let mut records: Vec<Record> = records.collect::<Result<_, _>>().map_err(failed)?;
     records.reverse();
     print_records(common, &records)?;
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
-fn tail(common: &Common, settings: &Settings, lines: usize, follow: bool) -> Result<u8, Failed> {
+fn tail(common: &GlobalOptions, settings: &Settings, lines: usize, follow: bool) -> Result<u8, CliError> {
     if !follow {
         let records = toolgate_audit::tail(&settings.audit_dir, lines).map_err(failed)?;
         print_records(common, &records)?;
-        return Ok(DONE);
+        return Ok(SUCCESS);
     }
     let (mut records, mut follower) = Follower::start(&settings.audit_dir, lines).map_err(failed)?;
-    while print_records(common, &records)? == Reader::There && wait_with_reader(FOLLOW_EVERY) == Reader::There
+    while print_records(common, &records)? == StdoutStatus::Open
+        && sleep_while_open(FOLLOW_INTERVAL) == StdoutStatus::Open
     {
         records = follower.poll().map_err(failed)?;
     }
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
 /// A day, a moment, or a time ago.
-fn moment(text: &str) -> Result<Timestamp, Failed> {
+fn parse_time(text: &str) -> Result<Timestamp, CliError> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment);
     }
@@ -216,7 +222,7 @@ fn moment(text: &str) -> Result<Timestamp, Failed> {
         return Ok(moment);
     }
     let wrong = || {
-        Failed::usage(format!("`{text}` is not a time"))
+        CliError::usage(format!("`{text}` is not a time"))
             .help("write 2026-11-15, 2026-11-15T08:00:00Z, or an age such as 30m, 2h or 7d")
     };
     let unit = text.chars().last().ok_or_else(wrong)?;
@@ -232,14 +238,14 @@ fn moment(text: &str) -> Result<Timestamp, Failed> {
     Timestamp::now().checked_sub(ago).map_err(|_| wrong())
 }
 
-fn print_records(common: &Common, records: &[Record]) -> Result<Reader, Failed> {
+fn print_records(common: &GlobalOptions, records: &[Record]) -> Result<StdoutStatus, CliError> {
     use std::io::IsTerminal as _;
     let colour = wants_colour(std::io::stdout().is_terminal());
     let mut text = String::new();
     for record in records {
         if common.json {
-            let line = serde_json::to_string(record).map_err(|error| Failed::error(error.to_string()))?;
-            let _ = writeln!(text, "{}", spelt_out(&line));
+            let line = serde_json::to_string(record).map_err(|error| CliError::error(error.to_string()))?;
+            let _ = writeln!(text, "{}", escape_json(&line));
         } else {
             let _ = writeln!(text, "{}", record_line(record, colour));
         }
@@ -255,8 +261,8 @@ fn record_line(record: &Record, colour: bool) -> String {
     };
     let decision = paint(&format!("{:<7}", record.decision.as_str()), code, colour);
     let who = match &record.caller.agent {
-        Some(agent) => format!("{}/{agent}", reveal_line(&record.caller.sub)),
-        None => reveal_line(&record.caller.sub),
+        Some(agent) => format!("{}/{agent}", escape_line(&record.caller.sub)),
+        None => escape_line(&record.caller.sub),
     };
     let why = record.denial.as_ref().map(|denial| {
         let reason = if denial.reason == denial.code.as_str() {
@@ -270,10 +276,10 @@ fn record_line(record: &Record, colour: bool) -> String {
         "{:>5}  {}  {decision}  {:<16} {who}  {:.1} ms  {}{}",
         record.seq,
         rfc3339_millis(record.timestamp),
-        reveal_line(&record.tool.name),
+        escape_line(&record.tool.name),
         record.duration,
         record.trace_id,
-        reveal_line(&why.unwrap_or_default()),
+        escape_line(&why.unwrap_or_default()),
     );
     line
 }

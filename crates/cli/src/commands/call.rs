@@ -10,88 +10,96 @@ use toolgate_gate::{CallOptions, Progress, ProgressUpdate};
 use toolgate_tools::{CallResponse, Profile, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
-use super::{Reader, close, print, print_json, runtime, serving_runtime, tokens};
-use crate::arguments::Common;
-use crate::build::{self, How};
-use crate::chat::Prose;
-use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, TOOL_ERROR};
+use super::{StdoutStatus, close_servers, print, print_json, runtime, serving_runtime, token_verification};
+use crate::arguments::GlobalOptions;
+use crate::chat::StreamingWrapper;
+use crate::exit::{CliError, DENIED, INTERRUPTED, LIMIT, SUCCESS, TOOL_ERROR};
+use crate::gate_builder::{self, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::servers::Which;
-use crate::settings::{Settings, settle};
+use crate::servers::ServerSelection;
+use crate::settings::{Settings, resolve_settings};
 use crate::terminal::{
-    Terminal, can_erase, complain, remark, reveal, reveal_line, screen, spelt_out, wants_colour,
+    TerminalApprover, can_erase, debug, escape_control_chars, escape_json, escape_line, screen, wants_colour,
+    warn,
 };
 
 /// Arguments longer than this are no tool call.
-const MAX_ARGUMENTS: u64 = 64 * 1024 * 1024;
+const MAX_ARGUMENTS_BYTES: u64 = 64 * 1024 * 1024;
 
 pub(crate) fn run(
-    common: &Common,
+    common: &GlobalOptions,
     tool: String,
     arguments: &str,
     timeout: Option<Duration>,
-) -> Result<u8, Failed> {
+) -> Result<u8, CliError> {
     // A person typed the call, so nothing is asked unless somebody says so.
-    let settings = settle(common, Trust::Autonomous)?;
+    let settings = resolve_settings(common, Trust::Autonomous)?;
     let arguments = parse_arguments(arguments)?;
     let credential = settings.credential(common)?;
-    let interrupt = Interrupt::listen();
-    let which = Which::of_tool(&tool).filter(|_| !settings.loaded.config.mcp_servers.is_empty());
+    let interrupt = Interrupt::install();
+    let which = ServerSelection::of_tool(&tool).filter(|_| !settings.loaded.config.mcp_servers.is_empty());
     let needs_network = which.is_some() || tool == WEB_SEARCH;
-    let runtime = if needs_network { serving_runtime()? } else { runtime(tokens(common))? };
-    let approver = Arc::new(Terminal { interrupt: interrupt.clone() });
+    let runtime = if needs_network { serving_runtime()? } else { runtime(token_verification(common))? };
+    let approver = Arc::new(TerminalApprover { interrupt: interrupt.clone() });
     let servers = which.map(|which| (which, &runtime));
-    let built = build::gate(&settings, How { servers, wait: true, ..How::alone(approver, tokens(common)) })?;
+    let built = gate_builder::build_gate(
+        &settings,
+        GateBuildOptions {
+            servers,
+            wait_for_servers: true,
+            ..GateBuildOptions::without_servers(approver, token_verification(common))
+        },
+    )?;
     settings.warn_of_unknown_tools(&built.tools);
     let call = ToolCall::new(tool.clone(), arguments);
-    let shown = Shown::on_terminal(common, &settings);
+    let shown = ProgressPrinter::on_terminal(common, &settings);
     let options = CallOptions {
         cancelled: interrupt.token(),
         interrupted: Some(interrupt.flag()),
-        progress: shown.as_ref().map(Shown::progress),
+        progress: shown.as_ref().map(ProgressPrinter::progress),
         approver: None,
         contended: false,
         resource: None,
         timeout,
     };
-    let calling = built.front.call(call, credential, options);
+    let calling = built.gate.call(call, credential, options);
     let called = runtime.block_on(async {
         let called = calling.await;
-        close(built.servers.as_deref()).await;
+        close_servers(built.servers.as_deref()).await;
         called
     });
     drop(built);
-    shown.iter().for_each(Shown::end);
+    shown.iter().for_each(ProgressPrinter::end);
     match common.json {
         true => print_json(&envelope(&settings, &tool, &called))?,
         false => print_answer(&settings, &called, shown.as_ref())?,
     };
     match &called.failed {
         Some((stage, failure)) => explain(&called, *stage, failure),
-        None => remark(|| {
+        None => debug(|| {
             let milliseconds = called.duration.as_secs_f64() * 1e3;
             format!("{} in {milliseconds:.1} ms (call {})", called.decision.as_str(), called.call)
         }),
     }
-    Ok(called.failed.map_or(DONE, |(_, failure)| exit_code(failure.code)))
+    Ok(called.failed.map_or(SUCCESS, |(_, failure)| exit_code(failure.code)))
 }
 
 /// Shows output as it comes to whoever sits at the terminal, moved in, so that no line of it can be taken for the gate's. It is not the answer, which
 /// follows on standard output; where that is the same terminal, what was shown already is not shown again.
-struct Shown(Arc<Mutex<Live>>);
+struct ProgressPrinter(Arc<Mutex<LiveOutput>>);
 
-struct Live {
-    prose: Prose,
+struct LiveOutput {
+    prose: StreamingWrapper,
     /// All that was shown.
     words: String,
 }
 
-impl Shown {
-    fn on_terminal(common: &Common, settings: &Settings) -> Option<Self> {
+impl ProgressPrinter {
+    fn on_terminal(common: &GlobalOptions, settings: &Settings) -> Option<Self> {
         let stderr = io::stderr();
         let colour = if wants_colour(true) { "2" } else { "" };
-        let live = || Live {
-            prose: Prose::new(screen(&stderr).columns, can_erase(true), colour),
+        let live = || LiveOutput {
+            prose: StreamingWrapper::new(screen(&stderr).columns, can_erase(true), colour),
             words: String::new(),
         };
         // An object holds the output in a form of its own, and would show it a second time.
@@ -99,7 +107,7 @@ impl Shown {
         (!common.quiet && stderr.is_terminal() && !is_twice).then(|| Self(Arc::new(Mutex::new(live()))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Live> {
+    fn lock(&self) -> MutexGuard<'_, LiveOutput> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,7 +146,11 @@ fn answers_with_object(settings: &Settings) -> bool {
 
 /// Exactly what a model is given, and which pictures, sounds and documents it is given beside that. Lines end for people, and for readers of objects that
 /// would stand one beside the other. A terminal would obey control characters of file names and contents, so they are escaped where standard output is one.
-fn print_answer(settings: &Settings, called: &CallResponse, shown: Option<&Shown>) -> Result<Reader, Failed> {
+fn print_answer(
+    settings: &Settings,
+    called: &CallResponse,
+    shown: Option<&ProgressPrinter>,
+) -> Result<StdoutStatus, CliError> {
     let is_object = answers_with_object(settings);
     let shown = shown.filter(|_| io::stdout().is_terminal());
     let mut text = shown.map_or_else(|| called.answer.text.clone(), |shown| shown.rest(&called.answer.text));
@@ -148,17 +160,20 @@ fn print_answer(settings: &Settings, called: &CallResponse, shown: Option<&Shown
         text.push('\n');
     }
     text.extend(
-        called.attachments.iter().map(|attachment| format!("[{}]\n", reveal_line(&named(attachment)))),
+        called
+            .attachments
+            .iter()
+            .map(|attachment| format!("[{}]\n", escape_line(&describe_attachment(attachment)))),
     );
     match (io::stdout().is_terminal(), is_object) {
         (false, _) => print(&text),
-        (true, false) => print(&reveal(&text)),
-        (true, true) => print(&spelt_out(&text)),
+        (true, false) => print(&escape_control_chars(&text)),
+        (true, true) => print(&escape_json(&text)),
     }
 }
 
 /// What came along, and how much of it.
-fn named(attachment: &Attachment) -> String {
+fn describe_attachment(attachment: &Attachment) -> String {
     let bytes = |base64: &str| {
         let digits = base64.trim_end_matches('=').len();
         format!("{} bytes", digits * 3 / 4)
@@ -178,7 +193,7 @@ fn named(attachment: &Attachment) -> String {
 }
 
 /// What came along, as MCP has it.
-fn attached(attachment: &Attachment) -> Value {
+fn attachment_json(attachment: &Attachment) -> Value {
     match attachment {
         Attachment::Image { mime_type, data } => {
             json!({"type": "image", "mimeType": mime_type, "data": data})
@@ -196,19 +211,19 @@ fn attached(attachment: &Attachment) -> Value {
     }
 }
 
-fn parse_arguments(text: &str) -> Result<Value, Failed> {
+fn parse_arguments(text: &str) -> Result<Value, CliError> {
     let text = match text {
         "-" => {
             let mut read = String::new();
-            io::stdin().take(MAX_ARGUMENTS).read_to_string(&mut read).map_err(|error| {
-                Failed::usage(format!("the arguments cannot be read from standard input: {error}"))
+            io::stdin().take(MAX_ARGUMENTS_BYTES).read_to_string(&mut read).map_err(|error| {
+                CliError::usage(format!("the arguments cannot be read from standard input: {error}"))
             })?;
             read
         }
         given => given.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| {
-        Failed::usage(format!("the arguments are not JSON: {error}"))
+        CliError::usage(format!("the arguments are not JSON: {error}"))
             .help(r#"write an object in single quotes, such as '{"path": "README.md"}', or - to read it from standard input"#)
     })
 }
@@ -223,7 +238,7 @@ fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
         "text": answer.text, "structured": called.structured(), "durationMs": duration.as_secs_f64() * 1e3,
     });
     if let (false, Value::Object(fields)) = (called.attachments.is_empty(), &mut value) {
-        fields.insert("attachments".to_owned(), called.attachments.iter().map(attached).collect());
+        fields.insert("attachments".to_owned(), called.attachments.iter().map(attachment_json).collect());
     }
     if let (Some((stage, failure)), Value::Object(fields)) = (failed, &mut value) {
         fields.insert("stage".to_owned(), json!(stage.as_str()));
@@ -237,9 +252,9 @@ fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
 fn explain(called: &CallResponse, stage: Stage, failure: &Failure) {
     let note = failure.operator_note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (decision, code) = (called.decision.as_str(), failure.code.as_str());
-    complain(&format!("{decision} at {} with {code}{note} (call {})", stage.as_str(), called.call));
+    warn(&format!("{decision} at {} with {code}{note} (call {})", stage.as_str(), called.call));
     if let Some(aside) = &failure.terminal_note {
-        complain(aside);
+        warn(aside);
     }
 }
 

@@ -7,22 +7,25 @@ use toolgate_gate::{ChangeSet, DroppedEntries, Gate, JournalListing, UndoError, 
 use toolgate_types::{CallId, ErrorCode, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
-use super::{nobody, print, print_json, runtime};
-use crate::arguments::Common;
-use crate::build::{self, How};
-use crate::exit::{DENIED, DONE, Failed, INTERRUPTED};
+use super::{no_approver, print, print_json, runtime};
+use crate::arguments::GlobalOptions;
+use crate::exit::{CliError, DENIED, INTERRUPTED, SUCCESS};
+use crate::gate_builder::{self, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::load::Tokens;
-use crate::settings::settle;
-use crate::terminal::{complain, reveal_line};
+use crate::load::TokenVerification;
+use crate::settings::resolve_settings;
+use crate::terminal::{escape_line, warn};
 
-pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
-    let built = build::gate(&settings, How::alone(nobody(), Tokens::Never))?;
-    let known = known(built.front.gate())?;
+pub(crate) fn list(common: &GlobalOptions, session: Option<&SessionId>, all: bool) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
+    let built = gate_builder::build_gate(
+        &settings,
+        GateBuildOptions::without_servers(no_approver(), TokenVerification::Disabled),
+    )?;
+    let known = journal_changes(built.gate.gate())?;
     let sets: Vec<ChangeSet> = known
         .iter()
-        .filter(|set| all || is_here(set, &known, &built.workspace))
+        .filter(|set| all || is_in_workspace(set, &known, &built.workspace))
         .filter(|set| session.is_none_or(|session| set.session == *session))
         .cloned()
         .collect();
@@ -32,24 +35,24 @@ pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> R
     } else {
         print(&table(&sets))?;
     }
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
-fn known(gate: &Gate) -> Result<Vec<ChangeSet>, Failed> {
+fn journal_changes(gate: &Gate) -> Result<Vec<ChangeSet>, CliError> {
     let listing = gate.journal().list();
     let JournalListing { change_sets: sets, unsealed: strangers, torn } =
-        listing.map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))?;
-    build::tell_of_strangers(strangers);
-    build::tell_of_torn(torn);
-    tell_of_dropped(gate.journal().dropped());
+        listing.map_err(|error| CliError::error(format!("the journal cannot be read: {error}")))?;
+    gate_builder::report_unsealed_entries(strangers);
+    gate_builder::report_torn_entries(torn);
+    report_dropped(gate.journal().dropped());
     Ok(sets)
 }
 
 /// Changes that are not listed because the journal has let them go.
-fn tell_of_dropped(dropped: DroppedEntries) {
+fn report_dropped(dropped: DroppedEntries) {
     if dropped.entries > 0 {
         let calls = if dropped.entries == 1 { "call are" } else { "calls are" };
-        complain(&format!(
+        warn(&format!(
             "the changes of {} {calls} no longer kept: see `retention.undo` in the configuration",
             dropped.entries
         ));
@@ -57,7 +60,7 @@ fn tell_of_dropped(dropped: DroppedEntries) {
 }
 
 /// Whether a change was made in the workspace that is in use now. An undo that found nothing to do belongs where the call is that it put back.
-fn is_here(set: &ChangeSet, known: &[ChangeSet], workspace: &Workspace) -> bool {
+fn is_in_workspace(set: &ChangeSet, known: &[ChangeSet], workspace: &Workspace) -> bool {
     let undone = |set: &&ChangeSet| known.iter().find(|other| Some(other.call) == set.undoes);
     let mut chain = std::iter::successors(Some(set), undone);
     let subject = chain.find(|set| !set.changes.is_empty());
@@ -89,11 +92,11 @@ fn table(sets: &[ChangeSet]) -> String {
             (None, Some(call)) => format!("  (put back {call})"),
             (None, None) => String::new(),
         };
-        let (at, tool) = (reveal_line(&set.at), reveal_line(&set.tool));
+        let (at, tool) = (escape_line(&set.at), escape_line(&set.tool));
         let _ = writeln!(text, "{}  {at}  {tool}  session {}{state}", set.call, set.session);
         for change in &set.changes {
             let to = change.display_destination().map(|to| format!(" -> {to}")).unwrap_or_default();
-            let paths = reveal_line(&format!("{}{to}", change.display_path()));
+            let paths = escape_line(&format!("{}{to}", change.display_path()));
             let _ = writeln!(text, "    {:<7} {paths}", change.kind.as_str());
         }
     }
@@ -104,33 +107,36 @@ fn table(sets: &[ChangeSet]) -> String {
 }
 
 pub(crate) fn undo(
-    common: &Common,
+    common: &GlobalOptions,
     call: Option<CallId>,
     session: Option<&SessionId>,
     force: bool,
-) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
-    let interrupt = Interrupt::listen();
-    let built = build::gate(&settings, How::alone(nobody(), Tokens::Never))?;
+) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
+    let interrupt = Interrupt::install();
+    let built = gate_builder::build_gate(
+        &settings,
+        GateBuildOptions::without_servers(no_approver(), TokenVerification::Disabled),
+    )?;
     let calls = match call {
         Some(call) => vec![call],
-        None => chosen(built.front.gate(), &built.workspace, session)?,
+        None => select_changes(built.gate.gate(), &built.workspace, session)?,
     };
-    let runtime = runtime(Tokens::Never)?;
+    let runtime = runtime(TokenVerification::Disabled)?;
     let mut rows = Vec::new();
     for call in calls {
         // One undoing is all or nothing; between two of them is a good place to stop.
-        if interrupt.was_asked() {
-            return Err(Failed {
+        if interrupt.is_requested() {
+            return Err(CliError {
                 code: INTERRUPTED,
-                ..Failed::error("interrupted; the rest was not undone")
+                ..CliError::error("interrupted; the rest was not undone")
             });
         }
-        let undoing = built.front.gate().undo(call, settings.caller.clone(), UndoOptions { force });
+        let undoing = built.gate.gate().undo(call, settings.caller.clone(), UndoOptions { force });
         match runtime.block_on(undoing) {
             Ok(undone) => {
                 if !common.json {
-                    print(&format!("undid {call}: {}\n", reveal_line(&undone.paths.join(", "))))?;
+                    print(&format!("undid {call}: {}\n", escape_line(&undone.paths.join(", "))))?;
                 }
                 rows.push(json!({"call": undone.call, "by": undone.undo_call, "paths": undone.paths}));
             }
@@ -140,7 +146,7 @@ pub(crate) fn undo(
                         &json!({"undone": rows, "error": {"call": call, "code": error.code().as_str(), "message": error.to_string()}}),
                     )?;
                 }
-                return Err(explain(error));
+                return Err(undo_failure(error));
             }
         }
     }
@@ -149,19 +155,19 @@ pub(crate) fn undo(
     } else if rows.is_empty() {
         print("nothing to undo\n")?;
     }
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
 /// The newest change here that is still in force, or all of a session, newest first.
-pub(crate) fn chosen(
+pub(crate) fn select_changes(
     gate: &Gate,
     workspace: &Workspace,
     session: Option<&SessionId>,
-) -> Result<Vec<CallId>, Failed> {
-    let mut sets = known(gate)?;
+) -> Result<Vec<CallId>, CliError> {
+    let mut sets = journal_changes(gate)?;
     sets.reverse();
     let in_force = sets.iter().filter(|set| set.undone_by.is_none() && set.undoes.is_none());
-    let here = in_force.filter(|set| is_here(set, &sets, workspace));
+    let here = in_force.filter(|set| is_in_workspace(set, &sets, workspace));
     Ok(match session {
         Some(session) => here.filter(|set| set.session == *session).map(|set| set.call).collect(),
         None => here.take(1).map(|set| set.call).collect(),
@@ -169,18 +175,18 @@ pub(crate) fn chosen(
 }
 
 /// Why something could not be put back.
-pub(crate) fn explain(error: UndoError) -> Failed {
-    let failed = Failed::error(error.to_string());
+pub(crate) fn undo_failure(error: UndoError) -> CliError {
+    let failed = CliError::error(error.to_string());
     match error {
         _ if error.code() == ErrorCode::DiskFull => {
             failed.help("nothing was touched; free some space first: what an undo replaces is kept as well")
         }
         UndoError::Conflict { .. } => {
-            Failed { code: DENIED, ..failed }.help("nothing was touched; look at the file, then use --force to put the old content back all the same")
+            CliError { code: DENIED, ..failed }.help("nothing was touched; look at the file, then use --force to put the old content back all the same")
         }
-        UndoError::Refused { .. } => Failed { code: DENIED, ..failed }
+        UndoError::Refused { .. } => CliError { code: DENIED, ..failed }
             .help("nothing was touched; the rules of the present configuration hold for undo as well, also with --force"),
-        UndoError::OtherMount { .. } => Failed { code: DENIED, ..failed }
+        UndoError::OtherMount { .. } => CliError { code: DENIED, ..failed }
             .help("nothing was touched; undo it with the configuration and the workspace that the change was made in"),
         UndoError::Dropped(_) => {
             failed.help("`toolgate changes` lists what is kept; `retention.undo` in the configuration bounds it")

@@ -1,32 +1,32 @@
 //! `toolgate chat`: a conversation at the terminal.
 
-use super::{LAST_MOMENT, close, serving_runtime};
-use crate::arguments::{Common, ConversationArguments};
-use crate::chat::{Room, Signals};
-use crate::conversation::{Sitting, Wait};
-use crate::exit::Failed;
-use crate::reload::keep_up;
+use super::{SHUTDOWN_TIMEOUT, close_servers, serving_runtime};
+use crate::arguments::{ConversationArguments, GlobalOptions};
+use crate::chat::{ChatSignals, Repl};
+use crate::conversation::{ChatContext, WaitForServers};
+use crate::exit::CliError;
+use crate::reload::watch_files;
 
-pub(crate) fn run(common: &Common, arguments: &ConversationArguments) -> Result<u8, Failed> {
+pub(crate) fn run(common: &GlobalOptions, arguments: &ConversationArguments) -> Result<u8, CliError> {
     if common.json {
-        return Err(Failed::usage("a conversation at the terminal is not held in JSON").help(
+        return Err(CliError::usage("a conversation at the terminal is not held in JSON").help(
             "use `toolgate run --json`, which goes on with a conversation by --continue or --session",
         ));
     }
-    let signals = Signals::listen()?;
+    let signals = ChatSignals::install()?;
     let runtime = serving_runtime()?;
-    let (sitting, reloader) = Sitting::begin(common, arguments, &runtime, Wait::No)?;
+    let (sitting, reloader) = ChatContext::start(common, arguments, &runtime, WaitForServers::No)?;
     let servers = sitting.servers.clone();
     let ended = runtime.block_on(async {
-        let keeping_up = tokio::spawn(keep_up(reloader));
-        let ended = match Room::enter(sitting, signals).await {
-            Ok(room) => room.stay().await,
+        let keeping_up = tokio::spawn(watch_files(reloader));
+        let ended = match Repl::new(sitting, signals).await {
+            Ok(room) => room.run().await,
             Err(failed) => Err(failed),
         };
         keeping_up.abort();
-        close(servers.as_deref()).await;
+        close_servers(servers.as_deref()).await;
         ended
     });
-    runtime.shutdown_timeout(LAST_MOMENT);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     ended
 }

@@ -16,119 +16,119 @@ use toolgate_workspace::Workspace;
 
 use super::{print, print_json};
 use crate::ambient::{
-    CONFIG_NAME, Surroundings, exists, open_folder, read_file, read_regular_file, variable,
+    CONFIG_NAME, HostEnvironment, env_var, exists, open_directory, read_file, read_regular_file,
 };
-use crate::arguments::Common;
+use crate::arguments::GlobalOptions;
 use crate::callers;
-use crate::confined::{self, sandbox_options};
-use crate::exit::{DONE, Failed, USAGE};
-use crate::files::{Content, POLICIES, ends_with};
-use crate::load::{self, Fault};
-use crate::own::Own;
-use crate::personal::refuse_root;
+use crate::config_files::{POLICY_EXTENSIONS, SourceFile, ends_with};
+use crate::exit::{CliError, SUCCESS, USAGE};
+use crate::load::{self, LoadError};
+use crate::personal_paths::refuse_root;
+use crate::protected_paths::GateOwnedPaths;
+use crate::sandbox_settings::{self, sandbox_options};
 use crate::servers;
-use crate::settings::{Loaded, Settings, join, load_from, reserved};
-use crate::terminal::complain;
-use crate::trust::{Agreements, Asking, Origin, Standing};
+use crate::settings::{LoadedConfig, Settings, load_from, merge_settings, reserved_alias};
+use crate::terminal::warn;
+use crate::trust::{AgreementStore, ConfigOrigin, TrustPrompt, TrustStatus};
 use crate::web_search;
 
 /// What was found so far.
 #[derive(Default)]
-struct Report {
+struct CheckReport {
     files: Vec<String>,
     problems: Vec<ConfigProblem>,
     warnings: Vec<ConfigWarning>,
 }
 
-pub(crate) fn run(common: &Common, files: &[PathBuf], strict: bool) -> Result<u8, Failed> {
-    let surroundings = Surroundings::look()?;
-    let origin = Origin::choose(common, &surroundings)?;
+pub(crate) fn run(common: &GlobalOptions, files: &[PathBuf], strict: bool) -> Result<u8, CliError> {
+    let surroundings = HostEnvironment::detect()?;
+    let origin = ConfigOrigin::choose(common, &surroundings)?;
     let files = match (files.is_empty(), origin.file()) {
         (false, _) => files.to_vec(),
         (true, Some(file)) => vec![file.clone()],
         (true, None) => {
-            return Err(Failed::usage("there is no toolgate.yaml here or in a folder above")
+            return Err(CliError::usage("there is no toolgate.yaml here or in a folder above")
                 .help("name the file to check"));
         }
     };
     let is_found =
         |file: &PathBuf| surroundings.absolute(file).is_ok_and(|file| origin.file() == Some(&file));
     let is_about_found = files.iter().any(is_found);
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     let (mut manifests, mut policies) = (Vec::new(), Vec::new());
     for file in &files {
         let content = read(file, &surroundings)?;
-        match kind(&content) {
-            Kind::Policy => policies.push(content),
-            Kind::Manifest => manifests.push(content),
-            Kind::Config => report.config(common, &content)?,
+        match detect_kind(&content) {
+            CheckedFileKind::Policy => policies.push(content),
+            CheckedFileKind::Manifest => manifests.push(content),
+            CheckedFileKind::Config => report.config(common, &content)?,
         }
     }
     if !(manifests.is_empty() && policies.is_empty()) {
         // What these are about is said by the configuration that lies here, agreed to or not: it is only looked at.
         let loaded = match origin.file() {
-            Some(file) => looked_at(&read(file, &surroundings)?, &surroundings)?,
-            None => load_from(Origin::Defaults, &surroundings, Asking::Never)?,
+            Some(file) => parse_only(&read(file, &surroundings)?, &surroundings)?,
+            None => load_from(ConfigOrigin::Defaults, &surroundings, TrustPrompt::Never)?,
         };
-        let settings = join(common, Trust::Guided, loaded, surroundings.clone())?;
-        report.loose(&settings, &manifests, &policies)?;
+        let settings = merge_settings(common, Trust::Guided, loaded, surroundings.clone())?;
+        report.check_standalone(&settings, &manifests, &policies)?;
     }
-    if let (Origin::Found(file), true) = (&origin, is_about_found) {
+    if let (ConfigOrigin::Found(file), true) = (&origin, is_about_found) {
         warn_unless_agreed(file, &surroundings);
     }
-    report.tell(common.json, strict)
+    report.print(common.json, strict)
 }
 
 /// A configuration that is only looked at: nothing of it has an effect, so that it need not be agreed to.
-fn looked_at(content: &Content, surroundings: &Surroundings) -> Result<Loaded, Failed> {
-    Loaded::read(Origin::Named(content.path.clone()), &content.bytes, surroundings)
+fn parse_only(content: &SourceFile, surroundings: &HostEnvironment) -> Result<LoadedConfig, CliError> {
+    LoadedConfig::read(ConfigOrigin::Named(content.path.clone()), &content.bytes, surroundings)
 }
 
 /// A file without mistakes is not a file that counts.
-fn warn_unless_agreed(file: &Path, surroundings: &Surroundings) {
-    let standing =
-        Agreements::of(surroundings).and_then(|agreements| Standing::of(file, &agreements, surroundings));
+fn warn_unless_agreed(file: &Path, surroundings: &HostEnvironment) {
+    let standing = AgreementStore::of(surroundings)
+        .and_then(|agreements| TrustStatus::of(file, &agreements, surroundings));
     match standing {
-        Ok(Standing::Agreed(_)) => {}
-        Ok(Standing::New(_) | Standing::Changed(..)) => {
-            let file = surroundings.shown(file);
-            complain(&format!("{file} does not count before you agree to it as it is: run `toolgate trust`"));
+        Ok(TrustStatus::Agreed(_)) => {}
+        Ok(TrustStatus::New(_) | TrustStatus::Changed(..)) => {
+            let file = surroundings.display_path(file);
+            warn(&format!("{file} does not count before you agree to it as it is: run `toolgate trust`"));
         }
-        Err(failed) => complain(&failed.message),
+        Err(failed) => warn(&failed.message),
     }
 }
 
-enum Kind {
+enum CheckedFileKind {
     Config,
     Manifest,
     Policy,
 }
 
 /// A policy by its name; a manifest by the key that every manifest has and no configuration.
-fn kind(content: &Content) -> Kind {
-    if ends_with(&content.path, POLICIES) {
-        return Kind::Policy;
+fn detect_kind(content: &SourceFile) -> CheckedFileKind {
+    if ends_with(&content.path, POLICY_EXTENSIONS) {
+        return CheckedFileKind::Policy;
     }
     let text = String::from_utf8_lossy(&content.bytes);
     let names_a_tool =
         |line: &str| ["tool:", "\"tool\":", "'tool':", "{tool:"].iter().any(|key| line.starts_with(key));
-    if text.lines().any(names_a_tool) { Kind::Manifest } else { Kind::Config }
+    if text.lines().any(names_a_tool) { CheckedFileKind::Manifest } else { CheckedFileKind::Config }
 }
 
-fn read(file: &Path, surroundings: &Surroundings) -> Result<Content, Failed> {
+fn read(file: &Path, surroundings: &HostEnvironment) -> Result<SourceFile, CliError> {
     let path = surroundings.absolute(file)?;
     // Somebody may name a pipe; one that is found would be waited for in vain.
     let is_found = path.file_name().is_some_and(|name| name == CONFIG_NAME);
     let bytes = if is_found { read_regular_file(&path) } else { read_file(&path) };
     let bytes = bytes.map_err(|error| {
-        Failed::usage(format!("`{}` cannot be read: {error}", file.display())).help("name an existing file")
+        CliError::usage(format!("`{}` cannot be read: {error}", file.display())).help("name an existing file")
     })?;
-    Ok(Content { name: surroundings.shown(&path), path, bytes })
+    Ok(SourceFile { name: surroundings.display_path(&path), path, bytes })
 }
 
-impl Report {
+impl CheckReport {
     /// A configuration with everything that it names.
-    fn config(&mut self, common: &Common, content: &Content) -> Result<(), Failed> {
+    fn config(&mut self, common: &GlobalOptions, content: &SourceFile) -> Result<(), CliError> {
         self.files.push(content.name.clone());
         let config = match Config::parse_bytes(&content.name, &content.bytes) {
             Ok(config) => config,
@@ -138,32 +138,32 @@ impl Report {
             }
         };
         let taken: Vec<ConfigProblem> =
-            config.mounts.iter().filter_map(|mount| taken(&config, mount)).collect();
+            config.mounts.iter().filter_map(|mount| reserved_alias_problem(&config, mount)).collect();
         if !taken.is_empty() {
             self.problems.extend(taken);
             return Ok(());
         }
-        let surroundings = Surroundings::look()?;
-        let loaded = looked_at(content, &surroundings)?;
-        let settings = join(common, Trust::Guided, loaded, surroundings)?;
+        let surroundings = HostEnvironment::detect()?;
+        let loaded = parse_only(content, &surroundings)?;
+        let settings = merge_settings(common, Trust::Guided, loaded, surroundings)?;
         let config = &settings.loaded.config;
-        self.problems.extend(confined::problems(config));
+        self.problems.extend(sandbox_settings::problems(config));
         self.servers(&settings)?;
-        self.keep(load::refuse_servers_where_full(&settings))?;
+        self.collect(load::refuse_servers_where_full(&settings))?;
         self.problems.extend(unfit_mounts(&settings)?);
-        self.warnings.extend(missing_places(&settings)?);
+        self.warnings.extend(missing_directories(&settings)?);
         self.warnings.extend(callers::warnings(&settings)?);
-        self.keep(web_search::tool(&settings))?;
+        self.collect(web_search::tool(&settings))?;
         self.warnings.extend(web_search::warnings(&settings));
         if config.callers.is_some() {
-            self.keep(callers::verifier(&settings))?;
+            self.collect(callers::verifier(&settings))?;
         }
-        let manifests = self.keep(load::manifest_files(&settings))?;
-        let policies = self.keep(load::policy_files(&settings))?.unwrap_or_default();
+        let manifests = self.collect(load::manifest_files(&settings))?;
+        let policies = self.collect(load::policy_files(&settings))?.unwrap_or_default();
         // What policies and agents say about tools cannot be judged while not all of these are known.
         let Some(manifests) = manifests else { return Ok(()) };
-        self.files.extend(named(&manifests).filter(|_| !config.tools.is_empty()));
-        self.files.extend(named(&policies));
+        self.files.extend(file_names(&manifests).filter(|_| !config.tools.is_empty()));
+        self.files.extend(file_names(&policies));
         let Some(declared) = self.manifests(&settings, &manifests)? else { return Ok(()) };
         let mut known: Vec<&str> = settings.profile.tool_names();
         known.extend(web_search::names(&settings));
@@ -173,12 +173,14 @@ impl Report {
     }
 
     /// The servers behind the gate. Nothing is started.
-    fn servers(&mut self, settings: &Settings) -> Result<(), Failed> {
+    fn servers(&mut self, settings: &Settings) -> Result<(), CliError> {
         // Whether a variable is set is worth a warning; what it holds is nobody's business here.
         let is_set = |name: &str| {
-            variable(name).map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
+            env_var(name).map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
         };
-        let Some((_, unusable)) = self.keep(servers::declared(settings, &is_set))? else { return Ok(()) };
+        let Some((_, unusable)) = self.collect(servers::declared_servers(settings, &is_set))? else {
+            return Ok(());
+        };
         self.warnings.extend(unusable.into_iter().map(|server| ConfigWarning::from(server.problem)));
         self.warnings.extend(settings.loaded.config.warnings());
         self.warnings.extend(missing_servers(settings)?);
@@ -186,25 +188,30 @@ impl Report {
     }
 
     /// Manifests and policies by themselves.
-    fn loose(
+    fn check_standalone(
         &mut self,
         settings: &Settings,
-        manifests: &[Content],
-        policies: &[Content],
-    ) -> Result<(), Failed> {
-        self.files.extend(named(manifests));
-        self.files.extend(named(policies));
+        manifests: &[SourceFile],
+        policies: &[SourceFile],
+    ) -> Result<(), CliError> {
+        self.files.extend(file_names(manifests));
+        self.files.extend(file_names(policies));
         self.manifests(settings, manifests)?;
         if policies.is_empty() {
             return Ok(());
         }
-        let declared = load::manifest_files(settings).and_then(|files| load::declared_in(settings, &files));
-        let declared = declared.map_err(Fault::from)?;
+        let declared =
+            load::manifest_files(settings).and_then(|files| load::declared_tools_in(settings, &files));
+        let declared = declared.map_err(LoadError::from)?;
         self.policies(settings, &declared, policies)
     }
 
-    fn manifests(&mut self, settings: &Settings, files: &[Content]) -> Result<Option<LoadedTools>, Failed> {
-        let declared = self.keep(load::declared_in(settings, files))?;
+    fn manifests(
+        &mut self,
+        settings: &Settings,
+        files: &[SourceFile],
+    ) -> Result<Option<LoadedTools>, CliError> {
+        let declared = self.collect(load::declared_tools_in(settings, files))?;
         if let Some(declared) = &declared {
             self.warnings.extend(declared.warnings.iter().cloned());
             self.warnings.extend(missing_programs(settings, files)?);
@@ -216,30 +223,35 @@ impl Report {
         &mut self,
         settings: &Settings,
         declared: &LoadedTools,
-        files: &[Content],
-    ) -> Result<(), Failed> {
+        files: &[SourceFile],
+    ) -> Result<(), CliError> {
         if files.is_empty() {
             return Ok(());
         }
         // Tools are only looked at, so that they need no folder to work in.
-        let nowhere = Workspace::new(Vec::new()).map_err(|error| Failed::usage(error.to_string()))?;
+        let nowhere = Workspace::new(Vec::new()).map_err(|error| CliError::usage(error.to_string()))?;
         let nowhere = Arc::new(nowhere);
-        let Some(runner) = self.keep(confined::runner(settings, &Own::of(settings), &nowhere))? else {
+        let Some(runner) =
+            self.collect(sandbox_settings::runner(settings, &GateOwnedPaths::of(settings), &nowhere))?
+        else {
             return Ok(());
         };
-        let registry = self.keep(load::registry(settings, &nowhere, declared, runner))?;
+        let registry = self.collect(load::registry(settings, &nowhere, declared, runner))?;
         if let Some(registry) = registry {
-            self.keep(load::policies(settings, &registry, files))?;
+            self.collect(load::policies(settings, &registry, files))?;
         }
         Ok(())
     }
 
     /// What was loaded; problems are kept for the end.
-    fn keep<Loaded>(&mut self, loaded: Result<Loaded, impl Into<Fault>>) -> Result<Option<Loaded>, Failed> {
+    fn collect<Loaded>(
+        &mut self,
+        loaded: Result<Loaded, impl Into<LoadError>>,
+    ) -> Result<Option<Loaded>, CliError> {
         match loaded.map_err(Into::into) {
             Ok(loaded) => Ok(Some(loaded)),
-            Err(Fault::Failed(failed)) => Err(failed),
-            Err(Fault::Problems(problems)) => {
+            Err(LoadError::Failed(failed)) => Err(failed),
+            Err(LoadError::Problems(problems)) => {
                 // What was found twice, by two ways of looking, is one problem.
                 let fresh = problems.into_iter().filter(|problem| !self.problems.contains(problem));
                 let fresh: Vec<ConfigProblem> = fresh.collect();
@@ -249,7 +261,7 @@ impl Report {
         }
     }
 
-    fn tell(self, as_json: bool, strict: bool) -> Result<u8, Failed> {
+    fn print(self, as_json: bool, strict: bool) -> Result<u8, CliError> {
         let Self { files, problems, warnings } = self;
         if as_json {
             print_json(&json!({"files": files, "problems": problems, "warnings": warnings}))?;
@@ -268,37 +280,37 @@ impl Report {
             print(&told.join("\n"))?;
         }
         let bad = !problems.is_empty() || (strict && !warnings.is_empty());
-        Ok(if bad { USAGE } else { DONE })
+        Ok(if bad { USAGE } else { SUCCESS })
     }
 }
 
-fn named(files: &[Content]) -> impl Iterator<Item = String> {
+fn file_names(files: &[SourceFile]) -> impl Iterator<Item = String> {
     files.iter().map(|file| file.name.clone())
 }
 
-fn taken(config: &Config, mount: &MountConfig) -> Option<ConfigProblem> {
-    let help = reserved(&mount.alias.value)?;
+fn reserved_alias_problem(config: &Config, mount: &MountConfig) -> Option<ConfigProblem> {
+    let help = reserved_alias(&mount.alias.value)?;
     let message = format!("`{}` cannot be mounted by hand", mount.alias.value);
     Some(config.problem_at(&mount.alias, message, Some(help.to_owned())))
 }
 
 /// Mounts with which no gate starts: the root of the filesystem, the gate's own directories, and what is no directory.
-fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, Failed> {
-    let (config, own) = (&settings.loaded.config, Own::of(settings));
+fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, CliError> {
+    let (config, own) = (&settings.loaded.config, GateOwnedPaths::of(settings));
     let mut problems = Vec::new();
     for mount in &config.mounts {
         let (alias, path) = (&mount.alias.value, settings.resolve(&mount.path.value)?);
-        let refused = own.refuse_mount(alias, &path).and_then(|()| match open_folder(&path) {
+        let refused = own.refuse_mount(alias, &path).and_then(|()| match open_directory(&path) {
             Ok(directory) => refuse_root(alias, &path, &directory),
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 let message =
                     format!("`{}` is no directory and cannot be mounted as `{alias}`", path.display());
-                Err(Failed::usage(message).help("name a directory"))
+                Err(CliError::usage(message).help("name a directory"))
             }
             // What is missing is made or warned of; what this user may not open another one may.
             Err(_) => Ok(()),
         });
-        if let Err(Failed { message, help, .. }) = refused {
+        if let Err(CliError { message, help, .. }) = refused {
             problems.push(config.problem_at(&mount.path, message, help));
         }
     }
@@ -306,7 +318,7 @@ fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, Failed> {
 }
 
 /// Folders that are named and are not there.
-fn missing_places(settings: &Settings) -> Result<Vec<ConfigWarning>, Failed> {
+fn missing_directories(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
     let config = &settings.loaded.config;
     let sandbox = &config.sandbox;
     let folders = sandbox.read.iter().chain(sandbox.path.iter().flatten());
@@ -335,13 +347,13 @@ fn processes(config: &Config) -> impl Iterator<Item = &ServerProcessConfig> {
 }
 
 /// Servers whose program would not be found.
-fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, Failed> {
+fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
     let config = &settings.loaded.config;
     let processes: Vec<&ServerProcessConfig> = processes(config).collect();
     if processes.is_empty() {
         return Ok(Vec::new());
     }
-    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &Own::of(settings))?) else {
+    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &GateOwnedPaths::of(settings))?) else {
         return Ok(Vec::new());
     };
     let is_there = |process: &&&ServerProcessConfig| {
@@ -360,8 +372,8 @@ fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, Failed> {
 }
 
 /// Programs that a command would not find.
-fn missing_programs(settings: &Settings, files: &[Content]) -> Result<Vec<ConfigWarning>, Failed> {
-    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &Own::of(settings))?) else {
+fn missing_programs(settings: &Settings, files: &[SourceFile]) -> Result<Vec<ConfigWarning>, CliError> {
+    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &GateOwnedPaths::of(settings))?) else {
         return Ok(Vec::new());
     };
     let is_there = |program: &Located<String>| {

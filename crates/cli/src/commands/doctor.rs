@@ -16,32 +16,32 @@ use toolgate_serve::StateUsage;
 use toolgate_types::Trust;
 use toolgate_workspace::Headroom;
 
-use super::{close, print, print_json, serving_runtime};
-use crate::ambient::{Surroundings, open_or_make_folder, open_own_folder, real_path};
-use crate::arguments::Common;
-use crate::build::JOURNAL;
+use super::{close_servers, print, print_json, serving_runtime};
+use crate::ambient::{HostEnvironment, open_or_create_directory, open_private_directory, real_path};
+use crate::arguments::GlobalOptions;
 use crate::callers::verifier;
-use crate::confined::sandbox_options;
-use crate::conversation::{ProviderModels, chosen_model, list_models, tools, window};
-use crate::exit::{DONE, Failed, TOOL_ERROR};
+use crate::conversation::{ProviderModels, chosen_model, list_models, tools_label, window_label};
+use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
+use crate::gate_builder::JOURNAL;
 use crate::interrupt::Interrupt;
-use crate::own::Own;
-use crate::personal::{HOLDS_HOME, personal, refuse_root};
-use crate::servers::{Servers, Which};
-use crate::settings::{Settings, join, load_from};
+use crate::personal_paths::{HOLDS_HOME, personal_paths, refuse_root};
+use crate::protected_paths::GateOwnedPaths;
+use crate::sandbox_settings::sandbox_options;
+use crate::servers::{ServerSelection, Servers};
+use crate::settings::{Settings, load_from, merge_settings};
 use crate::state_usage::state_usage;
-use crate::terminal::reveal_line;
-use crate::trust::{Asking, Origin};
+use crate::terminal::escape_line;
+use crate::trust::{ConfigOrigin, TrustPrompt};
 
 /// One thing that was tried.
-struct Finding {
+struct DoctorCheck {
     name: String,
-    state: State,
+    status: CheckStatus,
     detail: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CheckStatus {
     /// Works.
     Ok,
     /// Missing; something else stands in for it.
@@ -54,7 +54,7 @@ enum State {
     Unused,
 }
 
-impl State {
+impl CheckStatus {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -66,11 +66,11 @@ impl State {
     }
 }
 
-pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
+pub(crate) fn run(common: &GlobalOptions, offline: bool) -> Result<u8, CliError> {
     let (settings, configuration) = configuration(common)?;
     let mut findings = vec![configuration];
     findings.extend(examine(&settings));
-    findings.extend(kept(&settings));
+    findings.extend(retained_state(&settings));
     findings.extend(layers(&settings)?);
     if !offline && !settings.loaded.config.mcp_servers.is_empty() {
         findings.extend(servers(&settings)?);
@@ -82,7 +82,7 @@ pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
     if common.json {
         let rows: Vec<Value> = findings
             .iter()
-            .map(|finding| json!({"check": finding.name, "state": finding.state.as_str(), "detail": finding.detail}))
+            .map(|finding| json!({"check": finding.name, "state": finding.status.as_str(), "detail": finding.detail}))
             .collect();
         print_json(&Value::Array(rows))?;
     } else {
@@ -91,49 +91,50 @@ pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
             let _ = writeln!(
                 text,
                 "{:<9} {:<22} {}",
-                finding.state.as_str(),
+                finding.status.as_str(),
                 finding.name,
-                reveal_line(&finding.detail)
+                escape_line(&finding.detail)
             );
         }
         print(&text)?;
     }
-    let broken = findings.iter().any(|finding| matches!(finding.state, State::Missing | State::Failing));
-    Ok(if broken { TOOL_ERROR } else { DONE })
+    let broken =
+        findings.iter().any(|finding| matches!(finding.status, CheckStatus::Missing | CheckStatus::Failing));
+    Ok(if broken { TOOL_ERROR } else { SUCCESS })
 }
 
 /// What is in use. A file that was found and not agreed to is told of; the machine is examined without it.
-fn configuration(common: &Common) -> Result<(Settings, Finding), Failed> {
-    let surroundings = Surroundings::look()?;
-    let origin = Origin::choose(common, &surroundings)?;
+fn configuration(common: &GlobalOptions) -> Result<(Settings, DoctorCheck), CliError> {
+    let surroundings = HostEnvironment::detect()?;
+    let origin = ConfigOrigin::choose(common, &surroundings)?;
     let (file, detail) = match &origin {
-        Origin::Found(file) => (file.display().to_string(), "agreed to"),
-        Origin::Named(file) => (file.display().to_string(), "named with --config"),
-        Origin::Defaults => ("none".to_owned(), "built-in defaults"),
+        ConfigOrigin::Found(file) => (file.display().to_string(), "agreed to"),
+        ConfigOrigin::Named(file) => (file.display().to_string(), "named with --config"),
+        ConfigOrigin::Defaults => ("none".to_owned(), "built-in defaults"),
     };
-    let is_found = matches!(origin, Origin::Found(_));
-    let (loaded, finding) = match load_from(origin, &surroundings, Asking::Never) {
-        Ok(loaded) => (loaded, found("configuration", State::Ok, format!("{file}; {detail}"))),
+    let is_found = matches!(origin, ConfigOrigin::Found(_));
+    let (loaded, finding) = match load_from(origin, &surroundings, TrustPrompt::Never) {
+        Ok(loaded) => (loaded, check_result("configuration", CheckStatus::Ok, format!("{file}; {detail}"))),
         Err(failed) if is_found => {
             let help = failed.help.map(|help| format!("; {help}")).unwrap_or_default();
-            let defaults = load_from(Origin::Defaults, &surroundings, Asking::Never)?;
-            (defaults, found("configuration", State::Missing, failed.message + &help))
+            let defaults = load_from(ConfigOrigin::Defaults, &surroundings, TrustPrompt::Never)?;
+            (defaults, check_result("configuration", CheckStatus::Missing, failed.message + &help))
         }
         Err(failed) => return Err(failed),
     };
-    Ok((join(common, Trust::Guided, loaded, surroundings)?, finding))
+    Ok((merge_settings(common, Trust::Guided, loaded, surroundings)?, finding))
 }
 
-fn examine(settings: &Settings) -> Vec<Finding> {
-    let mut findings = vec![real_locations(), state_folder(settings), audit_folder(settings)];
+fn examine(settings: &Settings) -> Vec<DoctorCheck> {
+    let mut findings = vec![real_locations(), state_directory(settings), audit_directory(settings)];
     findings.extend(journal(settings));
     findings.extend(disk_reserve(settings));
-    match open_or_make_folder(&settings.workspace) {
+    match open_or_create_directory(&settings.workspace) {
         Err(error) => {
-            findings.push(found("workspace", State::Missing, error.to_string()));
+            findings.push(check_result("workspace", CheckStatus::Missing, error.to_string()));
         }
         Ok(folder) => {
-            findings.extend(whole_system(settings, &folder).or_else(|| home_directory(settings)));
+            findings.extend(root_mount(settings, &folder).or_else(|| home_directory(settings)));
             findings.push(opening_beneath(&folder));
             findings.push(unnamed_files(&folder));
             findings.push(exchange(&folder));
@@ -142,36 +143,42 @@ fn examine(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-fn whole_system(settings: &Settings, folder: &std::fs::File) -> Option<Finding> {
+fn root_mount(settings: &Settings, folder: &std::fs::File) -> Option<DoctorCheck> {
     let refused = refuse_root("@project", &settings.workspace, folder).err()?;
-    Some(found("workspace", State::Missing, refused.message))
+    Some(check_result("workspace", CheckStatus::Missing, refused.message))
 }
 
 /// Nothing is said of a workspace that is a project.
-fn home_directory(settings: &Settings) -> Option<Finding> {
+fn home_directory(settings: &Settings) -> Option<DoctorCheck> {
     let root = real_path(&settings.workspace);
-    let holds_home = personal(&settings.surroundings).homes.iter().any(|home| home.starts_with(&root));
-    holds_home.then(|| found("workspace", State::Fallback, format!("it {HOLDS_HOME}")))
+    let holds_home = personal_paths(&settings.environment).homes.iter().any(|home| home.starts_with(&root));
+    holds_home.then(|| check_result("workspace", CheckStatus::Fallback, format!("it {HOLDS_HOME}")))
 }
 
 /// Every layer that commands are confined by. One that the operator does not demand may be missing.
-fn layers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
-    let options = sandbox_options(settings, &Own::of(settings))?;
+fn layers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
+    let options = sandbox_options(settings, &GateOwnedPaths::of(settings))?;
     let required = options.require;
     let sandbox = match Sandbox::prepare(options) {
         Ok(sandbox) => sandbox,
         Err(error) => {
-            return Ok(vec![found("sandbox", State::Missing, format!("{error}; {}", error.help()))]);
+            return Ok(vec![check_result(
+                "sandbox",
+                CheckStatus::Missing,
+                format!("{error}; {}", error.help()),
+            )]);
         }
     };
     let finding = |report: &LayerReport| {
         let name = report.layer.as_str();
         match (report.works, required.contains(report.layer)) {
-            (true, _) => found(name, State::Ok, &report.detail),
-            (false, false) => found(name, State::Fallback, format!("{}; not required", report.detail)),
+            (true, _) => check_result(name, CheckStatus::Ok, &report.detail),
+            (false, false) => {
+                check_result(name, CheckStatus::Fallback, format!("{}; not required", report.detail))
+            }
             (false, true) => {
                 let remedy = "or let commands run without it: leave it out of `sandbox.require`";
-                found(name, State::Missing, format!("{}; {remedy}", report.detail))
+                check_result(name, CheckStatus::Missing, format!("{}; {remedy}", report.detail))
             }
         }
     };
@@ -179,21 +186,22 @@ fn layers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
 }
 
 /// Every server behind the gate, started for a moment.
-fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
+fn servers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     let runtime = serving_runtime()?;
-    let servers = Servers::start(settings, &runtime, Which::All)?;
+    let servers = Servers::start(settings, &runtime, ServerSelection::All)?;
     let (health, lacking) = (servers.health(), servers.unusable());
-    runtime.block_on(close(Some(&servers)));
+    runtime.block_on(close_servers(Some(&servers)));
     let named = |name: &str| format!("server {name}");
-    let lacking =
-        lacking.iter().map(|server| found(&named(&server.name), State::Failing, &server.problem.message));
+    let lacking = lacking
+        .iter()
+        .map(|server| check_result(&named(&server.name), CheckStatus::Failing, &server.problem.message));
     let finding = |health: &ServerHealth| {
         let name = named(health.name.as_str());
         let error = health.last_error.as_deref().unwrap_or("it did not answer");
         match (health.state, health.suspended) {
             (HealthState::Ready, 0) => {
                 let tools = if health.tools == 1 { "tool" } else { "tools" };
-                found(&name, State::Ok, format!("{} {tools}", health.tools))
+                check_result(&name, CheckStatus::Ok, format!("{} {tools}", health.tools))
             }
             (HealthState::Ready, suspended) => {
                 let remedy = format!("run `toolgate mcp approve {}`", health.name);
@@ -201,11 +209,11 @@ fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
                     "{suspended} of {} tools are new or changed, and suspended; {remedy}",
                     health.tools
                 );
-                found(&name, State::Fallback, detail)
+                check_result(&name, CheckStatus::Fallback, detail)
             }
-            _ => found(
+            _ => check_result(
                 &name,
-                State::Failing,
+                CheckStatus::Failing,
                 format!("{error}; `toolgate mcp list {}` says more", health.name),
             ),
         }
@@ -214,7 +222,7 @@ fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
 }
 
 /// Every key set of callers that an issuer publishes, fetched once. A gate that runs and cannot fetch one goes on with the keys that it has.
-fn key_sets(settings: &Settings) -> Result<Vec<Finding>, Failed> {
+fn key_sets(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     let callers = settings.loaded.config.callers.as_ref();
     let is_published = |key: &CallerKey| matches!(key.source, KeySourceConfig::KeySetUrl(_));
     let Some(callers) = callers.filter(|callers| callers.keys.iter().any(is_published)) else {
@@ -223,11 +231,13 @@ fn key_sets(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     let verifier = match verifier(settings) {
         Ok(Some(verifier)) => verifier,
         Ok(None) => return Ok(Vec::new()),
-        Err(fault) => return Ok(vec![found("caller keys", State::Failing, Failed::from(fault).message)]),
+        Err(fault) => {
+            return Ok(vec![check_result("caller keys", CheckStatus::Failing, CliError::from(fault).message)]);
+        }
     };
     let stale = callers.stale_keys.unwrap_or(CacheOptions::default().max_stale);
     let finding = |fetched: FetchedKeys| match fetched.keys {
-        Ok(count) => found("caller keys", State::Ok, format!("{count} at {}", fetched.url)),
+        Ok(count) => check_result("caller keys", CheckStatus::Ok, format!("{count} at {}", fetched.url)),
         Err(problem) => {
             let detail = format!(
                 "{} could not be fetched: {problem}; running gates go on with the keys that they have for {} s (`callers.stale_keys`), \
@@ -235,7 +245,7 @@ fn key_sets(settings: &Settings) -> Result<Vec<Finding>, Failed> {
                 fetched.url,
                 stale.as_secs()
             );
-            found("caller keys", State::Failing, detail)
+            check_result("caller keys", CheckStatus::Failing, detail)
         }
     };
     let probed = serving_runtime()?.block_on(verifier.probe_key_sets());
@@ -243,8 +253,8 @@ fn key_sets(settings: &Settings) -> Result<Vec<Finding>, Failed> {
 }
 
 /// Every provider of models, and the model that would be spoken with.
-fn providers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
-    let interrupt = Interrupt::listen();
+fn providers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
+    let interrupt = Interrupt::install();
     let runtime = serving_runtime()?;
     let listed = runtime.block_on(async {
         let _watching = interrupt.watch()?;
@@ -255,85 +265,91 @@ fn providers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     Ok(listed.iter().map(provider_finding).chain(chosen).collect())
 }
 
-fn provider_finding(provider: &ProviderModels) -> Finding {
+fn provider_finding(provider: &ProviderModels) -> DoctorCheck {
     let name = format!("provider {}", provider.name);
     match (&provider.models, provider.is_set_up) {
         (Ok(models), _) => {
             let with_tools = models.iter().filter(|model| model.capabilities.supports_tools).count();
             let count =
                 if models.len() == 1 { "1 model".to_owned() } else { format!("{} models", models.len()) };
-            found(
+            check_result(
                 &name,
-                State::Ok,
+                CheckStatus::Ok,
                 format!("{count}, {with_tools} with tools; `toolgate models {}` lists them", provider.name),
             )
         }
         (Err(failed), is_set_up) => {
             let help = failed.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
-            let state = if is_set_up { State::Failing } else { State::Unused };
-            found(&name, state, format!("{}{help}", failed.message))
+            let state = if is_set_up { CheckStatus::Failing } else { CheckStatus::Unused };
+            check_result(&name, state, format!("{}{help}", failed.message))
         }
     }
 }
 
 /// What is known of the model that would be spoken with, where its provider lists its models.
-fn chosen_finding(name: &str, listed: &[ProviderModels]) -> Option<Finding> {
+fn chosen_finding(name: &str, listed: &[ProviderModels]) -> Option<DoctorCheck> {
     let (provider, model) = name.split_once('/')?;
     let models = listed.iter().find(|listed| listed.name == provider)?.models.as_ref().ok()?;
     let title = format!("model {name}");
     Some(match models.iter().find(|listed| listed.name == model) {
         Some(ListedModel { capabilities, .. }) => {
-            let detail = format!("{}, context {}", tools(*capabilities), window(*capabilities));
-            found(&title, State::Ok, detail)
+            let detail = format!("{}, context {}", tools_label(*capabilities), window_label(*capabilities));
+            check_result(&title, CheckStatus::Ok, detail)
         }
-        None => found(
+        None => check_result(
             &title,
-            State::Fallback,
+            CheckStatus::Fallback,
             "its provider does not list it; `toolgate models` has those that it lists",
         ),
     })
 }
 
-fn found(name: &str, state: State, detail: impl Into<String>) -> Finding {
-    Finding { name: name.to_owned(), state, detail: detail.into() }
+fn check_result(name: &str, state: CheckStatus, detail: impl Into<String>) -> DoctorCheck {
+    DoctorCheck { name: name.to_owned(), status: state, detail: detail.into() }
 }
 
-fn opening_beneath(folder: &std::fs::File) -> Finding {
+fn opening_beneath(folder: &std::fs::File) -> DoctorCheck {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(folder, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
-        Ok(_) => found("openat2", State::Ok, "the kernel keeps paths beneath a mount"),
-        Err(error) => found(
+        Ok(_) => check_result("openat2", CheckStatus::Ok, "the kernel keeps paths beneath a mount"),
+        Err(error) => check_result(
             "openat2",
-            State::Fallback,
+            CheckStatus::Fallback,
             format!("{error}; paths are walked name by name without following links"),
         ),
     }
 }
 
-fn real_locations() -> Finding {
+fn real_locations() -> DoctorCheck {
     match rustix::fs::readlink("/proc/self/fd/0", Vec::new()) {
-        Ok(_) => found("/proc", State::Ok, "the kernel tells where an open file is"),
-        Err(Errno::NOENT) if Path::new("/proc/self/fd").exists() => found("/proc", State::Ok, "mounted"),
-        Err(error) => found(
+        Ok(_) => check_result("/proc", CheckStatus::Ok, "the kernel tells where an open file is"),
+        Err(Errno::NOENT) if Path::new("/proc/self/fd").exists() => {
+            check_result("/proc", CheckStatus::Ok, "mounted")
+        }
+        Err(error) => check_result(
             "/proc",
-            State::Missing,
+            CheckStatus::Missing,
             format!("{error}; mount /proc: rules are applied to real locations"),
         ),
     }
 }
 
-fn unnamed_files(folder: &std::fs::File) -> Finding {
+fn unnamed_files(folder: &std::fs::File) -> DoctorCheck {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
-        Ok(_) => found("unnamed files", State::Ok, "new content has no name until it is complete"),
-        Err(error) => {
-            found("unnamed files", State::Fallback, format!("{error}; new content waits in memory"))
+        Ok(_) => {
+            check_result("unnamed files", CheckStatus::Ok, "new content has no name until it is complete")
         }
+        Err(error) => check_result(
+            "unnamed files",
+            CheckStatus::Fallback,
+            format!("{error}; new content waits in memory"),
+        ),
     }
 }
 
 /// Asks to exchange two names that do not exist: a kernel that can, says that they do not exist.
-fn exchange(folder: &std::fs::File) -> Finding {
+fn exchange(folder: &std::fs::File) -> DoctorCheck {
     match rustix::fs::renameat_with(
         folder,
         ".toolgate-doctor-a",
@@ -342,64 +358,72 @@ fn exchange(folder: &std::fs::File) -> Finding {
         RenameFlags::EXCHANGE,
     ) {
         Err(Errno::NOENT) | Ok(()) => {
-            found("exchange", State::Ok, "old and new content change places in one step")
+            check_result("exchange", CheckStatus::Ok, "old and new content change places in one step")
         }
-        Err(error) => found("exchange", State::Fallback, format!("{error}; content is replaced by renaming")),
+        Err(error) => check_result(
+            "exchange",
+            CheckStatus::Fallback,
+            format!("{error}; content is replaced by renaming"),
+        ),
     }
 }
 
-fn state_folder(settings: &Settings) -> Finding {
-    match open_own_folder(&settings.state_dir) {
-        Ok(_) => found("state directory", State::Ok, settings.state_dir.display().to_string()),
-        Err(error) => {
-            found("state directory", State::Missing, format!("{}: {error}", settings.state_dir.display()))
-        }
+fn state_directory(settings: &Settings) -> DoctorCheck {
+    match open_private_directory(&settings.state_dir) {
+        Ok(_) => check_result("state directory", CheckStatus::Ok, settings.state_dir.display().to_string()),
+        Err(error) => check_result(
+            "state directory",
+            CheckStatus::Missing,
+            format!("{}: {error}", settings.state_dir.display()),
+        ),
     }
 }
 
 /// An undo journal that no gate of this version starts on, or that is full.
-fn journal(settings: &Settings) -> Option<Finding> {
-    let state = open_own_folder(&settings.state_dir).ok()?;
+fn journal(settings: &Settings) -> Option<DoctorCheck> {
+    let state = open_private_directory(&settings.state_dir).ok()?;
     let folder = state.open_dir(JOURNAL).ok()?;
     if let Err(error) = Journal::check_format(&folder) {
         let remedy = format!(
             "use the version of toolgate that wrote it, or move `{JOURNAL}` away, with all that could be undone"
         );
-        return Some(found("undo journal", State::Missing, format!("{error}; {remedy}")));
+        return Some(check_result("undo journal", CheckStatus::Missing, format!("{error}; {remedy}")));
     }
     let journal = Journal::open(&folder, &crate::state_dir::key(settings).ok()?).ok()?;
     let bound = journal.bounded(settings.loaded.config.retention.undo.into()).full()?;
-    Some(found("undo journal", State::Failing, format!("changes are refused: {bound}")))
+    Some(check_result("undo journal", CheckStatus::Failing, format!("changes are refused: {bound}")))
 }
 
 /// A disk that has less left than must be.
-fn disk_reserve(settings: &Settings) -> Option<Finding> {
-    let (refused, note) = match crate::confined::disk_reserve(settings).headroom(0) {
+fn disk_reserve(settings: &Settings) -> Option<DoctorCheck> {
+    let (refused, note) = match crate::sandbox_settings::disk_reserve(settings).headroom(0) {
         Headroom::Enough => return None,
         Headroom::RemovalsOnly(note) => ("commands, and changes other than removals, are refused", note),
         Headroom::Nothing(note) | Headroom::Unknown(note) => ("commands and changes are refused", note),
     };
     let remedy = "free space there, or lower `audit.reserve`";
-    Some(found("disk reserve", State::Failing, format!("{refused}: {note}; {remedy}")))
+    Some(check_result("disk reserve", CheckStatus::Failing, format!("{refused}: {note}; {remedy}")))
 }
 
 /// How much is kept of each kind of state, beside how much may be.
-fn kept(settings: &Settings) -> Vec<Finding> {
+fn retained_state(settings: &Settings) -> Vec<DoctorCheck> {
     let usage = state_usage(&settings.state_dir, &settings.loaded.config.retention, None);
     let finding = |StateUsage { area, files, bytes, max_bytes, .. }: StateUsage| {
         let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
         let (bound, is_over) = match max_bytes {
-            Some(most) => (format!("of {} that are kept (`retention.{area}`)", size(most)), bytes > most),
+            Some(most) => {
+                (format!("of {} that are kept (`retention.{area}`)", human_size(most)), bytes > most)
+            }
             None => ("not bounded".to_owned(), false),
         };
-        let state = if is_over { State::Fallback } else { State::Ok };
-        found(&format!("state {area}"), state, format!("{} in {files}, {bound}", size(bytes)))
+        let state = if is_over { CheckStatus::Fallback } else { CheckStatus::Ok };
+        check_result(&format!("state {area}"), state, format!("{} in {files}, {bound}", human_size(bytes)))
     };
     usage.into_iter().map(finding).collect()
 }
 
 /// A number of bytes for people.
-fn size(bytes: u64) -> String {
+fn human_size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|(unit, _)| bytes >= *unit) {
         Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
@@ -407,20 +431,20 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn audit_folder(settings: &Settings) -> Finding {
+fn audit_directory(settings: &Settings) -> DoctorCheck {
     let key = match crate::state_dir::key(settings) {
         Ok(key) => key,
-        Err(failed) => return found("audit", State::Missing, failed.message),
+        Err(failed) => return check_result("audit", CheckStatus::Missing, failed.message),
     };
-    match toolgate_audit::AuditLog::open(crate::build::log_options(settings), &key) {
+    match toolgate_audit::AuditLog::open(crate::gate_builder::log_options(settings), &key) {
         Ok(_) => {
             let (directory, aside) =
                 (settings.audit_dir.display(), toolgate_audit::kept_aside(&settings.audit_dir));
             match aside.unwrap_or_default().as_slice() {
-                [] => found("audit", State::Ok, directory.to_string()),
-                [first, ..] => found(
+                [] => check_result("audit", CheckStatus::Ok, directory.to_string()),
+                [first, ..] => check_result(
                     "audit",
-                    State::Fallback,
+                    CheckStatus::Fallback,
                     format!(
                         "{directory}; files that no gate of this version wrote, such as `{}`, were kept aside and are not recorded: look at them, then remove them",
                         first.display()
@@ -429,11 +453,11 @@ fn audit_folder(settings: &Settings) -> Finding {
             }
         }
         Err(error) => {
-            let goes_on = match crate::build::goes_on_without(settings, &error) {
+            let goes_on = match crate::gate_builder::continues_without_audit(settings, &error) {
                 true => "; until then only calls that read are made (`audit.on_failure: warn`)",
                 false => "",
             };
-            found("audit", State::Missing, format!("{error}; {}{goes_on}", error.help()))
+            check_result("audit", CheckStatus::Missing, format!("{error}; {}{goes_on}", error.help()))
         }
     }
 }

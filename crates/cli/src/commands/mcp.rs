@@ -13,83 +13,83 @@ use toolgate_identity::TokenError;
 use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
 use toolgate_types::{CallId, SessionId, Trust};
 
-use super::{mcp_refusal, tokens};
-use crate::ambient::open_own_folder;
-use crate::arguments::Common;
-use crate::build::{self, Built, How};
+use super::{mcp_startup_error, token_verification};
+use crate::ambient::open_private_directory;
+use crate::arguments::GlobalOptions;
 use crate::callers;
-use crate::exit::{DENIED, DONE, Failed};
+use crate::exit::{CliError, DENIED, SUCCESS};
+use crate::gate_builder::{self, AssembledGate, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::personal::warn_of_homes;
-use crate::reload::{Reloader, keep_up, stamps};
-use crate::servers::Which;
-use crate::settings::{Settings, settle};
+use crate::personal_paths::warn_of_homes;
+use crate::reload::{Reloader, fingerprints, watch_files};
+use crate::servers::ServerSelection;
+use crate::settings::{Settings, resolve_settings};
 use crate::state_usage::{output_bounds, state_usage};
-use crate::terminal::complain;
+use crate::terminal::warn;
 
 /// By then whoever started the gate has been answered, and what starting took is not needed any more.
-const STARTED: Duration = Duration::from_millis(150);
+const MEMORY_TRIM_DELAY: Duration = Duration::from_millis(150);
 
-pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
-    let mut settings = settle(common, Trust::Guided).inspect_err(mcp_refusal::answer)?;
+pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
+    let mut settings = resolve_settings(common, Trust::Guided).inspect_err(mcp_startup_error::answer)?;
     if common.run.is_none() {
         settings.caller.session = session()?;
     }
     let credential = settings.credential(common)?;
-    let interrupt = Interrupt::listen();
+    let interrupt = Interrupt::install();
     let runtime = super::serving_runtime()?;
-    let seen = stamps(&settings);
-    let built = build::gate(
+    let seen = fingerprints(&settings);
+    let built = gate_builder::build_gate(
         &settings,
-        How {
-            approver: super::nobody(),
-            tokens: tokens(common),
+        GateBuildOptions {
+            approver: super::no_approver(),
+            verify_tokens: token_verification(common),
             blocking: BlockingStrategy::InlineFirst,
-            servers: Some((Which::All, &runtime)),
-            wait: false,
+            servers: Some((ServerSelection::All, &runtime)),
+            wait_for_servers: false,
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
     warn_of_homes(&built.workspace);
-    let gate = Arc::clone(built.front.gate());
+    let gate = Arc::clone(built.gate.gate());
     let mut reloader = Reloader::new(common, &settings, &built, seen);
     let servers = built.servers.clone();
     let service = service(&settings, built, reloader.completion());
     let (input, output) = (io::stdin(), io::stdout());
     let own = |descriptor: io::Result<_>| {
-        descriptor.map_err(|error| Failed::error(format!("the standard streams cannot be used: {error}")))
+        descriptor.map_err(|error| CliError::error(format!("the standard streams cannot be used: {error}")))
     };
     let (input, output) =
         (own(input.as_fd().try_clone_to_owned())?, own(output.as_fd().try_clone_to_owned())?);
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
-        let keeping_up = tokio::spawn(keep_up(reloader));
+        let keeping_up = tokio::spawn(watch_files(reloader));
         let settled = tokio::spawn(async {
-            tokio::time::sleep(STARTED).await;
+            tokio::time::sleep(MEMORY_TRIM_DELAY).await;
             toolgate_sandbox::madvise_dontneed_text();
         });
         let ending = interrupt.token().child_token();
-        let useless = useless_token(common, &settings, &gate, credential.clone());
+        let useless = unusable_token(common, &settings, &gate, credential.clone());
         let serving = async {
             let served =
                 serve_stdio(Arc::clone(&service), credential.clone(), input, output, ending.clone()).await;
-            served.map_err(|error| Failed::error(error.to_string()))
+            served.map_err(|error| CliError::error(error.to_string()))
         };
         let served = serve_unless(useless, serving, &ending).await;
         keeping_up.abort();
         settled.abort();
-        super::close(servers.as_deref()).await;
+        super::close_servers(servers.as_deref()).await;
         served
     });
-    served.map(|()| DONE)
+    served.map(|()| SUCCESS)
 }
 
 /// Serves, unless somebody says why not. Serving comes to its end even then: what was read by that time is answered and recorded.
 async fn serve_unless(
-    useless: impl Future<Output = Failed>,
-    serving: impl Future<Output = Result<(), Failed>>,
+    useless: impl Future<Output = CliError>,
+    serving: impl Future<Output = Result<(), CliError>>,
     ending: &CancellationToken,
-) -> Result<(), Failed> {
+) -> Result<(), CliError> {
     tokio::pin!(serving);
     tokio::select! {
         biased;
@@ -105,27 +105,32 @@ async fn serve_unless(
 
 /// Ends when the token is one that no call will ever be made with: a client shows that its server ended, and what it said last. Otherwise every call would
 /// be refused, and nobody be told why. A token that may be good later is only complained about.
-async fn useless_token(common: &Common, settings: &Settings, gate: &Gate, credential: Credential) -> Failed {
+async fn unusable_token(
+    common: &GlobalOptions,
+    settings: &Settings,
+    gate: &Gate,
+    credential: Credential,
+) -> CliError {
     let refused = match &common.token {
         Some(token) => gate.identify(credential).await.err().map(|failure| (token, failure)),
         None => None,
     };
     if let Some((token, failure)) = refused {
         let reason = failure.operator_note.unwrap_or(failure.message);
-        if can_never_be_good(settings, &token.0).await {
-            let failed = Failed::error(format!("the token proves nothing: {reason}"));
-            return Failed {
+        if is_permanently_invalid(settings, &token.0).await {
+            let failed = CliError::error(format!("the token proves nothing: {reason}"));
+            return CliError {
                 code: DENIED,
                 ..failed.help("give a good one with --token or the variable TOOLGATE_TOKEN; `toolgate token mint` makes one")
             };
         }
-        complain(&format!("calls are refused for now: {reason}"));
+        warn(&format!("calls are refused for now: {reason}"));
     }
     std::future::pending().await
 }
 
 /// Whether neither time nor the issuer's keys can make a token good. Whose tokens are believed may change with the configuration, which is then read anew.
-async fn can_never_be_good(settings: &Settings, token: &str) -> bool {
+async fn is_permanently_invalid(settings: &Settings, token: &str) -> bool {
     let Ok(Some(verifier)) = callers::verifier(settings) else { return true };
     verifier.verify(token).await.is_err_and(|error| {
         !matches!(
@@ -142,19 +147,20 @@ async fn can_never_be_good(settings: &Settings, token: &str) -> bool {
 /// What the doors of this process serve.
 pub(crate) fn service(
     settings: &Settings,
-    built: Built,
+    built: AssembledGate,
     complete: Option<watch::Receiver<bool>>,
 ) -> Arc<Service> {
-    let outputs = build::outputs_folder(settings);
+    let outputs = gate_builder::outputs_directory(settings);
     let retention = settings.loaded.config.retention;
-    let outputs = OutputStore::new(move || open_own_folder(&outputs)).with_bounds(output_bounds(&retention));
-    let (state_dir, journal) = (settings.state_dir.clone(), Arc::clone(built.front.gate().journal()));
+    let outputs =
+        OutputStore::new(move || open_private_directory(&outputs)).with_bounds(output_bounds(&retention));
+    let (state_dir, journal) = (settings.state_dir.clone(), Arc::clone(built.gate.gate().journal()));
     let measure = move || state_usage(&state_dir, &retention, Some(&journal));
     Service::new(ServiceOptions {
         aliases: aliases(settings),
         complete,
         state: Some(Arc::new(measure)),
-        ..ServiceOptions::new(Arc::new(built.front), outputs)
+        ..ServiceOptions::new(Arc::new(built.gate), outputs)
     })
 }
 
@@ -165,10 +171,10 @@ fn aliases(settings: &Settings) -> Vec<String> {
 }
 
 /// Every process is a sitting of its own.
-fn session() -> Result<SessionId, Failed> {
+fn session() -> Result<SessionId, CliError> {
     let id = CallId::fresh().to_string();
     let last = id.rsplit('-').next().unwrap_or_default();
-    format!("mcp-{last}").parse().map_err(|error| Failed::error(format!("{error}")))
+    format!("mcp-{last}").parse().map_err(|error| CliError::error(format!("{error}")))
 }
 
 #[cfg(test)]
@@ -185,11 +191,11 @@ mod tests {
             ending.cancelled().await;
             tokio::task::yield_now().await;
             is_settled.store(true, Ordering::SeqCst);
-            Err(Failed::error("another reason"))
+            Err(CliError::error("another reason"))
         };
         let useless = async {
             tokio::task::yield_now().await;
-            Failed::error("useless")
+            CliError::error("useless")
         };
         let served = serve_unless(useless, serving, &ending).await;
         assert_eq!(served.unwrap_err().message, "useless");

@@ -4,149 +4,149 @@ use serde_json::{Value, json};
 use toolgate_connect::{Definition, Finding, HealthState, PinState, PinnedTool, ServerName};
 use toolgate_types::{Sha256, Trust};
 
-use super::mcp_list::{advice_json, advised};
-use super::{close, named_servers, print, print_json, serving_runtime};
-use crate::arguments::Common;
-use crate::exit::{DENIED, DONE, Failed};
-use crate::question::{Screen, quoted};
+use super::mcp_list::{advice_json, advice_line};
+use super::{close_servers, named_servers, print, print_json, serving_runtime};
+use crate::approval_screen::{Screen, quoted};
+use crate::arguments::GlobalOptions;
+use crate::exit::{CliError, DENIED, SUCCESS};
 use crate::servers::Servers;
-use crate::settings::settle;
-use crate::terminal::{PAPER, complain, confirm, reveal_line};
+use crate::settings::resolve_settings;
+use crate::terminal::{PLAIN_SCREEN, confirm, escape_line, warn};
 
 pub(crate) fn run(
-    common: &Common,
+    common: &GlobalOptions,
     server: Option<&str>,
     tool: Option<&str>,
-    agreement: &Agreement,
-) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
+    agreement: &ApprovalSelection,
+) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
     let which = named_servers(&settings, server)?;
     let runtime = serving_runtime()?;
     let servers = Servers::start(&settings, &runtime, which)?;
     let waiting = waiting(&servers, tool);
     for health in servers.health().iter().filter(|health| health.state != HealthState::Ready) {
         let error = health.last_error.as_deref().unwrap_or("it did not answer");
-        complain(&format!(
-            "the server `{}` is not there, so this is what it offered last: {error}",
-            health.name
-        ));
+        warn(&format!("the server `{}` is not there, so this is what it offered last: {error}", health.name));
     }
-    runtime.block_on(close(Some(&servers)));
+    runtime.block_on(close_servers(Some(&servers)));
     let waiting = waiting?;
     if let (Some(tool), true) = (tool, waiting.is_empty()) {
-        complain(&format!("no tool `{tool}` waits for approval"));
+        warn(&format!("no tool `{tool}` waits for approval"));
     }
-    agreement.refuse_unknown(&waiting)?;
-    let answers: Vec<(&Waiting, Answer)> = answers(&waiting, agreement);
+    agreement.require_known_digests(&waiting)?;
+    let answers: Vec<(&PendingTool, ApprovalAnswer)> = collect_answers(&waiting, agreement);
     let mut rows = Vec::new();
     for (one, answer) in &answers {
-        if *answer == Answer::Yes {
+        if *answer == ApprovalAnswer::Yes {
             servers.pins().approve(&one.server, &one.tool, one.digest).map_err(|error| {
-                Failed::error(error.to_string()).help("look at it again: run the command once more")
+                CliError::error(error.to_string()).help("look at it again: run the command once more")
             })?;
         }
-        rows.push(one.told(*answer, common.json));
+        rows.push(one.result_line(*answer, common.json));
     }
     match common.json {
         true => print_json(&Value::Array(answers.iter().map(|(one, answer)| one.json(*answer)).collect()))?,
         false if rows.is_empty() => print("nothing waits for approval\n")?,
         false => print(&rows.concat())?,
     };
-    if answers.iter().any(|(_, answer)| *answer == Answer::Nobody) {
-        return Err(Failed {
+    if answers.iter().any(|(_, answer)| *answer == ApprovalAnswer::NoTerminal) {
+        return Err(CliError {
             code: DENIED,
-            ..Failed::error("there is no terminal to ask on, so nothing was approved")
+            ..CliError::error("there is no terminal to ask on, so nothing was approved")
         }
         .help("read what is shown, then pass --yes with --digest and the digest of what you agree to"));
     }
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
 /// What is agreed to without asking.
 #[derive(Debug)]
-pub(crate) enum Agreement {
+pub(crate) enum ApprovalSelection {
     /// Nothing.
-    Asked,
+    Interactive,
     /// Whatever is offered, unseen.
-    Everything,
+    All,
     /// Exactly the definitions with these digests, which somebody has seen.
     Only(Vec<Sha256>),
 }
 
-impl Agreement {
+impl ApprovalSelection {
     pub(crate) fn of(yes: bool, digests: Vec<Sha256>) -> Self {
         match (yes, digests.is_empty()) {
             (_, false) => Self::Only(digests),
-            (true, true) => Self::Everything,
-            (false, true) => Self::Asked,
+            (true, true) => Self::All,
+            (false, true) => Self::Interactive,
         }
     }
 
     /// A digest that nothing has says that something else is offered than was shown: then nothing at all is agreed to.
-    fn refuse_unknown(&self, waiting: &[Waiting]) -> Result<(), Failed> {
+    fn require_known_digests(&self, waiting: &[PendingTool]) -> Result<(), CliError> {
         let Self::Only(digests) = self else { return Ok(()) };
         let is_unknown = |digest: &&Sha256| !waiting.iter().any(|one| one.digest == **digest);
         let Some(unknown) = digests.iter().find(is_unknown) else { return Ok(()) };
         let message =
             format!("nothing that waits for approval has the digest `{unknown}`, so nothing was approved");
-        let failed = Failed { code: DENIED, ..Failed::error(message) };
+        let failed = CliError { code: DENIED, ..CliError::error(message) };
         Err(failed.help("look again: a server may offer something else than it did"))
     }
 }
 
 /// A tool that somebody has to agree to.
-struct Waiting {
+struct PendingTool {
     server: ServerName,
     tool: String,
     state: PinState,
     digest: Sha256,
     /// What it is, or what is different about it.
-    shown: String,
+    diff: String,
     description: String,
     /// Why no tool can be made of it, if none can.
-    useless: Option<String>,
+    unusable: Option<String>,
     /// What in it a person should look at before agreeing.
     advice: Vec<Finding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum ApprovalAnswer {
     Yes,
     No,
     /// Nobody could be asked.
-    Nobody,
+    NoTerminal,
 }
 
-fn waiting(servers: &Servers, tool: Option<&str>) -> Result<Vec<Waiting>, Failed> {
+fn waiting(servers: &Servers, tool: Option<&str>) -> Result<Vec<PendingTool>, CliError> {
     let mut waiting = Vec::new();
     for server in servers.names() {
         let pins = servers.pins().for_server(&server).map_err(|error| {
-            Failed::error(error.to_string())
+            CliError::error(error.to_string())
                 .help("every tool of the server stays suspended until the file is removed")
         })?;
         let wanted = pins.tools().filter(|(name, _)| tool.is_none_or(|tool| tool == *name));
-        waiting.extend(wanted.filter_map(|(name, pinned)| Waiting::of(&server, name, pinned)));
+        waiting.extend(wanted.filter_map(|(name, pinned)| PendingTool::of(&server, name, pinned)));
     }
     Ok(waiting)
 }
 
-fn answers<'w>(waiting: &'w [Waiting], agreement: &Agreement) -> Vec<(&'w Waiting, Answer)> {
-    let answer = |one: &Waiting| match agreement {
-        Agreement::Everything => Answer::Yes,
-        Agreement::Only(digests) if digests.contains(&one.digest) => Answer::Yes,
-        Agreement::Only(_) => Answer::No,
-        Agreement::Asked => {
+fn collect_answers<'w>(
+    waiting: &'w [PendingTool],
+    agreement: &ApprovalSelection,
+) -> Vec<(&'w PendingTool, ApprovalAnswer)> {
+    let answer = |one: &PendingTool| match agreement {
+        ApprovalSelection::All => ApprovalAnswer::Yes,
+        ApprovalSelection::Only(digests) if digests.contains(&one.digest) => ApprovalAnswer::Yes,
+        ApprovalSelection::Only(_) => ApprovalAnswer::No,
+        ApprovalSelection::Interactive => {
             match confirm(|screen| one.question(screen), &format!("Agree to {}?", one.name())) {
-                Some(true) => Answer::Yes,
-                Some(false) => Answer::No,
-                None => Answer::Nobody,
+                Some(true) => ApprovalAnswer::Yes,
+                Some(false) => ApprovalAnswer::No,
+                None => ApprovalAnswer::NoTerminal,
             }
         }
     };
     waiting.iter().map(|one| (one, answer(one))).collect()
 }
 
-impl Waiting {
+impl PendingTool {
     fn of(server: &ServerName, name: &str, pinned: &PinnedTool) -> Option<Self> {
         let state = pinned.state();
         let offered: &Definition = pinned.offered()?;
@@ -160,15 +160,15 @@ impl Waiting {
             tool: name.to_owned(),
             state,
             digest: offered.digest(),
-            shown,
+            diff: shown,
             description: offered.escaped_description(),
-            useless: offered.check().err(),
+            unusable: offered.check().err(),
             advice: offered.advice(),
         })
     }
 
     fn name(&self) -> String {
-        format!("{}__{}", self.server, reveal_line(&self.tool))
+        format!("{}__{}", self.server, escape_line(&self.tool))
     }
 
     /// What a person reads before agreeing. Every word of the server stands behind an edge.
@@ -179,34 +179,34 @@ impl Waiting {
             false => format!("The server says about it, in {}", quoted(&self.description, screen)),
         };
         let useless =
-            self.useless.as_ref().map(|reason| format!("It cannot be used: {}\n", reveal_line(reason)));
+            self.unusable.as_ref().map(|reason| format!("It cannot be used: {}\n", escape_line(reason)));
         let what = if self.state == PinState::Changed { "What is different, in " } else { "All of it, in " };
         // What a server says to the model stands last, right above the question.
         let advice: String =
-            self.advice.iter().map(|finding| screen.line(&advised(finding), "1;33")).collect();
+            self.advice.iter().map(|finding| screen.line(&advice_line(finding), "1;33")).collect();
         let addresses = if advice.is_empty() { "" } else { "It may address the model:\n" };
         format!(
             "{name} is {state}.\n{}{description}{what}{}Its digest: {}\n{addresses}{advice}\n",
             useless.unwrap_or_default(),
-            quoted(&self.shown, screen),
+            quoted(&self.diff, screen),
             self.digest
         )
     }
 
-    fn told(&self, answer: Answer, quiet: bool) -> String {
+    fn result_line(&self, answer: ApprovalAnswer, quiet: bool) -> String {
         let name = self.name();
         match answer {
-            Answer::Yes => format!("agreed to {name} ({})\n", self.digest),
-            Answer::No => format!("{name} stays suspended\n"),
-            Answer::Nobody if quiet => String::new(),
-            Answer::Nobody => self.question(PAPER),
+            ApprovalAnswer::Yes => format!("agreed to {name} ({})\n", self.digest),
+            ApprovalAnswer::No => format!("{name} stays suspended\n"),
+            ApprovalAnswer::NoTerminal if quiet => String::new(),
+            ApprovalAnswer::NoTerminal => self.question(PLAIN_SCREEN),
         }
     }
 
-    fn json(&self, answer: Answer) -> Value {
+    fn json(&self, answer: ApprovalAnswer) -> Value {
         json!({
             "server": self.server.as_str(), "tool": self.tool, "state": self.state.as_str(), "digest": self.digest,
-            "definition": self.shown, "approved": answer == Answer::Yes,
+            "definition": self.diff, "approved": answer == ApprovalAnswer::Yes,
             "advice": self.advice.iter().map(advice_json).collect::<Vec<_>>(),
         })
     }

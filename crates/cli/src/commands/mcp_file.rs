@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::Dir;
 use toolgate_workspace::MountRules;
 
-use crate::ambient::{Surroundings, real_path, variable};
+use crate::ambient::{HostEnvironment, env_var, real_path};
 use crate::arguments::McpInstall;
-use crate::build::rules;
-use crate::clients::{Facts, Folders, Scope};
-use crate::exit::{DENIED, Failed};
-use crate::own::Own;
+use crate::atomic_file::AtomicFile;
+use crate::clients::{BaseDirectories, ClientInfo, InstallScope};
+use crate::exit::{CliError, DENIED};
+use crate::gate_builder::rules;
+use crate::protected_paths::GateOwnedPaths;
 use crate::settings::{MountSettings, Settings};
-use crate::spot::Spot;
+use crate::symlink_walk::ResolvedPath;
 use crate::terminal::confirm;
-use crate::way::Way;
 
 /// A file of a client.
 pub(super) struct ClientFile {
@@ -24,24 +24,31 @@ pub(super) struct ClientFile {
     /// What it holds, if it is there.
     pub(super) read: Option<Vec<u8>>,
     /// The folders that tools see.
-    seen: Vec<Seen>,
+    visible: Vec<VisibleMount>,
 }
 
 impl ClientFile {
     /// Reads the file that somebody means.
-    pub(super) fn read(settings: &Settings, wanted: &McpInstall, facts: &Facts) -> Result<Self, Failed> {
-        let path = place(settings, wanted, facts)?;
-        let seen = Seen::all(settings)?;
-        let way = Way::follow(&path).and_then(|way| checked(way, &seen)).map_err(|error| {
-            Failed::usage(error.to_string())
+    pub(super) fn read(
+        settings: &Settings,
+        wanted: &McpInstall,
+        facts: &ClientInfo,
+    ) -> Result<Self, CliError> {
+        let path = file_path(settings, wanted, facts)?;
+        let seen = VisibleMount::all(settings)?;
+        let way = ResolvedPath::resolve(&path).and_then(|way| check_links(way, &seen)).map_err(|error| {
+            CliError::usage(error.to_string())
                 .help("put a file or a folder in its place, or name another file with --file")
         })?;
-        let read = match way.find_folder().and_then(|folder| Spot::new(&folder, way.name()).read()) {
+        let read = match way.open_parent_path().and_then(|folder| AtomicFile::new(&folder, way.name()).read())
+        {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(Failed::usage(format!("`{}` cannot be read: {error}", path.display()))),
+            Err(error) => {
+                return Err(CliError::usage(format!("`{}` cannot be read: {error}", path.display())));
+            }
         };
-        Ok(Self { path, read, seen })
+        Ok(Self { path, read, visible: seen })
     }
 
     pub(super) fn text(&self) -> Result<&str, &'static str> {
@@ -49,35 +56,41 @@ impl ClientFile {
     }
 
     /// Writes the file and says where its old content is kept.
-    pub(super) fn write(&self, text: &str, scope: Scope) -> io::Result<Option<PathBuf>> {
+    pub(super) fn write(&self, text: &str, scope: InstallScope) -> io::Result<Option<PathBuf>> {
         // Somebody was asked meanwhile, which may have taken long.
-        self.look_again(scope)?.write(self.read.as_deref(), text, scope)
+        self.recheck(scope)?.write(self.read.as_deref(), text, scope)
     }
 
-    fn look_again(&self, scope: Scope) -> io::Result<Target<'_>> {
-        let mode = if scope == Scope::Project { 0o777 } else { 0o700 };
-        let way = checked(Way::follow(&self.path)?, &self.seen)?;
-        let folder = way.open_folder(Some(mode))?;
-        let beside = checked(Way::follow_to_beside(&self.path)?, &self.seen)?.open_folder(None)?;
-        Ok(Target { path: &self.path, name: way.name().to_owned(), folder, beside })
+    fn recheck(&self, scope: InstallScope) -> io::Result<WriteTarget<'_>> {
+        let mode = if scope == InstallScope::Project { 0o777 } else { 0o700 };
+        let way = check_links(ResolvedPath::resolve(&self.path)?, &self.visible)?;
+        let folder = way.open_parent(Some(mode))?;
+        let beside =
+            check_links(ResolvedPath::resolve_parent(&self.path)?, &self.visible)?.open_parent(None)?;
+        Ok(WriteTarget {
+            path: &self.path,
+            name: way.name().to_owned(),
+            directory: folder,
+            link_directory: beside,
+        })
     }
 }
 
 /// A folder that tools see, and what of it they do not reach.
-struct Seen {
-    folder: PathBuf,
+struct VisibleMount {
+    directory: PathBuf,
     is_writable: bool,
     rules: MountRules,
 }
 
-impl Seen {
-    fn all(settings: &Settings) -> Result<Vec<Self>, Failed> {
-        let own = Own::of(settings);
+impl VisibleMount {
+    fn all(settings: &Settings) -> Result<Vec<Self>, CliError> {
+        let own = GateOwnedPaths::of(settings);
         let seen = |path: &Path, is_writable: bool, rules: MountRules| {
             let folder = real_path(path);
-            let own = own.places().iter().filter_map(|place| place.strip_prefix(&folder).ok());
+            let own = own.paths().iter().filter_map(|place| place.strip_prefix(&folder).ok());
             let own = own.filter(|place| !place.as_os_str().is_empty()).map(Path::to_path_buf).collect();
-            Self { folder, is_writable, rules: rules.gate_files(own) }
+            Self { directory: folder, is_writable, rules: rules.gate_files(own) }
         };
         let mut all = vec![seen(&settings.workspace, true, rules(settings, &[], &[])?)];
         for MountSettings { path, read_only, scope, deny, .. } in &settings.mounts {
@@ -87,40 +100,40 @@ impl Seen {
     }
 
     /// Whether a place lies within, and tools are kept from it.
-    fn keeps_tools_from(&self, place: &Path) -> bool {
-        place.strip_prefix(&self.folder).is_ok_and(|location| !self.rules.reaches(location))
+    fn denies(&self, place: &Path) -> bool {
+        place.strip_prefix(&self.directory).is_ok_and(|location| !self.rules.reaches(location))
     }
 }
 
 /// What is going to be written, through folders that stay the same whatever is put in their places.
-struct Target<'f> {
+struct WriteTarget<'f> {
     /// As it was named.
     path: &'f Path,
     name: OsString,
-    folder: Dir,
+    directory: Dir,
     /// Where the path was named; the file itself is elsewhere where that is a link.
-    beside: Dir,
+    link_directory: Dir,
 }
 
-impl Target<'_> {
-    fn write(&self, read: Option<&[u8]>, text: &str, scope: Scope) -> io::Result<Option<PathBuf>> {
-        let file = Spot::new(&self.folder, &self.name);
+impl WriteTarget<'_> {
+    fn write(&self, read: Option<&[u8]>, text: &str, scope: InstallScope) -> io::Result<Option<PathBuf>> {
+        let file = AtomicFile::new(&self.directory, &self.name);
         let Some(read) = read else {
-            let mode = if scope == Scope::Project { 0o644 } else { 0o600 };
+            let mode = if scope == InstallScope::Project { 0o644 } else { 0o600 };
             return file.write_new(text.as_bytes(), mode).map(|()| None);
         };
-        let backup = self.keep(read)?;
+        let backup = self.back_up(read)?;
         file.replace(read, text.as_bytes())?;
         Ok(Some(backup))
     }
 
     /// Keeps what the file holds beside it: as it was before the first change, and as it was before the last one.
-    fn keep(&self, content: &[u8]) -> io::Result<PathBuf> {
+    fn back_up(&self, content: &[u8]) -> io::Result<PathBuf> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let [first, last] = ["", "-last"].map(|ending| format!("{name}.before{ending}.toolgate"));
         let at = |name: &str| self.path.with_file_name(name);
         let (kept_first, kept_last) = (self.beside(&first), self.beside(&last));
-        kept_first.refuse_other_than_file()?;
+        kept_first.require_regular_file()?;
         match kept_first.write_new(content, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => return other.map(|()| at(&first)),
@@ -128,27 +141,27 @@ impl Target<'_> {
         if kept_first.read().is_ok_and(|kept| kept == content) {
             return Ok(at(&first));
         }
-        kept_last.write_own_over(content).map(|()| at(&last))
+        kept_last.replace_private(content).map(|()| at(&last))
     }
 
-    fn beside<'n>(&'n self, name: &'n str) -> Spot<'n> {
-        Spot::new(&self.beside, OsStr::new(name))
+    fn beside<'n>(&'n self, name: &'n str) -> AtomicFile<'n> {
+        AtomicFile::new(&self.link_directory, OsStr::new(name))
     }
 }
 
 /// A link of a person may lead anywhere where something is. One in a folder that a model can write may be the model's, or have come
 /// with a repository, so that it must lead neither out of such folders nor to what tools are kept from: what it leads to would be changed, and what that holds
 /// be kept where the model reads it.
-fn checked(way: Way, seen: &[Seen]) -> io::Result<Way> {
+fn check_links(way: ResolvedPath, seen: &[VisibleMount]) -> io::Result<ResolvedPath> {
     let lies_within =
-        |place: &Path| seen.iter().any(|seen| seen.is_writable && place.starts_with(&seen.folder));
+        |place: &Path| seen.iter().any(|seen| seen.is_writable && place.starts_with(&seen.directory));
     let refused =
         |link: &Path, what: &str| Err(io::Error::other(format!("`{}` is a link {what}", link.display())));
-    match (way.links.iter().find(|link| lies_within(link)), &way.broken) {
-        (Some(link), _) if !lies_within(&way.end) => {
+    match (way.links.iter().find(|link| lies_within(link)), &way.dangling) {
+        (Some(link), _) if !lies_within(&way.target) => {
             refused(link, "that leads out of the folders that tools write")
         }
-        (Some(link), _) if seen.iter().any(|seen| seen.keeps_tools_from(&way.end)) => {
+        (Some(link), _) if seen.iter().any(|seen| seen.denies(&way.target)) => {
             refused(link, "to what tools are kept from")
         }
         (_, Some(link)) => refused(link, "to a file that is not there"),
@@ -157,47 +170,49 @@ fn checked(way: Way, seen: &[Seen]) -> io::Result<Way> {
 }
 
 /// Shows what is going to happen and asks, unless somebody agreed before.
-pub(super) fn agree(wanted: &McpInstall, shown: String, question: &str) -> Result<(), Failed> {
-    let denied = |failed: Failed| Failed { code: DENIED, ..failed };
+pub(super) fn confirm_change(wanted: &McpInstall, shown: String, question: &str) -> Result<(), CliError> {
+    let denied = |failed: CliError| CliError { code: DENIED, ..failed };
     if wanted.yes {
         return Ok(());
     }
     match confirm(|_| shown, question) {
         Some(true) => Ok(()),
-        Some(false) => Err(denied(Failed::error("nothing was written"))),
+        Some(false) => Err(denied(CliError::error("nothing was written"))),
         None => Err(denied(
-            Failed::error("there is no terminal to ask on, so nothing was written")
+            CliError::error("there is no terminal to ask on, so nothing was written")
                 .help("look at it with --dry-run, then pass --yes"),
         )),
     }
 }
 
-fn place(settings: &Settings, wanted: &McpInstall, facts: &Facts) -> Result<PathBuf, Failed> {
-    let surroundings = &settings.surroundings;
+fn file_path(settings: &Settings, wanted: &McpInstall, facts: &ClientInfo) -> Result<PathBuf, CliError> {
+    let surroundings = &settings.environment;
     if let Some(file) = &wanted.file {
         return surroundings.absolute(file);
     }
     match (wanted.scope, facts.project) {
-        (Scope::User, _) => facts.user.resolve(&folders(surroundings), variable).ok_or_else(|| {
-            Failed::usage("there is no home folder: HOME is not set")
-                .help("name the client's file with --file")
-        }),
-        (Scope::Project, Some(path)) => Ok(settings.workspace.join(path)),
-        (Scope::Project, None) => {
-            Err(Failed::usage(format!("{} has no file for single projects", facts.title))
+        (InstallScope::User, _) => {
+            facts.user.resolve(&base_directories(surroundings), env_var).ok_or_else(|| {
+                CliError::usage("there is no home folder: HOME is not set")
+                    .help("name the client's file with --file")
+            })
+        }
+        (InstallScope::Project, Some(path)) => Ok(settings.workspace.join(path)),
+        (InstallScope::Project, None) => {
+            Err(CliError::usage(format!("{} has no file for single projects", facts.title))
                 .help("leave out --scope, or name a file with --file"))
         }
     }
 }
 
 /// Where this system keeps files of a person.
-fn folders(surroundings: &Surroundings) -> Folders {
+fn base_directories(surroundings: &HostEnvironment) -> BaseDirectories {
     let home = surroundings.home.clone();
     let in_home = |path: &str| home.as_ref().map(|home| home.join(path));
     let config = surroundings.config_home.clone().or_else(|| in_home(".config"));
     let application =
         if cfg!(target_os = "macos") { in_home("Library/Application Support") } else { config.clone() };
-    Folders { config, application, home }
+    BaseDirectories { config, application, home }
 }
 
 #[cfg(test)]
@@ -236,11 +251,11 @@ mod tests {
                 std::fs::write(&path, holds).unwrap();
             }
             let read = holds.map(|text| text.as_bytes().to_vec());
-            ClientFile { path, read, seen: self.seen(MountRules::new()) }
+            ClientFile { path, read, visible: self.seen(MountRules::new()) }
         }
 
-        fn seen(&self, rules: MountRules) -> Vec<Seen> {
-            vec![Seen { folder: real_path(&self.project), is_writable: true, rules }]
+        fn seen(&self, rules: MountRules) -> Vec<VisibleMount> {
+            vec![VisibleMount { directory: real_path(&self.project), is_writable: true, rules }]
         }
 
         /// What a command does: the folder is elsewhere, and a link has its name.
@@ -260,11 +275,11 @@ mod tests {
         let ground = Ground::new();
         let file = ground.file(None);
         symlink(&ground.home, ground.project.join(".vscode")).unwrap();
-        assert!(file.write("{}", Scope::Project).is_err());
+        assert!(file.write("{}", InstallScope::Project).is_err());
         assert_eq!(ground.names_in_home(), [""; 0]);
         std::fs::remove_file(ground.project.join(".vscode")).unwrap();
         symlink("elsewhere", ground.project.join(".vscode")).unwrap();
-        assert!(file.write("{}", Scope::Project).is_err());
+        assert!(file.write("{}", InstallScope::Project).is_err());
         assert!(!ground.project.join("elsewhere").exists());
     }
 
@@ -272,10 +287,10 @@ mod tests {
     fn a_link_that_is_planted_after_the_look_is_not_followed() {
         let ground = Ground::new();
         let file = ground.file(Some("{}"));
-        let way = checked(Way::follow(&file.path).unwrap(), &file.seen).unwrap();
+        let way = check_links(ResolvedPath::resolve(&file.path).unwrap(), &file.visible).unwrap();
         ground.swap();
         for missing in [None, Some(0o777)] {
-            let refused = way.open_folder(missing).unwrap_err().to_string();
+            let refused = way.open_parent(missing).unwrap_err().to_string();
             assert!(refused.ends_with(".vscode` is no folder"), "{refused}");
         }
     }
@@ -285,9 +300,9 @@ mod tests {
         for holds in [None, Some("{}")] {
             let ground = Ground::new();
             let file = ground.file(holds);
-            let target = file.look_again(Scope::Project).unwrap();
+            let target = file.recheck(InstallScope::Project).unwrap();
             ground.swap();
-            target.write(file.read.as_deref(), "{\"new\": 1}", Scope::Project).unwrap();
+            target.write(file.read.as_deref(), "{\"new\": 1}", InstallScope::Project).unwrap();
             let written = std::fs::read_to_string(ground.project.join("moved/mcp.json")).unwrap();
             assert_eq!(written, "{\"new\": 1}");
             let kept = std::fs::read_to_string(ground.project.join("moved/mcp.json.before.toolgate"));
@@ -313,7 +328,7 @@ mod tests {
             for number in 0..1500 {
                 let path = folder.join(format!("{number}.json"));
                 let file = ClientFile { path, ..ground.file(None) };
-                let _ = file.write("{}", Scope::Project);
+                let _ = file.write("{}", InstallScope::Project);
             }
             is_over.store(true, Ordering::Relaxed);
         });
@@ -338,8 +353,8 @@ mod tests {
             let link = home.join("link.json");
             let _ = std::fs::remove_file(&link);
             symlink(&target, &link).unwrap();
-            let way = Way::follow(&link).unwrap();
-            assert_eq!(checked(way, &seen).is_err(), is_refused, "{target:?}");
+            let way = ResolvedPath::resolve(&link).unwrap();
+            assert_eq!(check_links(way, &seen).is_err(), is_refused, "{target:?}");
         }
     }
 
@@ -350,8 +365,8 @@ mod tests {
         let inner = ground.project.join("inner");
         let rules = MountRules::new().deny(&["private".to_owned()]).unwrap();
         let mut seen = ground.seen(rules.gate_files(vec!["state".into()]));
-        seen.push(Seen {
-            folder: real_path(&ground.project).join("inner"),
+        seen.push(VisibleMount {
+            directory: real_path(&ground.project).join("inner"),
             is_writable: false,
             rules: MountRules::new().scope(&["open/**".to_owned()]).unwrap(),
         });
@@ -383,11 +398,11 @@ mod tests {
             let _ = std::fs::remove_file(&link);
             symlink(target, &link).unwrap();
             let path = if named.is_empty() { link } else { link.join(named) };
-            let way = Way::follow(&path).unwrap();
-            assert_eq!(checked(way, &seen).is_err(), is_refused, "{target} {named}");
+            let way = ResolvedPath::resolve(&path).unwrap();
+            assert_eq!(check_links(way, &seen).is_err(), is_refused, "{target} {named}");
         }
         // Without a link it is what the person named.
-        let named = Way::follow(&ground.project.join("credentials.json")).unwrap();
-        assert!(checked(named, &seen).is_ok());
+        let named = ResolvedPath::resolve(&ground.project.join("credentials.json")).unwrap();
+        assert!(check_links(named, &seen).is_ok());
     }
 }

@@ -10,41 +10,43 @@ use toolgate_manifest::{
 
 use super::print;
 use crate::ambient::{
-    Surroundings, read_bounded, read_file, read_regular_file, real_path, replace_file, this_program,
+    HostEnvironment, read_bounded, read_file, read_regular_file, real_path, replace_file, this_program,
     write_new_file,
 };
-use crate::arguments::{Common, McpImport};
+use crate::arguments::{GlobalOptions, McpImport};
 use crate::clients::read_toml;
-use crate::exit::{DONE, Failed};
-use crate::settings::{Loaded, load};
-use crate::terminal::{complain, reveal_line};
-use crate::trust::Origin;
+use crate::exit::{CliError, SUCCESS};
+use crate::settings::{LoadedConfig, load};
+use crate::terminal::{escape_line, warn};
+use crate::trust::ConfigOrigin;
 
 /// Where the servers go when there is no configuration yet.
-const FILE: &str = "toolgate.yaml";
+const DEFAULT_CONFIG_FILE: &str = "toolgate.yaml";
 
-pub(crate) fn run(common: &Common, wanted: &McpImport) -> Result<u8, Failed> {
-    let surroundings = Surroundings::look()?;
-    let mut imported = understand(&wanted.file, &read(&wanted.file, &surroundings)?)?;
+pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliError> {
+    let surroundings = HostEnvironment::detect()?;
+    let mut imported = parse_servers(&wanted.file, &read(&wanted.file, &surroundings)?)?;
     imported.leave_out_gate(is_this_program);
-    choose(&mut imported, &wanted.servers)?;
+    select_servers(&mut imported, &wanted.servers)?;
     let unusable = imported.servers.is_empty();
     let (mut declared, mut file, mut is_found) = (Vec::new(), None, false);
     if wanted.write {
         let loaded = load(common, &surroundings)?;
-        declared = leave_out_declared(&mut imported, &loaded);
+        declared = remove_declared(&mut imported, &loaded);
         if !imported.servers.is_empty() {
-            file = Some(surroundings.shown(&add(&surroundings, loaded.file(), &imported)?));
-            is_found = !matches!(loaded.origin, Origin::Named(_));
+            file = Some(surroundings.display_path(&add_to_config(&surroundings, loaded.file(), &imported)?));
+            is_found = !matches!(loaded.origin, ConfigOrigin::Named(_));
         }
     }
     let notes = notes(&imported);
-    notes.iter().for_each(|note| complain(&reveal_line(note)));
+    notes.iter().for_each(|note| warn(&escape_line(note)));
     for LeftOut { name, reason } in &imported.left_out {
-        complain(&reveal_line(&format!("`{name}` was left out: {reason}")));
+        warn(&escape_line(&format!("`{name}` was left out: {reason}")));
     }
     if unusable {
-        return Err(Failed::usage("no server of it can be used").help("see what was said about each of them"));
+        return Err(
+            CliError::usage("no server of it can be used").help("see what was said about each of them")
+        );
     }
     let names: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
     print(&match (common.json, &file) {
@@ -62,25 +64,25 @@ pub(crate) fn run(common: &Common, wanted: &McpImport) -> Result<u8, Failed> {
         (false, None) => imported.render(),
     })?;
     if !declared.is_empty() {
-        complain(&format!("declared already, and left as they are: {}", declared.join(", ")));
+        warn(&format!("declared already, and left as they are: {}", declared.join(", ")));
     }
     match file {
         Some(_) => {
             let agree = if is_found { ", agree to it with `toolgate trust`" } else { "" };
-            complain(&format!(
+            warn(&format!(
                 "say what each server may see and reach, run `toolgate check`{agree}, then `toolgate mcp list`"
             ));
         }
-        None if wanted.write => complain("nothing was written; there is nothing to add"),
-        None => complain("nothing was written; --write adds it to the configuration"),
+        None if wanted.write => warn("nothing was written; there is nothing to add"),
+        None => warn("nothing was written; --write adds it to the configuration"),
     }
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
 /// The servers of a file in JSON, or in TOML as Codex has it.
-fn understand(file: &Path, text: &str) -> Result<Imported, Failed> {
+fn parse_servers(file: &Path, text: &str) -> Result<Imported, CliError> {
     let cannot = |error: &dyn std::fmt::Display, help: &str| {
-        Failed::usage(format!("`{}` cannot be imported: {error}", file.display())).help(help)
+        CliError::usage(format!("`{}` cannot be imported: {error}", file.display())).help(help)
     };
     let imported = match import_servers(text) {
         Err(ImportError::Unreadable(in_json)) => match read_toml(text) {
@@ -111,7 +113,7 @@ fn is_this_program(program: &str) -> bool {
 }
 
 /// Leaves those that somebody named, as they are called here or by the client.
-fn choose(imported: &mut Imported, wanted: &[String]) -> Result<(), Failed> {
+fn select_servers(imported: &mut Imported, wanted: &[String]) -> Result<(), CliError> {
     if wanted.is_empty() {
         return Ok(());
     }
@@ -121,7 +123,7 @@ fn choose(imported: &mut Imported, wanted: &[String]) -> Result<(), Failed> {
         let is_left_out = imported.left_out.iter().any(|left| left.name == *name);
         if !is_left_out && !imported.servers.iter().any(|server| is_named(server, name)) {
             let known: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
-            return Err(Failed::usage(format!("there is no server `{name}` in the file"))
+            return Err(CliError::usage(format!("there is no server `{name}` in the file"))
                 .help(format!("there are {}", known.join(", "))));
         }
     }
@@ -131,7 +133,7 @@ fn choose(imported: &mut Imported, wanted: &[String]) -> Result<(), Failed> {
 }
 
 /// Takes out what the configuration has already, and answers with the names of what it has in the same way.
-fn leave_out_declared(imported: &mut Imported, loaded: &Loaded) -> Vec<String> {
+fn remove_declared(imported: &mut Imported, loaded: &LoadedConfig) -> Vec<String> {
     let (mut same, mut other) = (Vec::new(), Vec::new());
     imported.servers.retain(|server| {
         let declared = loaded.config.mcp_servers.iter().find(|known| known.name.value == server.name);
@@ -152,14 +154,14 @@ fn leave_out_declared(imported: &mut Imported, loaded: &Loaded) -> Vec<String> {
     same
 }
 
-fn read(file: &Path, surroundings: &Surroundings) -> Result<String, Failed> {
+fn read(file: &Path, surroundings: &HostEnvironment) -> Result<String, CliError> {
     let bytes = match file.to_str() {
         Some("-") => read_bounded(io::stdin()),
         _ => read_file(&surroundings.absolute(file)?),
     };
     let bytes =
-        bytes.map_err(|error| Failed::usage(format!("`{}` cannot be read: {error}", file.display())))?;
-    String::from_utf8(bytes).map_err(|_| Failed::usage(format!("`{}` is not UTF-8 text", file.display())))
+        bytes.map_err(|error| CliError::usage(format!("`{}` cannot be read: {error}", file.display())))?;
+    String::from_utf8(bytes).map_err(|_| CliError::usage(format!("`{}` is not UTF-8 text", file.display())))
 }
 
 /// Everything that has no counterpart, and every secret that was not copied.
@@ -172,21 +174,25 @@ fn notes(imported: &Imported) -> Vec<String> {
 }
 
 /// Adds the servers to the configuration in use, or to a new one.
-fn add(surroundings: &Surroundings, file: Option<&PathBuf>, imported: &Imported) -> Result<PathBuf, Failed> {
+fn add_to_config(
+    surroundings: &HostEnvironment,
+    file: Option<&PathBuf>,
+    imported: &Imported,
+) -> Result<PathBuf, CliError> {
     let cannot = |file: &Path, error: io::Error| {
-        Failed::usage(format!("`{}` cannot be written: {error}", surroundings.shown(file)))
+        CliError::usage(format!("`{}` cannot be written: {error}", surroundings.display_path(file)))
     };
     let Some(file) = file else {
-        let file = surroundings.current.join(FILE);
+        let file = surroundings.current_dir.join(DEFAULT_CONFIG_FILE);
         // Nobody can tell every secret, so that others are not let to read what was imported.
         write_new_file(&file, imported.render().as_bytes(), 0o600).map_err(|error| cannot(&file, error))?;
         return Ok(file);
     };
     let bytes = read_regular_file(file).map_err(|error| cannot(file, error))?;
-    let shown = surroundings.shown(file);
+    let shown = surroundings.display_path(file);
     let text = String::from_utf8_lossy(&bytes);
     let edited = insert_servers(&shown, &text, imported).map_err(|error| {
-        let failed = Failed::usage(format!("nothing was added to `{shown}`: {error}"));
+        let failed = CliError::usage(format!("nothing was added to `{shown}`: {error}"));
         match error {
             InsertError::Declared(_) => failed.help("rename or remove one of the two"),
             InsertError::Mistakes(_) => {

@@ -7,37 +7,37 @@ use toolgate_connect::{Finding, HealthState, PinState, ServerHealth};
 use toolgate_manifest::ServerConfig;
 use toolgate_types::{ToolClass, Trust};
 
-use super::{close, named_servers, print, print_json, serving_runtime};
-use crate::arguments::Common;
-use crate::exit::{DONE, Failed};
+use super::{close_servers, named_servers, print, print_json, serving_runtime};
+use crate::arguments::GlobalOptions;
+use crate::exit::{CliError, SUCCESS};
 use crate::servers::Servers;
-use crate::settings::settle;
-use crate::terminal::{complain, reveal_line};
+use crate::settings::resolve_settings;
+use crate::terminal::{escape_line, warn};
 
-pub(crate) fn run(common: &Common, server: Option<&str>) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
+pub(crate) fn run(common: &GlobalOptions, server: Option<&str>) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
     let which = named_servers(&settings, server)?;
     let runtime = serving_runtime()?;
     let servers = Servers::start(&settings, &runtime, which)?;
     let health = servers.health();
     let declared = settings.loaded.config.mcp_servers.iter();
     let declared = declared.filter(|known| server.is_none_or(|server| known.name.value == server));
-    let rows: Vec<Row> = declared.map(|config| Row::of(config, &health, &servers)).collect();
-    runtime.block_on(close(Some(&servers)));
+    let rows: Vec<ServerRow> = declared.map(|config| ServerRow::of(config, &health, &servers)).collect();
+    runtime.block_on(close_servers(Some(&servers)));
     match common.json {
-        true => print_json(&Value::Array(rows.iter().map(Row::json).collect()))?,
-        false => print(&rows.iter().map(Row::text).collect::<String>())?,
+        true => print_json(&Value::Array(rows.iter().map(ServerRow::json).collect()))?,
+        false => print(&rows.iter().map(ServerRow::text).collect::<String>())?,
     };
     if rows.is_empty() {
-        complain(
+        warn(
             "no server is declared: write `mcp_servers:` in toolgate.yaml, or run `toolgate mcp import FILE`",
         );
     }
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
 /// One server.
-struct Row {
+struct ServerRow {
     name: String,
     state: String,
     detail: String,
@@ -59,7 +59,7 @@ struct ToolRow {
     advice: Vec<Finding>,
 }
 
-impl Row {
+impl ServerRow {
     fn of(config: &ServerConfig, health: &[ServerHealth], servers: &Servers) -> Self {
         let name = config.name.value.clone();
         let (tools, unreadable) = match tools(config, servers) {
@@ -90,21 +90,23 @@ impl Row {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{:<16} {:<12} {}", self.name, self.state, reveal_line(&self.detail));
+        let mut text = format!("{:<16} {:<12} {}", self.name, self.state, escape_line(&self.detail));
         text.truncate(text.trim_end().len());
         text.push('\n');
         for tool in &self.tools {
             let allowed = if tool.allowed { "" } else { ", not allowed" };
-            let (name, class) = (reveal_line(&tool.name), tool.class.as_str());
+            let (name, class) = (escape_line(&tool.name), tool.class.as_str());
             let _ = writeln!(text, "    {name:<28} {class:<12} {}{allowed}", tool.pin.as_str());
-            tool.advice.iter().for_each(|finding| text.push_str(&format!("        {}\n", advised(finding))));
+            tool.advice
+                .iter()
+                .for_each(|finding| text.push_str(&format!("        {}\n", advice_line(finding))));
         }
         for words in &self.left_out {
-            let _ = writeln!(text, "    {}", reveal_line(words));
+            let _ = writeln!(text, "    {}", escape_line(words));
         }
         if self.state != HealthState::Ready.as_str() {
             for line in self.errors.lines() {
-                let _ = writeln!(text, "    stderr: {}", reveal_line(line));
+                let _ = writeln!(text, "    stderr: {}", escape_line(line));
             }
         }
         text
@@ -124,9 +126,9 @@ impl Row {
 }
 
 /// A finding on one line. The words are the server's.
-pub(crate) fn advised(finding: &Finding) -> String {
+pub(crate) fn advice_line(finding: &Finding) -> String {
     let Finding { place, what, words } = finding;
-    reveal_line(&format!("look at its {place}, it {what}: \"{words}\""))
+    escape_line(&format!("look at its {place}, it {what}: \"{words}\""))
 }
 
 pub(crate) fn advice_json(finding: &Finding) -> Value {

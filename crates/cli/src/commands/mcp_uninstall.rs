@@ -5,84 +5,90 @@ use std::path::PathBuf;
 use serde_json::json;
 use toolgate_types::Trust;
 
-use super::mcp_file::{ClientFile, agree};
+use super::mcp_file::{ClientFile, confirm_change};
 use super::print;
-use crate::arguments::{Common, McpInstall};
-use crate::clients::{Facts, Uninstalled};
-use crate::exit::{DONE, Failed};
-use crate::settings::settle;
-use crate::terminal::{complain, reveal_line};
+use crate::arguments::{GlobalOptions, McpInstall};
+use crate::clients::{ClientInfo, RemovedEntry};
+use crate::exit::{CliError, SUCCESS};
+use crate::settings::resolve_settings;
+use crate::terminal::{escape_line, warn};
 
-pub(crate) fn run(common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
-    let facts = wanted.client.facts();
+pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
+    let facts = wanted.client.info();
     let file = ClientFile::read(&settings, wanted, &facts)?;
     let place = file.path.display();
     let by_hand = |reason: &str| {
-        Failed::usage(format!("`{place}` cannot be edited without touching the rest of it: {reason}"))
+        CliError::usage(format!("`{place}` cannot be edited without touching the rest of it: {reason}"))
             .help(format!("take `{}` out by hand", wanted.name))
     };
     let found = match file.text().map_err(by_hand)? {
         text if text.trim().is_empty() => None,
         text => facts.file.uninstall(text, &wanted.name).map_err(|reason| by_hand(&reason))?,
     };
-    let told = |state: &str, found: Option<&Uninstalled>, backup: Option<PathBuf>, text: &str| {
-        tell(common, &facts, &file, Told { state, found, backup }, text)
+    let told = |state: &str, found: Option<&RemovedEntry>, backup: Option<PathBuf>, text: &str| {
+        print_report(common, &facts, &file, UninstallReport { state, found, backup }, text)
     };
     let Some(found) = found else {
         return told("unchanged", None, None, &format!("{place} has no entry `{}`\n", wanted.name));
     };
-    if !found.starts_a_gate() {
-        return Err(Failed::usage(format!("`{}` in `{place}` does not start a gate", wanted.name))
+    if !found.is_gate_entry() {
+        return Err(CliError::usage(format!("`{}` in `{place}` does not start a gate", wanted.name))
             .help("say with --name what the client calls the gate"));
     }
     let entry = described(&wanted.name, &found);
     if wanted.dry_run {
         return told("shown", Some(&found), None, &format!("{place} would lose this entry:\n{entry}"));
     }
-    agree(
+    confirm_change(
         wanted,
         format!("{place} loses this entry:\n{entry}"),
         &format!("Take it out for {}?", facts.title),
     )?;
     let backup = file.write(&found.text, wanted.scope).map_err(|error| {
-        Failed::usage(format!("`{place}` cannot be written: {error}")).help("take the entry out by hand")
+        CliError::usage(format!("`{place}` cannot be written: {error}")).help("take the entry out by hand")
     })?;
     let kept = backup.as_ref().map(|backup| format!("; as it was before: {}", backup.display()));
     let text = format!("took the entry out of {place}{}\n", kept.unwrap_or_default());
     let done = told("written", Some(&found), backup, &text)?;
-    complain(&format!("to see it gone, {}", facts.next));
+    warn(&format!("to see it gone, {}", facts.next));
     Ok(done)
 }
 
 /// What it starts, and the names of what somebody added, which may be secret.
-fn described(name: &str, found: &Uninstalled) -> String {
-    let words = reveal_line(&found.words().join(" "));
+fn described(name: &str, found: &RemovedEntry) -> String {
+    let words = escape_line(&found.command_line().join(" "));
     match found.other_keys() {
         keys if keys.is_empty() => format!("{name}: {words}\n"),
-        keys => format!("{name}: {words}\nwith: {}\n", reveal_line(&keys.join(", "))),
+        keys => format!("{name}: {words}\nwith: {}\n", escape_line(&keys.join(", "))),
     }
 }
 
 /// What became of a file.
-struct Told<'t> {
+struct UninstallReport<'t> {
     state: &'t str,
-    found: Option<&'t Uninstalled>,
+    found: Option<&'t RemovedEntry>,
     backup: Option<PathBuf>,
 }
 
-fn tell(common: &Common, facts: &Facts, file: &ClientFile, told: Told<'_>, text: &str) -> Result<u8, Failed> {
-    let Told { state, found, backup } = told;
+fn print_report(
+    common: &GlobalOptions,
+    facts: &ClientInfo,
+    file: &ClientFile,
+    told: UninstallReport<'_>,
+    text: &str,
+) -> Result<u8, CliError> {
+    let UninstallReport { state, found, backup } = told;
     let text = match common.json {
         true => {
             let object = json!({
                 "client": facts.title, "file": file.path.display().to_string(), "state": state,
                 "written": state == "written", "backup": backup.map(|path| path.display().to_string()),
-                "command": found.map(Uninstalled::words), "removed": found.map(Uninstalled::other_keys),
+                "command": found.map(RemovedEntry::command_line), "removed": found.map(RemovedEntry::other_keys),
             });
             format!("{object}\n")
         }
         false => text.to_owned(),
     };
-    print(&text).map(|_| DONE)
+    print(&text).map(|_| SUCCESS)
 }

@@ -10,7 +10,7 @@ pub(crate) mod chat;
 pub(crate) mod scripted;
 pub(crate) mod token;
 pub(crate) mod mcp;
-mod mcp_refusal;
+mod mcp_startup_error;
 mod mcp_file;
 pub(crate) mod mcp_install;
 pub(crate) mod mcp_uninstall;
@@ -32,59 +32,59 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use toolgate_gate::{Approver, NoApprover};
 
-use crate::arguments::Common;
-use crate::exit::Failed;
-use crate::load::Tokens;
-use crate::servers::{Servers, Which};
+use crate::arguments::GlobalOptions;
+use crate::exit::CliError;
+use crate::load::TokenVerification;
+use crate::servers::{ServerSelection, Servers};
 use crate::settings::Settings;
-use crate::terminal::spelt_out;
+use crate::terminal::escape_json;
 
 /// How long work that blocks may take to notice that everything is over.
-pub(crate) const LAST_MOMENT: Duration = Duration::from_secs(1);
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether somebody still reads the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
-    There,
-    Gone,
+pub(crate) enum StdoutStatus {
+    Open,
+    Closed,
 }
 
 /// Writes results. A reader that went away, as `head` does, is not an error.
-pub(crate) fn print(text: &str) -> Result<Reader, Failed> {
+pub(crate) fn print(text: &str) -> Result<StdoutStatus, CliError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-        Err(error) => Err(Failed::error(format!("the results could not be written: {error}"))),
+        Ok(()) => Ok(StdoutStatus::Open),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(StdoutStatus::Closed),
+        Err(error) => Err(CliError::error(format!("the results could not be written: {error}"))),
     }
 }
 
 /// Writes a result for programs, one line of JSON. Invisible and steering characters are escaped, which means the same and is safe on a terminal.
-pub(crate) fn print_json(value: &serde_json::Value) -> Result<Reader, Failed> {
-    print(&spelt_out(&format!("{value}\n")))
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<StdoutStatus, CliError> {
+    print(&escape_json(&format!("{value}\n")))
 }
 
 /// Waits, but no longer than there is a reader.
-pub(crate) fn wait_with_reader(time: Duration) -> Reader {
+pub(crate) fn sleep_while_open(time: Duration) -> StdoutStatus {
     let stdout = io::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
     let timeout = Timespec::try_from(time).ok();
     // A reader that goes away is told without being asked for.
     match poll(&mut polled, timeout.as_ref()) {
-        Ok(0) | Err(_) => Reader::There,
-        Ok(_) => Reader::Gone,
+        Ok(0) | Err(_) => StdoutStatus::Open,
+        Ok(_) => StdoutStatus::Closed,
     }
 }
 
 /// The servers that a person names: one that is declared, or all.
-pub(crate) fn named_servers(settings: &Settings, server: Option<&str>) -> Result<Which, Failed> {
-    let Some(server) = server else { return Ok(Which::All) };
+pub(crate) fn named_servers(settings: &Settings, server: Option<&str>) -> Result<ServerSelection, CliError> {
+    let Some(server) = server else { return Ok(ServerSelection::All) };
     let declared = settings.loaded.config.mcp_servers.iter().map(|known| known.name.value.as_str());
     let declared: Vec<&str> = declared.collect();
     if declared.contains(&server) {
-        return Ok(Which::Only(server.to_owned()));
+        return Ok(ServerSelection::Only(server.to_owned()));
     }
-    let failed = Failed::usage(format!("there is no server `{server}` in the configuration"));
+    let failed = CliError::usage(format!("there is no server `{server}` in the configuration"));
     Err(match declared.is_empty() {
         true => failed.help("declare it under `mcp_servers:` in toolgate.yaml"),
         false => failed.help(format!("declared are {}", declared.join(", "))),
@@ -92,32 +92,35 @@ pub(crate) fn named_servers(settings: &Settings, server: Option<&str>) -> Result
 }
 
 /// Ends the servers behind a gate.
-pub(crate) async fn close(servers: Option<&Servers>) {
+pub(crate) async fn close_servers(servers: Option<&Servers>) {
     if let Some(servers) = servers {
         servers.close().await;
     }
 }
 
 /// Nobody is asked by commands that call no tool.
-pub(crate) fn nobody() -> Arc<dyn Approver> {
+pub(crate) fn no_approver() -> Arc<dyn Approver> {
     Arc::new(NoApprover { remedy: "make the call with `toolgate call`".to_owned() })
 }
 
 /// Whether tokens have to be verified, which may need the network.
-pub(crate) fn tokens(common: &Common) -> Tokens {
-    if common.token.is_some() { Tokens::Possibly } else { Tokens::Never }
+pub(crate) fn token_verification(common: &GlobalOptions) -> TokenVerification {
+    if common.token.is_some() { TokenVerification::Enabled } else { TokenVerification::Disabled }
 }
 
 /// A small runtime: one thread, a clock for questions that expire, and the network where the keys of an issuer may have to be fetched.
-pub(crate) fn runtime(tokens: Tokens) -> Result<tokio::runtime::Runtime, Failed> {
+pub(crate) fn runtime(tokens: TokenVerification) -> Result<tokio::runtime::Runtime, CliError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    if tokens == Tokens::Possibly {
+    if tokens == TokenVerification::Enabled {
         builder.enable_io();
     }
-    builder.enable_time().build().map_err(|error| Failed::error(format!("no runtime could be made: {error}")))
+    builder
+        .enable_time()
+        .build()
+        .map_err(|error| CliError::error(format!("no runtime could be made: {error}")))
 }
 
 /// A runtime for doors: one thread for everything that waits, and more of them for work that blocks.
-pub(crate) fn serving_runtime() -> Result<tokio::runtime::Runtime, Failed> {
-    runtime(Tokens::Possibly)
+pub(crate) fn serving_runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    runtime(TokenVerification::Enabled)
 }

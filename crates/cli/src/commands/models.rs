@@ -5,15 +5,15 @@ use toolgate_llm::ListedModel;
 use toolgate_types::Trust;
 
 use super::{print, print_json, serving_runtime};
-use crate::arguments::Common;
+use crate::arguments::GlobalOptions;
 use crate::conversation::{ProviderModels, list_models};
-use crate::exit::{DONE, Failed};
+use crate::exit::{CliError, SUCCESS};
 use crate::interrupt::Interrupt;
-use crate::settings::settle;
+use crate::settings::resolve_settings;
 
-pub(crate) fn run(common: &Common, provider: Option<&str>) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
-    let interrupt = Interrupt::listen();
+pub(crate) fn run(common: &GlobalOptions, provider: Option<&str>) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
+    let interrupt = Interrupt::install();
     let runtime = serving_runtime()?;
     let listed = runtime.block_on(async {
         let _watching = interrupt.watch()?;
@@ -28,7 +28,7 @@ pub(crate) fn run(common: &Common, provider: Option<&str>) -> Result<u8, Failed>
     };
     // Who asks for one provider wants to know whether it can be used; who asks for all is told of each.
     let only = listed.into_iter().next().filter(|_| provider.is_some());
-    Ok(only.and_then(|provider| provider.models.err()).map_or(DONE, |failed| failed.code))
+    Ok(only.and_then(|provider| provider.models.err()).map_or(SUCCESS, |failed| failed.code))
 }
 
 fn json(provider: &ProviderModels) -> Value {
@@ -38,7 +38,7 @@ fn json(provider: &ProviderModels) -> Value {
             let models: Vec<Value> = models.iter().map(|model| of_model(name, model)).collect();
             json!({"provider": name, "reachable": true, "models": models})
         }
-        Err(Failed { message, help, .. }) => {
+        Err(CliError { message, help, .. }) => {
             json!({"provider": name, "reachable": false, "problem": message, "help": help, "models": []})
         }
     }

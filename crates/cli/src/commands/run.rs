@@ -1,6 +1,6 @@
 //! `toolgate run`: one task for a model.
 
-mod events;
+mod event_printer;
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -8,87 +8,95 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{EndReason, EventSink, TurnOutcome};
 
-use self::events::{Begun, Printer, tell_not_begun};
-use super::{LAST_MOMENT, close, print, serving_runtime};
+use self::event_printer::{EventPrinter, StartedFlag, report_start_failure};
+use super::{SHUTDOWN_TIMEOUT, close_servers, print, serving_runtime};
 use crate::ambient::read_bounded;
-use crate::arguments::{Common, RunArguments};
-use crate::chat::{Look, View};
-use crate::conversation::{Answers, Asked, HOW_TO_ALLOW, Person, Sitting, Wait, With, exit_code};
-use crate::exit::Failed;
+use crate::arguments::{GlobalOptions, RunArguments};
+use crate::chat::{ChatView, ViewOptions};
+use crate::conversation::{
+    ChatContext, HOW_TO_ALLOW, Person, PersonPresence, StdinApprovals, TurnOptions, WaitForServers, exit_code,
+};
+use crate::exit::CliError;
 use crate::interrupt::Interrupt;
-use crate::reload::keep_up;
-use crate::terminal::{can_erase, complain, reveal, screen};
+use crate::reload::watch_files;
+use crate::terminal::{can_erase, escape_control_chars, screen, warn};
 
-pub(crate) fn run(common: &Common, arguments: &RunArguments) -> Result<u8, Failed> {
-    let shown = Shown::of(common);
-    let begun = Begun::default();
-    let held = hold(common, arguments, shown, &begun);
-    if let (Err(failed), AnswerGoes::AsEvents) = (&held, shown.answer)
-        && !begun.has()
+pub(crate) fn run(common: &GlobalOptions, arguments: &RunArguments) -> Result<u8, CliError> {
+    let shown = RunOutput::of(common);
+    let begun = StartedFlag::default();
+    let held = run_task(common, arguments, shown, &begun);
+    if let (Err(failed), AnswerMode::Events) = (&held, shown.answer)
+        && !begun.is_set()
     {
-        tell_not_begun(failed);
+        report_start_failure(failed);
     }
     held
 }
 
-fn hold(common: &Common, arguments: &RunArguments, shown: Shown, begun: &Begun) -> Result<u8, Failed> {
+fn run_task(
+    common: &GlobalOptions,
+    arguments: &RunArguments,
+    shown: RunOutput,
+    begun: &StartedFlag,
+) -> Result<u8, CliError> {
     let prompt = prompt(&arguments.prompt)?;
-    let interrupt = Interrupt::listen();
+    let interrupt = Interrupt::install();
     let runtime = serving_runtime()?;
-    let (sitting, reloader) = Sitting::begin(common, &arguments.conversation, &runtime, Wait::Yes)?;
-    let by_program = shown.answer == AnswerGoes::AsEvents && is_answered_by_program(&arguments.prompt);
+    let (sitting, reloader) =
+        ChatContext::start(common, &arguments.conversation, &runtime, WaitForServers::Yes)?;
+    let by_program = shown.answer == AnswerMode::Events && is_answered_by_program(&arguments.prompt);
     let mut person = Person::default();
     let ended = runtime.block_on(async {
         let _watching = interrupt.watch()?;
-        let keeping_up = tokio::spawn(keep_up(reloader));
+        let keeping_up = tokio::spawn(watch_files(reloader));
         let stop = interrupt.token();
         let (mut events, printer) = shown.events(person.clone(), &stop, begun)?;
         if by_program {
-            let answers = Answers::new(events);
+            let answers = StdinApprovals::new(events);
             events = answers.sink();
-            person = Person::answering(answers);
+            person = Person::with_stdin(answers);
         }
-        let with = With { person: person.clone(), cancelled: stop.clone(), events };
-        let ended = match sitting.talk(&stop).await {
-            Ok(mut talk) => sitting.turn(&mut talk, &prompt, with).await,
+        let with = TurnOptions { person: person.clone(), cancelled: stop.clone(), events };
+        let ended = match sitting.open_conversation(&stop).await {
+            Ok(mut talk) => sitting.run_turn(&mut talk, &prompt, with).await,
             Err(failed) => Err(failed),
         };
         keeping_up.abort();
-        close(sitting.servers.as_deref()).await;
+        close_servers(sitting.servers.as_deref()).await;
         if let Some(printer) = printer {
             printer.end(&stop).await;
         }
         ended
     });
-    runtime.shutdown_timeout(LAST_MOMENT);
-    shown.tell(&ended?, person.takes_asked())
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    shown.finish(&ended?, person.take_presence())
 }
 
 /// Where what becomes of the task is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shown {
-    answer: AnswerGoes,
+struct RunOutput {
+    answer: AnswerMode,
     /// Whether somebody watches standard error.
     is_watched: bool,
 }
 
 /// How the answer comes to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AnswerGoes {
+enum AnswerMode {
     /// Among all events, for programs.
-    AsEvents,
+    Events,
     /// Word by word, on the terminal.
-    Live,
+    Streamed,
     /// Once it is there.
-    Whole,
+    Buffered,
 }
 
-impl Shown {
-    fn of(common: &Common) -> Self {
+impl RunOutput {
+    fn of(common: &GlobalOptions) -> Self {
         let answer = match (common.json, io::stdout().is_terminal()) {
-            (true, _) => AnswerGoes::AsEvents,
-            (false, true) => AnswerGoes::Live,
-            (false, false) => AnswerGoes::Whole,
+            (true, _) => AnswerMode::Events,
+            (false, true) => AnswerMode::Streamed,
+            (false, false) => AnswerMode::Buffered,
         };
         Self { answer, is_watched: !common.quiet && io::stderr().is_terminal() }
     }
@@ -98,16 +106,16 @@ impl Shown {
         self,
         person: Person,
         stop: &CancellationToken,
-        begun: &Begun,
-    ) -> Result<(EventSink, Option<Printer>), Failed> {
-        if self.answer == AnswerGoes::AsEvents {
-            let printer = Printer::begin(stop)?;
+        begun: &StartedFlag,
+    ) -> Result<(EventSink, Option<EventPrinter>), CliError> {
+        if self.answer == AnswerMode::Events {
+            let printer = EventPrinter::start(stop)?;
             return Ok((printer.sink(stop.clone(), begun.clone()), Some(printer)));
         }
-        let is_live = self.answer == AnswerGoes::Live;
-        let view = View::new(Look {
+        let is_live = self.answer == AnswerMode::Streamed;
+        let view = ChatView::new(ViewOptions {
             answer: is_live.then(|| Box::new(io::stdout()) as _),
-            aside: self.is_watched.then(|| Box::new(io::stderr()) as _),
+            notices: self.is_watched.then(|| Box::new(io::stderr()) as _),
             screen: Box::new(move || if is_live { screen(io::stdout()) } else { screen(io::stderr()) }),
             can_erase: can_erase(is_live || self.is_watched),
             can_open: false,
@@ -117,22 +125,22 @@ impl Shown {
     }
 
     /// What is left to say at the end. The answer is results; why there is none is not.
-    fn tell(self, ended: &TurnOutcome, asked: Asked) -> Result<u8, Failed> {
+    fn finish(self, ended: &TurnOutcome, asked: PersonPresence) -> Result<u8, CliError> {
         let code = exit_code(ended.reason, asked);
         let Self { answer, is_watched } = self;
-        if asked == Asked::Nobody {
-            complain(&format!("a call needed approval, and there was nobody to ask: {HOW_TO_ALLOW}"));
+        if asked == PersonPresence::Absent {
+            warn(&format!("a call needed approval, and there was nobody to ask: {HOW_TO_ALLOW}"));
         }
         match ended.reason {
-            _ if answer == AnswerGoes::AsEvents => return Ok(code),
+            _ if answer == AnswerMode::Events => return Ok(code),
             EndReason::ProviderError if is_watched => return Ok(code),
-            EndReason::ProviderError => return Err(Failed { code, ..Failed::error(&ended.text) }),
+            EndReason::ProviderError => return Err(CliError { code, ..CliError::error(&ended.text) }),
             EndReason::Done => {}
-            reason if !is_watched => complain(&format!("stopped: {reason}")),
+            reason if !is_watched => warn(&format!("stopped: {reason}")),
             _ => {}
         }
-        if answer == AnswerGoes::Whole && !ended.text.is_empty() {
-            print(&format!("{}\n", reveal(ended.text.trim_end())))?;
+        if answer == AnswerMode::Buffered && !ended.text.is_empty() {
+            print(&format!("{}\n", escape_control_chars(ended.text.trim_end())))?;
         }
         Ok(code)
     }
@@ -143,9 +151,9 @@ fn is_answered_by_program(prompt: &str) -> bool {
     prompt != "-" && !io::stdin().is_terminal()
 }
 
-fn prompt(text: &str) -> Result<String, Failed> {
+fn prompt(text: &str) -> Result<String, CliError> {
     let unreadable =
-        |reason: String| Failed::usage(format!("the task cannot be read from standard input: {reason}"));
+        |reason: String| CliError::usage(format!("the task cannot be read from standard input: {reason}"));
     let text = match text {
         "-" => {
             let bytes = read_bounded(io::stdin()).map_err(|error| unreadable(error.to_string()))?;
@@ -154,7 +162,7 @@ fn prompt(text: &str) -> Result<String, Failed> {
         given => given.to_owned(),
     };
     match text.trim().is_empty() {
-        true => Err(Failed::usage("there is nothing to tell the model")
+        true => Err(CliError::usage("there is nothing to tell the model")
             .help("write the task as one argument, or - to read it from standard input")),
         false => Ok(text),
     }

@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 use toolgate_scripted::{ServerOptions, Wire};
 
 use super::{print, serving_runtime};
-use crate::ambient::Surroundings;
-use crate::arguments::Common;
-use crate::conversation::{script, serve};
-use crate::exit::{DONE, Failed};
+use crate::ambient::HostEnvironment;
+use crate::arguments::GlobalOptions;
+use crate::conversation::{load_script, serve};
+use crate::exit::{CliError, SUCCESS};
 use crate::interrupt::Interrupt;
-use crate::terminal::complain;
+use crate::terminal::warn;
 
-pub(crate) fn run(common: &Common, file: &Path, listen: SocketAddr) -> Result<u8, Failed> {
+pub(crate) fn run(common: &GlobalOptions, file: &Path, listen: SocketAddr) -> Result<u8, CliError> {
     if !listen.ip().to_canonical().is_loopback() {
-        return Err(Failed::usage(format!("`{listen}` can be reached from other machines"))
+        return Err(CliError::usage(format!("`{listen}` can be reached from other machines"))
             .help("a scripted model asks nobody for a key: listen on 127.0.0.1"));
     }
     let file = (file != Path::new("demo")).then_some(file);
-    let script = script(file, &Surroundings::look()?)?;
-    let interrupt = Interrupt::listen();
+    let script = load_script(file, &HostEnvironment::detect()?)?;
+    let interrupt = Interrupt::install();
     serving_runtime()?.block_on(async {
         let _watching = interrupt.watch()?;
         let server = serve(script, ServerOptions { listen, ..ServerOptions::default() }).await?;
@@ -38,8 +38,8 @@ pub(crate) fn run(common: &Common, file: &Path, listen: SocketAddr) -> Result<u8
                 print(&rows.concat())?;
             }
         }
-        complain("any key is taken; Ctrl-C ends it");
+        warn("any key is taken; Ctrl-C ends it");
         interrupt.token().cancelled().await;
-        Ok(DONE)
+        Ok(SUCCESS)
     })
 }

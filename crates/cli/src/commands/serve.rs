@@ -16,47 +16,47 @@ use toolgate_types::{Sha256, Trust};
 
 use super::print;
 use crate::ambient::exists;
-use crate::arguments::{Common, ServeArguments};
-use crate::build::{self, How};
+use crate::arguments::{GlobalOptions, ServeArguments};
 use crate::callers::local_secret;
-use crate::exit::{DONE, Failed};
+use crate::exit::{CliError, SUCCESS};
+use crate::gate_builder::{self, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::load::Tokens;
-use crate::personal::warn_of_homes;
-use crate::reload::{Reloader, keep_up, stamps};
+use crate::load::TokenVerification;
+use crate::personal_paths::warn_of_homes;
+use crate::reload::{Reloader, fingerprints, watch_files};
 use crate::secrets;
-use crate::servers::{Servers, Which};
-use crate::settings::{Settings, settle};
-use crate::terminal::complain;
+use crate::servers::{ServerSelection, Servers};
+use crate::settings::{Settings, resolve_settings};
+use crate::terminal::warn;
 
 /// Where it listens unless told otherwise.
-const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
 /// Threads that wait for many. Work that blocks has others.
-const MOST_WORKERS: usize = 4;
+const MAX_WORKERS: usize = 4;
 /// How long work that blocks may take to notice that everything is over.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Failed> {
-    let mut settings = settle(common, Trust::Guided)?;
+pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<u8, CliError> {
+    let mut settings = resolve_settings(common, Trust::Guided)?;
     prepare(common, &mut settings)?;
-    let how = how(arguments, &settings)?;
-    let interrupt = Interrupt::listen();
-    let tokens = if how == ServeAuth::Jwt { Tokens::Possibly } else { Tokens::Never };
+    let how = auth_mode(arguments, &settings)?;
+    let interrupt = Interrupt::install();
+    let tokens = if how == ServeAuth::Jwt { TokenVerification::Enabled } else { TokenVerification::Disabled };
     let (demand, token) = demand(how, &settings)?;
     let mut options = options(arguments, &settings, demand);
     let listener = listen(arguments, &settings.loaded.config, how)?;
-    let address = listener.local_addr().map_err(|error| Failed::error(error.to_string()))?;
-    options.check(address).map_err(refused)?;
+    let address = listener.local_addr().map_err(|error| CliError::error(error.to_string()))?;
+    options.check(address).map_err(http_failure)?;
     let runtime = workers()?;
-    let seen = stamps(&settings);
-    let built = build::gate(
+    let seen = fingerprints(&settings);
+    let built = gate_builder::build_gate(
         &settings,
-        How {
-            approver: super::nobody(),
-            tokens,
+        GateBuildOptions {
+            approver: super::no_approver(),
+            verify_tokens: tokens,
             blocking: BlockingStrategy::ThreadPool,
-            servers: Some((Which::All, &runtime)),
-            wait: false,
+            servers: Some((ServerSelection::All, &runtime)),
+            wait_for_servers: false,
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
@@ -67,49 +67,49 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
     let service = super::mcp::service(&settings, built, reloader.completion());
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
-        let keeping_up = tokio::spawn(keep_up(reloader));
+        let keeping_up = tokio::spawn(watch_files(reloader));
         announce(common, address, how, &options, token.as_deref())?;
         let served = serve_http(options, Arc::clone(&service), listener, interrupt.token()).await;
         keeping_up.abort();
-        super::close(servers.as_deref()).await;
-        served.map_err(refused)
+        super::close_servers(servers.as_deref()).await;
+        served.map_err(http_failure)
     });
     // Whatever still runs is dropped here, and recorded as abandoned.
-    runtime.shutdown_timeout(LAST_MOMENT);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     drop(service);
-    served.map(|()| DONE)
+    served.map(|()| SUCCESS)
 }
 
 /// What holds for a gate that many call.
-fn prepare(common: &Common, settings: &mut Settings) -> Result<(), Failed> {
+fn prepare(common: &GlobalOptions, settings: &mut Settings) -> Result<(), CliError> {
     if common.token.is_some() {
-        return Err(Failed::usage("whoever calls over HTTP brings its own token")
+        return Err(CliError::usage("whoever calls over HTTP brings its own token")
             .help("leave out --token and the variable TOOLGATE_TOKEN"));
     }
     if settings.loaded.config.audit.on_failure.is_none() {
         settings.on_audit_failure = OnAuditFailure::Deny;
     }
     if common.run.is_none() {
-        settings.caller.session = "http".parse().map_err(|error| Failed::error(format!("{error}")))?;
+        settings.caller.session = "http".parse().map_err(|error| CliError::error(format!("{error}")))?;
     }
     Ok(())
 }
 
 /// How callers say who they are: as it was asked for, else by the issuer that is configured, else by the person's token.
-fn how(arguments: &ServeArguments, settings: &Settings) -> Result<ServeAuth, Failed> {
+fn auth_mode(arguments: &ServeArguments, settings: &Settings) -> Result<ServeAuth, CliError> {
     let config = &settings.loaded.config;
     let asked = arguments.auth.map(ServeAuth::from).or(config.serve.auth.as_ref().map(|auth| auth.value));
     let usual = if config.callers.is_some() { ServeAuth::Jwt } else { ServeAuth::Token };
     let how = asked.unwrap_or(usual);
     if how == ServeAuth::Jwt && config.callers.is_none() && !exists(&local_secret(settings)) {
-        return Err(Failed::usage("nobody is known whose tokens could be believed")
+        return Err(CliError::usage("nobody is known whose tokens could be believed")
             .help("declare an issuer under `callers:`, or make a token with `toolgate token mint` first"));
     }
     Ok(how)
 }
 
 /// What callers must bring; for the person's token, where it is kept.
-fn demand(how: ServeAuth, settings: &Settings) -> Result<(AuthRequirement, Option<PathBuf>), Failed> {
+fn demand(how: ServeAuth, settings: &Settings) -> Result<(AuthRequirement, Option<PathBuf>), CliError> {
     match how {
         ServeAuth::None => Ok((AuthRequirement::None, None)),
         ServeAuth::Jwt => {
@@ -121,7 +121,7 @@ fn demand(how: ServeAuth, settings: &Settings) -> Result<(AuthRequirement, Optio
         }
         ServeAuth::Token => {
             let file = settings.state_dir.join("keys/serve.token");
-            let text = secrets::read_or_make_word(&file)?;
+            let text = secrets::read_or_create_hex(&file)?;
             Ok((AuthRequirement::Token(Sha256::of(text.as_bytes())), Some(file)))
         }
     }
@@ -158,24 +158,24 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: AuthRequirem
     }
 }
 
-fn listen(arguments: &ServeArguments, config: &Config, how: ServeAuth) -> Result<TcpListener, Failed> {
+fn listen(arguments: &ServeArguments, config: &Config, how: ServeAuth) -> Result<TcpListener, CliError> {
     let declared = config.serve.listen.as_ref().map(|listen| listen.value);
-    let address = arguments.listen.or(declared).unwrap_or(USUAL_ADDRESS);
+    let address = arguments.listen.or(declared).unwrap_or(DEFAULT_ADDRESS);
     if how == ServeAuth::None && !address.ip().to_canonical().is_loopback() {
-        return Err(refused(HttpError::OpenToOthers(address)));
+        return Err(http_failure(HttpError::OpenToOthers(address)));
     }
     TcpListener::bind(address).map_err(|error| {
-        Failed::error(format!("`{address}` cannot be listened on: {error}"))
+        CliError::error(format!("`{address}` cannot be listened on: {error}"))
             .help("choose another address with --listen; port 0 takes any that is free")
     })
 }
 
-fn refused(error: HttpError) -> Failed {
+fn http_failure(error: HttpError) -> CliError {
     let help = match &error {
         HttpError::OpenToOthers(_) => "listen on 127.0.0.1, or use --auth token or --auth jwt",
         other => other.help(),
     };
-    Failed::usage(error.to_string()).help(help)
+    CliError::usage(error.to_string()).help(help)
 }
 
 /// Ready once every server behind the gate has said which tools it has, or has failed in every way there is to begin: one that is broken holds up nobody.
@@ -187,12 +187,12 @@ fn ready(servers: Option<Arc<Servers>>) -> ReadyCheck {
 /// Says where it listens, how to come in, and what keeps others out. A token is told by the file that it is in: terminals keep what they showed, and others
 /// read journals.
 fn announce(
-    common: &Common,
+    common: &GlobalOptions,
     address: SocketAddr,
     how: ServeAuth,
     options: &HttpOptions,
     token: Option<&Path>,
-) -> Result<(), Failed> {
+) -> Result<(), CliError> {
     let own = format!("http://{}", reachable(address));
     let base = options.public_url.as_ref().map_or(own, |url| url.trim_end_matches('/').to_owned());
     let mcp = format!("{base}/mcp");
@@ -200,11 +200,11 @@ fn announce(
         let told = json!({"listen": address, "mcp": mcp, "auth": how.as_str(), "tokenFile": token});
         print(&format!("{told}\n"))?;
     }
-    complain(&format!("MCP is served at {mcp}"));
+    warn(&format!("MCP is served at {mcp}"));
     if let Some(file) = token {
-        complain(&format!("clients send the token in `{}` as `Authorization: Bearer TOKEN`", file.display()));
+        warn(&format!("clients send the token in `{}` as `Authorization: Bearer TOKEN`", file.display()));
     }
-    caveats(address, how, options).iter().for_each(|caveat| complain(caveat));
+    caveats(address, how, options).iter().for_each(|caveat| warn(caveat));
     Ok(())
 }
 
@@ -234,17 +234,17 @@ fn caveats(address: SocketAddr, how: ServeAuth, options: &HttpOptions) -> Vec<&'
 /// Tells whoever looks after the gate why callers are turned away.
 fn refused_hosts() -> RejectedHosts {
     RejectedHosts::report_to(|host| {
-        complain(&format!(
+        warn(&format!(
             "a request for the host `{host}` was refused; if that is a name of this gate, allow it with --allow-host {host}"
         ));
     })
 }
 
-fn workers() -> Result<tokio::runtime::Runtime, Failed> {
+fn workers() -> Result<tokio::runtime::Runtime, CliError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.clamp(1, MOST_WORKERS))
+        .worker_threads(cores.clamp(1, MAX_WORKERS))
         .enable_all()
         .build()
-        .map_err(|error| Failed::error(format!("no runtime could be made: {error}")))
+        .map_err(|error| CliError::error(format!("no runtime could be made: {error}")))
 }

@@ -1,6 +1,6 @@
 //! `toolgate sessions`: conversations that are kept.
 
-mod readable;
+mod plain_text;
 mod markdown;
 
 use std::fmt::Write as _;
@@ -13,19 +13,19 @@ use toolgate_types::{SessionId, Trust};
 
 use super::{print, runtime};
 use crate::ambient::exists;
-use crate::arguments::{Common, ConversationArguments, ExportFormat, SessionsCommand};
-use crate::build::sessions_folder;
-use crate::chat::cut;
-use crate::conversation::{DATABASE, unkept};
-use crate::exit::{DENIED, DONE, Failed};
-use crate::load::Tokens;
-use crate::question::Screen;
-use crate::settings::{Settings, settle};
-use crate::terminal::{PAPER, complain, confirm, counted_messages, reveal_line, screen, spelt_out};
+use crate::approval_screen::Screen;
+use crate::arguments::{ConversationArguments, ExportFormat, GlobalOptions, SessionsCommand};
+use crate::chat::truncate_columns;
+use crate::conversation::{DATABASE, session_failure};
+use crate::exit::{CliError, DENIED, SUCCESS};
+use crate::gate_builder::sessions_directory;
+use crate::load::TokenVerification;
+use crate::settings::{Settings, resolve_settings};
+use crate::terminal::{PLAIN_SCREEN, confirm, counted_messages, escape_json, escape_line, screen, warn};
 
-pub(crate) fn run(common: &Common, command: SessionsCommand) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
-    let runtime = runtime(Tokens::Never)?;
+pub(crate) fn run(common: &GlobalOptions, command: SessionsCommand) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
+    let runtime = runtime(TokenVerification::Disabled)?;
     match command {
         SessionsCommand::List { all } => {
             let sessions = runtime.block_on(listed(&settings, all))?;
@@ -35,19 +35,19 @@ pub(crate) fn run(common: &Common, command: SessionsCommand) -> Result<u8, Faile
             let transcript = runtime.block_on(transcript(&settings, &id))?;
             print(&match common.json {
                 true => json_line(&json!({"session": transcript.summary, "entries": transcript.entries})),
-                false => readable::transcript(&transcript, full, here()),
+                false => plain_text::transcript(&transcript, full, stdout_screen()),
             })?;
         }
         SessionsCommand::Export { id, format } => {
             let transcript = runtime.block_on(transcript(&settings, &id))?;
             print(&match format {
-                ExportFormat::Jsonl => spelt_out(&transcript.jsonl().map_err(unwritable)?),
+                ExportFormat::Jsonl => escape_json(&transcript.jsonl().map_err(unwritable)?),
                 ExportFormat::Markdown => markdown::transcript(&transcript),
             })?;
         }
         SessionsCommand::Delete { ids, yes } => {
-            let wanted = runtime.block_on(wanted(&settings, &ids))?;
-            agree(&wanted, yes)?;
+            let wanted = runtime.block_on(select_sessions(&settings, &ids))?;
+            confirm_delete(&wanted, yes)?;
             runtime.block_on(delete(common, &settings, &wanted))?;
         }
         SessionsCommand::Resume { id } => {
@@ -62,61 +62,61 @@ pub(crate) fn run(common: &Common, command: SessionsCommand) -> Result<u8, Faile
             return super::chat::run(&common, &ConversationArguments { session, ..Default::default() });
         }
     }
-    Ok(DONE)
+    Ok(SUCCESS)
 }
 
 /// What standard output can show.
-fn here() -> Screen {
+fn stdout_screen() -> Screen {
     let stdout = io::stdout();
-    if stdout.is_terminal() { screen(&stdout) } else { PAPER }
+    if stdout.is_terminal() { screen(&stdout) } else { PLAIN_SCREEN }
 }
 
 /// The store, where anything was ever kept. Looking makes no files.
-async fn store(settings: &Settings) -> Result<Option<SessionStore>, Failed> {
-    let file = sessions_folder(settings).join(DATABASE);
+async fn store(settings: &Settings) -> Result<Option<SessionStore>, CliError> {
+    let file = sessions_directory(settings).join(DATABASE);
     match exists(&file) {
-        true => SessionStore::open(&file).await.map(Some).map_err(unkept),
+        true => SessionStore::open(&file).await.map(Some).map_err(session_failure),
         false => Ok(None),
     }
 }
 
 /// The conversation that somebody means.
-async fn named(settings: &Settings, name: &str) -> Result<(SessionStore, SessionId), Failed> {
+async fn find_session(settings: &Settings, name: &str) -> Result<(SessionStore, SessionId), CliError> {
     let unknown = || SessionError::Unknown { name: name.to_owned() };
-    let store = store(settings).await?.ok_or_else(|| unkept(unknown()))?;
+    let store = store(settings).await?.ok_or_else(|| session_failure(unknown()))?;
     let id = match name {
         "last" => store.last(&settings.workspace).await.and_then(|last| last.ok_or_else(unknown)),
         name => store.find(name).await,
     };
-    Ok((store, id.map_err(unkept)?))
+    Ok((store, id.map_err(session_failure)?))
 }
 
-async fn transcript(settings: &Settings, name: &str) -> Result<Transcript, Failed> {
-    let (store, id) = named(settings, name).await?;
-    store.transcript(&id).await.map_err(unkept)
+async fn transcript(settings: &Settings, name: &str) -> Result<Transcript, CliError> {
+    let (store, id) = find_session(settings, name).await?;
+    store.transcript(&id).await.map_err(session_failure)
 }
 
-async fn summary(settings: &Settings, name: &str) -> Result<SessionSummary, Failed> {
-    let (store, id) = named(settings, name).await?;
-    store.summary(&id).await.map_err(unkept)
+async fn summary(settings: &Settings, name: &str) -> Result<SessionSummary, CliError> {
+    let (store, id) = find_session(settings, name).await?;
+    store.summary(&id).await.map_err(session_failure)
 }
 
-async fn listed(settings: &Settings, all: bool) -> Result<Vec<SessionSummary>, Failed> {
+async fn listed(settings: &Settings, all: bool) -> Result<Vec<SessionSummary>, CliError> {
     let Some(store) = store(settings).await? else { return Ok(Vec::new()) };
     let workspace = (!all).then(|| settings.workspace.clone());
-    store.list(&ListFilter { workspace, limit: None }).await.map_err(unkept)
+    store.list(&ListFilter { workspace, limit: None }).await.map_err(session_failure)
 }
 
-fn list(common: &Common, sessions: &[SessionSummary], all: bool) -> Result<String, Failed> {
+fn list(common: &GlobalOptions, sessions: &[SessionSummary], all: bool) -> Result<String, CliError> {
     if common.json {
         let rows: Result<Vec<Value>, _> = sessions.iter().map(serde_json::to_value).collect();
         return Ok(json_line(&Value::Array(rows.map_err(unwritable)?)));
     }
     let mut text = String::new();
     for session in sessions {
-        text.push_str(&row(session, here()));
+        text.push_str(&row(session, stdout_screen()));
         if all {
-            let place = reveal_line(&session.workspace.display().to_string());
+            let place = escape_line(&session.workspace.display().to_string());
             let _ = writeln!(text, "    in {place}");
         }
     }
@@ -134,10 +134,10 @@ fn row(session: &SessionSummary, screen: Screen) -> String {
     let SessionSummary { id, title, model, changed_at, messages, .. } = session;
     let changed = rfc3339_millis(*changed_at);
     let row = format!("{id}  {changed}  {:>13}  {model}  {title}", counted_messages(*messages));
-    format!("{}\n", cut(&reveal_line(&row), screen.columns.saturating_sub(1)))
+    format!("{}\n", truncate_columns(&escape_line(&row), screen.columns.saturating_sub(1)))
 }
 
-async fn wanted(settings: &Settings, names: &[String]) -> Result<Vec<SessionSummary>, Failed> {
+async fn select_sessions(settings: &Settings, names: &[String]) -> Result<Vec<SessionSummary>, CliError> {
     let mut wanted: Vec<SessionSummary> = Vec::new();
     for name in names {
         let found = summary(settings, name).await?;
@@ -149,7 +149,7 @@ async fn wanted(settings: &Settings, names: &[String]) -> Result<Vec<SessionSumm
 }
 
 /// Asks before anything is deleted.
-fn agree(wanted: &[SessionSummary], yes: bool) -> Result<(), Failed> {
+fn confirm_delete(wanted: &[SessionSummary], yes: bool) -> Result<(), CliError> {
     if yes {
         return Ok(());
     }
@@ -158,7 +158,7 @@ fn agree(wanted: &[SessionSummary], yes: bool) -> Result<(), Failed> {
         1 => "Delete this conversation?".to_owned(),
         count => format!("Delete these {count} conversations?"),
     };
-    let refused = |message: &str| Failed { code: DENIED, ..Failed::error(message) };
+    let refused = |message: &str| CliError { code: DENIED, ..CliError::error(message) };
     match confirm(show, &question) {
         Some(true) => Ok(()),
         Some(false) => Err(refused("nothing was deleted")),
@@ -166,13 +166,17 @@ fn agree(wanted: &[SessionSummary], yes: bool) -> Result<(), Failed> {
     }
 }
 
-async fn delete(common: &Common, settings: &Settings, wanted: &[SessionSummary]) -> Result<(), Failed> {
+async fn delete(
+    common: &GlobalOptions,
+    settings: &Settings,
+    wanted: &[SessionSummary],
+) -> Result<(), CliError> {
     let Some(store) = store(settings).await? else { return Ok(()) };
     let mut deleted = Vec::new();
     for SessionSummary { id, .. } in wanted {
         if let Err(error) = store.delete(id).await {
-            complain(&format!("{} of {} were deleted before this", deleted.len(), wanted.len()));
-            return Err(unkept(error));
+            warn(&format!("{} of {} were deleted before this", deleted.len(), wanted.len()));
+            return Err(session_failure(error));
         }
         deleted.push(id);
     }
@@ -185,9 +189,9 @@ async fn delete(common: &Common, settings: &Settings, wanted: &[SessionSummary])
 }
 
 fn json_line(value: &Value) -> String {
-    spelt_out(&format!("{value}\n"))
+    escape_json(&format!("{value}\n"))
 }
 
-fn unwritable(error: serde_json::Error) -> Failed {
-    Failed::error(format!("the conversation cannot be written as JSON: {error}"))
+fn unwritable(error: serde_json::Error) -> CliError {
+    CliError::error(format!("the conversation cannot be written as JSON: {error}"))
 }

@@ -11,15 +11,15 @@ use toolgate_types::Trust;
 use toolgate_types::time::rfc3339_millis;
 
 use super::print;
-use crate::arguments::Common;
-use crate::callers::{LOCAL, LOCAL_KEY, local_secret};
-use crate::exit::{DONE, Failed};
+use crate::arguments::GlobalOptions;
+use crate::callers::{LOCAL_ISSUER, LOCAL_KEY_ID, local_secret};
+use crate::exit::{CliError, SUCCESS};
 use crate::secrets;
-use crate::settings::{Settings, settle};
-use crate::terminal::complain;
+use crate::settings::{Settings, resolve_settings};
+use crate::terminal::warn;
 
 /// What a token is signed with, and in whose name.
-struct Signer {
+struct TokenSigner {
     secret: PathBuf,
     key_id: String,
     issuer: String,
@@ -27,26 +27,26 @@ struct Signer {
 }
 
 pub(crate) fn mint(
-    common: &Common,
+    common: &GlobalOptions,
     subject: &str,
     permissions: Vec<String>,
     lifetime: Duration,
     audience: Option<String>,
-) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
+) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
     let signer = match &settings.loaded.config.callers {
-        Some(callers) => declared(callers, &settings, common, &permissions)?,
-        None => Signer {
+        Some(callers) => configured_signer(callers, &settings, common, &permissions)?,
+        None => TokenSigner {
             secret: local_secret(&settings),
-            key_id: LOCAL_KEY.to_owned(),
-            issuer: LOCAL.to_owned(),
-            audience: LOCAL.to_owned(),
+            key_id: LOCAL_KEY_ID.to_owned(),
+            issuer: LOCAL_ISSUER.to_owned(),
+            audience: LOCAL_ISSUER.to_owned(),
         },
     };
     let audience = audience.unwrap_or(signer.audience);
     let now = SystemTime::now();
     let token = sign(&MintOptions {
-        secret: &secrets::read_or_make(&signer.secret)?,
+        secret: &secrets::read_or_create(&signer.secret)?,
         key_id: &signer.key_id,
         issuer: &signer.issuer,
         audience: &audience,
@@ -57,10 +57,10 @@ pub(crate) fn mint(
         now,
         lifetime,
     })
-    .map_err(|error| Failed::usage(error.to_string()))?;
+    .map_err(|error| CliError::usage(error.to_string()))?;
     let expires = Timestamp::try_from(now + lifetime)
         .map(rfc3339_millis)
-        .map_err(|error| Failed::error(error.to_string()))?;
+        .map_err(|error| CliError::error(error.to_string()))?;
     if common.json {
         let told = json!({
             "token": token, "subject": subject, "permissions": permissions, "agent": common.agent, "trust": common.trust,
@@ -70,23 +70,23 @@ pub(crate) fn mint(
     } else {
         print(&format!("{token}\n"))?;
     }
-    complain(&format!("good until {expires}; use it with --token, or in the variable TOOLGATE_TOKEN"));
-    Ok(DONE)
+    warn(&format!("good until {expires}; use it with --token, or in the variable TOOLGATE_TOKEN"));
+    Ok(SUCCESS)
 }
 
 /// The first secret that the configuration believes.
-fn declared(
+fn configured_signer(
     callers: &CallersConfig,
     settings: &Settings,
-    common: &Common,
+    common: &GlobalOptions,
     permissions: &[String],
-) -> Result<Signer, Failed> {
+) -> Result<TokenSigner, CliError> {
     let secret = callers.keys.iter().find_map(|key| match (&key.source, &key.kid) {
         (KeySourceConfig::Secret(at), Some(kid)) => Some((at, kid.value.clone())),
         _ => None,
     });
     let Some((at, key_id)) = secret else {
-        return Err(Failed::usage("the configuration believes no secret that a token could be signed with").help(
+        return Err(CliError::usage("the configuration believes no secret that a token could be signed with").help(
             "add a key such as `{kid: local, algorithm: HS256, secret_file: callers.secret}` to `callers.keys`",
         ));
     };
@@ -97,16 +97,16 @@ fn declared(
         ("trust", common.trust.is_some() && callers.claims.trust.as_deref() != Some("trust")),
     ];
     if let Some((claim, _)) = renamed.iter().find(|(_, renamed)| *renamed) {
-        return Err(Failed::usage(format!("`callers.claims` reads `{claim}` elsewhere, or not at all"))
+        return Err(CliError::usage(format!("`callers.claims` reads `{claim}` elsewhere, or not at all"))
             .help(format!("write `{claim}: {claim}` there, or leave it out of the token")));
     }
-    Ok(Signer {
+    Ok(TokenSigner {
         secret: settings.resolve(&at.value)?,
         key_id,
         issuer: callers.issuer.value.clone(),
         audience: callers
             .audience
             .first()
-            .map_or_else(|| LOCAL.to_owned(), |audience| audience.value.clone()),
+            .map_or_else(|| LOCAL_ISSUER.to_owned(), |audience| audience.value.clone()),
     })
 }

@@ -9,43 +9,46 @@ use toolgate_serve::listed_tools;
 use toolgate_tools::ToolFormat;
 use toolgate_types::Trust;
 
-use super::{close, nobody, print, serving_runtime, tokens};
-use crate::arguments::{Common, Format};
-use crate::build::{self, How};
-use crate::exit::{DENIED, DONE, Failed};
-use crate::question::Screen;
-use crate::servers::Which;
-use crate::settings::settle;
-use crate::terminal::{PAPER, screen, spelt_out};
+use super::{close_servers, no_approver, print, serving_runtime, token_verification};
+use crate::approval_screen::Screen;
+use crate::arguments::{GlobalOptions, ToolListFormat};
+use crate::exit::{CliError, DENIED, SUCCESS};
+use crate::gate_builder::{self, GateBuildOptions};
+use crate::servers::ServerSelection;
+use crate::settings::resolve_settings;
+use crate::terminal::{PLAIN_SCREEN, escape_json, screen};
 
-pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
+pub(crate) fn run(common: &GlobalOptions, format: ToolListFormat) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
     let credential = settings.credential(common)?;
     let runtime = serving_runtime()?;
-    let how =
-        How { servers: Some((Which::All, &runtime)), wait: true, ..How::alone(nobody(), tokens(common)) };
-    let built = build::gate(&settings, how)?;
+    let how = GateBuildOptions {
+        servers: Some((ServerSelection::All, &runtime)),
+        wait_for_servers: true,
+        ..GateBuildOptions::without_servers(no_approver(), token_verification(common))
+    };
+    let built = gate_builder::build_gate(&settings, how)?;
     settings.warn_of_unknown_tools(&built.tools);
     let asked = runtime.block_on(async {
-        let asked = built.front.gate().tools_for(credential).await;
-        close(built.servers.as_deref()).await;
+        let asked = built.gate.gate().tools_for(credential).await;
+        close_servers(built.servers.as_deref()).await;
         asked
     });
     let tools = asked.map_err(|failure| {
         let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
-        Failed { code: DENIED, ..Failed::error(format!("{}{note}", failure.message)) }
+        CliError { code: DENIED, ..CliError::error(format!("{}{note}", failure.message)) }
     })?;
     let written = match format {
-        Format::Table if common.json => json_table(&tools),
-        Format::Table => return print(&table(&tools, here())).map(|_| DONE),
-        Format::Openai => ToolFormat::OpenAi.write(&tools),
-        Format::Anthropic => ToolFormat::Anthropic.write(&tools),
-        Format::Ollama => ToolFormat::Ollama.write(&tools),
-        Format::Mcp => listed_tools(&built.front, &tools),
+        ToolListFormat::Table if common.json => json_table(&tools),
+        ToolListFormat::Table => return print(&table(&tools, stdout_screen())).map(|_| SUCCESS),
+        ToolListFormat::Openai => ToolFormat::OpenAi.write(&tools),
+        ToolListFormat::Anthropic => ToolFormat::Anthropic.write(&tools),
+        ToolListFormat::Ollama => ToolFormat::Ollama.write(&tools),
+        ToolListFormat::Mcp => listed_tools(&built.gate, &tools),
     };
-    let text = serde_json::to_string_pretty(&written).map_err(|error| Failed::error(error.to_string()))?;
-    print(&spelt_out(&format!("{text}\n")))?;
-    Ok(DONE)
+    let text = serde_json::to_string_pretty(&written).map_err(|error| CliError::error(error.to_string()))?;
+    print(&escape_json(&format!("{text}\n")))?;
+    Ok(SUCCESS)
 }
 
 fn argument_names(tool: &Arc<dyn Tool>) -> Vec<String> {
@@ -64,9 +67,9 @@ fn argument_names(tool: &Arc<dyn Tool>) -> Vec<String> {
 }
 
 /// A terminal breaks long lines in its first column, where the next tool would stand; a file has no columns.
-fn here() -> Screen {
+fn stdout_screen() -> Screen {
     let stdout = io::stdout();
-    if stdout.is_terminal() { screen(&stdout) } else { Screen { columns: usize::MAX, ..PAPER } }
+    if stdout.is_terminal() { screen(&stdout) } else { Screen { columns: usize::MAX, ..PLAIN_SCREEN } }
 }
 
 fn table(tools: &[Arc<dyn Tool>], screen: Screen) -> String {

@@ -5,44 +5,44 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::print;
-use crate::ambient::{CONFIG_NAME, Surroundings, is_directory, real_path};
-use crate::arguments::{Common, TrustArguments};
-use crate::exit::{DENIED, DONE, Failed};
-use crate::terminal::{PAPER, confirm, reveal_line, spelt_out};
+use crate::ambient::{CONFIG_NAME, HostEnvironment, is_directory, real_path};
+use crate::arguments::{GlobalOptions, TrustArguments};
+use crate::exit::{CliError, DENIED, SUCCESS};
+use crate::terminal::{PLAIN_SCREEN, confirm, escape_json, escape_line};
 use crate::trust::{
-    Agreement, Agreements, Covered, Difference, Group, Origin, QUESTION, Standing, differences, overview,
-    usable,
+    Agreement, AgreementStore, ConfigOrigin, CoveredConfig, EffectGroup, FileDiff, QUESTION, TrustStatus,
+    check_usable, differences, overview,
 };
 
-pub(crate) fn run(common: &Common, arguments: &TrustArguments) -> Result<u8, Failed> {
-    let surroundings = Surroundings::look()?;
-    let agreements = Agreements::of(&surroundings)?;
+pub(crate) fn run(common: &GlobalOptions, arguments: &TrustArguments) -> Result<u8, CliError> {
+    let surroundings = HostEnvironment::detect()?;
+    let agreements = AgreementStore::of(&surroundings)?;
     if arguments.list {
         return list(common, &agreements, &surroundings);
     }
-    let file = meant(common, arguments.file.as_deref(), &surroundings)?;
+    let file = target_file(common, arguments.file.as_deref(), &surroundings)?;
     if arguments.revoke {
         return revoke(common, &agreements, &file);
     }
-    let path = reveal_line(&file.display().to_string());
-    let (candidate, before) = match Standing::of(&file, &agreements, &surroundings)? {
-        Standing::New(candidate) => (candidate, None),
-        Standing::Changed(candidate, before) => (candidate, Some(before)),
-        Standing::Agreed(covered) => {
-            let shown = Shown { covered: &covered, state: "agreed", effects: &[], differences: &[] };
-            return shown.tell(common, true, &format!("{path} is agreed to already\n"));
+    let path = escape_line(&file.display().to_string());
+    let (candidate, before) = match TrustStatus::of(&file, &agreements, &surroundings)? {
+        TrustStatus::New(candidate) => (candidate, None),
+        TrustStatus::Changed(candidate, before) => (candidate, Some(before)),
+        TrustStatus::Agreed(covered) => {
+            let shown = TrustReport { covered: &covered, state: "agreed", effects: &[], differences: &[] };
+            return shown.print(common, true, &format!("{path} is agreed to already\n"));
         }
     };
     let covered = candidate.cover(&surroundings)?;
-    let effects = usable(&covered, &surroundings)?;
+    let effects = check_usable(&covered, &surroundings)?;
     let changed = before.as_deref().map(|before| differences(&covered, before)).unwrap_or_default();
     let state = if before.is_some() { "changed" } else { "new" };
-    let shown = Shown { covered: &covered, state, effects: &effects, differences: &changed };
+    let shown = TrustReport { covered: &covered, state, effects: &effects, differences: &changed };
     let text = |screen| overview(&covered, &effects, before.as_deref(), screen);
     let answer = match arguments.yes {
         true => {
             if !common.json {
-                print(&text(PAPER))?;
+                print(&text(PLAIN_SCREEN))?;
             }
             Some(true)
         }
@@ -50,18 +50,22 @@ pub(crate) fn run(common: &Common, arguments: &TrustArguments) -> Result<u8, Fai
     };
     match answer {
         Some(true) => {
-            agreements.keep(&covered)?;
-            shown.tell(common, true, &format!("agreed to {}\n", reveal_line(&surroundings.shown(&file))))
+            agreements.store(&covered)?;
+            shown.print(
+                common,
+                true,
+                &format!("agreed to {}\n", escape_line(&surroundings.display_path(&file))),
+            )
         }
-        Some(false) => Err(Failed {
+        Some(false) => Err(CliError {
             code: DENIED,
-            ..Failed::error("nothing was agreed to; the file stays without effect")
+            ..CliError::error("nothing was agreed to; the file stays without effect")
         }),
         None => {
-            shown.tell(common, false, &overview(&covered, &effects, before.as_deref(), PAPER))?;
-            Err(Failed {
+            shown.print(common, false, &overview(&covered, &effects, before.as_deref(), PLAIN_SCREEN))?;
+            Err(CliError {
                 code: DENIED,
-                ..Failed::error("there is no terminal to ask on, so nothing was agreed to")
+                ..CliError::error("there is no terminal to ask on, so nothing was agreed to")
                     .help("read what is shown, then pass --yes")
             })
         }
@@ -69,20 +73,24 @@ pub(crate) fn run(common: &Common, arguments: &TrustArguments) -> Result<u8, Fai
 }
 
 /// The file that is meant: the one that is named, the one in a directory that is named, or the one that would be found.
-fn meant(common: &Common, file: Option<&Path>, surroundings: &Surroundings) -> Result<PathBuf, Failed> {
+fn target_file(
+    common: &GlobalOptions,
+    file: Option<&Path>,
+    surroundings: &HostEnvironment,
+) -> Result<PathBuf, CliError> {
     let named = match file.or(common.config.as_deref()) {
         Some(file) => surroundings.absolute(file)?,
-        None => match Origin::choose(common, surroundings)? {
-            Origin::Named(file) | Origin::Found(file) => file,
-            Origin::Defaults => {
-                return Err(Failed::usage("there is no toolgate.yaml here or in a directory above")
+        None => match ConfigOrigin::choose(common, surroundings)? {
+            ConfigOrigin::Named(file) | ConfigOrigin::Found(file) => file,
+            ConfigOrigin::Defaults => {
+                return Err(CliError::usage("there is no toolgate.yaml here or in a directory above")
                     .help("name the file, or its directory"));
             }
         },
     };
     let file = if is_directory(&named) { named.join(CONFIG_NAME) } else { named };
     if file.file_name().is_none_or(|name| name != CONFIG_NAME) {
-        return Err(Failed::usage(format!("`{}` is not called {CONFIG_NAME}", file.display()))
+        return Err(CliError::usage(format!("`{}` is not called {CONFIG_NAME}", file.display()))
             .help("a file of another name is never found: name it with --config where it is to be used"));
     }
     // The directory by its one real name, as it is when the file is found.
@@ -91,20 +99,20 @@ fn meant(common: &Common, file: Option<&Path>, surroundings: &Surroundings) -> R
 }
 
 /// What a person or a program is told about a configuration.
-struct Shown<'s> {
-    covered: &'s Covered,
+struct TrustReport<'s> {
+    covered: &'s CoveredConfig,
     state: &'static str,
-    effects: &'s [Group],
-    differences: &'s [Difference],
+    effects: &'s [EffectGroup],
+    differences: &'s [FileDiff],
 }
 
-impl Shown<'_> {
-    fn tell(&self, common: &Common, is_agreed: bool, text: &str) -> Result<u8, Failed> {
+impl TrustReport<'_> {
+    fn print(&self, common: &GlobalOptions, is_agreed: bool, text: &str) -> Result<u8, CliError> {
         let told = match common.json {
-            true => spelt_out(&format!("{}\n", self.json(is_agreed))),
+            true => escape_json(&format!("{}\n", self.json(is_agreed))),
             false => text.to_owned(),
         };
-        print(&told).map(|_| DONE)
+        print(&told).map(|_| SUCCESS)
     }
 
     fn json(&self, is_agreed: bool) -> Value {
@@ -112,7 +120,7 @@ impl Shown<'_> {
         let effects: serde_json::Map<String, Value> =
             self.effects.iter().map(|group| (group.key.to_owned(), json!(group.items))).collect();
         let change =
-            |change: &Difference| json!({"file": change.path, "state": change.state, "diff": change.diff});
+            |change: &FileDiff| json!({"file": change.path, "state": change.state, "diff": change.diff});
         json!({
             "file": self.covered.file().to_string_lossy(),
             "state": self.state,
@@ -125,10 +133,14 @@ impl Shown<'_> {
     }
 }
 
-fn list(common: &Common, agreements: &Agreements, surroundings: &Surroundings) -> Result<u8, Failed> {
+fn list(
+    common: &GlobalOptions,
+    agreements: &AgreementStore,
+    surroundings: &HostEnvironment,
+) -> Result<u8, CliError> {
     let row = |agreement: Agreement| {
-        let state = match Standing::of(&agreement.file, agreements, surroundings) {
-            Ok(Standing::Agreed(_)) => "agreed",
+        let state = match TrustStatus::of(&agreement.file, agreements, surroundings) {
+            Ok(TrustStatus::Agreed(_)) => "agreed",
             Ok(_) => "changed",
             Err(_) => "unreadable",
         };
@@ -143,28 +155,28 @@ fn list(common: &Common, agreements: &Agreements, surroundings: &Surroundings) -
                     "agreedAt": agreement.agreed_at, "digest": agreement.digest.to_string(),
                 })
             };
-            spelt_out(&format!("{}\n", rows.iter().map(row).collect::<Value>()))
+            escape_json(&format!("{}\n", rows.iter().map(row).collect::<Value>()))
         }
         false if rows.is_empty() => "nothing was agreed to\n".to_owned(),
         false => {
             let row = |(agreement, state): &(Agreement, &str)| {
-                let day: String = reveal_line(&agreement.agreed_at).chars().take(10).collect();
-                let path = reveal_line(&agreement.file.display().to_string());
+                let day: String = escape_line(&agreement.agreed_at).chars().take(10).collect();
+                let path = escape_line(&agreement.file.display().to_string());
                 format!("{state:<10} {day}  {path}\n")
             };
             rows.iter().map(row).collect()
         }
     };
-    print(&text).map(|_| DONE)
+    print(&text).map(|_| SUCCESS)
 }
 
-fn revoke(common: &Common, agreements: &Agreements, file: &Path) -> Result<u8, Failed> {
+fn revoke(common: &GlobalOptions, agreements: &AgreementStore, file: &Path) -> Result<u8, CliError> {
     let is_revoked = agreements.revoke(file)?;
     let path = file.display().to_string();
     let text = match (common.json, is_revoked) {
-        (true, _) => spelt_out(&format!("{}\n", json!({"file": path, "revoked": is_revoked}))),
-        (false, true) => format!("{} is not agreed to any more\n", reveal_line(&path)),
-        (false, false) => format!("{} was not agreed to\n", reveal_line(&path)),
+        (true, _) => escape_json(&format!("{}\n", json!({"file": path, "revoked": is_revoked}))),
+        (false, true) => format!("{} is not agreed to any more\n", escape_line(&path)),
+        (false, false) => format!("{} was not agreed to\n", escape_line(&path)),
     };
-    print(&text).map(|_| DONE)
+    print(&text).map(|_| SUCCESS)
 }

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use toolgate_llm::{ModelName, StatedCapabilities, ToolNames, Wire, default_model};
 use toolgate_manifest::VariableText;
 
-use crate::exit::Failed;
+use crate::exit::CliError;
 
 /// Where a model is reached, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct ModelRoute {
     pub(crate) model: ModelName,
     pub(crate) wire: Wire,
     pub(crate) base_url: String,
-    pub(crate) key: KeyPlace,
+    pub(crate) key: KeyLocation,
     /// Sent with every request, as the operator declared them.
     pub(crate) headers: Vec<(String, String)>,
     /// What the operator knows better than the server or the table.
@@ -24,22 +24,22 @@ pub(crate) struct Route {
 
 /// Where a key is kept. The key itself is read when the model is spoken with, and shown to nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeyPlace {
+pub(crate) enum KeyLocation {
     /// None is needed.
-    Nowhere,
+    NotNeeded,
     /// A variable that must be set.
     Variable(String),
     /// A variable that may be set.
-    PerhapsVariable(String),
+    OptionalVariable(String),
     /// A file of this user's.
     File(PathBuf),
 }
 
 /// What stands behind the first part of a model's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Chosen {
+pub(crate) enum ModelSource {
     /// A server that speaks one of the wires.
-    Route(Route),
+    Route(ModelRoute),
     /// A script that is played by this process.
     Script(ScriptName),
 }
@@ -57,18 +57,18 @@ pub(crate) struct ScriptName {
 
 /// A provider that the configuration names.
 #[derive(Clone, Debug)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredProvider {
     pub(crate) name: String,
     pub(crate) wire: Wire,
     pub(crate) base_url: Option<String>,
-    pub(crate) key: Option<KeyPlace>,
+    pub(crate) key: Option<KeyLocation>,
     pub(crate) headers: Vec<(String, VariableText)>,
     pub(crate) stated: StatedCapabilities,
     pub(crate) tool_names: ToolNames,
 }
 
 /// A provider that needs no declaration.
-struct Usual {
+struct BuiltinProvider {
     name: &'static str,
     wire: Wire,
     base_url: &'static str,
@@ -80,8 +80,8 @@ struct Usual {
     suggested: fn() -> Option<&'static str>,
 }
 
-const USUAL: [Usual; 5] = [
-    Usual {
+const BUILTIN_PROVIDERS: [BuiltinProvider; 5] = [
+    BuiltinProvider {
         name: "anthropic",
         wire: Wire::Anthropic,
         base_url: "https://api.anthropic.com",
@@ -90,7 +90,7 @@ const USUAL: [Usual; 5] = [
         model_variable: None,
         suggested: || default_model(Wire::Anthropic),
     },
-    Usual {
+    BuiltinProvider {
         name: "openai",
         wire: Wire::Openai,
         base_url: "https://api.openai.com/v1",
@@ -99,7 +99,7 @@ const USUAL: [Usual; 5] = [
         model_variable: None,
         suggested: || default_model(Wire::Openai),
     },
-    Usual {
+    BuiltinProvider {
         name: "openai-chat",
         wire: Wire::OpenaiChat,
         base_url: "https://api.openai.com/v1",
@@ -108,7 +108,7 @@ const USUAL: [Usual; 5] = [
         model_variable: None,
         suggested: || None,
     },
-    Usual {
+    BuiltinProvider {
         name: "openrouter",
         wire: Wire::OpenaiChat,
         base_url: "https://openrouter.ai/api/v1",
@@ -117,7 +117,7 @@ const USUAL: [Usual; 5] = [
         model_variable: Some("OPENROUTER_MODEL"),
         suggested: || Some("openrouter/auto"),
     },
-    Usual {
+    BuiltinProvider {
         name: "ollama",
         wire: Wire::Ollama,
         base_url: "http://127.0.0.1:11434",
@@ -131,44 +131,44 @@ const USUAL: [Usual; 5] = [
 /// Who plays scripts.
 pub(crate) const SCRIPTED: &str = "scripted";
 /// The script that came along.
-const DEMONSTRATION: &str = "demo";
+const DEMO_SCRIPT: &str = "demo";
 
 /// What a choice is made from.
-pub(crate) struct Offer<'o> {
+pub(crate) struct ProviderCatalogue<'o> {
     /// The providers that the configuration names.
-    pub(crate) declared: &'o [Declared],
+    pub(crate) declared: &'o [DeclaredProvider],
     /// A variable of this process, where it is set and not empty.
     pub(crate) variable: &'o dyn Fn(&str) -> Option<String>,
 }
 
-impl Offer<'_> {
+impl ProviderCatalogue<'_> {
     /// The model by its name, `PROVIDER/NAME`.
-    pub(crate) fn find(&self, text: &str) -> Result<Chosen, Failed> {
+    pub(crate) fn find(&self, text: &str) -> Result<ModelSource, CliError> {
         let (provider, name) = text.split_once('/').unwrap_or((text, ""));
         if provider.is_empty() || name.is_empty() {
-            return Err(Failed::usage(format!("`{text}` does not name a model")).help(format!(
-                "write PROVIDER/NAME, such as `{}/llama3.2` or `{SCRIPTED}/{DEMONSTRATION}`; providers are {}",
+            return Err(CliError::usage(format!("`{text}` does not name a model")).help(format!(
+                "write PROVIDER/NAME, such as `{}/llama3.2` or `{SCRIPTED}/{DEMO_SCRIPT}`; providers are {}",
                 "ollama",
                 self.providers()
             )));
         }
         if provider == SCRIPTED {
-            return script(name).map(Chosen::Script);
+            return script_name(name).map(ModelSource::Script);
         }
         let model = ModelName { provider: provider.to_owned(), name: name.to_owned() };
         let declared = self.declared.iter().find(|declared| declared.name == provider);
-        let usual = USUAL.iter().find(|usual| usual.name == provider);
+        let usual = BUILTIN_PROVIDERS.iter().find(|usual| usual.name == provider);
         let route = match (declared, usual) {
             (Some(declared), usual) => self.declared_route(model, declared, usual)?,
-            (None, Some(usual)) => self.usual_route(model, usual),
+            (None, Some(usual)) => self.builtin_route(model, usual),
             (None, None) => {
-                return Err(Failed::usage(format!("there is no provider `{provider}`")).help(format!(
+                return Err(CliError::usage(format!("there is no provider `{provider}`")).help(format!(
                     "known are {}; more can be declared under `models:` in toolgate.yaml",
                     self.providers()
                 )));
             }
         };
-        Ok(Chosen::Route(route))
+        Ok(ModelSource::Route(route))
     }
 
     /// Every provider that a list of models shows, in the order in which one is chosen, and whether the operator set it up: declared, with a key, or
@@ -176,7 +176,9 @@ impl Offer<'_> {
     pub(crate) fn listed(&self) -> Vec<(String, bool)> {
         let declared = self.declared.iter().map(|declared| (declared.name.clone(), true));
         let is_set = |variable: &str| (self.variable)(variable).is_some();
-        let usual = USUAL.iter().filter(|usual| !self.declared.iter().any(|known| known.name == usual.name));
+        let usual = BUILTIN_PROVIDERS
+            .iter()
+            .filter(|usual| !self.declared.iter().any(|known| known.name == usual.name));
         let usual = usual.filter(|usual| {
             usual.wire != Wire::OpenaiChat || usual.name != "openai-chat" || is_set(usual.base_variable)
         });
@@ -189,33 +191,34 @@ impl Offer<'_> {
 
     /// What the environment suggests: a model by its name, else the first provider whose key is set.
     pub(crate) fn suggested(&self) -> Option<String> {
-        let named = |usual: &Usual| {
+        let named = |usual: &BuiltinProvider| {
             let name = usual.model_variable.and_then(|variable| (self.variable)(variable))?;
             Some(format!("{}/{}", usual.name, name.trim()))
         };
-        if let Some(named) = USUAL.iter().find_map(named) {
+        if let Some(named) = BUILTIN_PROVIDERS.iter().find_map(named) {
             return Some(named);
         }
-        let has_key = |usual: &&Usual| usual.key_variable.is_some_and(|key| (self.variable)(key).is_some());
+        let has_key =
+            |usual: &&BuiltinProvider| usual.key_variable.is_some_and(|key| (self.variable)(key).is_some());
         let mut suggested =
-            USUAL.iter().filter(has_key).filter_map(|usual| Some((usual, (usual.suggested)()?)));
+            BUILTIN_PROVIDERS.iter().filter(has_key).filter_map(|usual| Some((usual, (usual.suggested)()?)));
         suggested.next().map(|(usual, name)| format!("{}/{name}", usual.name))
     }
 
-    fn usual_route(&self, model: ModelName, usual: &Usual) -> Route {
+    fn builtin_route(&self, model: ModelName, usual: &BuiltinProvider) -> ModelRoute {
         let moved = (self.variable)(usual.base_variable);
         let key = match (usual.key_variable, &moved) {
-            (None, _) => KeyPlace::Nowhere,
+            (None, _) => KeyLocation::NotNeeded,
             // A server of one's own may want none.
-            (Some(variable), Some(_)) => KeyPlace::PerhapsVariable(variable.to_owned()),
-            (Some(variable), None) => KeyPlace::Variable(variable.to_owned()),
+            (Some(variable), Some(_)) => KeyLocation::OptionalVariable(variable.to_owned()),
+            (Some(variable), None) => KeyLocation::Variable(variable.to_owned()),
         };
         let base_url = match (moved, usual.wire) {
             (Some(host), Wire::Ollama) => ollama_url(&host),
             (Some(url), _) => url,
             (None, _) => usual.base_url.to_owned(),
         };
-        Route {
+        ModelRoute {
             model,
             wire: usual.wire,
             base_url,
@@ -230,29 +233,29 @@ impl Offer<'_> {
     fn declared_route(
         &self,
         model: ModelName,
-        declared: &Declared,
-        usual: Option<&Usual>,
-    ) -> Result<Route, Failed> {
+        declared: &DeclaredProvider,
+        usual: Option<&BuiltinProvider>,
+    ) -> Result<ModelRoute, CliError> {
         let usual = usual.filter(|usual| usual.wire == declared.wire && declared.base_url.is_none());
-        let otherwise = usual.map(|usual| self.usual_route(model.clone(), usual));
+        let otherwise = usual.map(|usual| self.builtin_route(model.clone(), usual));
         let base_url = declared.base_url.clone().or(otherwise.as_ref().map(|route| route.base_url.clone()));
-        let base_url = base_url.unwrap_or_else(|| usual_address(declared.wire).to_owned());
-        let key = declared.key.clone().or(otherwise.map(|route| route.key)).unwrap_or(KeyPlace::Nowhere);
+        let base_url = base_url.unwrap_or_else(|| default_address(declared.wire).to_owned());
+        let key = declared.key.clone().or(otherwise.map(|route| route.key)).unwrap_or(KeyLocation::NotNeeded);
         let header = |(name, text): &(String, VariableText)| {
             let value = text.expand(self.variable).map_err(|missing| {
-                Failed::usage(format!("{missing}, which a header of `{}` needs", declared.name))
+                CliError::usage(format!("{missing}, which a header of `{}` needs", declared.name))
                     .help(format!("set {}, or leave the header out", missing.0))
             });
             Ok((name.clone(), value?))
         };
-        let headers = declared.headers.iter().map(header).collect::<Result<_, Failed>>()?;
-        let Declared { wire, stated, tool_names, .. } = *declared;
-        Ok(Route { model, wire, base_url, key, headers, stated, tool_names })
+        let headers = declared.headers.iter().map(header).collect::<Result<_, CliError>>()?;
+        let DeclaredProvider { wire, stated, tool_names, .. } = *declared;
+        Ok(ModelRoute { model, wire, base_url, key, headers, stated, tool_names })
     }
 
     fn providers(&self) -> String {
         let declared = self.declared.iter().map(|declared| declared.name.as_str());
-        let usual = USUAL
+        let usual = BUILTIN_PROVIDERS
             .iter()
             .map(|usual| usual.name)
             .filter(|name| !self.declared.iter().any(|known| known.name == *name));
@@ -261,8 +264,8 @@ impl Offer<'_> {
 }
 
 /// The address of those who invented a wire.
-fn usual_address(wire: Wire) -> &'static str {
-    USUAL.iter().find(|usual| usual.wire == wire).map_or("", |usual| usual.base_url)
+fn default_address(wire: Wire) -> &'static str {
+    BUILTIN_PROVIDERS.iter().find(|usual| usual.wire == wire).map_or("", |usual| usual.base_url)
 }
 
 /// `OLLAMA_HOST` as Ollama itself reads it: an address, a host, or a host and a port. What is meant for a server to listen everywhere
@@ -280,19 +283,19 @@ fn ollama_url(host: &str) -> String {
     format!("{scheme}://{name}:{port}")
 }
 
-fn script(name: &str) -> Result<ScriptName, Failed> {
+fn script_name(name: &str) -> Result<ScriptName, CliError> {
     let (file, query) = name.split_once('?').unwrap_or((name, ""));
     let wire = match query.strip_prefix("wire=") {
         _ if query.is_empty() => None,
         Some(wire) => Some(wire_named(wire).ok_or_else(|| {
-            Failed::usage(format!("there is no wire `{wire}`")).help(format!("wires are {}", wires()))
+            CliError::usage(format!("there is no wire `{wire}`")).help(format!("wires are {}", wire_names()))
         })?),
         None => {
-            return Err(Failed::usage(format!("`?{query}` says nothing about a script"))
-                .help(format!("write ?wire=NAME behind the file; wires are {}", wires())));
+            return Err(CliError::usage(format!("`?{query}` says nothing about a script"))
+                .help(format!("write ?wire=NAME behind the file; wires are {}", wire_names())));
         }
     };
-    let file = (file != DEMONSTRATION).then(|| PathBuf::from(file));
+    let file = (file != DEMO_SCRIPT).then(|| PathBuf::from(file));
     Ok(ScriptName { written: name.to_owned(), file, wire })
 }
 
@@ -307,16 +310,16 @@ fn wire_named(text: &str) -> Option<Wire> {
     WIRES.iter().find(|(name, _)| *name == text).map(|(_, wire)| *wire)
 }
 
-fn wires() -> String {
+fn wire_names() -> String {
     WIRES.map(|(name, _)| name).join(", ")
 }
 
 /// What to do when no model was chosen and nothing suggests one.
-pub(crate) fn no_model() -> Failed {
-    Failed::usage("no model was chosen").help(format!(
+pub(crate) fn no_model() -> CliError {
+    CliError::usage("no model was chosen").help(format!(
         "pass --model PROVIDER/NAME or write `model:` in toolgate.yaml; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
          OPENROUTER_API_KEY; or start Ollama and pass --model ollama/NAME; to look around without any of them, \
-         pass --model {SCRIPTED}/{DEMONSTRATION}"
+         pass --model {SCRIPTED}/{DEMO_SCRIPT}"
     ))
 }
 
@@ -327,16 +330,16 @@ mod tests {
     /// What a name leads to, as one line.
     fn found(text: &str, variables: &[(&str, &str)]) -> String {
         let declared = [
-            Declared {
+            DeclaredProvider {
                 name: "office".to_owned(),
                 wire: Wire::OpenaiChat,
                 base_url: Some("http://10.0.0.5:8000/v1".to_owned()),
-                key: Some(KeyPlace::File("/keys/office".into())),
+                key: Some(KeyLocation::File("/keys/office".into())),
                 headers: Vec::new(),
                 stated: StatedCapabilities { context_window: Some(32_768), ..StatedCapabilities::default() },
                 tool_names: ToolNames::Exact,
             },
-            Declared {
+            DeclaredProvider {
                 name: "anthropic".to_owned(),
                 wire: Wire::Anthropic,
                 base_url: None,
@@ -349,11 +352,11 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        match (Offer { declared: &declared, variable: &variable }).find(text) {
-            Ok(Chosen::Route(Route { model, wire, base_url, key, headers, stated, .. })) => {
+        match (ProviderCatalogue { declared: &declared, variable: &variable }).find(text) {
+            Ok(ModelSource::Route(ModelRoute { model, wire, base_url, key, headers, stated, .. })) => {
                 format!("{model}: {wire:?} at {base_url}, key {key:?}, {} headers, {stated:?}", headers.len())
             }
-            Ok(Chosen::Script(script)) => format!("{script:?}"),
+            Ok(ModelSource::Script(script)) => format!("{script:?}"),
             Err(failed) => format!("{} / {}", failed.message, failed.help.unwrap_or_default()),
         }
     }
@@ -389,7 +392,7 @@ mod tests {
     fn a_key_suggests_a_provider() {
         let suggested = |variables: &[&str]| {
             let variable = |name: &str| variables.contains(&name).then(|| "k".to_owned());
-            let suggested = Offer { declared: &[], variable: &variable }.suggested();
+            let suggested = ProviderCatalogue { declared: &[], variable: &variable }.suggested();
             suggested.map(|name| name.split('/').next().unwrap().to_owned())
         };
         assert_eq!(suggested(&[]), None);

@@ -1,8 +1,8 @@
 //! The MCP servers behind this gate: from what the configuration says to a bridge that goes on while files are edited.
 
-mod agreed;
-mod declared;
-mod launch;
+mod agreed_tools;
+mod server_settings;
+mod sandbox_launcher;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -18,41 +18,41 @@ use toolgate_gate::Registry;
 use toolgate_manifest::ConfigProblem;
 use toolgate_tools::CommandRunner;
 
-pub(crate) use agreed::agreed;
-pub(crate) use declared::{Unusable, declared};
-use launch::{Launcher, Means};
+pub(crate) use agreed_tools::agreed_tools;
+use sandbox_launcher::{LaunchContext, SandboxLauncher};
+pub(crate) use server_settings::{UnusableServer, declared_servers};
 
-use crate::ambient::variable;
-use crate::build;
-use crate::confined;
-use crate::exit::Failed;
-use crate::load::Fault;
-use crate::own::Own;
+use crate::ambient::env_var;
+use crate::exit::CliError;
+use crate::gate_builder;
+use crate::load::LoadError;
+use crate::protected_paths::GateOwnedPaths;
+use crate::sandbox_settings;
 use crate::settings::Settings;
-use crate::terminal::{complain, remark};
+use crate::terminal::{debug, warn};
 
 /// How much longer than its slowest server a person is kept waiting.
-const MARGIN: Duration = Duration::from_secs(1);
+const WAIT_MARGIN: Duration = Duration::from_secs(1);
 
 /// How often servers that are met for the first time are looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often it is looked at what servers left that can write, while nothing is called.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+const QUARANTINE_SCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long nobody wonders.
-const MOMENT: Duration = Duration::from_secs(1);
+const WAIT_NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 /// Which servers are started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum ServerSelection {
     /// All that are declared.
     All,
     /// The one of this name, if it is declared.
     Only(String),
 }
 
-impl Which {
+impl ServerSelection {
     /// The server that a tool's name begins with.
     pub(crate) fn of_tool(tool: &str) -> Option<Self> {
         tool.split_once("__").map(|(server, _)| Self::Only(server.to_owned()))
@@ -69,61 +69,65 @@ impl Which {
 /// The servers behind a gate.
 pub(crate) struct Servers {
     bridge: Arc<Bridge>,
-    launcher: Arc<Launcher>,
+    launcher: Arc<SandboxLauncher>,
     pins: Pins,
-    which: Which,
-    say: fn(&str),
+    which: ServerSelection,
+    report: fn(&str),
     /// As it was before any server was started, so that nothing they say is missed.
-    news: watch::Receiver<u64>,
-    state: Mutex<State>,
+    changes: watch::Receiver<u64>,
+    state: Mutex<DeclaredServers>,
 }
 
 /// What was last declared.
 #[derive(Clone, Default)]
-struct State {
+struct DeclaredServers {
     servers: Vec<ServerSettings>,
-    strangers: Vec<ServerSettings>,
-    unusable: Vec<Unusable>,
+    unknown: Vec<ServerSettings>,
+    unusable: Vec<UnusableServer>,
     /// What decides what a process sees, beside what is said about it: a server that was started under another one is started anew.
-    ground: String,
+    launch_fingerprint: String,
 }
 
 /// What was declared before, to go back to.
-pub(crate) struct Before(State, Option<Means>);
+pub(crate) struct PreviousServers(DeclaredServers, Option<LaunchContext>);
 
 impl Servers {
     /// A bridge without servers, looked after by this runtime.
-    pub(crate) fn new(settings: &Settings, runtime: Handle, which: Which) -> Self {
-        Self::saying(settings, runtime, which, complain)
+    pub(crate) fn new(settings: &Settings, runtime: Handle, which: ServerSelection) -> Self {
+        Self::with_reporter(settings, runtime, which, warn)
     }
 
     /// The same, saying what is to be said to somebody else than the operator at the terminal.
-    fn saying(settings: &Settings, runtime: Handle, which: Which, say: fn(&str)) -> Self {
-        let launcher = Arc::new(Launcher::default());
+    fn with_reporter(settings: &Settings, runtime: Handle, which: ServerSelection, report: fn(&str)) -> Self {
+        let launcher = Arc::new(SandboxLauncher::default());
         let pins = pins(settings);
         let bridge = Bridge::new(BridgeOptions {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
-            warn: Arc::new(say),
+            warn: Arc::new(report),
             // Whatever else is not said: it may have been a file of the operator's own.
-            error: Arc::new(complain),
+            error: Arc::new(warn),
             backoff: Backoff::default(),
             timeouts: ServerTimeouts::default(),
-            scan_interval: BETWEEN_LOOKS,
+            scan_interval: QUARANTINE_SCAN_INTERVAL,
             runtime,
         });
-        let news = bridge.changed();
-        Self { bridge, launcher, pins, which, say, news, state: Mutex::default() }
+        let changes = bridge.changed();
+        Self { bridge, launcher, pins, which, report, changes, state: Mutex::default() }
     }
 
     /// Starts servers without a gate before them, and waits until each has said which tools it has, or has failed. Whoever asks tells what came of it.
-    pub(crate) fn start(settings: &Settings, runtime: &Runtime, which: Which) -> Result<Self, Failed> {
-        let say = |text: &str| remark(|| text.to_owned());
-        let servers = Self::saying(settings, runtime.handle().clone(), which, say);
-        let own = Own::of(settings);
-        let workspace = Arc::new(build::workspace(settings, &own)?);
-        let runner = confined::runner(settings, &own, &workspace)?;
-        servers.configure(settings, &runner).map_err(Fault::from)?;
+    pub(crate) fn start(
+        settings: &Settings,
+        runtime: &Runtime,
+        which: ServerSelection,
+    ) -> Result<Self, CliError> {
+        let say = |text: &str| debug(|| text.to_owned());
+        let servers = Self::with_reporter(settings, runtime.handle().clone(), which, say);
+        let own = GateOwnedPaths::of(settings);
+        let workspace = Arc::new(gate_builder::workspace(settings, &own)?);
+        let runner = sandbox_settings::runner(settings, &own, &workspace)?;
+        servers.configure(settings, &runner).map_err(LoadError::from)?;
         servers.wait(runtime);
         // Which of them are none is found out where they are made.
         drop(servers.bridge.tools());
@@ -135,42 +139,50 @@ impl Servers {
         &self,
         settings: &Settings,
         runner: &Arc<CommandRunner>,
-    ) -> Result<Before, Vec<ConfigProblem>> {
-        let (mut servers, mut unusable) = declared(settings, &variable)?;
+    ) -> Result<PreviousServers, Vec<ConfigProblem>> {
+        let (mut servers, mut unusable) = declared_servers(settings, &env_var)?;
         servers.retain(|server| self.which.includes(server.name.as_str()));
         unusable.retain(|server| self.which.includes(&server.name));
         for server in &unusable {
-            (self.say)(&format!("the server `{}` is not started: {}", server.name, server.problem.message));
+            (self.report)(&format!(
+                "the server `{}` is not started: {}",
+                server.name, server.problem.message
+            ));
         }
-        let limits = confined::limits(&settings.loaded.config.sandbox);
-        let quarantine = build::quarantine_folder(settings);
-        let means = Means { runner: Arc::clone(runner), limits, quarantine };
-        let before = Before(self.state().clone(), self.launcher.replace(Some(means)));
+        let limits = sandbox_settings::limits(&settings.loaded.config.sandbox);
+        let quarantine = gate_builder::quarantine_directory(settings);
+        let means = LaunchContext { runner: Arc::clone(runner), limits, quarantine };
+        let before = PreviousServers(self.state().clone(), self.launcher.replace(Some(means)));
         // Asked before any of them is started and could make itself known.
         let is_strange = |server: &&ServerSettings| {
             self.pins.for_server(&server.name).is_ok_and(|pins| pins.tools().next().is_none())
         };
         let strangers = servers.iter().filter(is_strange).cloned().collect();
-        self.apply(State { servers, strangers, unusable, ground: ground(settings) });
+        self.apply(DeclaredServers {
+            servers,
+            unknown: strangers,
+            unusable,
+            launch_fingerprint: launch_fingerprint(settings),
+        });
         Ok(before)
     }
 
     /// Goes back to what was declared before.
-    pub(crate) fn revert(&self, before: Before) {
+    pub(crate) fn revert(&self, before: PreviousServers) {
         self.launcher.replace(before.1);
         self.apply(before.0);
     }
 
-    fn apply(&self, state: State) {
+    fn apply(&self, state: DeclaredServers) {
         let mut current = self.state();
-        if current.ground != state.ground {
+        if current.launch_fingerprint != state.launch_fingerprint {
             self.bridge.configure(Vec::new());
         }
         self.bridge.configure(state.servers.clone());
         *current = state;
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, DeclaredServers> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,11 +192,11 @@ impl Servers {
         let Some(slowest) = servers.iter().map(|server| server.startup_timeout).max() else { return };
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         runtime.block_on(async {
-            let ready = self.bridge.ready(slowest.saturating_add(MARGIN));
+            let ready = self.bridge.ready(slowest.saturating_add(WAIT_MARGIN));
             let mut ready = std::pin::pin!(ready);
-            if tokio::time::timeout(MOMENT, &mut ready).await.is_err() {
+            if tokio::time::timeout(WAIT_NOTICE_DELAY, &mut ready).await.is_err() {
                 if std::io::stderr().is_terminal() {
-                    complain(&format!("waiting for {}", names.join(", ")));
+                    warn(&format!("waiting for {}", names.join(", ")));
                 }
                 ready.await;
             }
@@ -192,17 +204,17 @@ impl Servers {
     }
 
     /// Servers of which nothing was known when they were declared. The tools of others are there from the beginning, as they were agreed to.
-    pub(crate) fn strangers(&self) -> Vec<ServerSettings> {
-        self.state().strangers.clone()
+    pub(crate) fn unknown_servers(&self) -> Vec<ServerSettings> {
+        self.state().unknown.clone()
     }
 
     /// Waits until each of these has said which tools it has, or has failed, but no longer than the slowest of them may take.
-    pub(crate) async fn meet(&self, strangers: &[ServerSettings]) {
+    pub(crate) async fn wait_for_unknown(&self, strangers: &[ServerSettings]) {
         let slowest = strangers.iter().map(|server| server.startup_timeout).max().unwrap_or_default();
         let is_strange = |health: &ServerHealth| strangers.iter().any(|server| server.name == health.name);
         let all = async {
             while !self.health().iter().filter(|health| is_strange(health)).all(|health| health.is_settled) {
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
         // Who is late is told by the health of its server.
@@ -210,17 +222,17 @@ impl Servers {
     }
 
     /// Adds the tools of the servers. One that has the name of another is told and left out: what the operator wrote counts before what a server says.
-    pub(crate) fn join(&self, registry: &mut Registry) {
+    pub(crate) fn register_tools(&self, registry: &mut Registry) {
         for tool in self.bridge.tools() {
             if let Err(error) = registry.register(tool) {
-                (self.say)(&format!("a tool of a server is left out: {error}"));
+                (self.report)(&format!("a tool of a server is left out: {error}"));
             }
         }
     }
 
     /// Tells when the tools are others than at first.
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
-        self.news.clone()
+        self.changes.clone()
     }
 
     pub(crate) fn health(&self) -> Vec<ServerHealth> {
@@ -228,7 +240,7 @@ impl Servers {
     }
 
     /// Servers that are declared and cannot be started as long as something is missing.
-    pub(crate) fn unusable(&self) -> Vec<Unusable> {
+    pub(crate) fn unusable(&self) -> Vec<UnusableServer> {
         self.state().unusable.clone()
     }
 
@@ -250,17 +262,17 @@ impl Servers {
 
 /// What was agreed about the tools of servers.
 fn pins(settings: &Settings) -> Pins {
-    Pins::new(pins_folder(settings))
+    Pins::new(pins_directory(settings))
 }
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 pub(crate) const PINS: &str = "pins.toolgate";
 
-fn pins_folder(settings: &Settings) -> PathBuf {
+fn pins_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(PINS)
 }
 
-fn ground(settings: &Settings) -> String {
+fn launch_fingerprint(settings: &Settings) -> String {
     let mounts: Vec<_> = settings
         .mounts
         .iter()

@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 use toolgate_types::Sha256;
 use toolgate_types::time::rfc3339_millis;
 
-use super::covered::Covered;
-use crate::ambient::{Surroundings, exists, open_folder, open_own_folder};
-use crate::build::TRUST;
-use crate::exit::Failed;
+use super::covered_config::CoveredConfig;
+use crate::ambient::{HostEnvironment, exists, open_directory, open_private_directory};
+use crate::atomic_file::AtomicFile;
+use crate::exit::CliError;
+use crate::gate_builder::TRUST;
 use crate::ownership::check_directory;
 use crate::settings::default_state_dir;
-use crate::spot::Spot;
 
 /// Contents are kept up to this size altogether, so that a difference can be shown later.
 const MAX_KEPT_BYTES: usize = 256 * 1024;
 
 /// How the names of the files end.
-const ENDING: &str = ".json";
+const FILE_SUFFIX: &str = ".json";
 
 /// The agreements of this user.
-pub(crate) struct Agreements {
+pub(crate) struct AgreementStore {
     state: PathBuf,
     directory: PathBuf,
 }
@@ -50,43 +50,43 @@ pub(crate) struct AgreedFile {
     pub(crate) content: Option<String>,
 }
 
-impl Agreements {
-    pub(crate) fn of(surroundings: &Surroundings) -> Result<Self, Failed> {
+impl AgreementStore {
+    pub(crate) fn of(surroundings: &HostEnvironment) -> Result<Self, CliError> {
         let state = default_state_dir(surroundings).map_err(|_| {
-            Failed::usage("nothing can be agreed to: neither XDG_STATE_HOME nor HOME is set")
+            CliError::usage("nothing can be agreed to: neither XDG_STATE_HOME nor HOME is set")
                 .help("name the configuration with --config, or do without one with --no-config")
         })?;
         Ok(Self { directory: state.join(TRUST), state })
     }
 
     /// Where an agreement about a configuration is kept.
-    pub(crate) fn place(&self, file: &Path) -> PathBuf {
+    pub(crate) fn path_of(&self, file: &Path) -> PathBuf {
         self.directory.join(name(file))
     }
 
     /// The agreement about a configuration. What cannot be understood is none.
-    pub(crate) fn find(&self, file: &Path) -> Result<Option<Agreement>, Failed> {
+    pub(crate) fn find(&self, file: &Path) -> Result<Option<Agreement>, CliError> {
         let Some(directory) = self.open()? else { return Ok(None) };
         let name = name(file);
-        match Spot::new(&directory, OsStr::new(&name)).read() {
-            Ok(bytes) => Ok(understood(&bytes)),
+        match AtomicFile::new(&directory, OsStr::new(&name)).read() {
+            Ok(bytes) => Ok(parse(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.unusable(&error)),
         }
     }
 
     /// Keeps an agreement, in place of an earlier one about the same configuration.
-    pub(crate) fn keep(&self, covered: &Covered) -> Result<(), Failed> {
-        open_own_folder(&self.directory).map_err(|error| self.unusable(&error))?;
-        self.refuse_others()?;
+    pub(crate) fn store(&self, covered: &CoveredConfig) -> Result<(), CliError> {
+        open_private_directory(&self.directory).map_err(|error| self.unusable(&error))?;
+        self.require_owner()?;
         let directory = self.reopen()?;
-        let (name, text) = (name(covered.file()), written(covered));
-        let kept = Spot::new(&directory, OsStr::new(&name)).write_own_over(text.as_bytes());
+        let (name, text) = (name(covered.file()), serialize(covered));
+        let kept = AtomicFile::new(&directory, OsStr::new(&name)).replace_private(text.as_bytes());
         kept.map_err(|error| self.unusable(&error))
     }
 
     /// Takes an agreement back; whether there was one.
-    pub(crate) fn revoke(&self, file: &Path) -> Result<bool, Failed> {
+    pub(crate) fn revoke(&self, file: &Path) -> Result<bool, CliError> {
         let Some(directory) = self.open()? else { return Ok(false) };
         match directory.remove_file(name(file)) {
             Ok(()) => Ok(true),
@@ -96,36 +96,36 @@ impl Agreements {
     }
 
     /// All agreements, by path.
-    pub(crate) fn all(&self) -> Result<Vec<Agreement>, Failed> {
+    pub(crate) fn all(&self) -> Result<Vec<Agreement>, CliError> {
         let Some(directory) = self.open()? else { return Ok(Vec::new()) };
         let entries = directory.entries().map_err(|error| self.unusable(&error))?;
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-        let names = names.filter(|name| name.to_string_lossy().ends_with(ENDING));
-        let agreement = |name: std::ffi::OsString| understood(&Spot::new(&directory, &name).read().ok()?);
+        let names = names.filter(|name| name.to_string_lossy().ends_with(FILE_SUFFIX));
+        let agreement = |name: std::ffi::OsString| parse(&AtomicFile::new(&directory, &name).read().ok()?);
         let mut all: Vec<Agreement> = names.filter_map(agreement).collect();
         all.sort_by(|one, other| one.file.cmp(&other.file));
         Ok(all)
     }
 
-    fn open(&self) -> Result<Option<Dir>, Failed> {
+    fn open(&self) -> Result<Option<Dir>, CliError> {
         if !exists(&self.directory) {
             return Ok(None);
         }
-        self.refuse_others()?;
+        self.require_owner()?;
         self.reopen().map(Some)
     }
 
     /// Opened for reading: what is opened with `O_PATH` cannot be synced, `fsync` says `EBADF`.
-    fn reopen(&self) -> Result<Dir, Failed> {
-        let opened = open_folder(&self.directory).map_err(|error| self.unusable(&error))?;
+    fn reopen(&self) -> Result<Dir, CliError> {
+        let opened = open_directory(&self.directory).map_err(|error| self.unusable(&error))?;
         Ok(Dir::from_std_file(opened))
     }
 
     /// Another user who could write here would agree in this user's name.
-    fn refuse_others(&self) -> Result<(), Failed> {
+    fn require_owner(&self) -> Result<(), CliError> {
         for directory in [&self.state, &self.directory] {
             check_directory(directory).map_err(|error| {
-                Failed::usage(format!("agreements are not believed: {error}")).help(
+                CliError::usage(format!("agreements are not believed: {error}")).help(
                     "make it a directory of your own that others cannot write (`chmod 700`), or name the configuration with --config",
                 )
             })?;
@@ -133,21 +133,21 @@ impl Agreements {
         Ok(())
     }
 
-    fn unusable(&self, error: &io::Error) -> Failed {
-        Failed::usage(format!("agreements in `{}` cannot be used: {error}", self.directory.display()))
+    fn unusable(&self, error: &io::Error) -> CliError {
+        CliError::usage(format!("agreements in `{}` cannot be used: {error}", self.directory.display()))
             .help("make the directory readable and writable for you, or name the configuration with --config")
     }
 }
 
 fn name(file: &Path) -> String {
-    format!("{}{ENDING}", Sha256::of(file.as_os_str().as_encoded_bytes()))
+    format!("{}{FILE_SUFFIX}", Sha256::of(file.as_os_str().as_encoded_bytes()))
 }
 
 /// What was agreed to. Content is kept of what lies beside the configuration: what is elsewhere may be private, and is not copied.
-fn written(covered: &Covered) -> String {
+fn serialize(covered: &CoveredConfig) -> String {
     let mut room = MAX_KEPT_BYTES;
     let files = covered.files().iter().map(|(path, bytes)| {
-        let is_kept = bytes.len() <= room && path.starts_with(&covered.folder);
+        let is_kept = bytes.len() <= room && path.starts_with(&covered.directory);
         let content = is_kept.then(|| std::str::from_utf8(bytes).ok()).flatten();
         room -= content.map_or(0, str::len);
         json!({"path": path.to_string_lossy(), "sha256": Sha256::of(bytes).to_string(), "content": content})
@@ -163,7 +163,7 @@ fn written(covered: &Covered) -> String {
     format!("{agreement}\n")
 }
 
-fn understood(bytes: &[u8]) -> Option<Agreement> {
+fn parse(bytes: &[u8]) -> Option<Agreement> {
     let value: Value = serde_json::from_slice(bytes).ok()?;
     let text = |value: &Value, key: &str| Some(value.get(key)?.as_str()?.to_owned());
     let file = |value: &Value| {

@@ -12,13 +12,13 @@ use toolgate_tools::default_key_variable;
 use toolgate_types::{ToolClass, Trust};
 use toolgate_workspace::USUAL_RESERVE_BYTES;
 
-use super::covered::Covered;
-use crate::ambient::Surroundings;
+use super::covered_config::CoveredConfig;
+use crate::ambient::HostEnvironment;
 use crate::settings::resolve;
 
 /// Effects of one kind.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct EffectGroup {
     /// What programs call it.
     pub(crate) key: &'static str,
     pub(crate) title: &'static str,
@@ -32,13 +32,13 @@ const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox",
 
 /// What it would do; the mistakes of its manifests, if there are any.
 pub(crate) fn effects(
-    covered: &Covered,
-    surroundings: &Surroundings,
-) -> Result<Vec<Group>, Vec<ConfigProblem>> {
+    covered: &CoveredConfig,
+    surroundings: &HostEnvironment,
+) -> Result<Vec<EffectGroup>, Vec<ConfigProblem>> {
     let tools = manifests(covered, surroundings)?;
     let config = &covered.config;
-    let group = |key, title, count, items| Group { key, title, count, items };
-    let places = Places { folder: &covered.folder, surroundings };
+    let group = |key, title, count, items| EffectGroup { key, title, count, items };
+    let places = PathEffects { directory: &covered.directory, environment: surroundings };
     let groups = vec![
         group("programs", "start programs", ["program", "programs"], programs(config)),
         group("tools", "offer tools that run programs", ["tool", "tools"], tools_that_run(&tools)),
@@ -50,19 +50,19 @@ pub(crate) fn effects(
             variables(config),
         ),
         group("places", "use these files and directories", ["place", "places"], places.all(config)),
-        group("less", "ask or protect less", ["relaxation", "relaxations"], less(config)),
-        group("words", "tell models", ["text", "texts"], words(config)),
+        group("less", "ask or protect less", ["relaxation", "relaxations"], weakened_protections(config)),
+        group("words", "tell models", ["text", "texts"], prompt_texts(config)),
     ];
     Ok(groups.into_iter().filter(|group| !group.items.is_empty()).collect())
 }
 
 fn manifests(
-    covered: &Covered,
-    surroundings: &Surroundings,
+    covered: &CoveredConfig,
+    surroundings: &HostEnvironment,
 ) -> Result<Vec<ToolManifest>, Vec<ConfigProblem>> {
     let (mut tools, mut problems) = (Vec::new(), Vec::new());
     for (path, bytes) in covered.manifests(surroundings) {
-        match ToolManifest::parse_all_bytes(&surroundings.shown(path), bytes) {
+        match ToolManifest::parse_all_bytes(&surroundings.display_path(path), bytes) {
             Ok((found, _)) => tools.extend(found),
             Err(found) => problems.extend(found),
         }
@@ -210,12 +210,12 @@ fn variables(config: &Config) -> Vec<String> {
 }
 
 /// Files and directories that a configuration names.
-struct Places<'p> {
-    folder: &'p Path,
-    surroundings: &'p Surroundings,
+struct PathEffects<'p> {
+    directory: &'p Path,
+    environment: &'p HostEnvironment,
 }
 
-impl Places<'_> {
+impl PathEffects<'_> {
     fn all(&self, config: &Config) -> Vec<String> {
         let mut places = Vec::new();
         for mount in &config.mounts {
@@ -263,7 +263,7 @@ impl Places<'_> {
     }
 
     fn resolved(&self, at: &Located<DeclaredPath>) -> PathBuf {
-        resolve(&at.value, self.folder, self.surroundings)
+        resolve(&at.value, self.directory, self.environment)
             .unwrap_or_else(|_| PathBuf::from(at.value.as_str()))
     }
 
@@ -273,12 +273,12 @@ impl Places<'_> {
 
     /// What lies beside the configuration came with it, and is no surprise.
     fn elsewhere(&self, at: &Located<DeclaredPath>, what: &str) -> Option<String> {
-        (!self.resolved(at).starts_with(self.folder)).then(|| self.always(at, what))
+        (!self.resolved(at).starts_with(self.directory)).then(|| self.always(at, what))
     }
 }
 
 /// What asks a person less often, or protects less, than without this file.
-fn less(config: &Config) -> Vec<String> {
+fn weakened_protections(config: &Config) -> Vec<String> {
     let mut less = Vec::new();
     let is_autonomous =
         |trust: &Option<Located<Trust>>| trust.as_ref().is_some_and(|trust| trust.value == Trust::Autonomous);
@@ -354,7 +354,7 @@ fn less(config: &Config) -> Vec<String> {
 }
 
 /// Words that models take for the operator's.
-fn words(config: &Config) -> Vec<String> {
+fn prompt_texts(config: &Config) -> Vec<String> {
     let agents = config.agents.iter().map(|agent| &agent.conversation);
     let told = agents.chain([&config.conversation]).filter_map(|one| one.system.clone());
     told.collect()

@@ -4,9 +4,9 @@
 //! digested, and no file that it names is opened. The bytes that were digested are the bytes that are parsed and used.
 
 mod agreements;
-mod covered;
+mod covered_config;
 mod effects;
-mod shown;
+mod trust_screen;
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use std::sync::Arc;
 
 use toolgate_manifest::ConfigProblem;
 
-pub(crate) use agreements::{Agreement, Agreements};
-pub(crate) use covered::{Candidate, Covered, refuse_others};
-pub(crate) use effects::{Group, effects};
-pub(crate) use shown::{Difference, differences, overview};
+pub(crate) use agreements::{Agreement, AgreementStore};
+pub(crate) use covered_config::{ConfigCandidate, CoveredConfig, require_owner};
+pub(crate) use effects::{EffectGroup, effects};
+pub(crate) use trust_screen::{FileDiff, differences, overview};
 
-use crate::ambient::{Surroundings, find_upward, real_path};
-use crate::arguments::Common;
-use crate::exit::Failed;
-use crate::load::Fault;
-use crate::terminal::{confirm, reveal_line};
+use crate::ambient::{HostEnvironment, find_upward, real_path};
+use crate::arguments::GlobalOptions;
+use crate::exit::CliError;
+use crate::load::LoadError;
+use crate::terminal::{confirm, escape_line};
 
 /// Where a configuration comes from, which decides what makes it count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ConfigOrigin {
     /// There is none: built-in defaults.
     Defaults,
     /// A person named this file.
@@ -36,9 +36,9 @@ pub(crate) enum Origin {
     Found(PathBuf),
 }
 
-impl Origin {
+impl ConfigOrigin {
     /// The file that a person names, else the nearest one upward: from the workspace where that is given, since the current directory may be a stranger's.
-    pub(crate) fn choose(common: &Common, surroundings: &Surroundings) -> Result<Self, Failed> {
+    pub(crate) fn choose(common: &GlobalOptions, surroundings: &HostEnvironment) -> Result<Self, CliError> {
         if common.no_config {
             return Ok(Self::Defaults);
         }
@@ -47,10 +47,10 @@ impl Origin {
         }
         let start = match &common.workspace {
             Some(workspace) => real_path(&surroundings.absolute(workspace)?),
-            None => surroundings.current.clone(),
+            None => surroundings.current_dir.clone(),
         };
         let found = find_upward(&start).map_err(|error| {
-            Failed::usage(format!("it cannot be told whether there is a configuration: {error}"))
+            CliError::usage(format!("it cannot be told whether there is a configuration: {error}"))
                 .help("name one with --config, or do without one with --no-config")
         })?;
         Ok(found.map_or(Self::Defaults, Self::Found))
@@ -66,7 +66,7 @@ impl Origin {
 
 /// Whether a person may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asking {
+pub(crate) enum TrustPrompt {
     /// Where standard input and standard error are a terminal.
     OnTerminal,
     Never,
@@ -74,23 +74,23 @@ pub(crate) enum Asking {
 
 /// How the user stands to a configuration that was found.
 #[derive(Debug)]
-pub(crate) enum Standing {
+pub(crate) enum TrustStatus {
     /// Agreed to, exactly as it is.
-    Agreed(Arc<Covered>),
+    Agreed(Arc<CoveredConfig>),
     /// Never agreed to.
-    New(Candidate),
+    New(ConfigCandidate),
     /// Agreed to as it was before.
-    Changed(Candidate, Box<Agreement>),
+    Changed(ConfigCandidate, Box<Agreement>),
 }
 
-impl Standing {
+impl TrustStatus {
     /// Looks. The files that it names are read only where the file itself is what the user agreed to.
     pub(crate) fn of(
         file: &Path,
-        agreements: &Agreements,
-        surroundings: &Surroundings,
-    ) -> Result<Self, Failed> {
-        let candidate = Candidate::read(file)?;
+        agreements: &AgreementStore,
+        surroundings: &HostEnvironment,
+    ) -> Result<Self, CliError> {
+        let candidate = ConfigCandidate::read(file)?;
         let Some(agreement) = agreements.find(file)? else { return Ok(Self::New(candidate)) };
         if agreement.files.first().is_none_or(|first| first.digest != candidate.digest()) {
             return Ok(Self::Changed(candidate, Box::new(agreement)));
@@ -106,25 +106,25 @@ impl Standing {
 /// A configuration that was found, as the user agreed to it; asks where that is possible and needed.
 pub(crate) fn agreed(
     file: &Path,
-    surroundings: &Surroundings,
-    asking: Asking,
-) -> Result<Arc<Covered>, Failed> {
-    let agreements = Agreements::of(surroundings)?;
-    let (candidate, before) = match Standing::of(file, &agreements, surroundings)? {
-        Standing::Agreed(covered) => return Ok(covered),
-        Standing::New(candidate) => (candidate, None),
-        Standing::Changed(candidate, before) => (candidate, Some(before)),
+    surroundings: &HostEnvironment,
+    asking: TrustPrompt,
+) -> Result<Arc<CoveredConfig>, CliError> {
+    let agreements = AgreementStore::of(surroundings)?;
+    let (candidate, before) = match TrustStatus::of(file, &agreements, surroundings)? {
+        TrustStatus::Agreed(covered) => return Ok(covered),
+        TrustStatus::New(candidate) => (candidate, None),
+        TrustStatus::Changed(candidate, before) => (candidate, Some(before)),
     };
     let refused = || not_agreed(file, before.is_some());
-    if asking == Asking::Never || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if asking == TrustPrompt::Never || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(refused());
     }
     let covered = candidate.cover(surroundings)?;
-    let effects = usable(&covered, surroundings)?;
+    let effects = check_usable(&covered, surroundings)?;
     let shown = |screen| overview(&covered, &effects, before.as_deref(), screen);
     match confirm(shown, QUESTION) {
         Some(true) => {
-            agreements.keep(&covered)?;
+            agreements.store(&covered)?;
             Ok(Arc::new(covered))
         }
         Some(false) | None => Err(refused()),
@@ -135,8 +135,11 @@ pub(crate) fn agreed(
 pub(crate) const QUESTION: &str = "Agree to this configuration?";
 
 /// What it would do; a configuration with a mistake in it, or in a manifest, cannot be agreed to.
-pub(crate) fn usable(covered: &Covered, surroundings: &Surroundings) -> Result<Vec<Group>, Failed> {
-    let wrong = |problems: Vec<ConfigProblem>| Failed::from(Fault::from(problems));
+pub(crate) fn check_usable(
+    covered: &CoveredConfig,
+    surroundings: &HostEnvironment,
+) -> Result<Vec<EffectGroup>, CliError> {
+    let wrong = |problems: Vec<ConfigProblem>| CliError::from(LoadError::from(problems));
     if !covered.problems.is_empty() {
         return Err(wrong(covered.problems.clone()));
     }
@@ -144,9 +147,9 @@ pub(crate) fn usable(covered: &Covered, surroundings: &Surroundings) -> Result<V
 }
 
 /// Why nothing of a file counts, and what to do about it.
-fn not_agreed(file: &Path, is_changed: bool) -> Failed {
+fn not_agreed(file: &Path, is_changed: bool) -> CliError {
     // The name of a directory may hold line breaks, and must not forge a line of this message.
-    let path = reveal_line(&file.display().to_string());
+    let path = escape_line(&file.display().to_string());
     let (message, shows) = match is_changed {
         false => (
             format!("`{path}` was found and you have not agreed to it, so nothing was done"),
@@ -157,15 +160,15 @@ fn not_agreed(file: &Path, is_changed: bool) -> Failed {
             "shows what changed",
         ),
     };
-    let file = quoted(file);
-    Failed::usage(message).help(format!(
+    let file = shell_quoted(file);
+    CliError::usage(message).help(format!(
         "`toolgate trust {file}` {shows} and asks; or obey it unseen with --config {file}, or do without it with --no-config"
     ))
 }
 
 /// A path as a shell takes it.
-fn quoted(file: &Path) -> String {
-    let text = reveal_line(&file.display().to_string());
+fn shell_quoted(file: &Path) -> String {
+    let text = escape_line(&file.display().to_string());
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&byte);
     if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
@@ -174,7 +177,7 @@ fn quoted(file: &Path) -> String {
 #[expect(clippy::disallowed_methods, reason = "files are swapped by hand")]
 mod tests {
     use super::*;
-    use crate::files::NamedFiles;
+    use crate::config_files::FileSource;
 
     /// A hostile process rewrites every file right after it was read.
     #[test]
@@ -186,36 +189,39 @@ mod tests {
         std::fs::write(at("tools.d/one.yaml"), "one").unwrap();
         std::fs::write(at("system.md"), "kind").unwrap();
         std::fs::write(&file, "tools: [tools.d]\nconversation: {system_file: system.md}\n").unwrap();
-        let surroundings = Surroundings {
-            current: scratch.path().to_path_buf(),
+        let surroundings = HostEnvironment {
+            current_dir: scratch.path().to_path_buf(),
             home: Some(at("home")),
             state_home: None,
             config_home: None,
             user: "user".to_owned(),
         };
-        let agreements = Agreements::of(&surroundings).unwrap();
-        let Standing::New(candidate) = Standing::of(&file, &agreements, &surroundings).unwrap() else {
+        let agreements = AgreementStore::of(&surroundings).unwrap();
+        let TrustStatus::New(candidate) = TrustStatus::of(&file, &agreements, &surroundings).unwrap() else {
             panic!("it is agreed to");
         };
         std::fs::write(&file, "trust: autonomous\n").unwrap();
         let covered = candidate.cover(&surroundings).unwrap();
         assert!(covered.config.trust.is_none() && covered.config.tools.len() == 1);
-        agreements.keep(&covered).unwrap();
+        agreements.store(&covered).unwrap();
         std::fs::write(at("tools.d/one.yaml"), "other").unwrap();
         std::fs::write(at("tools.d/two.yaml"), "two").unwrap();
         std::fs::write(at("system.md"), "hostile").unwrap();
-        let files = NamedFiles::Agreed(Arc::new(covered));
+        let files = FileSource::Agreed(Arc::new(covered));
         assert_eq!(files.read(&at("tools.d/one.yaml")).unwrap(), b"one");
         assert_eq!(files.read(&at("system.md")).unwrap(), b"kind");
         assert!(files.read(&at("tools.d/two.yaml")).is_err());
         // Nor is any of it what was agreed to.
-        assert!(matches!(Standing::of(&file, &agreements, &surroundings).unwrap(), Standing::Changed(..)));
+        assert!(matches!(
+            TrustStatus::of(&file, &agreements, &surroundings).unwrap(),
+            TrustStatus::Changed(..)
+        ));
     }
 
     #[test]
     fn a_path_is_told_as_a_shell_takes_it() {
         for (path, expected) in [("/a/b-c.yaml", "/a/b-c.yaml"), ("/a $(id)'", r"'/a $(id)'\'''")] {
-            assert_eq!(quoted(Path::new(path)), expected);
+            assert_eq!(shell_quoted(Path::new(path)), expected);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::place::Place;
+use crate::fixture::CliFixture;
 use crate::pty::Pty;
 
 /// What it does depends on what it is told.
@@ -46,11 +46,11 @@ steps:
 "#;
 
 struct Sitting {
-    place: Place,
+    place: CliFixture,
     terminal: Pty,
 }
 
-fn command(place: &Place, options: &[&str]) -> Command {
+fn command(place: &CliFixture, options: &[&str]) -> Command {
     let mut command = place.toolgate();
     command.arg("chat").args(["--model", "scripted/script.yaml"]).args(options);
     command
@@ -62,7 +62,7 @@ impl Sitting {
     }
 
     fn with(script: &str, options: &[&str]) -> Self {
-        let place = Place::new();
+        let place = CliFixture::new();
         place.write("script.yaml", script);
         std::fs::write(place.workspace.join("notes.md"), "one\ntwo\n").unwrap();
         let terminal = Pty::start(&command(&place, options), 40, 80);
@@ -321,7 +321,7 @@ fn a_signal_at_the_prompt_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn plain_and_narrow_terminals_are_served() {
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write("script.yaml", SCRIPT);
     std::fs::write(place.workspace.join("notes.md"), "one\ntwo\n").unwrap();
     let mut plain = command(&place, &["--trust", "autonomous"]);
@@ -349,7 +349,7 @@ fn plain_and_narrow_terminals_are_served() {
 
 #[test]
 fn lines_come_from_a_pipe_as_well() {
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write("script.yaml", SCRIPT);
     let mut command = command(&place, &[]);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());

@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use toolgate_attack::litter_below;
 
-use crate::place::{Place, finish_call};
+use crate::fixture::{CliFixture, finish_call};
 
 /// More than the limit, whether a shell counts it in units of 512 or of 1024 bytes.
 const TOO_LARGE: usize = 400 * 1024;
 const SIGXFSZ: i32 = 25;
 
 /// The binary, with a limit of at most 200 KiB on the files that it writes.
-fn limited(place: &Place, prelude: &str) -> Command {
+fn limited(place: &CliFixture, prelude: &str) -> Command {
     let mut shell = Command::new("sh");
     let script = format!("{prelude} ulimit -f 200; exec \"$@\"");
     shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_toolgate")]);
@@ -25,13 +25,13 @@ fn too_large(path: &str) -> Value {
     json!({"path": path, "content": "x".repeat(TOO_LARGE)})
 }
 
-fn place_with_a_file() -> Place {
-    let place = Place::new();
+fn place_with_a_file() -> CliFixture {
+    let place = CliFixture::new();
     std::fs::write(place.workspace.join("old.txt"), "old\n").unwrap();
     place
 }
 
-fn is_untouched(place: &Place, what: &str) {
+fn is_untouched(place: &CliFixture, what: &str) {
     assert_eq!(std::fs::read_to_string(place.workspace.join("old.txt")).unwrap(), "old\n", "{what}");
     assert!(!place.workspace.join("new").exists(), "{what}");
     assert_eq!(litter_below(&place.workspace), Vec::<PathBuf>::new(), "{what}");

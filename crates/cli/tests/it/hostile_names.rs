@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::place::Place;
+use crate::fixture::CliFixture;
 use crate::pty::Pty;
 
 const SERVER: &str = include_str!("data/server.py");
@@ -39,8 +39,8 @@ fn offers(order: &str) -> String {
 }
 
 /// A workspace, a server, a session and a record, as hostile as they can be.
-fn hostile_place() -> Place {
-    let place = Place::new();
+fn hostile_place() -> CliFixture {
+    let place = CliFixture::new();
     place.write("tools/server.py", SERVER);
     place.write("tools/offers.json", &offers(""));
     place.write("toolgate.yaml", CONFIG);
@@ -61,7 +61,7 @@ fn hostile_place() -> Place {
 }
 
 /// Everything that is written, without colours.
-fn written(place: &Place, arguments: &[&str]) -> String {
+fn written(place: &CliFixture, arguments: &[&str]) -> String {
     let mut command = place.aloud(std::process::Command::new(env!("CARGO_BIN_EXE_toolgate")));
     command.args(arguments);
     let mut terminal = Pty::start(&command, 300, 100);
@@ -80,7 +80,7 @@ fn written(place: &Place, arguments: &[&str]) -> String {
     plain + rest
 }
 
-fn check(place: &Place, arguments: &[&str]) -> String {
+fn check(place: &CliFixture, arguments: &[&str]) -> String {
     let text = written(place, arguments);
     let is_steering =
         |c: char| !matches!(c, '\n' | '\r') && (toolgate_text::is_invisible(c) || c == '\u{2028}');

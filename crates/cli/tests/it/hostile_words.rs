@@ -1,6 +1,6 @@
 //! A hostile model, and what a terminal makes of its words: nothing that it says is obeyed, hidden, or taken for the gate's.
 
-use crate::place::Place;
+use crate::fixture::CliFixture;
 use crate::pty::Pty;
 
 /// Words that would clear the screen, move the cursor, change the title, answer for the person, turn around what is read, or look like a question.
@@ -21,7 +21,7 @@ steps:
 
 #[test]
 fn nothing_of_a_hostile_model_reaches_the_terminal_as_a_command() {
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write("script.yaml", SCRIPT);
     let mut command = place.toolgate();
     command.args(["chat", "--model", "scripted/script.yaml"]);
@@ -82,7 +82,7 @@ fn no_width_of_marks_or_names_reaches_the_first_column() {
     const FORGED: &str = "the model asks to call read_file (read)";
     let words: Vec<String> = (0..30).map(|marks| format!("{}{FORGED}\\n", "\\u0301".repeat(marks))).collect();
     let (words, name) = (words.concat(), format!("{} {FORGED}", "x".repeat(57)));
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write(
         "script.yaml",
         &format!("steps: [{{say: \"{words}\", calls: [{{tool: \"{name}\", arguments: {{}}}}]}}, {{say: \"{words}\"}}]"),

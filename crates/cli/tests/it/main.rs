@@ -10,30 +10,30 @@
     reason = "tests arrange files by hand, run processes, fail by panicking, and say what they counted"
 )]
 
-mod place;
-mod planted;
-mod killed;
-mod writers;
+mod fixture;
+mod untrusted_state;
+mod crash_recovery;
+mod concurrent_writers;
 mod file_size;
 mod undo;
-mod wiring;
-mod homes;
-mod manners;
+mod gate_assembly;
+mod home_directories;
+mod output_and_exit;
 mod tokens;
 mod trust;
-mod declared;
-mod checked;
-mod bridged;
+mod manifests;
+mod check_and_doctor;
+mod mcp_servers;
 mod clients;
 mod examples;
-mod served;
-mod overlapping;
+mod serve;
+mod overlapping_commands;
 mod sessions;
 mod pty;
-mod recording;
+mod audit_integrity;
 mod running;
 mod studio;
-mod searching;
+mod web_search;
 mod chatting;
 mod hostile_words;
 mod hostile_names;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::fixture::CliFixture;
 
 /// A conversation with thinking, calls that are allowed and refused, and an answer.
 const TASK: &str = r#"
@@ -25,7 +25,7 @@ steps:
   - say: "unexpected: {{last_result}}"
 "#;
 
-impl Place {
+impl CliFixture {
     /// A task for a scripted model, without a terminal.
     fn task(&self, script: &str, options: &[&str]) -> Output {
         self.write("script.yaml", script);
@@ -88,7 +88,7 @@ fn settle(value: &mut Value) {
 #[test]
 fn events_are_the_same_over_every_wire() {
     let over = |wire: &str| {
-        let place = Place::new();
+        let place = CliFixture::new();
         let model = format!("scripted/script.yaml?wire={wire}");
         let output = place.task(TASK, &["--json", "--trust", "autonomous", "--model", &model]);
         assert_eq!(output.status.code(), Some(0), "{wire}: {output:?}");
@@ -111,14 +111,14 @@ fn events_are_the_same_over_every_wire() {
 
 #[test]
 fn the_answer_is_on_standard_output_alone() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let output = place.task(TASK, &["--trust", "autonomous"]);
     assert_eq!((text(&output.stdout), text(&output.stderr)), ("It is made.\n".to_owned(), String::new()));
 }
 
 #[test]
 fn where_nobody_can_be_asked_the_call_is_refused_and_the_task_goes_on() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let output = place.task(TASK, &[]);
     assert_eq!(
         output.status.code(),
@@ -189,7 +189,7 @@ fn exit_codes_say_how_it_ended() {
         ("no such model", "steps: [{say: x}]".to_owned(), &["--model", "nobody/x"], 2, "failed"),
     ];
     for (name, script, options, code, reason) in table {
-        let place = Place::new();
+        let place = CliFixture::new();
         let options: Vec<&str> = options.iter().copied().chain(["--json"]).collect();
         let output = place.task(&script, &options);
         assert_eq!(output.status.code(), Some(code), "{name}: {output:?}");
@@ -201,7 +201,7 @@ fn exit_codes_say_how_it_ended() {
 
 #[test]
 fn programs_are_told_of_a_task_that_could_not_begin() {
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write("broken.yaml", "mounts: 3\n");
     place.write("not-a-folder", "");
     let database = "damaged/sessions.toolgate/sessions.db";
@@ -249,7 +249,7 @@ fn programs_are_told_of_a_task_that_could_not_begin() {
 
 #[test]
 fn a_conversation_goes_on() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let script = "steps: [{say: 'I was told: {{prompt}}'}]";
     place.task(script, &[]);
     let ended =
@@ -264,7 +264,7 @@ fn a_conversation_goes_on() {
     let refusals = [
         (place.task(script, &["--session", "nosuchone"]), "there is no session `nosuchone`"),
         (place.task(script, &["--session", &beginning, "--profile", "studio"]), "pass --profile native"),
-        (Place::new().task(script, &["--continue"]), "there is no conversation of this workspace"),
+        (CliFixture::new().task(script, &["--continue"]), "there is no conversation of this workspace"),
     ];
     for (output, expected) in refusals {
         assert!(text(&output.stderr).contains(expected), "{output:?}");
@@ -273,7 +273,7 @@ fn a_conversation_goes_on() {
 }
 
 /// A command that finds no model configured and looks for an Ollama, which somebody else plays.
-fn looking_for_ollama(place: &Place, subcommand: &[&str], played: &TcpListener) -> Child {
+fn looking_for_ollama(place: &CliFixture, subcommand: &[&str], played: &TcpListener) -> Child {
     let mut command = place.toolgate();
     command.args(subcommand).env("OLLAMA_HOST", played.local_addr().unwrap().to_string());
     for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"] {
@@ -288,7 +288,7 @@ fn what_has_not_begun_can_be_stopped() {
     let table: [(&[&str], Signal); 3] =
         [(&["run", "do it"], Signal::INT), (&["chat"], Signal::INT), (&["chat"], Signal::TERM)];
     for (subcommand, signal) in table {
-        let place = Place::new();
+        let place = CliFixture::new();
         // It looks for a moment only, and on a busy machine a signal may come after that.
         let is_stopped = (0..20).any(|_| {
             let mut child = looking_for_ollama(&place, subcommand, &silent);
@@ -304,7 +304,7 @@ fn what_has_not_begun_can_be_stopped() {
 #[test]
 fn a_server_that_drips_is_not_waited_for_where_nobody_asked_for_it() {
     let dripping = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = Place::new();
+    let place = CliFixture::new();
     let mut child = looking_for_ollama(&place, &["run", "do it"], &dripping);
     let (mut connection, _) = dripping.accept().unwrap();
     let mut drip = |bytes: &[u8]| connection.write_all(bytes).is_ok();
@@ -326,7 +326,7 @@ struct Served {
 }
 
 impl Served {
-    fn begin(place: &Place, script: &str) -> Self {
+    fn begin(place: &CliFixture, script: &str) -> Self {
         place.write("served.yaml", script);
         let mut command = place.toolgate();
         command.args(["--json", "scripted", "served.yaml"]).stdout(Stdio::piped());
@@ -351,7 +351,7 @@ impl Drop for Served {
 
 #[test]
 fn conversations_are_held_as_they_are_declared() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let script = r#"
 steps:
   - when: {system: "You review changes."}
@@ -411,7 +411,7 @@ steps:
 #[test]
 fn keys_are_sent_and_never_kept() {
     const KEY: &str = "sk-never-to-be-seen-0123456789";
-    let place = Place::new();
+    let place = CliFixture::new();
     let served = Served::begin(&place, "steps: [{say: Hello.}]");
     let asked = |provider: &str, variables: &[(&str, &str)]| {
         let mut command = place.toolgate();
@@ -463,7 +463,7 @@ fn a_task_at_a_terminal_is_watched_and_says_things_once() {
         ("steps: [{do: [{say: Void.}, {fault: {kind: reset, times: 1}}]}, {say: Never.}]", "trying again", 0),
     ];
     for (script, once, code) in table {
-        let place = Place::new();
+        let place = CliFixture::new();
         place.write("script.yaml", script);
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command
@@ -488,7 +488,7 @@ fn a_reader_that_sleeps_stops_neither_the_clock_nor_a_signal() {
     let script = format!(
         "steps: [{{when: {{tools: off}}, say: x}}, {{chunk: 4000, do: [{{say: '{words}'}}, {{pause: 300s}}]}}]"
     );
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write("script.yaml", &script);
     // A task of which nothing is read, once nothing more can be written.
     let stuck = |options: &[&str]| {
@@ -526,7 +526,7 @@ fn a_signal_or_a_reader_that_goes_away_ends_the_task() {
     let waiting = "steps: [{do: [{say: begun}, {pause: 300s}]}]";
     let talking = format!("steps: [{{chunk: 1, slow: 10ms, say: {}}}]", "word ".repeat(6000));
     for (script, is_signalled) in [(waiting, true), (talking.as_str(), false)] {
-        let place = Place::new();
+        let place = CliFixture::new();
         place.write("script.yaml", script);
         let mut command = place.toolgate();
         command.args(["run", "do it", "--json", "--model", "scripted/script.yaml"]).stdout(Stdio::piped());
@@ -546,7 +546,7 @@ fn a_signal_or_a_reader_that_goes_away_ends_the_task() {
 
 #[test]
 fn a_conversation_whose_database_is_removed_meanwhile_ends_with_an_error() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let words = "slowly ".repeat(40);
     place.write("script.yaml", &format!("steps:\n  - {{say: \"{words}\", slow: 20ms, chunk: 7}}\n"));
     let mut command = place.toolgate();
@@ -565,7 +565,7 @@ fn a_conversation_whose_database_is_removed_meanwhile_ends_with_an_error() {
 
 #[test]
 fn no_name_deletes_no_conversation() {
-    let place = Place::new();
+    let place = CliFixture::new();
     assert!(place.task("steps: [{say: done}]\n", &[]).status.success());
     let output = place.run(&["sessions", "delete", "", "--yes"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));

@@ -9,13 +9,13 @@ use serde_json::Value;
 use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, ModelName, Usage};
 use toolgate_session::{NewSession, Session, SessionStore};
 
-use crate::place::Place;
+use crate::fixture::CliFixture;
 
 fn wait<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
-fn database(place: &Place) -> PathBuf {
+fn database(place: &CliFixture) -> PathBuf {
     place.state.join("sessions.toolgate/sessions.db")
 }
 
@@ -23,7 +23,7 @@ fn demo() -> ModelName {
     ModelName { provider: "scripted".to_owned(), name: "demo".to_owned() }
 }
 
-fn new(place: &Place, id: &str, title: &str) -> NewSession {
+fn new(place: &CliFixture, id: &str, title: &str) -> NewSession {
     NewSession {
         id: id.parse().unwrap(),
         title: title.to_owned(),
@@ -55,7 +55,7 @@ fn result(call: &str, name: &str, text: &str, is_error: bool) -> CallResult {
 }
 
 /// Three conversations: one with something of everything, one by a hostile model that was cut off, and one elsewhere.
-async fn furnish(place: &Place) -> Session {
+async fn furnish(place: &CliFixture) -> Session {
     let store = SessionStore::open(&database(place)).await.unwrap();
     let mut session = store.create(new(place, "k3f9q2m8xa", "Tidy the notes")).await.unwrap();
     session.append(user("Tidy the notes.\n\nAll of them.")).await.unwrap();
@@ -89,7 +89,7 @@ async fn furnish(place: &Place) -> Session {
 }
 
 /// What was said, on both streams, without what differs from run to run.
-fn told(place: &Place, output: &Output) -> String {
+fn told(place: &CliFixture, output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let text = format!("{}{stderr}", String::from_utf8_lossy(&output.stdout));
     let workspace = place.workspace.canonicalize().unwrap();
@@ -117,7 +117,7 @@ fn told(place: &Place, output: &Output) -> String {
 
 #[test]
 fn what_people_see_of_conversations() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let held = wait(furnish(&place));
     let mut seen = String::new();
     for command in [
@@ -145,7 +145,7 @@ fn what_people_see_of_conversations() {
 
 #[test]
 fn json_says_the_same_and_hides_nothing() {
-    let place = Place::new();
+    let place = CliFixture::new();
     drop(wait(furnish(&place)));
     for command in [
         &["list", "--json"][..],
@@ -175,7 +175,7 @@ fn json_says_the_same_and_hides_nothing() {
 
 #[test]
 fn looking_where_nothing_was_kept_makes_nothing() {
-    let place = Place::new();
+    let place = CliFixture::new();
     assert_eq!(place.must(&["sessions", "list"]), "no conversations in this workspace\n");
     assert_eq!(place.must(&["sessions", "list", "--all", "--json"]), "[]\n");
     for words in [["sessions", "show", "last"], ["sessions", "delete", "x"], ["sessions", "resume", "x"]] {
@@ -186,7 +186,7 @@ fn looking_where_nothing_was_kept_makes_nothing() {
 
 #[test]
 fn what_is_deleted_is_gone() {
-    let place = Place::new();
+    let place = CliFixture::new();
     drop(wait(furnish(&place)));
     // One that is named twice is deleted once.
     let told = place.must(&["sessions", "delete", "k3", "k3f9q2m8xa", "e7", "--yes"]);
@@ -201,7 +201,7 @@ fn what_is_deleted_is_gone() {
 /// Tools never see them, wherever the state directory lies.
 #[test]
 fn no_tool_shows_what_was_said() {
-    let place = Place::at_home();
+    let place = CliFixture::at_home();
     drop(wait(furnish(&place)));
     for name in ["sessions.toolgate", "sessions.toolgate/sessions.db"] {
         let path = format!(".local/state/toolgate/{name}");
@@ -215,7 +215,7 @@ fn no_tool_shows_what_was_said() {
 /// A conversation is taken up where it was held, wherever somebody stands now.
 #[test]
 fn a_conversation_goes_on_where_it_was_held() {
-    let place = Place::new();
+    let place = CliFixture::new();
     drop(wait(furnish(&place)));
     let mut toolgate = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     toolgate.current_dir(place.scratch.folder("away")).env_remove("TOOLGATE_TOKEN");

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use toolgate_types::Decision;
 
-use crate::place::Place;
+use crate::fixture::CliFixture;
 use crate::running::events;
 
 /// Permissions as a studio declares them, and a second zone that may be written.
@@ -22,11 +22,11 @@ agents:
   analyst: {}
 ";
 
-struct Studio(Place);
+struct Studio(CliFixture);
 
 impl Studio {
     fn new() -> Self {
-        let place = Place::new();
+        let place = CliFixture::new();
         place.write("toolgate.yaml", CONFIG);
         let _central = place.scratch.folder("c");
         Self(place)
@@ -175,7 +175,7 @@ fn in_proxy_a_trespass_is_answered_unless_the_operator_says_otherwise() {
         ("", vec!["read_file error denied_path", "done"], 0),
         ("on_violation: stop\n", vec!["read_file error denied_path", "violation"], 3),
     ] {
-        let studio = Studio(Place::new());
+        let studio = Studio(CliFixture::new());
         let reader =
             "agents: {reader: {permissions: ['files:read'], tool_permissions: {read_file: {allowed: true}}}}";
         studio.0.write("toolgate.yaml", &format!("profile: proxy\n{on_violation}{reader}\n"));

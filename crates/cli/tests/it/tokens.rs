@@ -7,21 +7,21 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 use toolgate_types::{ErrorCode, Stage};
 
-use crate::place::{Place, finish_call};
+use crate::fixture::{CliFixture, finish_call};
 
 const GREET: &str = "tool: greet\ndescription: says hello to somebody\nclass: read\npermissions: [greet:people]\n\
     input:\n  properties: {name: {type: string, maxLength: 40, pattern: \"^[A-Za-z]+$\"}}\n  required: [name]\n\
     command: [echo, \"hello, {name}\"]\npolicy: {\"*\": allow}\n";
 
 /// A place with one declared tool, and these lines more in its configuration.
-fn with_greet(more: &str) -> Place {
-    let place = Place::new();
+fn with_greet(more: &str) -> CliFixture {
+    let place = CliFixture::new();
     place.write("greet.yaml", GREET);
     place.write("toolgate.yaml", &format!("tools: [greet.yaml]\n{more}"));
     place
 }
 
-fn mint(place: &Place, options: &[&str]) -> String {
+fn mint(place: &CliFixture, options: &[&str]) -> String {
     let mut arguments = vec!["token", "mint"];
     arguments.extend(options);
     let token = place.must(&arguments);
@@ -30,7 +30,7 @@ fn mint(place: &Place, options: &[&str]) -> String {
 }
 
 /// Calls `greet` with a token in the environment.
-fn greet(place: &Place, token: &str) -> (i32, Value) {
+fn greet(place: &CliFixture, token: &str) -> (i32, Value) {
     let mut command = place.toolgate();
     command.env("TOOLGATE_TOKEN", token);
     finish_call(command, "greet", &json!({"name": "Bob"}))
@@ -230,7 +230,7 @@ fn the_keys_of_an_issuer_are_fetched_when_a_token_needs_them() {
         "eyJhbGciOiJFZERTQSIsImtpZCI6IngiLCJ0eXAiOiJKV1QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUuY29tIn0.{}",
         "A".repeat(86)
     );
-    let note_of = |place: &Place| {
+    let note_of = |place: &CliFixture| {
         let (_, envelope) = greet(place, &unsigned);
         envelope["operatorNote"].as_str().unwrap().to_owned()
     };
@@ -255,7 +255,7 @@ fn the_keys_of_an_issuer_are_fetched_when_a_token_needs_them() {
 }
 
 /// Speaks MCP with nothing to say: the input is at its end at once.
-fn served(place: &Place, token: &str) -> (i32, String) {
+fn served(place: &CliFixture, token: &str) -> (i32, String) {
     let mut command = place.toolgate();
     command.arg("mcp").env("TOOLGATE_TOKEN", token).stdin(std::process::Stdio::null());
     let output = command.output().unwrap();
@@ -325,7 +325,7 @@ fn doctor_says_whether_the_keys_of_an_issuer_can_be_fetched() {
              - {{algorithm: EdDSA, jwks_url: \"http://127.0.0.1:{port}/keys\"}}\n"
         ))
     };
-    let keys = |place: &Place, arguments: &[&str]| {
+    let keys = |place: &CliFixture, arguments: &[&str]| {
         let output = place.toolgate().args(["--json", "doctor"]).args(arguments).output().unwrap();
         let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         let rows = found.as_array().unwrap().iter();

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use toolgate_attack::Tree;
 
-use crate::place::{Place, finish_call};
+use crate::fixture::{CliFixture, finish_call};
 
-fn call_in_run(place: &Place, run: &str, tool: &str, arguments: &Value) {
+fn call_in_run(place: &CliFixture, run: &str, tool: &str, arguments: &Value) {
     let mut command = place.toolgate();
     command.args(["--run", run]);
     let (code, envelope) = finish_call(command, tool, arguments);
@@ -14,7 +14,7 @@ fn call_in_run(place: &Place, run: &str, tool: &str, arguments: &Value) {
 
 #[test]
 fn a_session_is_put_back_and_others_are_left_alone() {
-    let place = Place::new();
+    let place = CliFixture::new();
     for (name, text) in [("a.txt", "a\n"), ("b.txt", "b\n"), ("c.txt", "c\n")] {
         std::fs::write(place.workspace.join(name), text).unwrap();
     }
@@ -47,7 +47,7 @@ fn a_session_is_put_back_and_others_are_left_alone() {
 
 #[test]
 fn a_conflict_is_refused_unless_forced() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let file = place.workspace.join("a.txt");
     std::fs::write(&file, "old\n").unwrap();
     assert_eq!(place.call("write_file", &json!({"path": "a.txt", "content": "new\n"})).0, 0);

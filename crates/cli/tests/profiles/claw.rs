@@ -6,22 +6,22 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::fixture::{CliFixture, finish_call};
 use crate::model_server::{ModelServer, Says, calls};
-use crate::place::{Place, finish_call};
 
-fn gate(place: &Place) -> Command {
+fn gate(place: &CliFixture) -> Command {
     let mut command = place.toolgate();
     command.args(["--profile", "claw"]);
     command
 }
 
 /// What a model is given for one call.
-fn call(place: &Place, tool: &str, arguments: &Value) -> String {
+fn call(place: &CliFixture, tool: &str, arguments: &Value) -> String {
     finish_call(gate(place), tool, arguments).1["text"].as_str().unwrap().to_owned()
 }
 
 /// A task for a model that answers by a list.
-fn run(place: &Place, server: &ModelServer, config: &str, options: &[&str]) -> Output {
+fn run(place: &CliFixture, server: &ModelServer, config: &str, options: &[&str]) -> Output {
     place.write("toolgate.yaml", &(server.config("openai-chat", "") + config));
     let mut command = gate(place);
     command.args(["run", "do it", "--trust", "autonomous", "--model", "mine/m"]).args(options);
@@ -53,7 +53,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn write(place: &Place, path: &str, content: &str) {
+fn write(place: &CliFixture, path: &str, content: &str) {
     let path = place.workspace.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
@@ -62,7 +62,7 @@ fn write(place: &Place, path: &str, content: &str) {
 /// "Can successfully use all five tools within workspace", in one run, and answers at the end.
 #[test]
 fn a_run_uses_all_five_tools() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let server = ModelServer::new(vec![
         calls("write_file", &json!({"path": "notes/a.txt", "content": "one\n"})),
         calls("append_file", &json!({"path": "notes/a.txt", "content": "two\n"})),
@@ -93,7 +93,7 @@ fn a_run_uses_all_five_tools() {
 /// The tool names are exactly these five, with these arguments; every field has a description.
 #[test]
 fn the_tools_have_the_names_and_arguments_of_the_plan() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let tools: Value =
         serde_json::from_str(&place.must(&["--profile", "claw", "tools", "--format", "openai"])).unwrap();
     let told = |tool: &Value| {
@@ -125,7 +125,7 @@ fn the_tools_have_the_names_and_arguments_of_the_plan() {
 /// The stable categories, each at the beginning of the answer.
 #[test]
 fn each_failure_begins_with_its_category() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x y x\n");
     std::fs::write(place.workspace.join("nul.bin"), b"a\0b").unwrap();
     std::fs::write(place.workspace.join("latin1.txt"), b"\xe4").unwrap();
@@ -170,7 +170,7 @@ fn each_failure_begins_with_its_category() {
 /// A path may be relative, or absolute inside the workspace; answers name it by the workspace.
 #[test]
 fn paths_are_of_the_workspace_and_so_are_those_of_answers() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "src/a.txt", "x");
     let absolute = place.workspace.join("src/../src/a.txt");
     for path in ["src/a.txt", "./src//a.txt", absolute.to_str().unwrap()] {
@@ -182,7 +182,7 @@ fn paths_are_of_the_workspace_and_so_are_those_of_answers() {
 /// `agents.defaults.workspace` is trimmed, `~` expanded, made absolute, and created.
 #[test]
 fn the_workspace_of_the_defaults_is_expanded_and_made() {
-    let place = Place::new();
+    let place = CliFixture::new();
     std::fs::create_dir_all(&place.home).unwrap();
     place.write(
         "toolgate.yaml",
@@ -200,7 +200,7 @@ fn the_workspace_of_the_defaults_is_expanded_and_made() {
 /// `restrict_to_workspace: false` is refused with the reason, and `mounts` as the remedy; nothing but the three keys is known there.
 #[test]
 fn leaving_the_workspace_is_not_to_be_had() {
-    let place = Place::new();
+    let place = CliFixture::new();
     for (defaults, told) in [
         ("{restrict_to_workspace: false}", ["no tool reaches beyond the workspace", "`mounts`"]),
         (
@@ -239,7 +239,7 @@ fn a_bound_of_steps_that_is_none_is_twenty() {
         ("", &["--max-iterations", "-1"], 20),
         ("", &["--max-iterations", "4"], 4),
     ] {
-        let place = Place::new();
+        let place = CliFixture::new();
         let mut answers = readings(steps);
         answers.push(Says::Words("Enough."));
         let server = ModelServer::new(answers);
@@ -257,7 +257,7 @@ fn a_bound_of_steps_that_is_none_is_twenty() {
 /// "On iteration-limit hit, run one final step with tools disabled to produce a user-facing summary."
 #[test]
 fn at_the_bound_there_is_one_last_answer_without_tools() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let mut answers = readings(2);
     answers.push(Says::Words("I read two files."));
     let server = ModelServer::new(answers);
@@ -271,7 +271,7 @@ fn at_the_bound_there_is_one_last_answer_without_tools() {
 /// "Multi-turn tool sessions retain tool-call/result context in history", and no session sees another's.
 #[test]
 fn a_later_turn_has_the_calls_and_results_of_the_one_before() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "0.txt", "kept words");
     let first = ModelServer::new(readings(1));
     run(&place, &first, "", &[]);
@@ -290,7 +290,7 @@ fn a_later_turn_has_the_calls_and_results_of_the_one_before() {
 /// `read_file` is cut at 256 KiB with a notice that says so; `list_dir` at 500 entries, sorted.
 #[test]
 fn reading_and_listing_are_cut_with_a_notice() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "long.txt", &"0123456789abcde\n".repeat(20_000));
     let text = call(&place, "read_file", &json!({"path": "long.txt"}));
     assert!(
@@ -311,7 +311,7 @@ fn reading_and_listing_are_cut_with_a_notice() {
 /// `write_file`: at most 1 MiB, checked before the disk is touched; new files are 0644 with parents, old ones keep their mode, line ends stay.
 #[test]
 fn a_write_is_bounded_and_keeps_what_it_should() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let mode =
         |path: &str| std::fs::metadata(place.workspace.join(path)).unwrap().permissions().mode() & 0o7777;
     let written =
@@ -336,7 +336,7 @@ fn a_write_is_bounded_and_keeps_what_it_should() {
 /// `append_file` is bounded by what is appended, whatever the file has; it makes a file that is not there.
 #[test]
 fn an_append_is_bounded_by_what_is_appended() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let append =
         |path: &str, content: &str| call(&place, "append_file", &json!({"path": path, "content": content}));
     assert_eq!(append("new/log.txt", "x"), "ok: appended 1 bytes to new/log.txt (now 1 bytes)");
@@ -355,7 +355,7 @@ fn an_append_is_bounded_by_what_is_appended() {
 /// `edit_file` is bounded by its result: a longer file may be made shorter, and a short one not too long.
 #[test]
 fn an_edit_is_bounded_by_its_result() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let edit = |path: &str, old: &str, new: &str| {
         call(
             &place,
@@ -380,7 +380,7 @@ fn an_edit_is_bounded_by_its_result() {
 /// "Recoverable tool failures … do not abort agent loop."
 #[test]
 fn what_a_call_gets_wrong_is_answered_and_the_run_goes_on() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let server = ModelServer::new(vec![
         Says::Calls(vec![
             ("read_file", json!({"path": "none"}).to_string()),
@@ -398,8 +398,11 @@ fn what_a_call_gets_wrong_is_answered_and_the_run_goes_on() {
 }
 
 /// A run that something happens to before the answer of the second step.
-fn disturbed(config: &str, disturb: impl Fn(&Path, &Path) + Send + 'static) -> (Place, ModelServer, Output) {
-    let place = Place::new();
+fn disturbed(
+    config: &str,
+    disturb: impl Fn(&Path, &Path) + Send + 'static,
+) -> (CliFixture, ModelServer, Output) {
+    let place = CliFixture::new();
     write(&place, "0.txt", "x");
     let (workspace, state) = (place.workspace.clone(), place.state.clone());
     let mut answers = readings(1);
@@ -482,7 +485,7 @@ fn logged(output: &Output) -> Vec<Value> {
 /// "Structured logs around tool execution: tool name, normalized target path (safe form), success or failure, duration, error category"; never contents.
 #[test]
 fn each_call_is_logged_with_its_path_category_and_duration() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "src/a.txt", "the content of the file");
     let absolute = place.workspace.join("src/a.txt");
     let server = ModelServer::new(vec![Says::Calls(vec![
@@ -527,7 +530,7 @@ fn each_call_is_logged_with_its_path_category_and_duration() {
 /// Levels: `warn` has failures alone, `debug` also beginnings; without `--log` there is nothing; `text` is one line as well.
 #[test]
 fn the_log_has_levels_and_two_formats() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let with = |options: &[&str], path: &str| {
         let arguments = json!({"path": path}).to_string();
@@ -563,7 +566,7 @@ fn mistaken() -> Vec<Says> {
 /// "Phase 1 default: do not enable auto-repair."
 #[test]
 fn without_being_asked_nothing_is_repaired() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let server = ModelServer::new(mistaken());
     run(&place, &server, "", &[]);
@@ -578,7 +581,7 @@ fn without_being_asked_nothing_is_repaired() {
 /// With `repair_calls: true` each mistake of the list is mended, and the record says which; what may have lost something is refused.
 #[test]
 fn each_repair_is_made_where_it_was_asked_for_and_recorded() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let mut answers = mistaken();
     answers.push(Says::Calls(vec![
@@ -606,7 +609,7 @@ fn each_repair_is_made_where_it_was_asked_for_and_recorded() {
 /// Calls of one message are made one after the other, in their order.
 #[test]
 fn calls_of_one_message_are_made_in_their_order() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let server = ModelServer::new(vec![Says::Calls(vec![
         ("write_file", json!({"path": "a.txt", "content": "1"}).to_string()),
         ("append_file", json!({"path": "a.txt", "content": "2"}).to_string()),

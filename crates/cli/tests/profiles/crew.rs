@@ -7,18 +7,18 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use toolgate_types::Sha256;
 
+use crate::fixture::{CliFixture, finish_call};
 use crate::model_server::{ModelServer, Says, calls};
-use crate::place::{Place, finish_call};
 
 /// A digest that no file here has.
 const OTHER: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// The gate in this profile, in the run `r1`, with a package.
-fn gate(place: &Place) -> Command {
+fn gate(place: &CliFixture) -> Command {
     in_run(place, place.toolgate())
 }
 
-fn in_run(place: &Place, mut command: Command) -> Command {
+fn in_run(place: &CliFixture, mut command: Command) -> Command {
     let package = place.scratch.path().join("pkg");
     std::fs::create_dir_all(&package).unwrap();
     command.args(["--profile", "crew", "--run", "r1", "--mount"]).arg(format!("@pkg={}", package.display()));
@@ -26,7 +26,7 @@ fn in_run(place: &Place, mut command: Command) -> Command {
 }
 
 /// The result of one call.
-fn call(place: &Place, tool: &str, arguments: &Value) -> Value {
+fn call(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     let (_, envelope) = finish_call(gate(place), tool, arguments);
     let result = envelope["structured"].clone();
     // What a model is given is the same as text.
@@ -35,34 +35,34 @@ fn call(place: &Place, tool: &str, arguments: &Value) -> Value {
 }
 
 /// The code that a call fails with.
-fn code(place: &Place, tool: &str, arguments: &Value) -> String {
+fn code(place: &CliFixture, tool: &str, arguments: &Value) -> String {
     let result = call(place, tool, arguments);
     assert_eq!(result["ok"], false, "{tool} {arguments}: {result}");
     result["error"]["code"].as_str().unwrap().to_owned()
 }
 
 /// A task for a model, as nobody is at a terminal.
-fn run(place: &Place, options: &[&str]) -> Output {
+fn run(place: &CliFixture, options: &[&str]) -> Output {
     gate(place).args(["run", "do it", "--trust", "autonomous"]).args(options).output().unwrap()
 }
 
 /// A task for a model that answers by a list, over Chat Completions.
-fn run_with(place: &Place, server: &ModelServer, more: &str, options: &[&str]) -> Output {
+fn run_with(place: &CliFixture, server: &ModelServer, more: &str, options: &[&str]) -> Output {
     place.write("toolgate.yaml", &server.config("openai-chat", more));
     run(place, &[&["--model", "mine/m"], options].concat())
 }
 
-fn state(place: &Place) -> PathBuf {
+fn state(place: &CliFixture) -> PathBuf {
     place.state.join("runs/r1")
 }
 
 /// The events of the run.
-fn log(place: &Place) -> Vec<Value> {
+fn log(place: &CliFixture) -> Vec<Value> {
     let text = std::fs::read_to_string(state(place).join("logs/execution.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn write(place: &Place, path: &str, content: &str) {
+fn write(place: &CliFixture, path: &str, content: &str) {
     let path = place.workspace.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
@@ -71,7 +71,7 @@ fn write(place: &Place, path: &str, content: &str) {
 /// "Normalize alias to forward slashes and strip leading `./` and `/`."
 #[test]
 fn what_stands_before_an_alias_is_dropped() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "src/a.txt", "x\n");
     for path in [
         "@project/src/a.txt",
@@ -95,7 +95,7 @@ fn what_stands_before_an_alias_is_dropped() {
 /// "Reject: missing/unknown mount, NUL bytes, absolute paths, any `..` segment."
 #[test]
 fn what_is_no_alias_path_is_refused() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "b", "x\n");
     for path in [
         "@foo/b",
@@ -123,7 +123,7 @@ fn what_is_no_alias_path_is_refused() {
 /// A refusal gives the true reason, and no hint recommends what the profile refuses.
 #[test]
 fn a_refusal_says_why_and_its_hint_can_be_followed() {
-    let place = Place::new();
+    let place = CliFixture::new();
     symlink("/etc", place.workspace.join("out")).unwrap();
     for (path, reason) in [
         ("@project/a/../b", "`@project/a/../b` has a `..` in it"),
@@ -152,7 +152,7 @@ fn a_refusal_says_why_and_its_hint_can_be_followed() {
 /// "Strong sandboxing against symlink escapes", for reading and for writing, where a link is the file, on the way, or leads nowhere.
 #[test]
 fn a_symlink_that_leaves_is_refused_for_reading_and_writing() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let outside = place.scratch.folder("outside");
     std::fs::write(outside.join("secret"), "x").unwrap();
     symlink(outside.join("secret"), place.workspace.join("file")).unwrap();
@@ -170,7 +170,7 @@ fn a_symlink_that_leaves_is_refused_for_reading_and_writing() {
 /// "`@project`: read/write; `@pkg`: read-only; `@state`: read/write", whatever the mount of the package says.
 #[test]
 fn only_project_and_state_are_written() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let write = |path: &str| call(&place, "fs.write", &json!({"path": path, "content": "x\n"}));
     for path in ["@project/new/a.txt", "@state/notes.md"] {
         let sha256 = Sha256::of(b"x\n").to_string();
@@ -190,7 +190,7 @@ fn only_project_and_state_are_written() {
 /// "`@state` must be run-scoped."
 #[test]
 fn each_run_has_a_state_of_its_own() {
-    let place = Place::new();
+    let place = CliFixture::new();
     call(&place, "fs.write", &json!({"path": "@state/a.md", "content": "x"}));
     let mut other = place.toolgate();
     other.args(["--profile", "crew", "--run", "r2"]);
@@ -202,7 +202,7 @@ fn each_run_has_a_state_of_its_own() {
 /// The `tools[]` definitions: five function tools with these names, arguments and bounds, and no others.
 #[test]
 fn the_tools_are_the_five_of_the_protocol() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let tools: Value =
         serde_json::from_str(&place.must(&["--profile", "crew", "tools", "--format", "openai"])).unwrap();
     let told: Vec<String> = tools
@@ -250,7 +250,7 @@ fn the_tools_are_the_five_of_the_protocol() {
 /// `fs.list`: direct children, without hidden entries and symbolic links; beyond 200 a preview, `truncated` and a hint.
 #[test]
 fn a_listing_leaves_out_hidden_entries_and_links_and_is_cut() {
-    let place = Place::new();
+    let place = CliFixture::new();
     for name in ["b.txt", ".hidden", "src/deep.txt"] {
         write(&place, name, "x");
     }
@@ -273,7 +273,7 @@ fn a_listing_leaves_out_hidden_entries_and_links_and_is_cut() {
 /// `fs.read`: lines are 1-based and inclusive, size and digest are of the whole file, and the wrong way round is `E_INTERNAL`.
 #[test]
 fn a_window_of_lines_is_read_with_the_digest_of_the_whole_file() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let text = "one\ntwo\nthree\nfour\n";
     write(&place, "a.txt", text);
     let read = |arguments: Value| call(&place, "fs.read", &arguments);
@@ -293,7 +293,7 @@ fn a_window_of_lines_is_read_with_the_digest_of_the_whole_file() {
 /// `fs.read`: more than `maxReadBytes` (50,000) is a preview with a hint at line ranges and `fs.search`.
 #[test]
 fn a_long_file_is_cut_with_a_hint() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "long.txt", &"a line of text\n".repeat(5_000));
     let read = call(&place, "fs.read", &json!({"path": "@project/long.txt"}));
     assert_eq!((&read["truncated"], &read["bytes"]), (&json!(true), &json!(75_000)));
@@ -307,7 +307,7 @@ fn a_long_file_is_cut_with_a_hint() {
 /// Limits are the agent's (`agent.tools.fs.maxReadBytes` and `maxWriteBytes`), and enforced whatever the model was told.
 #[test]
 fn an_agent_has_limits_of_its_own() {
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write("toolgate.yaml", "agents: {sm: {tools: {fs: {maxReadBytes: 10, maxWriteBytes: 5}}, tool_permissions: {fs.read: {allowed: true}, fs.write: {allowed: true}}}}\n");
     write(&place, "a.txt", "0123456789abcdef");
     let as_agent = |tool: &str, arguments: Value| {
@@ -325,7 +325,7 @@ fn an_agent_has_limits_of_its_own() {
 /// `fs.search` skips `.git`, `node_modules` and hidden directories, and no hidden files.
 #[test]
 fn a_search_skips_hidden_directories_and_not_hidden_files() {
-    let place = Place::new();
+    let place = CliFixture::new();
     for name in
         ["a.txt", ".hidden.txt", "src/.eslintrc", ".cache/x", "src/.config/x", "node_modules/m/x", ".git/x"]
     {
@@ -341,7 +341,7 @@ fn a_search_skips_hidden_directories_and_not_hidden_files() {
 /// `fs.search`: one line before and after, 50 matches, paths with the alias, lines from 1, text unless the pattern is `/…/` or `/…/i`.
 #[test]
 fn a_search_answers_structured_matches_with_neighbours() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "one\nTwo.\nthree\nfour\n");
     let search = |arguments: Value| call(&place, "fs.search", &arguments);
     let found = search(json!({"path": "@project", "pattern": "Two"}));
@@ -359,7 +359,7 @@ fn a_search_answers_structured_matches_with_neighbours() {
 /// A line past 2,000 bytes is cut, marked `textTruncated`, and counts as `truncated`.
 #[test]
 fn a_long_line_is_cut_with_a_mark() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", &format!("needle{}\nshort needle\n", "x".repeat(5_000)));
     let found = call(
         &place,
@@ -378,7 +378,7 @@ fn a_long_line_is_cut_with_a_mark() {
 /// `filesMatched` and `matchesReturned` agree with what is returned, also where the search was cut.
 #[test]
 fn the_figures_of_a_search_are_those_of_its_answer() {
-    let place = Place::new();
+    let place = CliFixture::new();
     for number in 0..40 {
         write(&place, &format!("f{number:02}.txt"), "hit\nhit\nhit\n");
     }
@@ -397,7 +397,7 @@ fn the_figures_of_a_search_are_those_of_its_answer() {
 /// `fs.write`: at most 100,000 bytes, checked before anything is touched; parents are made; nothing but the file is left.
 #[test]
 fn a_write_is_bounded_and_leaves_no_other_file() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let fits = "x".repeat(100_000);
     let written = call(&place, "fs.write", &json!({"path": "@project/a/b/c.txt", "content": fits}));
     assert_eq!(written["bytesWritten"], 100_000);
@@ -414,7 +414,7 @@ fn a_write_is_bounded_and_leaves_no_other_file() {
 /// `ifMatchSha256`: another digest fails the precondition, and so does one that is not 64 hex digits; the right one writes.
 #[test]
 fn a_digest_that_is_another_or_none_fails_the_precondition() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "old");
     call(&place, "fs.write", &json!({"path": "@state/a.md", "content": "---\na: 1\n---\n"}));
     let right = Sha256::of(b"old").to_string();
@@ -433,7 +433,7 @@ fn a_digest_that_is_another_or_none_fails_the_precondition() {
 /// `fs.apply_patch`: each operation, twice; strings are kept once, objects each time; body and digests.
 #[test]
 fn frontmatter_is_updated_and_the_body_stays() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let before = "---\ncurrentNodeId: a\nstepsCompleted: [x]\nvariables: {kept: 1, changed: 1}\n---\n# Body\r\nwith its own ends";
     call(&place, "fs.write", &json!({"path": "@state/doc.md", "content": before}));
     let update = json!({
@@ -462,7 +462,7 @@ fn frontmatter_is_updated_and_the_body_stays() {
 /// `fs.apply_patch`: only in `@state`; YAML that does not parse is `E_INVALID_FRONTMATTER`; a document without frontmatter begins one.
 #[test]
 fn a_document_without_frontmatter_begins_one_and_a_broken_one_is_refused() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let patch = |path: &str| json!({"path": path, "patch": {"operation": "updateFrontmatter", "update": {"currentNodeId.set": "plan"}}});
     call(&place, "fs.write", &json!({"path": "@state/plain.md", "content": "# Title\n"}));
     assert_eq!(call(&place, "fs.apply_patch", &patch("@state/plain.md"))["ok"], true);
@@ -479,7 +479,7 @@ fn a_document_without_frontmatter_begins_one_and_a_broken_one_is_refused() {
 /// where a call is not made at a bound.
 #[test]
 fn every_call_of_a_run_has_exactly_one_event() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let read = json!({"path": "@project/a.txt"}).to_string();
     let server = ModelServer::new(vec![
@@ -507,7 +507,7 @@ fn every_call_of_a_run_has_exactly_one_event() {
 
 /// A run of two steps whose log is replaced by a directory before the second: `open` answers with `EISDIR`.
 fn run_without_log(config: &str) -> (ModelServer, Output) {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let read = calls("fs_read", &json!({"path": "@project/a.txt"}));
     let log = state(&place).join("logs/execution.jsonl");
@@ -546,7 +546,7 @@ fn a_log_that_cannot_be_written_ends_the_run_and_is_reported() {
 /// The shape of an event; contents are told by size, digest and a preview.
 #[test]
 fn an_event_has_the_fields_of_the_protocol_and_no_contents() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let secret = "the whole of a text that is nowhere in the log, not even in parts of it that are long";
     call(&place, "fs.write", &json!({"path": "@project/a.txt", "content": secret}));
     call(&place, "fs.read", &json!({"path": "@project/a.txt", "startLine": 1}));
@@ -572,7 +572,7 @@ fn an_event_has_the_fields_of_the_protocol_and_no_contents() {
 /// "Rejected sandbox calls must include enough detail to debug (mount + normalized path + reason)."
 #[test]
 fn a_refused_call_is_logged_with_mount_path_and_reason() {
-    let place = Place::new();
+    let place = CliFixture::new();
     symlink("/etc", place.workspace.join("out")).unwrap();
     for (path, mount, normalised, reason) in [
         ("./@project//a/../b", json!("@project"), "@project/a/../b", "`..`"),
@@ -597,7 +597,7 @@ fn a_refused_call_is_logged_with_mount_path_and_reason() {
 /// The results of calls go back as `role: tool`, with the call's id and the result as JSON in a string.
 #[test]
 fn results_go_back_as_json_in_a_tool_message() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let server = ModelServer::new(vec![Says::Calls(vec![
         ("fs_read", json!({"path": "@project/a.txt"}).to_string()),
@@ -619,7 +619,7 @@ fn results_go_back_as_json_in_a_tool_message() {
 /// The system prompt requires an alias, and names every mount with what may be done in it.
 #[test]
 fn the_system_prompt_requires_an_alias_and_names_every_mount() {
-    let place = Place::new();
+    let place = CliFixture::new();
     let server = ModelServer::new(Vec::new());
     run_with(&place, &server, "", &[]);
     let system = server.asked()[0]["messages"][0]["content"].as_str().unwrap().to_owned();
@@ -639,7 +639,7 @@ fn dotted_names_go_out_where_the_server_takes_them() {
         ("openai-chat", ", exact_tool_names: true", "fs.read"),
         ("openai-chat", "", "fs_read"),
     ] {
-        let place = Place::new();
+        let place = CliFixture::new();
         write(&place, "a.txt", "x");
         let server = ModelServer::new(vec![calls(name, &json!({"path": "@project/a.txt"}))]);
         place.write("toolgate.yaml", &server.config(wire, more));
@@ -656,7 +656,7 @@ fn dotted_names_go_out_where_the_server_takes_them() {
 /// History keeps one spelling: what was called as `fs_read` over one wire goes out as `fs.read` over another, and the other way round.
 #[test]
 fn history_keeps_one_spelling() {
-    let place = Place::new();
+    let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let restricted = ModelServer::new(vec![calls("fs_read", &json!({"path": "@project/a.txt"}))]);
     run_with(&place, &restricted, "", &[]);

@@ -12,9 +12,9 @@
     reason = "tests arrange files by hand, run processes, and fail by panicking"
 )]
 
-#[path = "../it/place.rs"]
+#[path = "../it/fixture.rs"]
 #[allow(dead_code, reason = "shared with the suite `it`, which uses all of it")]
-mod place;
+mod fixture;
 #[allow(dead_code, reason = "profiles use different parts of it")]
 mod model_server;
 mod crew;
@@ -22,5 +22,5 @@ mod claw;
 mod proxy;
 mod sidecar;
 mod studio;
-mod elsewhere;
-mod rows;
+mod all_profiles;
+mod sentence_lists;

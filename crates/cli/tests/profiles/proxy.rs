@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate_types::digest::Sha256Hasher;
 
-use crate::place::{Place, finish_call};
+use crate::fixture::{CliFixture, finish_call};
 
 /// Whatever does not come within this time will not come.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -25,8 +25,8 @@ fn tool(name: &str, command: &str, more: &str) -> String {
 }
 
 /// A gateway over these manifests, with these lines more in its configuration.
-fn gateway(manifests: &[String], more: &str) -> Place {
-    let place = Place::new();
+fn gateway(manifests: &[String], more: &str) -> CliFixture {
+    let place = CliFixture::new();
     for (number, manifest) in manifests.iter().enumerate() {
         place.write(&format!("tools.d/{number}.yaml"), manifest);
     }
@@ -36,31 +36,31 @@ fn gateway(manifests: &[String], more: &str) -> Place {
 }
 
 /// The answer of a call as a model is given it.
-fn answer(place: &Place, tool: &str, arguments: &Value) -> Value {
+fn answer(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     serde_json::from_str(place.call(tool, arguments).1["text"].as_str().unwrap()).unwrap()
 }
 
-fn mint(place: &Place, permissions: &[&str]) -> String {
+fn mint(place: &CliFixture, permissions: &[&str]) -> String {
     let mut arguments = vec!["token", "mint", "--subject", "alice"];
     permissions.iter().for_each(|permission| arguments.extend(["--permission", permission]));
     place.must(&arguments).trim_end().to_owned()
 }
 
-fn call_with(place: &Place, token: &str, tool: &str, arguments: &Value) -> Value {
+fn call_with(place: &CliFixture, token: &str, tool: &str, arguments: &Value) -> Value {
     let mut command = place.toolgate();
     command.env("TOOLGATE_TOKEN", token);
     finish_call(command, tool, arguments).1
 }
 
 /// The lines of the record as they are on disk, oldest first.
-fn lines_of_record(place: &Place) -> Vec<Value> {
+fn lines_of_record(place: &CliFixture) -> Vec<Value> {
     let text = place.audit_text();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     // Beside them lie checkpoints.
     lines.filter(|line| line["traceId"].is_string()).collect()
 }
 
-fn last_record(place: &Place) -> Value {
+fn last_record(place: &CliFixture) -> Value {
     lines_of_record(place).pop().unwrap()
 }
 
@@ -73,7 +73,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 }
 
 /// A repository with two commits, sources and a file that lies about being one.
-fn repository(place: &Place) {
+fn repository(place: &CliFixture) {
     place.write("w/src/main.rs", "fn main() { answer(); }\n");
     place.write("w/notes/private.txt", "private\n");
     git(&place.workspace, &["init", "-q", "-b", "main"]);
@@ -105,7 +105,7 @@ fn heard<Line: Send + 'static>(
 }
 
 impl Client {
-    pub(crate) fn start(place: &Place) -> Self {
+    pub(crate) fn start(place: &CliFixture) -> Self {
         let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
         command.args(["mcp", "--trust", "autonomous"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -522,7 +522,7 @@ fn token(header: &Value, seconds: i64) -> String {
 }
 
 /// A gateway that believes an issuer elsewhere, with a secret file that ends in a line end.
-fn believing(keys: &str, more: &str) -> Place {
+fn believing(keys: &str, more: &str) -> CliFixture {
     let callers =
         format!("callers:\n  issuer: https://login.example.com\n  audience: gate\n  keys: [{keys}]\n{more}");
     let place = gateway(&[tool("greet", "[echo, hello]", "")], &callers);
@@ -641,7 +641,7 @@ fn nothing_of_arguments_or_output_is_recorded_in_clear() {
 }
 
 /// Tries a call with a record that cannot be opened.
-fn unrecorded(place: &Place, tool: &str, arguments: &Value) -> (Output, Value) {
+fn unrecorded(place: &CliFixture, tool: &str, arguments: &Value) -> (Output, Value) {
     let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
     command.args(["call", tool, &arguments.to_string(), "--json"]);
     let output = command.output().unwrap();
@@ -652,7 +652,7 @@ fn unrecorded(place: &Place, tool: &str, arguments: &Value) -> (Output, Value) {
 /// 1.9 "fire-and-forget"; the design decides: with `on_failure: warn` what only reads goes on, loudly; commands and changes are refused.
 #[test]
 fn without_a_record_reads_go_on_and_effects_are_refused() {
-    let place = Place::new();
+    let place = CliFixture::new();
     place.write("w/a.txt", "hello\n");
     place.write("s/audit", "something else is in that place\n");
     for (mode, reads) in [("warn", true), ("deny", false)] {
@@ -795,7 +795,7 @@ fn the_shipped_tools_are_bounded_and_say_what_is_wrong() {
 const LIST_FILES: &str = include_str!("../../../../tools.d/list_files.yaml");
 
 /// A task for a scripted model, without a terminal.
-fn task(place: &Place, script: &str, options: &[&str], variables: &[(&str, &str)]) -> Output {
+fn task(place: &CliFixture, script: &str, options: &[&str], variables: &[(&str, &str)]) -> Output {
     place.write("script.yaml", script);
     let mut command = Command::new("setsid");
     command.arg("--wait").arg(env!("CARGO_BIN_EXE_toolgate"));

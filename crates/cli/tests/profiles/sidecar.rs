@@ -5,25 +5,25 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, finish_call};
+use crate::fixture::{CliFixture, finish_call};
 use crate::proxy::Client;
 
 const TOOLS: [&str; 5] = ["read_file", "write_file", "list_directory", "search_files", "run_command"];
 
 /// A place whose calls are made in the profile.
-fn sidecar() -> Place {
-    let place = Place::new();
+fn sidecar() -> CliFixture {
+    let place = CliFixture::new();
     place.write("toolgate.yaml", "profile: sidecar\n");
     place
 }
 
 /// What a model is given.
-fn observe(place: &Place, tool: &str, arguments: &Value) -> Value {
+fn observe(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     let (_, envelope) = finish_call(place.toolgate(), tool, arguments);
     serde_json::from_str(envelope["text"].as_str().unwrap()).unwrap()
 }
 
-fn failed(place: &Place, tool: &str, arguments: &Value) -> String {
+fn failed(place: &CliFixture, tool: &str, arguments: &Value) -> String {
     let observation = observe(place, tool, arguments);
     assert_eq!(
         (&observation["success"], &observation["output"]),
@@ -35,7 +35,7 @@ fn failed(place: &Place, tool: &str, arguments: &Value) -> String {
     observation["error"]["code"].as_str().unwrap().to_owned()
 }
 
-fn done(place: &Place, tool: &str, arguments: &Value) -> Value {
+fn done(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     let observation = observe(place, tool, arguments);
     assert_eq!(
         (&observation["success"], &observation["error"]),
@@ -81,7 +81,7 @@ fn a_sixth_tool_is_refused_at_load_with_the_remedy() {
         ("tools: [sixth.yaml]\n", "sixth"),
         ("mcp_servers: {more: {command: \"true\", class: read}}\n", "more"),
     ] {
-        let place = Place::new();
+        let place = CliFixture::new();
         place.write("sixth.yaml", SIXTH);
         place.write("toolgate.yaml", &format!("profile: sidecar\n{config}"));
         for arguments in [&["check"][..], &["tools"], &["call", "list_directory"]] {

@@ -11,19 +11,19 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::fixture::CliFixture;
 
 /// An agent that may use everything.
 const DEVELOPER: &str = "agents:\n  dev:\n    tool_permissions:\n      file_read: {allowed: true}\n      file_write: {allowed: true}\n      \
                          bash: {allowed: true}\n      web_search: {allowed: true}\n";
 
 /// A studio with a second zone beside the workspace.
-struct Studio(Place);
+struct Studio(CliFixture);
 
 impl Studio {
     /// With this in the configuration besides.
     fn new(config: &str) -> Self {
-        let place = Place::new();
+        let place = CliFixture::new();
         place.write("toolgate.yaml", &format!("profile: studio\n{config}{DEVELOPER}"));
         Self(place)
     }

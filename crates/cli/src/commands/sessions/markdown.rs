@@ -7,8 +7,8 @@ use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart};
 use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
 use toolgate_types::time::rfc3339_millis;
 
-use super::readable::results_at;
-use crate::terminal::{counted_messages, reveal, reveal_line};
+use super::plain_text::results_at;
+use crate::terminal::{counted_messages, escape_control_chars, escape_line};
 
 pub(super) fn transcript(transcript: &Transcript) -> String {
     let SessionSummary { id, title, agent, model, profile, workspace, created_at, changed_at, usage, .. } =
@@ -28,12 +28,12 @@ pub(super) fn transcript(transcript: &Transcript) -> String {
         let _ = writeln!(page, "- {name}: {}", code(value));
     }
     for entry in &transcript.entries {
-        add(&mut page, entry, &transcript.entries);
+        add_entry(&mut page, entry, &transcript.entries);
     }
     page
 }
 
-fn add(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
+fn add_entry(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
     let at = rfc3339_millis(entry.at());
     match entry {
         TranscriptEntry::Message { message: Message::User { text }, .. } => {
@@ -42,7 +42,7 @@ fn add(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
         TranscriptEntry::Message { message: Message::Assistant(said), position, .. } => {
             let model = said.model.as_ref().map_or("model".to_owned(), ToString::to_string);
             let _ = writeln!(page, "\n## {}, {at}", code(&model));
-            add_said(page, said, results_at(all, position + 1));
+            add_assistant(page, said, results_at(all, position + 1));
         }
         // Each stands beside its call.
         TranscriptEntry::Message { message: Message::Results { .. }, .. }
@@ -57,14 +57,14 @@ fn add(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
                 Message::User { text } => {
                     let _ = write!(page, "\n{}", fenced(text, "markdown"));
                 }
-                Message::Assistant(said) => add_said(page, said, &[]),
+                Message::Assistant(said) => add_assistant(page, said, &[]),
                 Message::Results { .. } => {}
             }
         }
     }
 }
 
-fn add_said(page: &mut String, said: &AssistantMessage, results: &[CallResult]) {
+fn add_assistant(page: &mut String, said: &AssistantMessage, results: &[CallResult]) {
     for part in &said.parts {
         let _ = match part {
             MessagePart::Text { text } => write!(page, "\n{}", fenced(text, "markdown")),
@@ -86,8 +86,8 @@ fn add_said(page: &mut String, said: &AssistantMessage, results: &[CallResult]) 
 
 /// A few words that nothing in them can end.
 fn code(text: &str) -> String {
-    let text = reveal_line(text);
-    let tick = "`".repeat(longest_ticks(&text) + 1);
+    let text = escape_line(text);
+    let tick = "`".repeat(longest_backtick_run(&text) + 1);
     // A space keeps ticks of the text apart from ours, and is not shown.
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{tick}{space}{text}{space}{tick}")
@@ -95,11 +95,11 @@ fn code(text: &str) -> String {
 
 /// A block that nothing in it can end.
 fn fenced(text: &str, language: &str) -> String {
-    let text = reveal(text);
-    let fence = "`".repeat(longest_ticks(&text).max(2) + 1);
+    let text = escape_control_chars(text);
+    let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);
     format!("{fence}{language}\n{}\n{fence}\n", text.trim_end_matches('\n'))
 }
 
-fn longest_ticks(text: &str) -> usize {
+fn longest_backtick_run(text: &str) -> usize {
     text.split(|character| character != '`').map(str::len).max().unwrap_or(0)
 }

@@ -27,7 +27,7 @@ fn outcome(told: &Told) -> (Option<&str>, &str) {
 fn a_project_has_its_second_zone_at_home_or_where_it_is_said() {
     let studio = Studio::new("project: shop\n");
     // The directory is made when the gate starts, so that it is nothing to warn of before.
-    let fresh = crate::place::Place::new();
+    let fresh = crate::fixture::CliFixture::new();
     fresh.write("toolgate.yaml", "profile: studio\nproject: shop\n");
     fresh.must(&["check", "--strict"]);
     assert_eq!(outcome(&studio.run(&write("@central/plan.md"), &[])), (None, "done"));
@@ -45,7 +45,7 @@ fn a_project_has_its_second_zone_at_home_or_where_it_is_said() {
         let output = Studio::new(config).0.run(&["check"]);
         assert_eq!(output.status.code(), Some(2), "{config}: {output:?}");
     }
-    let other = crate::place::Place::new();
+    let other = crate::fixture::CliFixture::new();
     other.write("toolgate.yaml", "project: shop\n");
     let said = String::from_utf8(other.run(&["tools"]).stderr).unwrap();
     assert!(
@@ -124,7 +124,7 @@ fn a_symlink_gives_no_more_rights_than_its_target_has() {
     );
     assert_eq!(outcome(&studio.run(&write("into/there.txt"), &[])).0, Some("read_only"));
     // `paths` are asked about the place that a link leads to.
-    let place = crate::place::Place::new();
+    let place = crate::fixture::CliFixture::new();
     place.write(
         "toolgate.yaml",
         "profile: studio\ncentral: c\nagents: {dev: {tool_permissions: {file_write: {allowed: true, paths: ['src/**']}}}}\n",

@@ -1,0 +1,192 @@
+//! One name in an open folder. What was looked at is what is read and written, whatever becomes of the way there meanwhile.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, openat};
+use toolgate_types::CallId;
+
+use crate::ambient::read_regular;
+
+pub(crate) struct AtomicFile<'f> {
+    directory: &'f Dir,
+    name: &'f OsStr,
+}
+
+impl<'f> AtomicFile<'f> {
+    pub(crate) fn new(directory: &'f Dir, name: &'f OsStr) -> Self {
+        Self { directory, name }
+    }
+
+    /// What the file holds. A link is not followed, and a pipe or a device is none.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        read_regular(self.open()?)
+    }
+
+    fn open(&self) -> io::Result<File> {
+        // Without `NONBLOCK`, opening a pipe waits for somebody who writes into it.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(self.directory, self.name, flags, Mode::empty())?))
+    }
+
+    /// Writes a new file, whole or not at all; whoever comes first wins.
+    pub(crate) fn write_new(&self, content: &[u8], mode: u32) -> io::Result<()> {
+        let draft = self.temp_file(content, mode, None)?;
+        let placed = self.directory.hard_link(&draft, self.directory, self.name);
+        self.directory.remove_file(&draft)?;
+        placed?;
+        self.sync_directory()
+    }
+
+    /// Writes a file that only this user may read, in one step and over what is there. That is never followed where it is a link: in a folder that others
+    /// write as well, one could lead anywhere.
+    pub(crate) fn replace_private(&self, content: &[u8]) -> io::Result<()> {
+        self.require_regular_file()?;
+        let draft = self.temp_file(content, 0o600, None)?;
+        self.rename_into_place(&draft)
+    }
+
+    /// Puts other content into a file, in one step and only while it is what was read. Whoever owns it and may read it stays the same.
+    pub(crate) fn replace(&self, read: &[u8], content: &[u8]) -> io::Result<()> {
+        let like = self.open()?.metadata()?;
+        // Until the draft belongs to whom the file does, nobody else reads it.
+        let draft = self.temp_file(content, 0o600, Some(&like))?;
+        match self.read() {
+            Ok(now) if now == read => self.rename_into_place(&draft),
+            now => {
+                self.directory.remove_file(&draft)?;
+                now.and(Err(io::Error::other("somebody else changed it meanwhile")))
+            }
+        }
+    }
+
+    /// Refuses a link, a folder or a device at a place where a plain file is expected, or nothing.
+    pub(crate) fn require_regular_file(&self) -> io::Result<()> {
+        match self.directory.symlink_metadata(self.name) {
+            Ok(found) if found.is_file() => Ok(()),
+            Ok(found) => {
+                let what = if found.is_symlink() { "a link" } else { "no file" };
+                Err(io::Error::other(format!("`{}` beside it is {what}; move it away", self.name.display())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A file that was not there before, beside the one whose content it has; with the owner and mode of another one, if it is to be like that.
+    fn temp_file(&self, content: &[u8], mode: u32, like: Option<&Metadata>) -> io::Result<String> {
+        let draft = format!(".{}.{}.new", self.name.to_string_lossy(), CallId::fresh());
+        let mut options = OpenOptions::new();
+        let file = self.directory.open_with(&draft, options.write(true).create_new(true).mode(mode))?;
+        let mut file = file.into_std();
+        let dressed = like.map_or(Ok(()), |like| copy_ownership(&file, like));
+        if let Err(error) = dressed.and_then(|()| file.write_all(content)).and_then(|()| file.sync_all()) {
+            self.directory.remove_file(&draft)?;
+            return Err(error);
+        }
+        Ok(draft)
+    }
+
+    fn rename_into_place(&self, draft: &str) -> io::Result<()> {
+        if let Err(error) = self.directory.rename(draft, self.directory, self.name) {
+            self.directory.remove_file(draft)?;
+            return Err(error);
+        }
+        self.sync_directory()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.directory)?)
+    }
+}
+
+/// Gives a file the owner, the group and the mode of another one.
+fn copy_ownership(file: &File, like: &Metadata) -> io::Result<()> {
+    let is = file.metadata()?;
+    if (is.uid(), is.gid()) != (like.uid(), like.gid()) {
+        fchown(file, Some(Uid::from_raw(like.uid())), Some(Gid::from_raw(like.gid()))).map_err(|error| {
+            let (user, group) = (like.uid(), like.gid());
+            io::Error::other(format!(
+                "it belongs to user {user} and group {group}, which cannot be kept: {error}"
+            ))
+        })?;
+    }
+    // A change of owner takes bits away, so the mode comes last.
+    Ok(fchmod(file, Mode::from_raw_mode(like.mode() & 0o7777))?)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "files are made by hand")]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
+    use rustix::process::geteuid;
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
+    use super::*;
+    use crate::ambient::open_directory;
+
+    /// Whatever the umask of whoever runs it.
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_mode_and_its_owner() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Dir::from_std_file(open_directory(scratch.path()).unwrap());
+        let path = scratch.path().join("file");
+        let spot = AtomicFile::new(&folder, OsStr::new("file"));
+        for mode in [0o664, 0o600, 0o666, 0o640, 0o2755] {
+            std::fs::write(&path, "old").unwrap();
+            // Only root can give files away.
+            let owner = geteuid().is_root().then_some(12345);
+            chown(&path, owner, owner).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let before = std::fs::metadata(&path).unwrap();
+            spot.replace(b"old", b"new").unwrap();
+            let after = std::fs::metadata(&path).unwrap();
+            assert_eq!(after.mode() & 0o7777, mode, "{mode:o}");
+            assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+            assert_ne!(after.ino(), before.ino());
+            assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        }
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+    }
+
+    /// Only root can make such a file, and then be one who may not give files away.
+    #[test]
+    fn a_file_whose_owner_cannot_be_kept_is_left_alone() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Dir::from_std_file(open_directory(scratch.path()).unwrap());
+        let path = scratch.path().join("file");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        chown(&path, Some(12345), Some(12345)).unwrap();
+        let replace = || {
+            let none = CapabilitySet::empty();
+            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+                .unwrap();
+            AtomicFile::new(&folder, OsStr::new("file")).replace(b"old", b"new")
+        };
+        let refused = std::thread::scope(|scope| scope.spawn(replace).join().unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("belongs to user 12345"), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_is_not_read_and_not_replaced() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Dir::from_std_file(open_directory(scratch.path()).unwrap());
+        std::fs::write(scratch.path().join("file"), "old").unwrap();
+        symlink("file", scratch.path().join("link")).unwrap();
+        let spot = AtomicFile::new(&folder, OsStr::new("link"));
+        spot.read().unwrap_err();
+        spot.replace(b"old", b"new").unwrap_err();
+        assert_eq!(std::fs::read(scratch.path().join("file")).unwrap(), b"old");
+    }
+}

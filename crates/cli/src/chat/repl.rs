@@ -1,0 +1,393 @@
+//! The room that person and model share: lines in, turns held, commands done.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use toolgate_gate::UndoOptions;
+use toolgate_llm::Message;
+use toolgate_session::{ListFilter, Session, SessionSummary};
+use toolgate_types::Trust;
+
+use super::call_history::CallLookup;
+use super::line_editor::{EditorInput, InputReader, PromptText};
+use super::signals::ChatSignals;
+use super::slash_command::{ParsedInput, SlashCommand, help, parse_input};
+use super::streaming_wrapper::{StreamingWrapper, truncate_columns};
+use super::view::{ChatView, ViewOptions, gauge};
+use crate::approval_screen::Screen;
+use crate::commands::changes;
+use crate::conversation::{
+    ActiveConversation, ChatContext, Person, TurnOptions, exit_code, list_models, session_failure,
+};
+use crate::exit::{CliError, INTERRUPTED, SUCCESS};
+use crate::gate_builder::sessions_directory;
+use crate::report;
+use crate::terminal::{
+    PLAIN_SCREEN, can_erase, counted_messages, escape_line, paint, restore_terminal, screen,
+};
+
+/// Two presses of Ctrl-C at the prompt mean that somebody wants to leave, when they come within this time.
+const DOUBLE_PRESS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The conversations that `/sessions` lists.
+const MAX_LISTED_SESSIONS: u32 = 10;
+
+/// The models of one provider that `/model` lists.
+const MAX_LISTED_MODELS: usize = 20;
+
+/// How much of what was said last is shown when a conversation goes on.
+const MAX_REMINDER_CHARS: usize = 600;
+
+pub(crate) struct Repl {
+    context: ChatContext,
+    conversation: ActiveConversation,
+    view: Arc<ChatView>,
+    lines: InputReader,
+    person: Person,
+    signals: ChatSignals,
+    /// What the model should know that happened between turns.
+    pending_note: Option<String>,
+    on_terminal: bool,
+}
+
+/// What comes after a line.
+enum ReplAction {
+    Continue,
+    Quit,
+}
+
+impl Repl {
+    pub(crate) async fn new(sitting: ChatContext, signals: ChatSignals) -> Result<Self, CliError> {
+        let talk = sitting.open_conversation(&signals.begin_turn()).await;
+        signals.end_turn();
+        let talk = talk?;
+        let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        let history = sitting.is_persistent().then(|| sessions_directory(&sitting.settings).join("history"));
+        let mounts = sitting.workspace.mounts().iter();
+        let mounts =
+            mounts.map(|mount| (mount.alias().to_owned(), mount.host_root().to_path_buf())).collect();
+        let person = Person::default();
+        let view = ChatView::new(ViewOptions {
+            answer: Some(Box::new(io::stdout())),
+            notices: Some(Box::new(io::stdout())),
+            screen: Box::new(current_screen),
+            can_erase: can_erase(io::stdout().is_terminal()),
+            can_open: true,
+            person: person.clone(),
+        });
+        let lines = InputReader::start(history, mounts)?;
+        let view = Arc::new(view);
+        Ok(Self {
+            context: sitting,
+            conversation: talk,
+            view,
+            lines,
+            person,
+            signals,
+            pending_note: None,
+            on_terminal,
+        })
+    }
+
+    /// Stays until somebody leaves.
+    pub(crate) async fn run(mut self) -> Result<u8, CliError> {
+        self.print_banner();
+        let mut code = SUCCESS;
+        let mut pressed: Option<Instant> = None;
+        loop {
+            self.person.wait_idle().await;
+            let Some(line) = self.next_line(pressed).await? else { return Ok(INTERRUPTED) };
+            let text = match line {
+                EditorInput::End => return Ok(code),
+                EditorInput::Interrupted if is_double_press(pressed) => return Ok(code),
+                EditorInput::Interrupted => {
+                    pressed = Some(Instant::now());
+                    print_text("press Ctrl-C again to leave, or Ctrl-D\n");
+                    continue;
+                }
+                EditorInput::Text(text) => text,
+            };
+            pressed = None;
+            match parse_input(&text) {
+                ParsedInput::Empty => {}
+                ParsedInput::Invalid(help) => print_text(&current_screen().line(&help, "33")),
+                ParsedInput::Command(command) => match self.handle_command(command).await {
+                    Ok(ReplAction::Continue) => {}
+                    Ok(ReplAction::Quit) => return Ok(code),
+                    Err(failed) => report(&failed),
+                },
+                ParsedInput::Prompt(words) => {
+                    let ended = self.run_turn(words).await?;
+                    // A person at a terminal has seen how it went; a script has not.
+                    code = if self.on_terminal { SUCCESS } else { ended };
+                }
+            }
+            if self.signals.ended().is_cancelled() {
+                return Ok(INTERRUPTED);
+            }
+        }
+    }
+
+    /// The next line; nothing when this process was asked to end.
+    async fn next_line(&self, pressed: Option<Instant>) -> Result<Option<EditorInput>, CliError> {
+        let reading = self.lines.next_line(self.prompt());
+        let mut reading = std::pin::pin!(reading);
+        let ended = self.signals.ended();
+        loop {
+            tokio::select! {
+                line = &mut reading => {
+                    return line.map(Some).map_err(|error| CliError::error(format!("nothing can be read: {error}")));
+                }
+                () = ended.cancelled() => {
+                    restore_terminal();
+                    return Ok(None);
+                }
+                // The second of two quick ones, before the line editor was there to see it.
+                () = self.signals.wait_interrupt() => {
+                    if is_double_press(pressed) {
+                        restore_terminal();
+                        return Ok(Some(EditorInput::Interrupted));
+                    }
+                    // A terminal that is too plain for the line editor: the line begins anew by itself.
+                    print_text("\n");
+                }
+            }
+        }
+    }
+
+    fn prompt(&self) -> PromptText {
+        let screen = current_screen();
+        let plain = Screen { colour: false, ..screen };
+        let arrow = if screen.unicode { "❯" } else { ">" };
+        let context = self.view.context();
+        PromptText {
+            plain: format!("{}{arrow} ", gauge(context, plain)),
+            styled: format!("{}{} ", gauge(context, screen), paint(arrow, "1;36", screen.colour)),
+        }
+    }
+
+    /// A turn.
+    async fn run_turn(&mut self, words: String) -> Result<u8, CliError> {
+        let words = match self.pending_note.take() {
+            Some(aside) => format!("({aside})\n\n{words}"),
+            None => words,
+        };
+        let cancelled = self.signals.begin_turn();
+        let view = Arc::clone(&self.view);
+        let events = Arc::new(move |event| view.show(event));
+        let with = TurnOptions { person: self.person.clone(), cancelled, events };
+        let ended = self.context.run_turn(&mut self.conversation, &words, with).await;
+        self.signals.end_turn();
+        print_text("\n");
+        let asked = self.person.take_presence();
+        ended.map(|ended| exit_code(ended.reason, asked))
+    }
+
+    /// What is in use, said once.
+    fn print_banner(&self) {
+        let settings = &self.context.settings;
+        let told = format!(
+            "{} in {}, trust {}; /help lists commands",
+            self.conversation.agent.model(),
+            settings.workspace.display(),
+            settings.caller.trust
+        );
+        print_text(&current_screen().line(&told, "2"));
+        if let Some(session) = &self.conversation.session {
+            self.print_reminder(session);
+        }
+    }
+
+    /// What a conversation was about that goes on.
+    fn print_reminder(&self, session: &Session) {
+        let SessionSummary { id, title, messages, .. } = session.summary();
+        print_text(
+            &current_screen()
+                .line(&format!("going on with {id}: {title} ({})", counted_messages(*messages)), "2"),
+        );
+        let said = session.messages().iter().rev().find_map(|message| match message {
+            Message::Assistant(said) => Some(said.text()).filter(|text| !text.trim().is_empty()),
+            _ => None,
+        });
+        if let Some(said) = said {
+            let from = said.char_indices().rev().nth(MAX_REMINDER_CHARS).map_or(0, |(at, _)| at);
+            let mut prose = StreamingWrapper::new(current_screen().columns, false, "");
+            let shown = prose.push(said.get(from..).unwrap_or_default()) + prose.end();
+            print_text(&format!("{shown}\n"));
+        }
+    }
+
+    async fn handle_command(&mut self, command: SlashCommand) -> Result<ReplAction, CliError> {
+        match command {
+            SlashCommand::Help => print_text(&help()),
+            SlashCommand::Tools => self.list_tools().await?,
+            SlashCommand::Trust(level) => self.handle_trust(level),
+            SlashCommand::Model(None) => self.list_models().await?,
+            SlashCommand::Model(Some(name)) => {
+                self.context.change_model(&mut self.conversation, &name).await?;
+                print_text(
+                    &current_screen().line(&format!("from here on {}", self.conversation.agent.model()), ""),
+                );
+            }
+            SlashCommand::Context => self.print_context(),
+            SlashCommand::Open(number) => self.show_call(number),
+            SlashCommand::Last => self.show_call(self.view.calls(|calls, _| calls.count())),
+            SlashCommand::Undo => self.undo().await?,
+            SlashCommand::Sessions => self.list_sessions().await?,
+            SlashCommand::New => {
+                self.conversation.session = None;
+                self.pending_note = None;
+                self.view.forget_context();
+                print_text("a new conversation\n");
+            }
+            SlashCommand::Quit => return Ok(ReplAction::Quit),
+        }
+        Ok(ReplAction::Continue)
+    }
+
+    /// The model, and those that can be used in its place.
+    async fn list_models(&self) -> Result<(), CliError> {
+        print_text(&current_screen().line(&self.conversation.agent.model().to_string(), ""));
+        let stop = self.signals.begin_turn();
+        let listed = list_models(&self.context.settings, None, &stop).await;
+        self.signals.end_turn();
+        let listed = listed?;
+        for provider in listed.iter().filter(|provider| provider.is_set_up || provider.models.is_ok()) {
+            for row in provider.rows(MAX_LISTED_MODELS) {
+                print_text(&format!(
+                    "{}\n",
+                    truncate_columns(&row, current_screen().columns.saturating_sub(1))
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn list_tools(&self) -> Result<(), CliError> {
+        let caller = &self.context.settings.caller;
+        let session = self.conversation.session.as_ref().map_or(&caller.session, |session| session.id());
+        let credential = self.context.credential(session)?;
+        let tools = self.context.gate.gate().tools_for(credential).await;
+        let tools = tools.map_err(|failure| CliError::error(failure.message))?;
+        let screen = current_screen();
+        for tool in tools {
+            let spec = tool.spec();
+            let line = format!("{:<20} {:<12} {}", spec.name.as_str(), spec.class.as_str(), spec.description);
+            print_text(&format!(
+                "{}\n",
+                truncate_columns(&escape_line(&line), screen.columns.saturating_sub(1))
+            ));
+        }
+        Ok(())
+    }
+
+    fn handle_trust(&mut self, level: Option<Trust>) {
+        let trust = &mut self.context.settings.caller.trust;
+        *trust = level.unwrap_or(*trust);
+        let meaning = match trust {
+            Trust::Supervised => "you are asked before every call",
+            Trust::Guided => "you are asked before calls that change something",
+            Trust::Autonomous => "you are not asked; what is not allowed stays refused",
+        };
+        print_text(&format!("trust {trust}: {meaning}\n"));
+    }
+
+    fn print_context(&self) {
+        let told = match self.view.context() {
+            None => "nothing was said yet".to_owned(),
+            Some(context) => {
+                let window = context.window.map(|window| format!(" of {window}")).unwrap_or_default();
+                let fraction =
+                    context.fraction.map(|part| format!(" ({:.0}%)", part * 100.0)).unwrap_or_default();
+                format!("{}{window} tokens{fraction}", context.used)
+            }
+        };
+        print_text(&format!("{told}\n"));
+    }
+
+    fn show_call(&self, number: usize) {
+        print_text(&self.view.calls(|calls, screen| match calls.by_number(number) {
+            CallLookup::Found(call) => call.details(screen),
+            CallLookup::Evicted => {
+                "this call is too long ago; `toolgate sessions show last --full` has it\n".to_owned()
+            }
+            CallLookup::Unknown => "there is no such call in this sitting\n".to_owned(),
+        }));
+    }
+
+    /// Puts back the newest change of this conversation, and tells the model with the next words.
+    async fn undo(&mut self) -> Result<(), CliError> {
+        let Some(session) = &self.conversation.session else {
+            print_text("nothing to undo\n");
+            return Ok(());
+        };
+        let gate = self.context.gate.gate();
+        let newest =
+            changes::select_changes(gate, &self.context.workspace, Some(session.id()))?.into_iter().next();
+        let Some(call) = newest else {
+            print_text("nothing to undo\n");
+            return Ok(());
+        };
+        let mut caller = self.context.settings.caller.clone();
+        caller.session = session.id().clone();
+        let undone =
+            gate.undo(call, caller, UndoOptions { force: false }).await.map_err(changes::undo_failure)?;
+        let paths = undone.paths.join(", ");
+        print_text(&current_screen().line(&format!("undid {call}: {paths}"), ""));
+        self.pending_note = Some(format!("I put back your change of {paths}; it is as it was before."));
+        Ok(())
+    }
+
+    async fn list_sessions(&self) -> Result<(), CliError> {
+        let filter = ListFilter {
+            workspace: Some(self.context.settings.workspace.clone()),
+            limit: Some(MAX_LISTED_SESSIONS),
+        };
+        let sessions = self.context.store.list(&filter).await.map_err(session_failure)?;
+        let mut text = String::new();
+        let now = Timestamp::now();
+        for SessionSummary { id, title, changed_at, messages, .. } in &sessions {
+            let minutes = now.as_second().saturating_sub(changed_at.as_second()) / 60;
+            let row = format!(
+                "{id}  {:>8}  {:>13}  {}",
+                age(minutes),
+                counted_messages(*messages),
+                escape_line(title)
+            );
+            let _ = writeln!(text, "{}", truncate_columns(&row, current_screen().columns.saturating_sub(1)));
+        }
+        match sessions.is_empty() {
+            true => print_text("no conversations yet\n"),
+            false => print_text(&format!("{text}`toolgate chat --session ID` goes on with one\n")),
+        }
+        Ok(())
+    }
+}
+
+/// Whether Ctrl-C now would be the second of two.
+fn is_double_press(pressed: Option<Instant>) -> bool {
+    pressed.is_some_and(|at| at.elapsed() < DOUBLE_PRESS_TIMEOUT)
+}
+
+fn age(minutes: i64) -> String {
+    match minutes {
+        ..1 => "now".to_owned(),
+        1..60 => format!("{minutes} min"),
+        60..1440 => format!("{} h", minutes / 60),
+        _ => format!("{} d", minutes / 1440),
+    }
+}
+
+/// What the screen is like now.
+fn current_screen() -> Screen {
+    if io::stdout().is_terminal() { screen(io::stdout()) } else { PLAIN_SCREEN }
+}
+
+/// Says something; a screen that is gone is noticed by whoever reads the next line.
+fn print_text(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}

@@ -1,0 +1,165 @@
+//! What is typed at the prompt: words for the model, or a command for this program.
+
+use toolgate_types::Trust;
+
+/// What a person typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ParsedInput {
+    /// Words for the model.
+    Prompt(String),
+    /// A command.
+    Command(SlashCommand),
+    /// Nothing.
+    Empty,
+    /// Something that looks like a command and is none, with what to do instead.
+    Invalid(String),
+}
+
+/// A command for this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SlashCommand {
+    Help,
+    Tools,
+    Trust(Option<Trust>),
+    Model(Option<String>),
+    Context,
+    Open(usize),
+    Last,
+    Undo,
+    Sessions,
+    New,
+    Quit,
+}
+
+/// How a command is written, and what it does.
+pub(crate) struct CommandHelp {
+    pub(crate) name: &'static str,
+    pub(crate) argument: &'static str,
+    pub(crate) meaning: &'static str,
+}
+
+/// Every command, in the order of `/help`.
+pub(crate) const COMMANDS: &[CommandHelp] = &[
+    command_help("/help", "", "this list"),
+    command_help("/tools", "", "the tools that the model may use"),
+    command_help("/trust", "[LEVEL]", "how much is asked: supervised, guided or autonomous"),
+    command_help("/model", "[PROVIDER/NAME]", "list the models; with a name, take another one"),
+    command_help("/context", "", "how full the model's context is"),
+    command_help("/open", "N", "the whole of call #N"),
+    command_help("/last", "", "the whole of the last call"),
+    command_help("/undo", "", "put back the newest change of this session"),
+    command_help("/sessions", "", "the conversations of this workspace"),
+    command_help("/new", "", "begin a new conversation"),
+    command_help("/quit", "", "leave; so does Ctrl-D"),
+];
+
+const fn command_help(name: &'static str, argument: &'static str, meaning: &'static str) -> CommandHelp {
+    CommandHelp { name, argument, meaning }
+}
+
+/// Understands what was typed. A line that goes on below ends with a backslash, which is no part of it.
+pub(crate) fn parse_input(text: &str) -> ParsedInput {
+    let text = text.replace("\\\n", "\n");
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return ParsedInput::Empty;
+    }
+    // A path such as /etc/hosts at the beginning is no command; two slashes say that one is meant.
+    let Some(rest) = trimmed.strip_prefix('/').filter(|rest| !rest.contains('\n')) else {
+        return ParsedInput::Prompt(trimmed.to_owned());
+    };
+    if let Some(escaped) = rest.strip_prefix('/') {
+        return ParsedInput::Prompt(format!("/{escaped}"));
+    }
+    let (name, argument) =
+        rest.split_once(char::is_whitespace).map_or((rest, ""), |(name, rest)| (name, rest.trim()));
+    if name.contains('/') {
+        return ParsedInput::Prompt(trimmed.to_owned());
+    }
+    command(name, argument)
+}
+
+fn command(name: &str, argument: &str) -> ParsedInput {
+    let alone = |command: SlashCommand| match argument {
+        "" => ParsedInput::Command(command),
+        _ => ParsedInput::Invalid(format!("/{name} stands alone")),
+    };
+    match name {
+        "help" | "?" => alone(SlashCommand::Help),
+        "tools" => alone(SlashCommand::Tools),
+        "trust" if argument.is_empty() => ParsedInput::Command(SlashCommand::Trust(None)),
+        "trust" => match argument.parse() {
+            Ok(trust) => ParsedInput::Command(SlashCommand::Trust(Some(trust))),
+            Err(_) => ParsedInput::Invalid(format!(
+                "there is no trust `{argument}`: use supervised, guided or autonomous"
+            )),
+        },
+        "model" => {
+            let model = (!argument.is_empty()).then(|| argument.to_owned());
+            ParsedInput::Command(SlashCommand::Model(model))
+        }
+        "context" => alone(SlashCommand::Context),
+        "open" => match argument.trim_start_matches('#').parse() {
+            Ok(number) => ParsedInput::Command(SlashCommand::Open(number)),
+            Err(_) => {
+                ParsedInput::Invalid("write /open N, with the number behind the # of a call".to_owned())
+            }
+        },
+        "last" => alone(SlashCommand::Last),
+        "undo" => alone(SlashCommand::Undo),
+        "sessions" => alone(SlashCommand::Sessions),
+        "new" => alone(SlashCommand::New),
+        "quit" | "exit" | "q" => alone(SlashCommand::Quit),
+        _ => ParsedInput::Invalid(format!(
+            "there is no command /{name}: /help lists them; // begins words with a slash"
+        )),
+    }
+}
+
+/// The list of commands.
+pub(crate) fn help() -> String {
+    let row = |command: &CommandHelp| {
+        format!("  {:<24} {}\n", format!("{} {}", command.name, command.argument), command.meaning)
+    };
+    let rows: String = COMMANDS.iter().map(row).collect();
+    rows + "  \\ at the end of a line   goes on in the next one; pasted lines stay together\n  \
+            Ctrl-C                   stops the model; twice at the prompt leaves\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_understood() {
+        let words = |text: &str| ParsedInput::Prompt(text.to_owned());
+        let table = [
+            ("", ParsedInput::Empty),
+            (" \n ", ParsedInput::Empty),
+            ("hello", words("hello")),
+            ("first\\\nsecond", words("first\nsecond")),
+            ("/etc/hosts is wrong", words("/etc/hosts is wrong")),
+            ("//help me", words("/help me")),
+            ("/help\nme", words("/help\nme")),
+            ("/help", ParsedInput::Command(SlashCommand::Help)),
+            (" /open #3 ", ParsedInput::Command(SlashCommand::Open(3))),
+            ("/trust autonomous", ParsedInput::Command(SlashCommand::Trust(Some(Trust::Autonomous)))),
+            ("/trust", ParsedInput::Command(SlashCommand::Trust(None))),
+            ("/model a/b", ParsedInput::Command(SlashCommand::Model(Some("a/b".to_owned())))),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_input(text), expected, "{text:?}");
+        }
+        for text in ["/opn 3", "/open", "/open x", "/trust me", "/quit now"] {
+            assert!(matches!(parse_input(text), ParsedInput::Invalid(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_help_is_understood() {
+        for CommandHelp { name, argument, .. } in COMMANDS {
+            let argument = if *argument == "N" { "1" } else { "" };
+            assert!(matches!(parse_input(&format!("{name} {argument}")), ParsedInput::Command(_)), "{name}");
+        }
+    }
+}

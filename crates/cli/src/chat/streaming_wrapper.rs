@@ -1,0 +1,276 @@
+//! Words of a model on a terminal, as they come.
+//!
+//! What the gate says begins in the first column, and nothing that a model says does: rows are broken here and not by the terminal, and each of
+//! them is moved in. So no answer can be taken for a question of the gate, a call or a prompt. What would command the terminal is shown instead.
+
+use unicode_width::UnicodeWidthChar as _;
+
+use crate::terminal::{ControlEscaper, paint};
+
+/// How far everything that a model says is moved in.
+pub(crate) const INDENT: &str = "  ";
+
+/// No character is wider than this, so a row has room for one, however narrow the terminal is.
+const MAX_CHAR_COLUMNS: usize = 2;
+
+/// What stands where a text was cut.
+const ELLIPSIS: &str = "...";
+
+/// Of a text that is cut to this, nothing could be understood.
+const MIN_CUT_COLUMNS: usize = 4;
+
+/// What a tab is shown as.
+const TAB_SPACES: &str = "    ";
+
+/// A text that grows, in rows.
+#[derive(Debug)]
+pub(crate) struct StreamingWrapper {
+    /// The columns of a row, without what it is moved in by.
+    columns: usize,
+    /// Whether the terminal can be told to take back what stands at the end of a row.
+    can_erase: bool,
+    /// The colour of all of it.
+    colour: &'static str,
+    /// The columns that are used in this row; none in a row that was not begun.
+    used: usize,
+    /// The word that is being written, as far as it stands in this row.
+    word: String,
+    word_width: usize,
+    escaper: ControlEscaper,
+    /// The last character was shown, and may carry a mark that only says how.
+    may_take_modifier: bool,
+}
+
+impl StreamingWrapper {
+    /// For a terminal of so many columns. The last of them stays empty: terminals differ about what comes after it.
+    pub(crate) fn new(columns: usize, can_erase: bool, colour: &'static str) -> Self {
+        let columns = columns.saturating_sub(INDENT.len() + 1).max(MAX_CHAR_COLUMNS);
+        Self {
+            columns,
+            can_erase,
+            colour,
+            used: 0,
+            word: String::new(),
+            word_width: 0,
+            escaper: ControlEscaper::default(),
+            may_take_modifier: false,
+        }
+    }
+
+    /// What to write for more of the text.
+    pub(crate) fn push(&mut self, text: &str) -> String {
+        let mut written = String::new();
+        for character in text.chars() {
+            match character {
+                '\n' => self.break_row(&mut written),
+                '\t' => TAB_SPACES.chars().for_each(|space| self.space(space, &mut written)),
+                ' ' => self.space(' ', &mut written),
+                '\u{fe0e}' | '\u{fe0f}' | '\u{200d}' if self.may_take_modifier => {
+                    self.may_take_modifier = false
+                }
+                other => {
+                    let shown = self.escaper.escape(other);
+                    self.may_take_modifier = true;
+                    for shown in shown {
+                        // What is spelt out carries nothing.
+                        self.may_take_modifier &= shown == other;
+                        self.push_char(shown, &mut written);
+                    }
+                }
+            }
+        }
+        paint(&written, self.colour, !self.colour.is_empty() && !written.trim().is_empty())
+    }
+
+    /// What to write when it is over: the cursor goes to the beginning of a row.
+    pub(crate) fn end(&mut self) -> &'static str {
+        let is_open = self.used > 0;
+        (self.used, self.may_take_modifier) = (0, false);
+        self.reset_word();
+        if is_open { "\n" } else { "" }
+    }
+
+    fn space(&mut self, space: char, written: &mut String) {
+        self.reset_word();
+        self.may_take_modifier = false;
+        match self.used < self.columns {
+            true => self.write(space, 1, written),
+            // A row is not begun by the space that it was broken at.
+            false => self.break_row(written),
+        }
+    }
+
+    fn push_char(&mut self, character: char, written: &mut String) {
+        let width = char_columns(character);
+        if self.used + width > self.columns {
+            self.wrap_word(written);
+        }
+        self.write(character, width, written);
+        self.word.push(character);
+        self.word_width += width;
+    }
+
+    /// Breaks the row before the word that is being written, where that can be taken back. About other characters than ASCII terminals
+    /// differ: whoever takes back as many columns as they may have, may take back words that stand before them.
+    fn wrap_word(&mut self, written: &mut String) {
+        let is_short = (1..=self.columns / 2).contains(&self.word_width) && self.word_width < self.used;
+        let is_movable = self.can_erase && is_short && self.word.is_ascii();
+        if !is_movable {
+            return self.break_row(written);
+        }
+        let (word, width) = (std::mem::take(&mut self.word), self.word_width);
+        written.push_str(&format!("\u{1b}[{width}D\u{1b}[K"));
+        self.break_row(written);
+        written.push_str(INDENT);
+        written.push_str(&word);
+        (self.used, self.word, self.word_width) = (width, word, width);
+    }
+
+    fn write(&mut self, character: char, width: usize, written: &mut String) {
+        if self.used == 0 {
+            written.push_str(INDENT);
+        }
+        written.push(character);
+        self.used += width;
+    }
+
+    fn break_row(&mut self, written: &mut String) {
+        written.push('\n');
+        (self.used, self.may_take_modifier) = (0, false);
+        self.reset_word();
+    }
+
+    fn reset_word(&mut self) {
+        self.word.clear();
+        self.word_width = 0;
+    }
+}
+
+/// How many columns a character takes at most, and at least one: a mark may stand where there is no letter to carry it. About letters
+/// terminals agree; of whatever else is not ASCII, each is taken for wide.
+pub(crate) fn char_columns(character: char) -> usize {
+    match character {
+        plain if plain.is_ascii() => 1,
+        letter if letter.is_alphanumeric() => letter.width().unwrap_or(MAX_CHAR_COLUMNS).max(1),
+        mark if mark.width() == Some(0) => 1,
+        _ => MAX_CHAR_COLUMNS,
+    }
+}
+
+/// A text that must stay on one row, cut where it does not fit; nothing of it where there is no room for a few letters.
+pub(crate) fn truncate_columns(text: &str, columns: usize) -> String {
+    let whole: usize = text.chars().map(char_columns).sum();
+    match columns {
+        _ if whole <= columns => return text.to_owned(),
+        ..=MIN_CUT_COLUMNS => return String::new(),
+        _ => {}
+    }
+    let mut used = ELLIPSIS.len();
+    let fits = |character: &char| {
+        used += char_columns(*character);
+        used <= columns
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    kept + ELLIPSIS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: &str = "The quick brown fox jumps over the lazy dog.\n\n    indented\tcode, averyveryverylongwordthatfitsnowhere end";
+
+    /// What a terminal of 30 columns shows of a text that comes in pieces of so many characters.
+    fn shown(text: &str, piece: usize) -> String {
+        shown_on(30, text, piece)
+    }
+
+    fn shown_on(columns: u16, text: &str, piece: usize) -> String {
+        let mut prose = StreamingWrapper::new(columns.into(), true, "");
+        let characters: Vec<char> = text.chars().collect();
+        let pieces = characters.chunks(piece).map(|piece| piece.iter().collect::<String>());
+        let mut written: Vec<String> = pieces.map(|piece| prose.push(&piece)).collect();
+        written.push(prose.end().to_owned());
+        super::super::seen(columns, written)
+    }
+
+    #[test]
+    fn rows_are_broken_between_words_however_the_text_comes() {
+        insta::assert_snapshot!(shown(WORDS, 1000), @r"
+          The quick brown fox jumps
+          over the lazy dog.
+
+              indented    code,
+          averyveryverylongwordthatfi
+          tsnowhere end
+        ");
+        for piece in 1..20 {
+            assert_eq!(shown(WORDS, piece), shown(WORDS, 1000), "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_model_says_begins_in_the_first_column_or_commands_the_terminal() {
+        let long = "[y] once  [n] no: ".repeat(9);
+        let pushed = |marks: usize| format!("{}[y] once  [n] no: \n", "\u{301}".repeat(marks)).repeat(9);
+        let (few, many) = (pushed(4), pushed(29));
+        let letters_without_width = "\u{1160}[y] once ".repeat(20);
+        let texts = [
+            "\u{1b}[2J\u{1b}[H● write_file x\r> ",
+            "a\u{8}\u{8}\u{8}b\u{9b}2Jc\u{7f}",
+            "\u{202e}desrever\u{2028}next\u{85}line",
+            &long,
+            &"漢字".repeat(40),
+            &"e\u{301}".repeat(80),
+            &"\u{301}".repeat(200),
+            &few,
+            &many,
+            &"x\u{301}\u{301}\u{301}\u{301}".repeat(40),
+            &letters_without_width,
+            &"⚠\u{fe0f}\u{fe0f}".repeat(30),
+            "\u{1b}]0;title\u{7}",
+        ];
+        for text in texts {
+            let in_pieces = |columns: u16| [1, 2, 3, 7, 1000].map(|piece| (columns, piece));
+            for (columns, piece) in [4, 5, 9, 18, 30, 31, 60].into_iter().flat_map(in_pieces) {
+                let screen = shown_on(columns, text, piece);
+                assert!(
+                    screen.lines().all(|row| row.is_empty() || row.starts_with(INDENT)),
+                    "{text:?} on {columns}: {screen}"
+                );
+                let hidden = text.chars().any(|character| character.is_control() && character != '\n');
+                assert!(!hidden || columns < 18 || screen.contains("\\u{"), "{text:?}: {screen}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_word_takes_others_along_when_it_goes_on_below() {
+        let text = format!("Do this: rm -rf important {}zzzz", "→".repeat(6));
+        for piece in [1, 1000] {
+            let shown = shown_on(40, &text, piece);
+            assert!(shown.contains("Do this: rm -rf important →"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn marks_of_emoji_are_left_out_once_and_shown_when_they_pile_up() {
+        assert_eq!(shown("⚠\u{fe0f} ok", 1), "  ⚠ ok");
+        assert_eq!(shown("a\u{fe0f}\u{fe0f}b\u{200d}", 100), "  a\\u{fe0f}b");
+        assert_eq!(shown("\u{200d}a", 100), "  \\u{200d}a");
+        for piece in [1, 100] {
+            assert_eq!(
+                shown("e\u{301}\u{302}\u{303}\u{304}\u{305}", piece),
+                "  e\u{301}\u{302}\u{303}\u{304}\\u{305}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        assert_eq!(truncate_columns("short", 5), "short");
+        assert_eq!(truncate_columns("longer", 5), "lo...");
+        assert_eq!(truncate_columns("漢字漢字", 7), "漢字...");
+        assert_eq!(truncate_columns("longer", 4), "");
+    }
+}

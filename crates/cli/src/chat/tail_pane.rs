@@ -1,0 +1,196 @@
+//! Output of a command while it runs: the last lines of it, and how many there were.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use super::streaming_wrapper::truncate_columns;
+use crate::approval_screen::{GUTTER_COLUMNS, Screen};
+use crate::terminal::{escape_control_chars, paint};
+
+/// The lines that are kept in sight.
+const MAX_VISIBLE_LINES: usize = 8;
+
+/// A line longer than this is cut before it is looked at further.
+const MAX_LINE_CHARS: usize = 2048;
+
+/// Output is drawn anew no more often than this: a flood of it must not become a flood of drawing.
+const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(40);
+
+/// The rows that show output.
+#[derive(Debug)]
+pub(crate) struct TailPane {
+    screen: Screen,
+    /// Whether rows can be drawn anew; where not, the first lines are shown and the rest is counted.
+    can_redraw: bool,
+    /// The last lines; the newest may not be complete.
+    lines: VecDeque<String>,
+    /// How many lines there were.
+    total: usize,
+    /// Whether the next character begins a line.
+    at_start: bool,
+    /// How many rows are on the screen.
+    drawn: usize,
+    drawn_at: Option<Instant>,
+}
+
+impl TailPane {
+    pub(crate) fn new(screen: Screen, can_redraw: bool) -> Self {
+        Self {
+            screen,
+            can_redraw,
+            lines: VecDeque::new(),
+            total: 0,
+            at_start: true,
+            drawn: 0,
+            drawn_at: None,
+        }
+    }
+
+    /// What to write for more output.
+    pub(crate) fn push(&mut self, chunk: &str) -> String {
+        let mut written = String::new();
+        for character in chunk.chars() {
+            if std::mem::replace(&mut self.at_start, character == '\n') {
+                written.push_str(&self.begin_line());
+            }
+            if let Some(line) =
+                self.lines.back_mut().filter(|line| character != '\n' && line.len() < MAX_LINE_CHARS)
+            {
+                line.push(character);
+            }
+        }
+        match self.can_redraw && self.drawn_at.is_none_or(|at| at.elapsed() >= MIN_REDRAW_INTERVAL) {
+            true => self.draw(),
+            false => written,
+        }
+    }
+
+    /// What to write when there will be no more. `where_whole` says how to see the rest.
+    pub(crate) fn end(&mut self, where_whole: &str) -> String {
+        let mut written = match self.can_redraw {
+            true => self.draw(),
+            false => self.print_last(),
+        };
+        let left_out = self.total.saturating_sub(MAX_VISIBLE_LINES);
+        if left_out > 0 {
+            let which = if self.can_redraw { "earlier" } else { "more" };
+            let lines = if left_out == 1 { "line" } else { "lines" };
+            let dots = if self.screen.unicode { "…" } else { "..." };
+            let _ = writeln!(written, "  {dots} {left_out} {which} {lines}, {where_whole}");
+        }
+        written
+    }
+
+    /// Where nothing can be drawn anew, a line is printed when it is complete.
+    fn begin_line(&mut self) -> String {
+        let printed = if self.can_redraw { String::new() } else { self.print_last() };
+        self.lines.push_back(String::new());
+        if self.lines.len() > MAX_VISIBLE_LINES {
+            self.lines.pop_front();
+        }
+        self.total += 1;
+        printed
+    }
+
+    fn print_last(&mut self) -> String {
+        match self.lines.back() {
+            Some(line) if self.drawn < self.total.min(MAX_VISIBLE_LINES) => {
+                let row = self.row(line);
+                self.drawn += 1;
+                row
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn draw(&mut self) -> String {
+        let mut written = match self.drawn {
+            0 => String::new(),
+            rows => format!("\u{1b}[{rows}A\r\u{1b}[J"),
+        };
+        self.lines.iter().for_each(|line| written.push_str(&self.row(line)));
+        (self.drawn, self.drawn_at) = (self.lines.len(), Some(Instant::now()));
+        written
+    }
+
+    /// A line on one row, behind the edge.
+    fn row(&self, line: &str) -> String {
+        let line = escape_control_chars(line).replace('\t', "    ");
+        let room = self.screen.columns.saturating_sub(GUTTER_COLUMNS + 1);
+        format!(
+            "{}{}\n",
+            self.screen.gutter(),
+            paint(&truncate_columns(&line, room), "2", self.screen.colour)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCREEN: Screen = Screen { columns: 30, rows: None, unicode: true, colour: false };
+
+    fn shown(chunks: &[&str], can_redraw: bool) -> String {
+        let mut window = TailPane::new(SCREEN, can_redraw);
+        let mut written: Vec<String> = chunks.iter().map(|chunk| window.push(chunk)).collect();
+        written.push(window.end("/open 3"));
+        super::super::seen(30, written)
+    }
+
+    #[test]
+    fn the_last_lines_stay_in_sight() {
+        let lines: Vec<String> = (1..=20).map(|number| format!("line {number}\n")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        insta::assert_snapshot!(shown(&lines, true), @r"
+          │ line 13
+          │ line 14
+          │ line 15
+          │ line 16
+          │ line 17
+          │ line 18
+          │ line 19
+          │ line 20
+          … 12 earlier lines, /open 3
+        ");
+        insta::assert_snapshot!(shown(&lines, false), @r"
+          │ line 1
+          │ line 2
+          │ line 3
+          │ line 4
+          │ line 5
+          │ line 6
+          │ line 7
+          │ line 8
+          … 12 more lines, /open 3
+        ");
+    }
+
+    #[test]
+    fn no_line_goes_past_its_row_however_narrow_that_is() {
+        for columns in [8, 12, 24, 30] {
+            let mut window = TailPane::new(Screen { columns: columns.into(), ..SCREEN }, true);
+            let written = [window.push("a line that is too long for most rows\nend"), window.end("")];
+            let shown = super::super::seen(columns, written);
+            assert_eq!(shown.lines().count(), 2, "{shown}");
+        }
+    }
+
+    #[test]
+    fn lines_are_the_same_however_they_come() {
+        let text = "one\n\ntwo \u{1b}[2Jof them\tand a line that is much too long for its row\nlast";
+        for can_redraw in [true, false] {
+            let whole = shown(&[text], can_redraw);
+            let pieces: Vec<String> = text.chars().map(String::from).collect();
+            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            assert_eq!(shown(&pieces, can_redraw), whole);
+            insta::allow_duplicates!(insta::assert_snapshot!(whole, @r"
+              │ one
+              │
+              │ two \u{1b}[2Jof them  ...
+              │ last
+            "));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! An entry where there is one already: what it says of the program changes, and what somebody added to it stays.
+
+use serde_json::{Map, Value};
+
+/// Keys that say where a server is, and mean nothing beside a program.
+const REMOTE_KEYS: &[&str] = &[
+    "url",
+    "serverUrl",
+    "httpUrl",
+    "headers",
+    "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var",
+    "type",
+    "transport",
+];
+
+/// A file with an entry in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InstalledEntry {
+    pub(crate) text: String,
+    /// Keys of an older entry that are as they were.
+    pub(crate) kept: Vec<String>,
+    /// Keys of an older entry that are gone.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// A file with an entry taken out of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemovedEntry {
+    pub(crate) text: String,
+    /// What the entry was.
+    pub(crate) entry: Value,
+}
+
+impl RemovedEntry {
+    /// Whether the entry is one of a gate, whichever program of that name it starts.
+    pub(crate) fn is_gate_entry(&self) -> bool {
+        let words = self.command_line();
+        let program = words.first().and_then(|program| program.rsplit('/').next());
+        program == Some("toolgate") && words.contains(&"mcp")
+    }
+
+    /// The program and its arguments, in one list or in two.
+    pub(crate) fn command_line(&self) -> Vec<&str> {
+        let listed = |key: &str| self.entry.get(key).and_then(Value::as_array).into_iter().flatten();
+        let program = self.entry.get("command").and_then(Value::as_str);
+        program.into_iter().chain(listed("command").chain(listed("args")).filter_map(Value::as_str)).collect()
+    }
+
+    /// What somebody added to it; only the names, because the rest may be secret.
+    pub(crate) fn other_keys(&self) -> Vec<&str> {
+        let known = ["command", "args", "type", "enabled", "tools"];
+        let keys = self.entry.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
+        keys.filter(|key| !known.contains(key)).collect()
+    }
+}
+
+/// What an entry becomes.
+pub(super) struct MergedEntry {
+    pub(super) value: Value,
+    /// The older entry says all of it already.
+    pub(super) changes_nothing: bool,
+    pub(super) left_out: Vec<String>,
+    kept: Vec<String>,
+}
+
+pub(super) fn merge_entry(before: Option<&Value>, entry: &Value) -> MergedEntry {
+    let nothing = Map::new();
+    let older = before.and_then(Value::as_object).unwrap_or(&nothing);
+    let others = older.iter().filter(|(key, _)| entry.get(key.as_str()).is_none());
+    let (gone, stays): (Vec<_>, Vec<_>) = others.partition(|(key, _)| REMOTE_KEYS.contains(&key.as_str()));
+    let names = |members: &[(&String, &Value)]| members.iter().map(|(key, _)| (*key).clone()).collect();
+    let (kept, left_out) = (names(&stays), names(&gone));
+    let mut members = entry.as_object().cloned().unwrap_or_default();
+    members.extend(stays.into_iter().map(|(key, value)| (key.clone(), value.clone())));
+    let value = Value::Object(members);
+    MergedEntry { changes_nothing: before == Some(&value), value, kept, left_out }
+}
+
+impl MergedEntry {
+    pub(super) fn installed(self, text: String) -> InstalledEntry {
+        InstalledEntry { text, kept: self.kept, left_out: self.left_out }
+    }
+}

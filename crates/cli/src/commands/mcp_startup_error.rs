@@ -1,0 +1,75 @@
+//! A client of a gate that cannot start is answered with the reason: a client shows errors of a protocol, and often nothing of what a server says beside it.
+
+use std::io::{self, BufRead, Read as _, Write};
+
+use serde_json::{Value, json};
+
+use crate::exit::CliError;
+
+/// Longer lines are no first requests of a client.
+const MAX_LINE_BYTES: u64 = 1024 * 1024;
+
+/// Of the range that JSON-RPC 2.0 leaves to servers.
+const SERVER_ERROR_CODE: i64 = -32000;
+
+/// Answers every request with the reason, until the client closes its end. That one error follows another is for clients that ask by `server/discover` first
+/// and then, since that failed, by `initialize`.
+pub(super) fn answer(failed: &CliError) {
+    answer_all(io::stdin().lock(), io::stdout().lock(), failed);
+}
+
+fn answer_all(mut input: impl BufRead, mut output: impl Write, failed: &CliError) {
+    let help = failed.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+    let message = format!("{}{help}", failed.message);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) if !line.ends_with(b"\n") && line.len() as u64 == MAX_LINE_BYTES => return,
+            Ok(_) => {}
+        }
+        let Some(id) = request_id(&line) else { continue };
+        let error = json!({"code": SERVER_ERROR_CODE, "message": message});
+        let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
+        if writeln!(output, "{answer}").and_then(|()| output.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The id of a request; a notification has none.
+fn request_id(line: &[u8]) -> Option<Value> {
+    let message: Value = serde_json::from_slice(line).ok()?;
+    message.get("method")?;
+    message.get("id").filter(|id| id.is_string() || id.is_number()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_answered_with_the_reason_and_nothing_else_is() {
+        let sent = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\"}\nnonsense\n\
+                    {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n\
+                    {\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"initialize\",\"params\":{}}";
+        let mut output = Vec::new();
+        answer_all(sent.as_bytes(), &mut output, &CliError::usage("not agreed").help("agree"));
+        let answers = String::from_utf8(output).unwrap();
+        let answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+        assert_eq!(ids, [&json!(1), &json!("x")]);
+        assert!(
+            answers.iter().all(|answer| answer["error"]["message"] == "not agreed; agree"),
+            "{answers:?}"
+        );
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_waited_for() {
+        let mut output = Vec::new();
+        answer_all(io::BufReader::new(io::repeat(b'a')), &mut output, &CliError::usage("no"));
+        assert!(output.is_empty());
+    }
+}

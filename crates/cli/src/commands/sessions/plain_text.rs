@@ -1,0 +1,171 @@
+//! A conversation for people at a terminal. Words of a model or a tool never begin in the first column: what stands there is ours.
+
+use std::fmt::Write as _;
+
+use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
+use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
+use toolgate_types::time::rfc3339_millis;
+
+use crate::approval_screen::Screen;
+use crate::chat::truncate_columns;
+use crate::terminal::{counted_messages, escape_line, paint};
+
+/// More rows of a result than this are not shown unless everything is wanted.
+const MAX_RESULT_LINES: usize = 6;
+
+/// A row of a result is cut here unless everything is wanted.
+const MAX_LINE_CHARS: usize = 400;
+
+pub(super) fn transcript(transcript: &Transcript, full: bool, screen: Screen) -> String {
+    let mut page = TranscriptPage { text: heading(&transcript.summary, screen), full, screen };
+    for entry in &transcript.entries {
+        page.entry(entry, &transcript.entries);
+    }
+    page.text
+}
+
+fn heading(summary: &SessionSummary, screen: Screen) -> String {
+    let SessionSummary {
+        id,
+        title,
+        agent,
+        model,
+        profile,
+        workspace,
+        created_at,
+        changed_at,
+        messages,
+        usage,
+    } = summary;
+    let mut text = screen.line(&format!("{id}  {title}"), "1");
+    let agent = agent.as_ref().map(|agent| format!(", agent {agent}")).unwrap_or_default();
+    let place = format!("model {model}, profile {profile}{agent}, workspace {}", workspace.display());
+    text.push_str(&screen.line(&place, ""));
+    let (began, changed) = (rfc3339_millis(*created_at), rfc3339_millis(*changed_at));
+    let (input, output) = (usage.input_tokens, usage.output_tokens);
+    let _ = writeln!(
+        text,
+        "began {began}, last used {changed}, {}, {input} tokens in, {output} out",
+        counted_messages(*messages)
+    );
+    text
+}
+
+struct TranscriptPage {
+    text: String,
+    full: bool,
+    screen: Screen,
+}
+
+impl TranscriptPage {
+    fn entry(&mut self, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
+        let at = rfc3339_millis(entry.at());
+        match entry {
+            TranscriptEntry::Message { message: Message::User { text }, .. } => {
+                self.heading("you", &at);
+                self.quote(text);
+            }
+            TranscriptEntry::Message { message: Message::Assistant(said), position, .. } => {
+                let model = said.model.as_ref().map_or("model".to_owned(), ToString::to_string);
+                self.heading(&model, &at);
+                self.assistant(said, results_at(all, position + 1));
+            }
+            // Each stands beside its call.
+            TranscriptEntry::Message { message: Message::Results { .. }, .. }
+            | TranscriptEntry::PartialResults { .. } => {}
+            TranscriptEntry::Front { replaced, message, .. } => {
+                self.heading(
+                    &format!("shown from here on in place of the first {}", counted_messages(*replaced)),
+                    &at,
+                );
+                match message {
+                    Message::User { text } => self.quote(text),
+                    Message::Assistant(said) => self.assistant(said, &[]),
+                    Message::Results { .. } => {}
+                }
+            }
+        }
+    }
+
+    fn heading(&mut self, who: &str, at: &str) {
+        self.text.push('\n');
+        self.text.push_str(&self.screen.line(&format!("{who}  {at}"), "1"));
+    }
+
+    fn quote(&mut self, text: &str) {
+        if !text.trim_end().is_empty() {
+            self.text.push_str(&self.screen.with_gutter(text.trim_end()));
+        }
+    }
+
+    fn assistant(&mut self, said: &AssistantMessage, results: &[CallResult]) {
+        for part in &said.parts {
+            match part {
+                MessagePart::Text { text } => self.quote(text),
+                MessagePart::Thinking { text, .. } if self.full && !text.is_empty() => {
+                    self.text.push_str("thinking\n");
+                    self.quote(text);
+                }
+                MessagePart::Thinking { .. } => {}
+                MessagePart::Call(call) => {
+                    self.call(call, results.iter().find(|result| result.call == call.id));
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ModelCall, result: Option<&CallResult>) {
+        let bullet = if self.screen.unicode { "●" } else { "*" };
+        let (outcome, code) = match result {
+            Some(result) if result.is_error => ("  error", "31"),
+            Some(_) => ("", ""),
+            None => ("  no result", "33"),
+        };
+        if self.full {
+            self.text.push_str(&self.screen.line(&format!("{bullet} {}{outcome}", call.name), code));
+            self.quote(&call.arguments);
+        } else {
+            let line = escape_line(&format!("{} {}", call.name, call.arguments));
+            let line = truncate_columns(&line, self.screen.columns.saturating_sub(14));
+            let outcome = paint(outcome, code, self.screen.colour && !code.is_empty());
+            let _ = writeln!(self.text, "{bullet} {line}{outcome}");
+        }
+        match result {
+            Some(result) if self.full => {
+                self.text.push_str("result\n");
+                self.quote(&result.text);
+            }
+            Some(result) => self.truncated_lines(&result.text),
+            None => {}
+        }
+    }
+
+    fn truncated_lines(&mut self, text: &str) {
+        let count = text.lines().count();
+        let shorten = |line: &str| match line.char_indices().nth(MAX_LINE_CHARS) {
+            Some((end, _)) => format!("{}...", line.get(..end).unwrap_or_default()),
+            None => line.to_owned(),
+        };
+        let few: Vec<String> = text.lines().take(MAX_RESULT_LINES).map(shorten).collect();
+        self.quote(&few.join("\n"));
+        if count > MAX_RESULT_LINES {
+            let _ = writeln!(self.text, "  {} more lines; --full shows them", count - MAX_RESULT_LINES);
+        }
+    }
+}
+
+/// The results that stand at a position, whole or not.
+pub(super) fn results_at(entries: &[TranscriptEntry], wanted: u64) -> &[CallResult] {
+    let found = entries.iter().find_map(|entry| match entry {
+        TranscriptEntry::Message { position, message: Message::Results { results }, .. }
+            if *position == wanted =>
+        {
+            Some(results.as_slice())
+        }
+        TranscriptEntry::PartialResults { position, results, .. } if *position == wanted => {
+            Some(results.as_slice())
+        }
+        _ => None,
+    });
+    found.unwrap_or_default()
+}

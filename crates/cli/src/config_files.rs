@@ -1,0 +1,115 @@
+//! The files beside the configuration that it names: tool manifests, policies, keys.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toolgate_manifest::{Config, ConfigProblem, DeclaredPath, Located};
+
+use crate::ambient::{HostEnvironment, list_directory, read_regular_file};
+use crate::settings::LoadedConfig;
+use crate::trust::CoveredConfig;
+
+/// A file or folder that the configuration names.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfiguredPath {
+    /// Where it is named.
+    pub(crate) at: Located<DeclaredPath>,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+}
+
+/// Where the content of files comes from that a configuration names and that decide something.
+#[derive(Clone, Debug)]
+pub(crate) enum FileSource {
+    /// A person named the configuration: each is read from disk when it is needed.
+    OnDisk,
+    /// The user agreed to exactly these bytes, which were read once; the disk is not asked again.
+    Agreed(Arc<CoveredConfig>),
+}
+
+impl FileSource {
+    /// The files of a directory by name; `None` where the path is no directory.
+    fn list(&self, path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        match self {
+            Self::OnDisk => list_directory(path),
+            Self::Agreed(covered) => Ok(covered.list(path)),
+        }
+    }
+
+    /// What a file holds. A FIFO or a device is refused: opening one could block for ever.
+    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match self {
+            Self::OnDisk => read_regular_file(path),
+            Self::Agreed(covered) => covered.read(path),
+        }
+    }
+}
+
+/// One file with its content.
+#[derive(Debug)]
+pub(crate) struct SourceFile {
+    /// The file as messages name it.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// How the names of manifests end.
+pub(crate) const MANIFEST_EXTENSIONS: &[&str] = &["yaml", "yml"];
+/// How the names of policies end.
+pub(crate) const POLICY_EXTENSIONS: &[&str] = &["cedar"];
+
+impl ConfiguredPath {
+    /// The files: itself, or what a folder holds, by name. Folders in a folder are not looked into.
+    pub(crate) fn files(&self, endings: &[&str], from: &FileSource) -> io::Result<Vec<PathBuf>> {
+        let Some(files) = from.list(&self.path)? else { return Ok(vec![self.path.clone()]) };
+        Ok(files.into_iter().filter(|file| ends_with(file, endings)).collect())
+    }
+}
+
+/// Whether a file's name ends like this.
+pub(crate) fn ends_with(file: &Path, endings: &[&str]) -> bool {
+    file.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
+}
+
+/// Reads everything that is named.
+pub(crate) fn read_all(
+    named: &[ConfiguredPath],
+    endings: &[&str],
+    loaded: &LoadedConfig,
+    surroundings: &HostEnvironment,
+) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
+    let (mut contents, mut problems): (Vec<SourceFile>, Vec<ConfigProblem>) = (Vec::new(), Vec::new());
+    for one in named {
+        let from = &loaded.file_source;
+        let read = one.files(endings, from).and_then(|files| {
+            files
+                .into_iter()
+                .map(|path| read(path, from, surroundings))
+                .collect::<io::Result<Vec<SourceFile>>>()
+        });
+        match read {
+            // A file that is named twice, by itself and in its folder, is one file.
+            Ok(read) => {
+                let is_new = |content: &SourceFile| !contents.iter().any(|known| known.path == content.path);
+                let fresh: Vec<SourceFile> = read.into_iter().filter(is_new).collect();
+                contents.extend(fresh);
+            }
+            Err(error) => problems.push(unreadable(&loaded.config, &one.at, &error)),
+        }
+    }
+    if problems.is_empty() { Ok(contents) } else { Err(problems) }
+}
+
+fn read(path: PathBuf, from: &FileSource, surroundings: &HostEnvironment) -> io::Result<SourceFile> {
+    let name = surroundings.display_path(&path);
+    let bytes = from.read(&path).map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
+    Ok(SourceFile { name, path, bytes })
+}
+
+/// A problem with something that is named and cannot be read.
+pub(crate) fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> ConfigProblem {
+    let message = format!("`{}` cannot be read: {error}", at.value.as_str());
+    config.problem_at(at, message, Some("name something that exists and that you may read".to_owned()))
+}

@@ -1,0 +1,142 @@
+//! What is declared about conversations, joined with what was asked for on the command line.
+
+use jiff::Timestamp;
+use toolgate_agent::{AgentSettings, MountSummary, PromptEnvironment};
+use toolgate_llm::{StatedCapabilities, Timeouts, ToolNames, Wire};
+use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
+use toolgate_workspace::{Mount, MountAccess, PathStyle, Workspace};
+
+use super::model::{DeclaredProvider, KeyLocation};
+use super::model_handle::ModelHandle;
+use crate::ambient::read_file;
+use crate::arguments::ConversationArguments;
+use crate::config_files::unreadable;
+use crate::exit::CliError;
+use crate::load::LoadError;
+use crate::settings::Settings;
+
+/// The providers that the configuration names.
+pub(crate) fn providers(settings: &Settings) -> Result<Vec<DeclaredProvider>, CliError> {
+    settings.loaded.config.models.iter().map(|server| provider(server, settings)).collect()
+}
+
+fn provider(server: &ModelServerConfig, settings: &Settings) -> Result<DeclaredProvider, CliError> {
+    let key = match &server.key {
+        Some(ModelKey::Variable(name)) => Some(KeyLocation::Variable(name.value.clone())),
+        Some(ModelKey::File(path)) => Some(KeyLocation::File(settings.resolve(&path.value)?)),
+        None => None,
+    };
+    Ok(DeclaredProvider {
+        name: server.name.value.clone(),
+        wire: match server.wire.value {
+            ModelWire::Anthropic => Wire::Anthropic,
+            ModelWire::Openai => Wire::Openai,
+            ModelWire::OpenaiChat => Wire::OpenaiChat,
+            ModelWire::Ollama => Wire::Ollama,
+        },
+        base_url: server.base_url.as_ref().map(|url| url.value.clone()),
+        key,
+        headers: server.headers.iter().map(|(name, text)| (name.value.clone(), text.value.clone())).collect(),
+        stated: StatedCapabilities {
+            supports_tools: server.supports_tools,
+            context_window: server.context_window,
+            max_output_tokens: server.max_output_tokens,
+        },
+        tool_names: if server.exact_tool_names { ToolNames::Exact } else { ToolNames::Restricted },
+    })
+}
+
+/// The model that the configuration names, for this agent or for everybody.
+pub(crate) fn model(settings: &Settings) -> Option<String> {
+    declared(settings).model.map(|model| model.value)
+}
+
+/// How long a model's server may be silent.
+pub(crate) fn timeouts(settings: &Settings) -> Timeouts {
+    let usual = Timeouts::default();
+    let silence = declared(settings).stream_timeout;
+    Timeouts { first_byte: silence.unwrap_or(usual.first_byte), idle: silence.unwrap_or(usual.idle), ..usual }
+}
+
+/// What is declared for the agent that is acted as, else for everybody.
+fn declared(settings: &Settings) -> ConversationConfig {
+    let config = &settings.loaded.config;
+    let agent = settings.caller.agent.as_ref().and_then(|name| config.agent(name.as_str()));
+    agent.map_or_else(
+        || config.conversation.clone(),
+        |agent| agent.conversation.clone().over(&config.conversation),
+    )
+}
+
+/// How conversations are held; the command line wins.
+pub(crate) fn agent_settings(
+    settings: &Settings,
+    workspace: &Workspace,
+    arguments: &ConversationArguments,
+    speaker: &ModelHandle,
+) -> Result<AgentSettings, CliError> {
+    let declared = declared(settings);
+    let mut agent = AgentSettings::for_profile(settings.profile);
+    agent.environment = prompt_environment(settings, workspace);
+    agent.max_output_tokens = speaker.max_output_tokens;
+    agent.system = match &arguments.system {
+        Some(system) => Some(system_prompt(system, settings)?),
+        None => configured_system_prompt(&declared, settings)?,
+    };
+    // No step at all would be no conversation: 0 and less stand for what the profile says.
+    let asked = arguments.max_iterations.map(|most| u32::try_from(most.max(0)).unwrap_or(u32::MAX));
+    let most = asked.or(declared.max_tool_iterations);
+    agent.max_tool_iterations = most.filter(|most| *most > 0).unwrap_or(agent.max_tool_iterations);
+    agent.time_limit = arguments.time_limit.or(declared.time_limit);
+    agent.parallel_reads =
+        arguments.parallel_reads || declared.parallel_reads.unwrap_or(agent.parallel_reads);
+    agent.repair = declared.repair_calls.unwrap_or(agent.repair);
+    agent.context.window = declared.window;
+    agent.context.reserve_tokens = declared.reserve_tokens;
+    agent.context.on_full = declared.on_full.unwrap_or(agent.context.on_full);
+    agent.context.max_turn_tokens = declared.max_turn_tokens;
+    agent.context.warn_at = declared.warn_at.unwrap_or(agent.context.warn_at);
+    let violation = settings.loaded.config.on_violation.as_ref().map(|what| what.value);
+    agent.on_violation = violation.unwrap_or(agent.on_violation);
+    Ok(agent)
+}
+
+/// The words that are declared to stand before the conversation, or those of the file that is named.
+fn configured_system_prompt(
+    declared: &ConversationConfig,
+    settings: &Settings,
+) -> Result<Option<String>, CliError> {
+    let Some(file) = &declared.system_file else { return Ok(declared.system.clone()) };
+    let not_text = |_| std::io::Error::other("it is not UTF-8 text");
+    let read = settings.loaded.file_source.read(&settings.resolve(&file.value)?);
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(not_text));
+    let failed = |error: std::io::Error| {
+        LoadError::from(vec![unreadable(&settings.loaded.config, file, &error)]).into()
+    };
+    text.map(Some).map_err(failed)
+}
+
+/// What the model is told of its place: the day, and the mounts as they are, by the names that it can use.
+fn prompt_environment(settings: &Settings, workspace: &Workspace) -> PromptEnvironment {
+    let told = |mount: &Mount| MountSummary {
+        alias: mount.alias().to_owned(),
+        writable: mount.access() == MountAccess::ReadWrite,
+    };
+    PromptEnvironment {
+        date: Some(Timestamp::now().to_string().chars().take(10).collect()),
+        mounts: workspace.mounts().iter().map(told).collect(),
+        alias_required: settings.profile.path_style() == PathStyle::AliasOnly,
+    }
+}
+
+/// The words themselves, or those of a file.
+fn system_prompt(text: &str, settings: &Settings) -> Result<String, CliError> {
+    let Some(file) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
+    let path = settings.environment.absolute(file.as_ref())?;
+    let unreadable = |reason: String| {
+        CliError::usage(format!("`{file}` cannot be read: {reason}"))
+            .help("name an existing file of text behind the @, or write the words themselves")
+    };
+    let bytes = read_file(&path).map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
+}

@@ -1,0 +1,172 @@
+//! Somebody to speak with: a real model behind its wire, or a script behind the same wire.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_llm::{
+    ApiKey, Capabilities, Endpoint, ModelName, Provider, ProviderError, StepEvents, StepRequest,
+    StreamRecorder, Timeouts, Wire, installed_models, provider,
+};
+use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
+
+use super::conversation_settings::timeouts;
+use super::model::{ModelRoute, ModelSource, SCRIPTED, ScriptName};
+use super::model_keys;
+use crate::ambient::{HostEnvironment, env_var, read_regular_file};
+use crate::exit::CliError;
+use crate::settings::Settings;
+
+/// The name of the script that came along, in messages about it.
+const DEMO_SCRIPT: &str = "demo";
+
+/// How long an Ollama is waited for that nobody asked for.
+const OLLAMA_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A model that can be asked.
+pub(crate) struct ModelHandle {
+    pub(crate) provider: Arc<dyn Provider>,
+    /// How much it may say in one step, where the operator says so.
+    pub(crate) max_output_tokens: Option<u32>,
+    /// The server that plays the script, for as long as it is spoken with.
+    _script: Option<ScriptServer>,
+}
+
+impl ModelHandle {
+    /// Finds out how to reach a model. Nothing is sent yet; a script begins to be served. Called within a runtime.
+    pub(crate) async fn find(
+        chosen: ModelSource,
+        settings: &Settings,
+        recorder: Option<StreamRecorder>,
+    ) -> Result<Self, CliError> {
+        let timeouts = timeouts(settings);
+        match chosen {
+            ModelSource::Route(route) => Self::connect(route, timeouts, recorder),
+            ModelSource::Script(name) => {
+                Self::play_script(name, &settings.environment, timeouts, recorder).await
+            }
+        }
+    }
+
+    fn connect(
+        route: ModelRoute,
+        timeouts: Timeouts,
+        recorder: Option<StreamRecorder>,
+    ) -> Result<Self, CliError> {
+        let (wire, model, stated) = (route.wire, route.model.clone(), route.stated);
+        let endpoint = Endpoint { recorder, timeouts, ..endpoint(route)? };
+        let max_output_tokens = stated.max_output_tokens.and_then(|most| u32::try_from(most).ok());
+        Ok(Self { provider: provider(wire, endpoint, model), max_output_tokens, _script: None })
+    }
+
+    async fn play_script(
+        name: ScriptName,
+        surroundings: &HostEnvironment,
+        timeouts: Timeouts,
+        recorder: Option<StreamRecorder>,
+    ) -> Result<Self, CliError> {
+        let script = load_script(name.file.as_deref(), surroundings)?;
+        // A script may answer to one name only, whatever its file is called.
+        let asked = ModelName { provider: SCRIPTED.to_owned(), name: script.model_name().to_owned() };
+        let shown = ModelName { provider: SCRIPTED.to_owned(), name: name.written };
+        let wire = name.wire.unwrap_or_else(|| script.wire().map_or(Wire::Anthropic, llm_wire));
+        let server = serve(script, ServerOptions::default()).await?;
+        // Some wires are not spoken without a key, and a script takes any.
+        let endpoint = Endpoint::new(server.base_url(scripted_wire(wire))).key(Some(ApiKey::new(SCRIPTED)));
+        let provider = provider(wire, Endpoint { recorder, timeouts, ..endpoint }, asked);
+        let provider = Arc::new(RenamedProvider { provider, name: shown });
+        Ok(Self { provider, max_output_tokens: None, _script: Some(server) })
+    }
+}
+
+/// Where a model is asked, with its key.
+pub(super) fn endpoint(route: ModelRoute) -> Result<Endpoint, CliError> {
+    let ModelRoute { base_url, key, headers, stated, tool_names, .. } = route;
+    let key = model_keys::read(&key, &nonempty_variable)?;
+    let headers = headers.into_iter().map(|(name, value)| (name, ApiKey::new(value))).collect();
+    Ok(Endpoint { headers, stated, tool_names, ..Endpoint::new(base_url) }.key(key))
+}
+
+/// The model of an Ollama that runs, where one does: the one that was last changed.
+pub(crate) async fn installed_model(route: ModelRoute) -> Option<String> {
+    let patience = Timeouts {
+        connect: OLLAMA_PROBE_TIMEOUT,
+        first_byte: OLLAMA_PROBE_TIMEOUT,
+        idle: OLLAMA_PROBE_TIMEOUT,
+    };
+    let endpoint = Endpoint { timeouts: patience, ..endpoint(route).ok()? };
+    installed_models(&endpoint).await.ok()?.into_iter().next()
+}
+
+/// A variable that says something.
+pub(crate) fn nonempty_variable(name: &str) -> Option<String> {
+    env_var(name).filter(|value| !value.trim().is_empty())
+}
+
+/// The script of a file, or the one that came along.
+pub(crate) fn load_script(
+    file: Option<&std::path::Path>,
+    surroundings: &HostEnvironment,
+) -> Result<Script, CliError> {
+    let Some(file) = file else {
+        return Script::parse(DEMO_SCRIPT, DEMO).map_err(|problems| CliError::error(problems.to_string()));
+    };
+    let path = surroundings.absolute(file)?;
+    let shown = surroundings.display_path(&path);
+    let unreadable = |reason: String| {
+        CliError::usage(format!("the script `{shown}` cannot be read: {reason}"))
+            .help("name an existing file, or demo for the script that came along")
+    };
+    let bytes = read_regular_file(&path).map_err(|error| unreadable(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))?;
+    Script::parse(&shown, &text).map_err(|problems| CliError::usage(problems.to_string()))
+}
+
+/// Plays a script to whoever asks.
+pub(crate) async fn serve(script: Script, options: ServerOptions) -> Result<ScriptServer, CliError> {
+    ScriptServer::start(script, options)
+        .await
+        .map_err(|error| CliError::error(format!("the script cannot be served: {error}")))
+}
+
+fn llm_wire(wire: toolgate_scripted::Wire) -> Wire {
+    match wire {
+        toolgate_scripted::Wire::Anthropic => Wire::Anthropic,
+        toolgate_scripted::Wire::Openai => Wire::Openai,
+        toolgate_scripted::Wire::OpenaiChat => Wire::OpenaiChat,
+        toolgate_scripted::Wire::Ollama => Wire::Ollama,
+    }
+}
+
+fn scripted_wire(wire: Wire) -> toolgate_scripted::Wire {
+    match wire {
+        Wire::Anthropic => toolgate_scripted::Wire::Anthropic,
+        Wire::Openai => toolgate_scripted::Wire::Openai,
+        Wire::OpenaiChat => toolgate_scripted::Wire::OpenaiChat,
+        Wire::Ollama => toolgate_scripted::Wire::Ollama,
+    }
+}
+
+/// A model under another name than the one that it is asked by.
+struct RenamedProvider {
+    provider: Arc<dyn Provider>,
+    name: ModelName,
+}
+
+impl Provider for RenamedProvider {
+    fn model(&self) -> &ModelName {
+        &self.name
+    }
+
+    fn step<'p>(
+        &'p self,
+        request: StepRequest<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>> {
+        self.provider.step(request)
+    }
+
+    fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
+        self.provider.capabilities()
+    }
+}

@@ -1,0 +1,327 @@
+//! From settings to a gate.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
+use tokio::runtime::Runtime;
+use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions};
+use toolgate_gate::{Approver, AuditMode, BlockingStrategy, Gate, GateOptions, Journal, UnrecoveredJournal};
+use toolgate_manifest::OnAuditFailure;
+use toolgate_tools::{ProfiledGate, initialise_run};
+use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
+use toolgate_workspace::{Mount, MountAccess, MountError, MountRules, Workspace};
+
+use crate::ambient::{open_directory, open_or_create_directory, open_private_directory};
+use crate::exit::CliError;
+use crate::load::{self, TokenVerification, UpstreamServers};
+use crate::personal_paths::{personal_paths, refuse_root};
+use crate::protected_paths::GateOwnedPaths;
+use crate::sandbox_settings::{self, hard_links};
+use crate::servers::{PINS, ServerSelection, Servers};
+use crate::settings::{MountSettings, Settings};
+use crate::state_dir;
+use crate::terminal::warn;
+
+/// A gate with its profile, ready to be called.
+pub(crate) struct AssembledGate {
+    pub(crate) gate: ProfiledGate,
+    pub(crate) workspace: Arc<Workspace>,
+    /// The names of all tools, whoever may use them.
+    pub(crate) tools: Vec<String>,
+    /// The servers behind it, where somebody looks after them.
+    pub(crate) servers: Option<Arc<Servers>>,
+}
+
+/// How a gate is built.
+pub(crate) struct GateBuildOptions<'r> {
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) verify_tokens: TokenVerification,
+    pub(crate) blocking: BlockingStrategy,
+    /// The servers that are started, and what looks after them; without it there are none.
+    pub(crate) servers: Option<(ServerSelection, &'r Runtime)>,
+    /// Whether to wait until they have said which tools they have.
+    pub(crate) wait_for_servers: bool,
+}
+
+impl GateBuildOptions<'_> {
+    /// For one call at a time, without servers.
+    pub(crate) fn without_servers(approver: Arc<dyn Approver>, verify_tokens: TokenVerification) -> Self {
+        Self {
+            approver,
+            verify_tokens,
+            blocking: BlockingStrategy::Inline,
+            servers: None,
+            wait_for_servers: false,
+        }
+    }
+}
+
+/// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
+const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
+
+pub(crate) fn workspace(settings: &Settings, own: &GateOwnedPaths) -> Result<Workspace, CliError> {
+    own.refuse_links(settings)?;
+    let mut mounts = Vec::new();
+    own.refuse_mount("@project", &settings.workspace)?;
+    let project = open_or_create_directory(&settings.workspace)
+        .map_err(|source| cannot_open("@project", &settings.workspace, source))?;
+    refuse_root("@project", &settings.workspace, &project)?;
+    let personal = personal_paths(&settings.environment);
+    let project_rules = rules(settings, &[], &[])?;
+    let project = Mount::new("@project", project, &settings.workspace, MountAccess::ReadWrite, project_rules);
+    let project = project.map_err(|error| CliError::usage(error.to_string()))?.hide_gate_files(own.paths());
+    mounts.push(project.protect_personal(Arc::clone(&personal)).as_default());
+    for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
+        own.refuse_mount(alias, path)?;
+        let opened = if *read_only { open_directory(path) } else { open_or_create_directory(path) };
+        let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
+        refuse_root(alias, path, &opened)?;
+        let access = if *read_only { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
+        let rules = rules(settings, deny, scope)?;
+        let mount = Mount::new(alias, opened, path, access, rules)
+            .map_err(|error| CliError::usage(error.to_string()))?;
+        mounts.push(mount.hide_gate_files(own.paths()).protect_personal(Arc::clone(&personal)));
+    }
+    if settings.profile.has_runs() {
+        mounts.push(state_mount(settings)?);
+    }
+    let workspace = Workspace::new(mounts).map_err(|error| CliError::usage(error.to_string()))?;
+    Ok(workspace.with_hard_links(hard_links(&settings.loaded.config.sandbox)))
+}
+
+/// What of a mount tools reach: what the operator says of it, and of all mounts.
+pub(crate) fn rules(settings: &Settings, deny: &[String], scope: &[String]) -> Result<MountRules, CliError> {
+    let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
+    let rules = MountRules::new().deny(&all).and_then(|rules| rules.scope(scope));
+    rules.map_err(|error| CliError::usage(error.to_string()))
+}
+
+fn cannot_open(alias: &str, path: &Path, source: std::io::Error) -> CliError {
+    CliError::usage(
+        MountError::Open { alias: alias.to_owned(), path: path.to_path_buf(), source }.to_string(),
+    )
+    .help("name a folder that exists and that you may read")
+}
+
+fn run_directory(settings: &Settings) -> PathBuf {
+    settings.state_dir.join("runs").join(settings.run.as_str())
+}
+
+fn state_mount(settings: &Settings) -> Result<Mount, CliError> {
+    let path = run_directory(settings);
+    let folder = open_private_directory(&path).map_err(|source| cannot_open("@state", &path, source))?;
+    let rules = MountRules::new().deny(&settings.deny).and_then(|rules| rules.protect(RUN_PROTECTED));
+    let rules = rules.map_err(|error| CliError::usage(error.to_string()))?;
+    Mount::new("@state", folder.into_std_file(), &path, MountAccess::ReadWrite, rules)
+        .map_err(|error| CliError::usage(error.to_string()))
+}
+
+pub(crate) fn log_options(settings: &Settings) -> LogOptions {
+    let quiet_warn = |warning: toolgate_audit::AuditWarning| warn(&warning.to_string());
+    let mut options = LogOptions::new(&settings.audit_dir);
+    options.checkpoints = settings.checkpoints.clone();
+    options.key = settings.key.clone();
+    options.warn = Arc::new(quiet_warn);
+    if let Some(every) = settings.checkpoint_every {
+        options.checkpoint_every = every;
+    }
+    options
+}
+
+/// Opens everything and puts the gate together.
+pub(crate) fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<AssembledGate, CliError> {
+    let GateBuildOptions { approver, verify_tokens: tokens, blocking, servers, wait_for_servers: wait } = how;
+    let state = open_private_directory(&settings.state_dir).map_err(|error| state_error(settings, &error))?;
+    let key = state_dir::key(settings)?;
+    let own = GateOwnedPaths::of(settings);
+    let workspace = Arc::new(workspace(settings, &own)?);
+    // What commands of a killed gate left is taken away before anything else is done in the mounts.
+    sandbox_settings::recover(settings, &own, &workspace)?;
+    // Interrupted changes are put back before the record of their calls says that they were interrupted, and by the rules of the present mounts.
+    let bounds = settings.loaded.config.retention.undo.into();
+    let reserve = sandbox_settings::disk_reserve(settings);
+    let journal = open_journal(&state, &key)
+        .and_then(|journal| journal.bounded(bounds).reserving(reserve).recover(&workspace));
+    let journal = Arc::new(journal.map_err(|error| state_error(settings, &error))?);
+    let asked = Arc::clone(&journal);
+    let options = LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..log_options(settings) };
+    let audit = match AuditLog::open(options, &key) {
+        Ok((audit, recovered)) => {
+            report_recovery(&recovered, &journal);
+            Ok(audit)
+        }
+        Err(error) if continues_without_audit(settings, &error) => {
+            warn(&format!(
+                "there is no record of calls: {error}; calls that only read go on (`audit.on_failure: warn`), all others are refused; {}",
+                error.help()
+            ));
+            Err(error)
+        }
+        Err(error) => return Err(CliError::usage(error.to_string()).help(error.help())),
+    };
+    let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
+    let servers =
+        servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
+    let behind = servers.as_deref().map(|servers| UpstreamServers { servers, wait_on: waiting });
+    let loaded = load::load(settings, &own, &workspace, tokens, behind)?;
+    let tools = loaded.registry.names().map(str::to_owned).collect();
+    let audit_mode = match settings.on_audit_failure {
+        OnAuditFailure::Deny => AuditMode::Deny,
+        OnAuditFailure::Warn => AuditMode::Warn,
+    };
+    let gate = Gate::new(GateOptions {
+        config: loaded,
+        audit,
+        audit_mode,
+        journal,
+        approver,
+        approval_timeout: settings.approval_timeout,
+        blocking,
+        clock: Arc::new(std::time::Instant::now),
+        warn: Arc::new(warn),
+    });
+    let mut front = ProfiledGate::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
+    if settings.profile.has_runs() {
+        initialise_run(&workspace, &settings.limits).map_err(|error| CliError::usage(error.to_string()))?;
+        let folder = open_private_directory(&run_directory(settings))
+            .map_err(|error| state_error(settings, &error))?;
+        front = front.with_run_log(folder, settings.loaded.config.retention.logs);
+    }
+    Ok(AssembledGate { gate: front, workspace, tools, servers })
+}
+
+/// What the gate keeps in its state directory.
+pub(crate) const STATE_DIRECTORIES: [&str; 10] =
+    ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST];
+
+/// The ending keeps every gate from showing it, also one that was given another state directory.
+pub(crate) const JOURNAL: &str = "journal.toolgate";
+/// So does this.
+pub(crate) const QUARANTINE: &str = "quarantine.toolgate";
+
+/// And this.
+const BASELINES: &str = "baselines.toolgate";
+
+/// And this.
+pub(crate) const OUTPUTS: &str = "outputs.toolgate";
+
+/// And this.
+pub(crate) const SESSIONS: &str = "sessions.toolgate";
+
+/// Agreements to configurations that were found; only in the default state directory.
+pub(crate) const TRUST: &str = "trust.toolgate";
+
+/// Where conversations are kept.
+pub(crate) fn sessions_directory(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(SESSIONS)
+}
+
+/// Where outputs are kept that are too long for an answer.
+pub(crate) fn outputs_directory(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(OUTPUTS)
+}
+
+/// Where what commands leave under protected names goes.
+pub(crate) fn quarantine_directory(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(QUARANTINE)
+}
+
+/// Where it is written down what was there before commands ran. Gates of one user share it whatever state directory each of them has; where there is no
+/// default one, or it cannot be used, those with the same state directory do.
+pub(crate) fn baselines_directories(settings: &Settings) -> Vec<PathBuf> {
+    let states = settings.default_state_dir.iter().chain([&settings.state_dir]);
+    states.map(|state| state.join(BASELINES)).collect()
+}
+
+/// Whether calls that only read are made although there is no record. A directory that the operator cannot write is a mishap; a full disk, which a model
+/// can bring about, a record that was changed, or that another process holds, is a reason to stop.
+pub(crate) fn continues_without_audit(settings: &Settings, error: &AuditError) -> bool {
+    let is_mishap = matches!(error, AuditError::Io { .. })
+        && matches!(
+            error.code(),
+            ErrorCode::PermissionDenied
+                | ErrorCode::ReadOnlyFilesystem
+                | ErrorCode::NotADirectory
+                | ErrorCode::NotAFile
+                | ErrorCode::NotFound
+        );
+    settings.on_audit_failure == OnAuditFailure::Warn && is_mishap
+}
+
+fn report_recovery(recovered: &AuditRecovery, journal: &Journal) {
+    tell_of_interruptions(&recovered.interrupted, journal);
+    if recovered.calls_without_record > 0 {
+        warn(&format!(
+            "calls that earlier processes could not record: {}; the record says so now, and `toolgate audit verify` when",
+            recovered.calls_without_record
+        ));
+    }
+    for path in &recovered.damaged {
+        warn(&format!(
+            "a file of intents was not written by this version of the gate, or is damaged; what could be read of it is recorded, and it is kept as `{}`",
+            path.display()
+        ));
+    }
+}
+
+/// What earlier processes left behind, and what became of it.
+fn tell_of_interruptions(recorded: &[CallId], journal: &Journal) {
+    let recovery = journal.recovery();
+    for call in recorded {
+        let changes = match journal.fate_of(*call) {
+            ChangeFate::NoEntry => String::new(),
+            fate => format!("; {}", fate.describe()),
+        };
+        warn(&format!("call {call} was interrupted; it is recorded as an error{changes}"));
+    }
+    for call in recovery.restored.iter().filter(|call| !recorded.contains(call)) {
+        warn(&format!("call {call} was interrupted; its changes were put back"));
+    }
+    for (call, reason) in &recovery.unrestored {
+        warn(&format!("the changes of call {call} could not be put back and are kept: {reason}"));
+    }
+    report_unsealed_entries(recovery.unsealed);
+    report_torn_entries(recovery.torn);
+}
+
+/// Entries of the journal that carry no seal of this user's.
+pub(crate) fn report_unsealed_entries(count: usize) {
+    if count > 0 {
+        let entries = if count == 1 { "entry" } else { "entries" };
+        warn(&format!(
+            "{count} {entries} of the undo journal {} not written by this user's gate here, and {} left alone",
+            if count == 1 { "was" } else { "were" },
+            if count == 1 { "is" } else { "are" },
+        ));
+    }
+}
+
+/// Entries of the journal that a power cut took.
+pub(crate) fn report_torn_entries(count: usize) {
+    if count > 0 {
+        let entries = if count == 1 { "entry is" } else { "entries are" };
+        warn(&format!(
+            "{count} {entries} empty or cut off in the undo journal, as after a power cut: those changes cannot be undone"
+        ));
+    }
+}
+
+fn open_journal(state: &Dir, key: &StateKey) -> std::io::Result<UnrecoveredJournal> {
+    match state.open_dir(JOURNAL) {
+        Ok(folder) => Journal::open(&folder, key),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            match state.create_dir_with(JOURNAL, DirBuilder::new().mode(0o700)) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            Journal::open(&state.open_dir(JOURNAL)?, key)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn state_error(settings: &Settings, error: &std::io::Error) -> CliError {
+    CliError::usage(format!("the state directory `{}` cannot be used: {error}", settings.state_dir.display()))
+        .help("name another one with --state-dir")
+}

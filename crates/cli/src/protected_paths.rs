@@ -1,0 +1,107 @@
+//! What belongs to the gate, wherever it lies: neither a mount nor the view of a command may show it.
+
+use std::path::{Path, PathBuf};
+
+use crate::ambient::{RealPathCache, real_path};
+use crate::exit::CliError;
+use crate::gate_builder::{STATE_DIRECTORIES, log_options};
+use crate::settings::Settings;
+use crate::symlink_walk::ResolvedPath;
+
+/// Where everything of the gate's own really is. It is looked for once, and holds as long as the settings do.
+pub(crate) struct GateOwnedPaths {
+    /// The parts of the state directories and the record. A workspace may lie beside them in one folder.
+    directories: Vec<PathBuf>,
+    /// What says which tools there are and what may be done with them.
+    declarations: Vec<PathBuf>,
+    /// All of it, with single files and whole state directories.
+    paths: Vec<PathBuf>,
+}
+
+impl GateOwnedPaths {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let mut real = RealPathCache::default();
+        let mut directories = Vec::new();
+        for state in state_directories(settings) {
+            directories.extend(STATE_DIRECTORIES.map(|part| real.resolve(&state.join(part))));
+        }
+        if state_directories(settings).all(|state| state != settings.audit_dir) {
+            directories.push(real.resolve(&settings.audit_dir));
+        }
+        let log = log_options(settings);
+        let key = log.key_path();
+        let beside = [log.checkpoints_path(), toolgate_audit::public_key_path(&key), key];
+        let mut paths: Vec<PathBuf> =
+            beside.iter().chain(named_files(settings)).map(|path| real.resolve(path)).collect();
+        paths.extend(state_directories(settings).map(|state| real.resolve(state)));
+        paths.extend(directories.iter().cloned());
+        let declarations = declarations(settings).map(|path| real.resolve(path)).collect();
+        Self { directories, declarations, paths }
+    }
+
+    /// What no mount may show.
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// A link in a mount cannot be kept from being replaced, so nothing of the gate may be reached through one.
+    pub(crate) fn refuse_links(&self, settings: &Settings) -> Result<(), CliError> {
+        let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
+        let mounts = real_roots(mounts);
+        let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
+        own.into_iter().try_for_each(|path| refuse_link(path, &mounts))?;
+        // Nor may a mount: what replaces a directory by a symlink would choose where the next start lets tools write.
+        let writable = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
+        let writable = real_roots(writable.chain([&settings.workspace]));
+        let mounts = settings.mounts.iter().map(|mount| &mount.path);
+        mounts.chain([&settings.workspace]).try_for_each(|path| refuse_link(path, &writable))
+    }
+
+    /// A workspace inside the gate's own folders would hand them to the model.
+    pub(crate) fn refuse_mount(&self, alias: &str, path: &Path) -> Result<(), CliError> {
+        let place = real_path(path);
+        // Folders in a folder of manifests are not looked into, so nothing there can become a tool.
+        if !self.declarations.contains(&place) && !self.directories.iter().any(|own| place.starts_with(own)) {
+            return Ok(());
+        }
+        let message = format!("`{}` belongs to the gate and cannot be mounted as `{alias}`", path.display());
+        Err(CliError::usage(message)
+            .help("choose another folder; state, audit, manifests and policies are never mounted"))
+    }
+}
+
+fn refuse_link(path: &Path, mounts: &[PathBuf]) -> Result<(), CliError> {
+    let way = ResolvedPath::resolve(path).map_err(|error| CliError::usage(error.to_string()))?;
+    match way.links.iter().find(|link| mounts.iter().any(|mount| link.starts_with(mount))) {
+        None => Ok(()),
+        Some(link) => {
+            let message = format!(
+                "`{}` is reached through the link `{}`, which tools could replace",
+                path.display(),
+                link.display()
+            );
+            Err(CliError::usage(message).help("name the place that the link leads to"))
+        }
+    }
+}
+
+/// Where mounts really are. `/` is left out: every symlink lies in it, and that it cannot be a mount is said when it is opened.
+fn real_roots<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
+    paths.map(|path| real_path(path)).filter(|root| root.parent().is_some()).collect()
+}
+
+/// The files of the operator that decide what the gate does.
+fn named_files(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
+    let beside = settings.key_files.iter().chain(&settings.system_files);
+    settings.loaded.file().into_iter().chain(declarations(settings)).chain(beside)
+}
+
+fn declarations(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
+    settings.tools.iter().chain(&settings.policies).map(|named| &named.path)
+}
+
+/// The state directories of this gate and of others of the same user.
+fn state_directories(settings: &Settings) -> impl Iterator<Item = &Path> {
+    let other = settings.default_state_dir.as_ref().filter(|other| **other != settings.state_dir);
+    [Some(&settings.state_dir), other].into_iter().flatten().map(PathBuf::as_path)
+}

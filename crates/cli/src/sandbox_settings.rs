@@ -1,0 +1,184 @@
+//! How commands are confined: what the configuration says, as the sandbox takes it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use toolgate_egress::{NetworkAllowlist, SystemDialer};
+use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
+use toolgate_sandbox::{
+    Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
+};
+use toolgate_tools::{CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories};
+use toolgate_types::{ErrorCode, Failure};
+use toolgate_workspace::{DiskReserve, HardLinks, Quarantined, Workspace};
+
+use crate::ambient::{env_var, has_entry, open_private_directory, read_regular_file};
+use crate::exit::CliError;
+use crate::gate_builder::{baselines_directories, quarantine_directory};
+use crate::load::LoadError;
+use crate::protected_paths::GateOwnedPaths;
+use crate::settings::Settings;
+use crate::terminal::warn;
+
+/// What the operator demands of the sandbox.
+pub(crate) fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<SandboxOptions, CliError> {
+    let config = &settings.loaded.config.sandbox;
+    let standard = SandboxOptions::default();
+    let read: Vec<PathBuf> =
+        config.read.iter().map(|path| settings.resolve(&path.value)).collect::<Result<_, _>>()?;
+    let refused = read.iter().zip(&config.read).find_map(|(path, named)| Some((named, refused_place(path)?)));
+    if let Some((named, reason)) = refused {
+        let message = format!("commands cannot be shown `{}`: it {reason}", named.value.as_str());
+        let help = Some("name the folders below it that commands need".to_owned());
+        let problem = settings.loaded.config.problem_at(named, message, help);
+        return Err(CliError::usage(problem.render().trim_end()));
+    }
+    let path = config.path.iter().flatten().map(|path| settings.resolve(&path.value));
+    let path: Vec<_> = path.collect::<Result<_, _>>()?;
+    Ok(SandboxOptions {
+        require: required(config),
+        read,
+        hide: own.paths().to_vec(),
+        path: if path.is_empty() { standard.path.clone() } else { path },
+        ..standard
+    })
+}
+
+/// The layers that are demanded. Two of them are always there, and so have no name in the configuration.
+fn required(config: &SandboxConfig) -> Layers {
+    let named = config.required();
+    let is_named = |layer: &Layer| named.iter().any(|name| name.as_str() == layer.as_str());
+    let always = |layer: &Layer| matches!(layer, Layer::Descriptors | Layer::Session);
+    Layer::ALL.iter().copied().filter(|layer| is_named(layer) || always(layer)).collect()
+}
+
+/// How much one command may use.
+pub(crate) fn limits(config: &SandboxConfig) -> ResourceLimits {
+    let standard = ResourceLimits::default();
+    ResourceLimits {
+        memory: config.memory.unwrap_or(standard.memory),
+        processes: config.processes.unwrap_or(standard.processes),
+        file_size: config.file_size.unwrap_or(standard.file_size),
+        open_files: config.open_files.unwrap_or(standard.open_files),
+        cpu_seconds: config.cpu_time.map_or(standard.cpu_seconds, |time| time.as_secs().max(1)),
+        temporary: config.tmp_size.unwrap_or(standard.temporary),
+    }
+}
+
+/// What commands may do to files with another name outside of the workspace.
+pub(crate) fn hard_links(config: &SandboxConfig) -> HardLinks {
+    match config.hard_links.as_ref().map(|rule| rule.value) {
+        Some(HardLinkRule::Allow) => HardLinks::Allow,
+        Some(HardLinkRule::Protect) | None => HardLinks::Protect,
+    }
+}
+
+/// What of `sandbox` cannot be done.
+pub(crate) fn problems(config: &Config) -> Vec<ConfigProblem> {
+    let refused = config.sandbox.environment.iter().filter_map(|name| {
+        let reason = refused_variable(&name.value)?;
+        let help = Some("remove it: the sandbox sets what a command needs".to_owned());
+        Some(config.problem_at(name, format!("`{}` {reason}", name.value), help))
+    });
+    let hosts = config.sandbox.network.iter().filter_map(|host| {
+        let error = NetworkAllowlist::parse(&[host.value.as_str()]).err()?;
+        Some(config.problem_at(host, error.to_string(), Some(error.help())))
+    });
+    refused.chain(hosts).collect()
+}
+
+/// What runs commands. The sandbox itself is made by the first of them.
+pub(crate) fn runner(
+    settings: &Settings,
+    own: &GateOwnedPaths,
+    workspace: &Arc<Workspace>,
+) -> Result<Arc<CommandRunner>, LoadError> {
+    let config = &settings.loaded.config;
+    let problems = problems(config);
+    if !problems.is_empty() {
+        return Err(problems.into());
+    }
+    let passed = config.sandbox.environment.iter();
+    let passed = passed.filter_map(|name| Some((name.value.clone(), env_var(&name.value)?)));
+    let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_directory(settings));
+    let baselines = baselines_directories(settings);
+    let retention = config.retention.quarantine;
+    let folders = move || {
+        let quarantine = open_first_usable(std::slice::from_ref(&quarantine))?;
+        Ok(GateDirectories { quarantine, baselines: open_first_usable(&baselines)?, retention })
+    };
+    let confinement = Confinement::lazy(move || Ok(Arc::new(Sandbox::prepare(options.clone())?)), folders);
+    let runner = CommandRunner::new(CommandOptions {
+        workspace: Arc::clone(workspace),
+        confinement,
+        environment: passed.collect(),
+        limits: limits(&config.sandbox),
+        network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
+        dialer: Arc::new(SystemDialer),
+        reserve: Some(disk_reserve(settings)),
+    });
+    let runner = runner.map_err(|error| CliError::usage(error.to_string()).help(error.help()))?;
+    Ok(Arc::new(runner.committing_as(identity())))
+}
+
+/// What commands and changes must leave free on the disk of the record.
+pub(crate) fn disk_reserve(settings: &Settings) -> DiskReserve {
+    let audit_dir = settings.audit_dir.clone();
+    let open = move || open_private_directory(&audit_dir).map(Dir::into_std_file);
+    DiskReserve::new(open, settings.loaded.config.audit.reserve)
+}
+
+/// Opens the first of these that can be used.
+fn open_first_usable(folders: &[PathBuf]) -> Result<Dir, Failure> {
+    let mut notes = Vec::new();
+    for folder in folders {
+        match open_private_directory(folder) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => notes.push(format!("`{}` cannot be used: {error}", folder.display())),
+        }
+    }
+    Err(Failure::new(ErrorCode::Internal, "the command could not be started").operator_note(notes.join("; ")))
+}
+
+/// Takes away what commands of a gate left that was killed before it could look. What fails is told: commands try again before they start.
+pub(crate) fn recover(
+    settings: &Settings,
+    own: &GateOwnedPaths,
+    workspace: &Arc<Workspace>,
+) -> Result<(), LoadError> {
+    if !baselines_directories(settings).iter().any(|folder| has_entry(folder, ".run")) {
+        return Ok(());
+    }
+    match runner(settings, own, workspace)?.recover() {
+        Ok(taken) => {
+            let place = quarantine_directory(settings);
+            for Quarantined { path, kept_as, in_place } in taken {
+                let kept = if in_place { kept_as } else { place.join(kept_as).display().to_string() };
+                warn(&format!(
+                    "`{path}` was left under a protected name by a command whose gate was killed; it was taken away and is kept as `{kept}`"
+                ));
+            }
+        }
+        Err(failure) => {
+            let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
+            warn(&format!("{}{note}", failure.message));
+        }
+    }
+    Ok(())
+}
+
+/// In whose name commands commit: whom the operator's own git names. Git itself is not asked: it would obey the rest of what it reads.
+fn identity() -> CommitIdentity {
+    let set = |name| env_var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let files = match (set("GIT_CONFIG_GLOBAL"), set("HOME")) {
+        (Some(only), _) => vec![only],
+        (None, home) => {
+            let config = set("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+            let config = config.map(|folder| folder.join("git/config"));
+            config.into_iter().chain(home.map(|home| home.join(".gitconfig"))).collect()
+        }
+    };
+    let configs: Vec<Vec<u8>> = files.iter().filter_map(|file| read_regular_file(file).ok()).collect();
+    CommitIdentity::from_git_configs(configs.iter().map(Vec::as_slice))
+}

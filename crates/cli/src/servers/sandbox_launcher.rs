@@ -1,0 +1,167 @@
+//! Starting the process of a server in the sandbox, like that of a command.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use toolgate_connect::{LaunchedServer, ProcessSettings, RunningProcess, ServerLauncher};
+use toolgate_manifest::ServerLimits;
+use toolgate_sandbox::ResourceLimits;
+use toolgate_tools::{CommandRunner, ConfinedProcess, LongRunningProcess};
+use toolgate_types::{CallId, ErrorCode, Failure};
+
+/// What runs commands, and how much each of them may use.
+#[derive(Clone)]
+pub(super) struct LaunchContext {
+    pub(super) runner: Arc<CommandRunner>,
+    pub(super) limits: ResourceLimits,
+    /// Where what is taken away is kept.
+    pub(super) quarantine: PathBuf,
+}
+
+/// Starts processes with whatever runs commands now.
+#[derive(Default)]
+pub(super) struct SandboxLauncher {
+    context: RwLock<Option<LaunchContext>>,
+}
+
+impl SandboxLauncher {
+    /// From now on this runs processes; what did before.
+    pub(super) fn replace(&self, means: Option<LaunchContext>) -> Option<LaunchContext> {
+        std::mem::replace(&mut *self.context.write().unwrap_or_else(PoisonError::into_inner), means)
+    }
+}
+
+impl ServerLauncher for SandboxLauncher {
+    fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure> {
+        let means = self.context.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let means = means.ok_or_else(|| Failure::new(ErrorCode::Internal, "nothing runs processes"))?;
+        let started = means.runner.start(&ConfinedProcess {
+            program: process.program.clone(),
+            arguments: process.arguments.clone(),
+            directory: process.directory.clone(),
+            mounts: process.mounts.clone(),
+            environment: process
+                .environment
+                .iter()
+                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .collect(),
+            network: process.network.clone(),
+            read: process.read.clone(),
+            limits: Some(limits(process.limits, means.limits.long_lived())),
+        })?;
+        let can_write = process.mounts.iter().any(|(_, writable)| *writable);
+        let process = Arc::new(ConfinedServer {
+            process: started.process,
+            can_write,
+            quarantine: means.quarantine,
+            end_reported: AtomicBool::new(false),
+        });
+        Ok(LaunchedServer { input: started.input, output: started.output, process })
+    }
+}
+
+/// What a server says about its bounds, and the usual ones where it does not.
+fn limits(own: ServerLimits, usual: ResourceLimits) -> ResourceLimits {
+    ResourceLimits {
+        memory: own.memory.unwrap_or(usual.memory),
+        processes: own.processes.unwrap_or(usual.processes),
+        file_size: own.file_size.unwrap_or(usual.file_size),
+        open_files: own.open_files.unwrap_or(usual.open_files),
+        cpu_seconds: own.cpu_time.map_or(usual.cpu_seconds, |time| time.as_secs().max(1)),
+        temporary: own.tmp_size.unwrap_or(usual.temporary),
+    }
+}
+
+/// A server's process in the sandbox.
+struct ConfinedServer {
+    process: LongRunningProcess,
+    can_write: bool,
+    quarantine: PathBuf,
+    /// Whether it was told what was taken away after its end.
+    end_reported: AtomicBool,
+}
+
+impl RunningProcess for ConfinedServer {
+    fn terminate(&self) {
+        self.process.end();
+        block_on(self.process.ended());
+    }
+
+    fn exit_status(&self) -> Option<String> {
+        self.process.has_ended().map(|end| end.reason)
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.process.errors()
+    }
+
+    fn can_write(&self) -> bool {
+        self.can_write
+    }
+
+    /// Whoever looks while it runs looks once more when it has ended, and leaves what was found then here.
+    fn quarantine(&self) -> Result<Vec<String>, Failure> {
+        let Some(end) = self.process.has_ended() else {
+            return block_on(self.process.quarantine(CallId::fresh()));
+        };
+        if self.end_reported.swap(true, Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        end.unchecked.map_or(Ok(end.quarantined), Err)
+    }
+
+    fn quarantine_location(&self) -> Option<String> {
+        Some(self.quarantine.display().to_string())
+    }
+}
+
+/// Wakes the thread that waits.
+struct ThreadWaker(Thread);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits on this thread. What is waited for is done by other threads and needs no runtime.
+fn block_on<Answer>(future: impl Future<Output = Answer>) -> Answer {
+    let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_when_another_thread_is_done() {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let other = std::thread::spawn(move || sender.send(7));
+        assert_eq!(block_on(receiver), Ok(7));
+        other.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn what_a_server_does_not_say_is_usual() {
+        let usual = ResourceLimits::default().long_lived();
+        assert_eq!(limits(ServerLimits::default(), usual), usual);
+        let own = ServerLimits {
+            memory: Some(5),
+            cpu_time: Some(std::time::Duration::from_millis(3)),
+            ..ServerLimits::default()
+        };
+        assert_eq!(limits(own, usual), ResourceLimits { memory: 5, cpu_seconds: 1, ..usual });
+    }
+}

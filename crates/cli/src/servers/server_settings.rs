@@ -1,0 +1,283 @@
+//! What the configuration says about servers, as the bridge takes it.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use toolgate_connect::{
+    DEFAULT_MAX_CALLS, HttpSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString, ServerName,
+    ServerSettings, ToolSettings, TransportSettings,
+};
+use toolgate_egress::NetworkAllowlist;
+use toolgate_manifest::{
+    self as manifest, Config, ConfigProblem, DeclaredPath, Located, PinMode, PolicyRule, ServerConfig,
+    ServerTransport, Treatment, VariableText,
+};
+use toolgate_policy::{OutputPolicy, OutputRule};
+use toolgate_sandbox::{loader_variable, refused_place};
+use toolgate_types::ToolClass;
+
+use crate::ambient::real_path;
+use crate::settings::Settings;
+
+/// How long a server may take to say which tools it has, unless said.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server that cannot be started as long as something is missing.
+#[derive(Clone, Debug)]
+pub(crate) struct UnusableServer {
+    pub(crate) name: String,
+    /// What is missing, and where that is said.
+    pub(crate) problem: ConfigProblem,
+}
+
+/// Why there are no settings for a server.
+enum ServerSettingsError {
+    /// It says something that cannot be.
+    Problems(Vec<ConfigProblem>),
+    /// Something is missing.
+    Missing(ConfigProblem),
+}
+
+/// What a variable of the environment holds.
+pub(crate) type VariableLookup<'e> = &'e dyn Fn(&str) -> Option<String>;
+
+/// The servers that are declared and not disabled, and those among them that lack something.
+pub(crate) fn declared_servers(
+    settings: &Settings,
+    variable: VariableLookup<'_>,
+) -> Result<(Vec<ServerSettings>, Vec<UnusableServer>), Vec<ConfigProblem>> {
+    let (mut servers, mut unusable, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    for server in &settings.loaded.config.mcp_servers {
+        match server_settings(settings, server, variable) {
+            Ok(_) if server.disabled => {}
+            Ok(settings) => servers.push(settings),
+            Err(ServerSettingsError::Problems(found)) => problems.extend(found),
+            Err(ServerSettingsError::Missing(_)) if server.disabled => {}
+            Err(ServerSettingsError::Missing(problem)) => {
+                unusable.push(UnusableServer { name: server.name.value.clone(), problem });
+            }
+        }
+    }
+    if problems.is_empty() { Ok((servers, unusable)) } else { Err(problems) }
+}
+
+fn server_settings(
+    settings: &Settings,
+    server: &ServerConfig,
+    variable: VariableLookup<'_>,
+) -> Result<ServerSettings, ServerSettingsError> {
+    let config = &settings.loaded.config;
+    let name: ServerName = server.name.value.parse().map_err(|error: toolgate_connect::ConnectError| {
+        ServerSettingsError::Problems(vec![config.problem_at(&server.name, error.to_string(), None)])
+    })?;
+    let mut problems = Vec::new();
+    let tools = tools(config, server, &mut problems);
+    if let ServerTransport::Process(process) = &server.transport {
+        problems.extend(process_problems(settings, process));
+    }
+    if !problems.is_empty() {
+        return Err(ServerSettingsError::Problems(problems));
+    }
+    let transport = match &server.transport {
+        ServerTransport::Process(process) => {
+            TransportSettings::Stdio(self::process(settings, process, variable)?)
+        }
+        ServerTransport::Remote(remote) => TransportSettings::Http(self::remote(config, remote, variable)?),
+    };
+    Ok(ServerSettings {
+        name,
+        transport,
+        timeout: server.timeout.unwrap_or(settings.limits.timeout),
+        startup_timeout: server.startup_timeout.unwrap_or(STARTUP_TIMEOUT),
+        max_calls: DEFAULT_MAX_CALLS,
+        default_class: server.class.as_ref().map_or(ToolClass::Destructive, |class| class.value),
+        pin: match server.pin {
+            PinMode::FirstUse => PinPolicy::FirstUse,
+            PinMode::Approved => PinPolicy::Approved,
+        },
+        tools,
+    })
+}
+
+/// What the file alone cannot know: which mounts there are, what the proxy can open and what the sandbox shows.
+fn process_problems(settings: &Settings, process: &manifest::ServerProcessConfig) -> Vec<ConfigProblem> {
+    let config = &settings.loaded.config;
+    let mut mounts = vec![("@project", true)];
+    mounts.extend(settings.mounts.iter().map(|mount| (mount.alias.as_str(), !mount.read_only)));
+    mounts.extend(settings.profile.has_runs().then_some(("@state", true)));
+    let unknown = process.mounts.iter().filter_map(|mount| {
+        let alias = mount.alias.value.as_str();
+        let (message, help) = match mounts.iter().find(|(known, _)| *known == alias) {
+            None => {
+                let known: Vec<&str> = mounts.iter().map(|(known, _)| *known).collect();
+                (format!("`{alias}` is not mounted"), format!("mounted are {}", known.join(", ")))
+            }
+            Some((_, false)) if mount.writable => (
+                format!("`{alias}` is mounted read-only"),
+                format!("mount it with `access: rw`, or write `\"{alias}\"`"),
+            ),
+            Some(_) => return None,
+        };
+        Some(config.problem_at(&mount.alias, message, Some(help)))
+    });
+    let hosts = process.network.iter().filter_map(|host| {
+        let error = NetworkAllowlist::parse(&[host.value.as_str()]).err()?;
+        Some(config.problem_at(host, error.to_string(), Some(error.help())))
+    });
+    let variables = process.environment.iter().filter_map(|(name, _)| {
+        let reason = loader_variable(&name.value)?;
+        let help = Some("remove it: the sandbox sets what a server needs".to_owned());
+        Some(config.problem_at(name, format!("`{}` {reason}", name.value), help))
+    });
+    let places = process.read.iter().filter_map(|path| {
+        let reason = refused_place(&settings.resolve(&path.value).ok()?)?;
+        let message = format!("a server cannot be shown `{}`: it {reason}", path.value.as_str());
+        Some(config.problem_at(
+            path,
+            message,
+            Some("name the folders below it that the server needs".to_owned()),
+        ))
+    });
+    let shared = process.read.iter().filter_map(|path| mount_overlap_problem(settings, path));
+    unknown.chain(hosts).chain(variables).chain(places).chain(shared).collect()
+}
+
+/// A folder to read that has something of a mount in it, or is in one: what is denied there would not be hidden.
+fn mount_overlap_problem(settings: &Settings, path: &Located<DeclaredPath>) -> Option<ConfigProblem> {
+    let place = real_path(&settings.resolve(&path.value).ok()?);
+    let project = ("@project", settings.workspace.clone());
+    let others = settings.mounts.iter().map(|mount| (mount.alias.as_str(), mount.path.clone()));
+    let (alias, _) = std::iter::once(project).chain(others).find(|(_, root)| {
+        let root = real_path(root);
+        root.starts_with(&place) || place.starts_with(&root)
+    })?;
+    let message = format!("`{}` has something of the mount `{alias}` in it", path.value.as_str());
+    let help = format!("give the server `{alias}` under `mounts`, and name other folders under `read`");
+    Some(settings.loaded.config.problem_at(path, message, Some(help)))
+}
+
+fn process(
+    settings: &Settings,
+    process: &manifest::ServerProcessConfig,
+    variable: VariableLookup<'_>,
+) -> Result<ProcessSettings, ServerSettingsError> {
+    let config = &settings.loaded.config;
+    let arguments = process.arguments.iter().map(|text| expand(config, text, variable).map(OsString::from));
+    let environment = process
+        .environment
+        .iter()
+        .map(|(name, text)| Ok((name.value.clone(), SecretString::new(expand(config, text, variable)?))));
+    let read = process.read.iter().map(|path| {
+        settings.resolve(&path.value).map_err(|failed| {
+            ServerSettingsError::Missing(config.problem_at(path, failed.message, failed.help))
+        })
+    });
+    let directory = process.directory.as_ref().map(|directory| match directory.value.path.as_str() {
+        "" => directory.value.alias.clone(),
+        path => format!("{}/{path}", directory.value.alias),
+    });
+    Ok(ProcessSettings {
+        program: OsString::from(&process.program.value),
+        arguments: arguments.collect::<Result<_, _>>()?,
+        environment: environment.collect::<Result<_, _>>()?,
+        directory,
+        mounts: process.mounts.iter().map(|mount| (mount.alias.value.clone(), mount.writable)).collect(),
+        network: process.network.iter().map(|host| host.value.clone()).collect(),
+        read: read.collect::<Result<_, _>>()?,
+        limits: process.limits,
+    })
+}
+
+fn remote(
+    config: &Config,
+    remote: &manifest::ServerRemote,
+    variable: VariableLookup<'_>,
+) -> Result<HttpSettings, ServerSettingsError> {
+    let headers = remote
+        .headers
+        .iter()
+        .map(|(name, text)| Ok((name.value.clone(), SecretString::new(expand(config, text, variable)?))));
+    let oauth = remote.oauth.as_ref().map(|oauth| -> Result<OAuthSettings, ServerSettingsError> {
+        Ok(OAuthSettings {
+            token_url: oauth.token_url.value.clone(),
+            client_id: expand(config, &oauth.client_id, variable)?,
+            client_secret: SecretString::new(expand(config, &oauth.client_secret, variable)?),
+            scopes: oauth.scopes.clone(),
+            resource: oauth.resource.as_ref().map(|resource| resource.value.clone()),
+        })
+    });
+    Ok(HttpSettings {
+        url: expand(config, &remote.url, variable)?,
+        headers: headers.collect::<Result<_, ServerSettingsError>>()?,
+        oauth: oauth.transpose()?,
+    })
+}
+
+/// The text with what the variables of this process hold.
+fn expand(
+    config: &Config,
+    text: &Located<VariableText>,
+    variable: VariableLookup<'_>,
+) -> Result<String, ServerSettingsError> {
+    text.value.expand(variable).map_err(|missing| {
+        let name = &missing.0;
+        let help = format!("set it for the gate, or write `${{{name}:-text}}` where it may be unset");
+        ServerSettingsError::Missing(config.problem_beside_secrets(text, missing.to_string(), Some(help)))
+    })
+}
+
+/// What holds for each tool, with what the server says in the place of what an entry leaves out, and last for those without an entry.
+fn tools(
+    config: &Config,
+    server: &ServerConfig,
+    problems: &mut Vec<ConfigProblem>,
+) -> Vec<(String, ToolSettings)> {
+    let texts = |permissions: &[Located<String>]| permissions.iter().map(|one| one.value.clone()).collect();
+    let mut policy =
+        |rules: Option<&Vec<PolicyRule>>| rules.and_then(|rules| output_policy(config, rules, problems));
+    let usual = policy(server.policy.as_ref());
+    let class = server.class.as_ref().map(|class| class.value);
+    let mut tools: Vec<(String, ToolSettings)> = Vec::new();
+    for entry in &server.tools {
+        let own = policy(entry.policy.as_ref());
+        let settings = ToolSettings {
+            allowed: Some(entry.allowed),
+            class: entry.class.as_ref().map(|class| class.value).or(class),
+            permissions: texts(entry.permissions.as_ref().unwrap_or(&server.permissions)),
+            policy: own.or_else(|| usual.clone()),
+            timeout: entry.timeout.or(server.timeout),
+        };
+        tools.push((entry.name.as_written().value.clone(), settings));
+    }
+    let rest = ToolSettings {
+        allowed: None,
+        class,
+        permissions: texts(&server.permissions),
+        policy: usual,
+        timeout: server.timeout,
+    };
+    tools.push(("*".to_owned(), rest));
+    tools
+}
+
+fn output_policy(
+    config: &Config,
+    rules: &[PolicyRule],
+    problems: &mut Vec<ConfigProblem>,
+) -> Option<OutputPolicy> {
+    let rule = |treatment| match treatment {
+        Treatment::Allow => OutputRule::Allow,
+        Treatment::Mask => OutputRule::Mask,
+        Treatment::Redact => OutputRule::Redact,
+    };
+    let pairs: Vec<(&str, OutputRule)> =
+        rules.iter().map(|entry| (entry.path.value.as_str(), rule(entry.treatment))).collect();
+    let error = match OutputPolicy::compile(&pairs) {
+        Ok(policy) => return Some(policy),
+        Err(error) => error,
+    };
+    let alone = |path: &str| OutputPolicy::compile(&[(path, OutputRule::Allow)]).is_err();
+    let culprit = rules.iter().find(|entry| alone(&entry.path.value)).or(rules.first());
+    problems.extend(culprit.map(|entry| config.problem_at(&entry.path, error.to_string(), None)));
+    None
+}

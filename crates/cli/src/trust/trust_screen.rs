@@ -1,0 +1,149 @@
+//! A configuration as the user is asked about it. The file is hostile: nothing of it reaches the terminal unsanitised, or stands where the gate speaks.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use toolgate_text::diff::unified;
+use toolgate_types::Sha256;
+
+use super::agreements::{AgreedFile, Agreement};
+use super::covered_config::CoveredConfig;
+use super::effects::EffectGroup;
+use crate::approval_screen::{Screen, quoted_diff};
+use crate::terminal::{escape_line, paint};
+
+/// More items of a group are counted.
+const MAX_ITEMS: usize = 100;
+
+/// Longer items are cut, and say so.
+const MAX_ITEM_CHARS: usize = 2000;
+
+/// Longer differences are cut, and say so.
+const MAX_DIFF_LINES: usize = 1000;
+
+/// Lines around a change.
+const CONTEXT_LINES: usize = 3;
+
+/// What became of one file since the last agreement.
+#[derive(Debug)]
+pub(crate) struct FileDiff {
+    pub(crate) path: String,
+    /// The path as people are shown it: from the configuration's directory, where it lies below.
+    label: String,
+    pub(crate) state: &'static str,
+    /// The difference, where the old content was kept and both are text.
+    pub(crate) diff: Option<String>,
+}
+
+/// What changed since an agreement.
+pub(crate) fn differences(covered: &CoveredConfig, before: &Agreement) -> Vec<FileDiff> {
+    let mut found = Vec::new();
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    for (file, bytes) in covered.files() {
+        let path = path(file);
+        let label = label(covered, &path);
+        let old = before.files.iter().find(|old| old.path == path);
+        if old.is_some_and(|old| old.digest == Sha256::of(bytes)) {
+            continue;
+        }
+        let new = std::str::from_utf8(bytes).ok();
+        let (state, old) = match old {
+            None => ("added", Some("")),
+            Some(old) => ("changed", old.content.as_deref()),
+        };
+        let is_shown = file.starts_with(&covered.directory);
+        let diff = old
+            .zip(new)
+            .filter(|_| is_shown)
+            .map(|(old, new)| unified(old, new, &label, &label, CONTEXT_LINES));
+        found.push(FileDiff { path, label, state, diff });
+    }
+    let is_gone = |old: &&AgreedFile| !covered.files().iter().any(|(file, _)| path(file) == old.path);
+    for old in before.files.iter().filter(is_gone) {
+        let label = label(covered, &old.path);
+        let diff = old.content.as_deref().map(|content| unified(content, "", &label, &label, CONTEXT_LINES));
+        found.push(FileDiff { path: old.path.clone(), label, state: "removed", diff });
+    }
+    found
+}
+
+fn label(covered: &CoveredConfig, path: &str) -> String {
+    let below = Path::new(path).strip_prefix(&covered.directory);
+    below.map_or_else(|_| path.to_owned(), |below| below.to_string_lossy().into_owned())
+}
+
+/// Everything that a person is shown before the question: what changed since the last agreement, if there was one, and what it would do.
+pub(crate) fn overview(
+    covered: &CoveredConfig,
+    effects: &[EffectGroup],
+    before: Option<&Agreement>,
+    screen: Screen,
+) -> String {
+    let path = escape_line(&covered.file().display().to_string());
+    let mut text = match before {
+        None => screen.line(&format!("{path} was found, and counts only if you agree to it."), "1"),
+        Some(before) => {
+            let agreed = format!("{path} changed since you agreed to it on {}.", day(before));
+            screen.line(&agreed, "1") + &changes(&differences(covered, before), screen)
+        }
+    };
+    if effects.is_empty() {
+        text.push_str("It starts no program, connects to nothing and asks for no less than usual.\n");
+    } else {
+        text.push_str("It would\n");
+    }
+    for group in effects {
+        let _ = writeln!(text, "{}:", paint(group.title, "1", screen.colour));
+        for item in group.items.iter().take(MAX_ITEMS) {
+            text.push_str(&screen.with_gutter(&escape_line(&truncate(item))));
+        }
+        if let Some(more) = group.items.len().checked_sub(MAX_ITEMS).filter(|more| *more > 0) {
+            let _ = writeln!(text, "and {more} more");
+        }
+    }
+    // What was shown first may have scrolled away by now.
+    let count = |group: &EffectGroup| {
+        let [one, several] = group.count;
+        format!("{} {}", group.items.len(), if group.items.len() == 1 { one } else { several })
+    };
+    let counted: Vec<String> = effects.iter().map(count).collect();
+    let files = match covered.files().len() {
+        1 => "1 file".to_owned(),
+        files => format!("{files} files"),
+    };
+    let counted = if counted.is_empty() { files } else { format!("{files}: {}", counted.join(", ")) };
+    text + &screen.line(&format!("in all {counted}"), "")
+}
+
+fn changes(differences: &[FileDiff], screen: Screen) -> String {
+    let mut text = String::new();
+    for FileDiff { label, state, diff, .. } in differences {
+        text.push_str(&screen.line(&format!("{state}: {}", escape_line(label)), ""));
+        match diff {
+            None => text.push_str("its content is not shown: it is elsewhere, too long, or no text\n"),
+            Some(diff) => {
+                let lines = diff.lines().count();
+                let shown: String = diff.split_inclusive('\n').take(MAX_DIFF_LINES).collect();
+                text.push_str(&quoted_diff(&shown, screen));
+                if lines > MAX_DIFF_LINES {
+                    let _ = writeln!(text, "and {} more lines, which are not shown", lines - MAX_DIFF_LINES);
+                }
+            }
+        }
+    }
+    text
+}
+
+fn truncate(item: &str) -> String {
+    let more = item.chars().count().saturating_sub(MAX_ITEM_CHARS);
+    match more {
+        0 => item.to_owned(),
+        more => {
+            item.chars().take(MAX_ITEM_CHARS).collect::<String>() + &format!("… and {more} more characters")
+        }
+    }
+}
+
+fn day(agreement: &Agreement) -> String {
+    escape_line(&agreement.agreed_at).chars().take(10).collect()
+}

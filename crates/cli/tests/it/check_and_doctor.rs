@@ -1,0 +1,263 @@
+//! What `check` and `doctor` say.
+
+use serde_json::Value;
+
+use crate::fixture::CliFixture;
+
+fn check(place: &CliFixture, arguments: &[&str]) -> (i32, Value) {
+    let mut all = vec!["--json", "check"];
+    all.extend(arguments);
+    let output = place.run(&all);
+    let said = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{arguments:?}: {output:?}"));
+    (output.status.code().unwrap(), said)
+}
+
+/// `file:line message` of each.
+fn lines(found: &Value) -> Vec<String> {
+    let line = |one: &Value| {
+        format!("{}:{} {}", one["file"].as_str().unwrap(), one["line"], one["message"].as_str().unwrap())
+    };
+    found.as_array().unwrap().iter().map(line).collect()
+}
+
+const TOOL: &str = "tool: NAME\ndescription: says a word\nclass: read\npermissions: [word:say]\ninput: {properties: {}}\ncommand: [PROGRAM]\npolicy: {\"*\": allow}\n";
+
+fn tool(name: &str, program: &str) -> String {
+    TOOL.replace("NAME", name).replace("PROGRAM", program)
+}
+
+#[test]
+fn everything_that_a_configuration_names_is_checked() {
+    let place = CliFixture::new();
+    place.write("toolgate.yaml", "mounts:\n  \"@docs\": {path: nowhere}\ntools: [tools.d, one.yaml]\npolicies: [rules]\nagents:\n  a: {tool_permissions: {known: {allowed: true}, unknown: {allowed: true}}}\n");
+    place.write("one.yaml", &tool("one", "no-such-program"));
+    place.write("tools.d/known.yaml", &tool("known", "echo"));
+    place.write("tools.d/notes.txt", "not a manifest");
+    place.write("tools.d/deeper/x.yaml", "not looked at");
+    place.write("tools.d/.hidden.yaml", "not looked at");
+    place.write("rules/a.cedar", "forbid(principal, action == Action::\"known\", resource);\n");
+    let (code, said) = check(&place, &[]);
+    let files: Vec<&str> = said["files"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(files, ["toolgate.yaml", "tools.d/known.yaml", "one.yaml", "rules/a.cedar"]);
+    assert_eq!(lines(&said["problems"]), ["toolgate.yaml:6 unknown tool `unknown`"]);
+    assert_eq!(
+        lines(&said["warnings"]),
+        [
+            "toolgate.yaml:2 `nowhere` does not exist",
+            "one.yaml:6 there is no program `no-such-program` in the sandbox"
+        ]
+    );
+    assert_eq!(code, 2);
+
+    // Warnings alone are no reason to stop, unless somebody says so.
+    place.write("toolgate.yaml", "tools: [one.yaml]\n");
+    assert_eq!(check(&place, &[]).0, 0);
+    assert_eq!(check(&place, &["--strict"]).0, 2);
+    let said = place.must(&["check"]);
+    assert!(
+        said.contains("one.yaml:6:11: warning: there is no program")
+            && said.ends_with("ok: toolgate.yaml, one.yaml checked, no problems, 1 warning\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_does_not_read_past_a_mount() {
+    let place = CliFixture::new();
+    place.write("docs/deep/a.txt", "x");
+    let config = "workspace: w\nmounts:\n  \"@docs\": {path: docs}\nmcp_servers:\n  s:\n    command: cat\n    class: read\n    read: [READ]\n";
+    place.write("w/a.txt", "x");
+    for (read, message) in [
+        ("/usr/share", None),
+        ("docs", Some("toolgate.yaml:8 `docs` has something of the mount `@docs` in it")),
+        ("docs/deep", Some("toolgate.yaml:8 `docs/deep` has something of the mount `@docs` in it")),
+        ("docs/../w", Some("toolgate.yaml:8 `docs/../w` has something of the mount `@project` in it")),
+    ] {
+        place.write("toolgate.yaml", &config.replace("READ", read));
+        let (_, said) = check(&place, &[]);
+        // Scratch folders are refused for another reason as well.
+        let mut found = lines(&said["problems"]);
+        found.retain(|line| line.contains("mount"));
+        assert_eq!(found, message.into_iter().collect::<Vec<_>>(), "{read}");
+    }
+}
+
+#[test]
+fn mistakes_of_several_files_are_told_together() {
+    let place = CliFixture::new();
+    place.write("toolgate.yaml", "tools: [tools.d, missing]\npolicies: [rules]\nallowed_commands: [echo]\n");
+    place.write("tools.d/a.yaml", &tool("a", "ls"));
+    place.write("tools.d/b.yaml", "tool: b\n");
+    place.write("rules/a.cedar", "forbid(principal, action, resource) when { context.x };\n");
+    let (code, said) = check(&place, &[]);
+    assert_eq!(
+        (code, lines(&said["problems"])),
+        (
+            2,
+            vec![
+                "toolgate.yaml:1 `missing` cannot be read: No such file or directory (os error 2)".to_owned()
+            ]
+        )
+    );
+    place.write("toolgate.yaml", "tools: [tools.d]\npolicies: [rules]\nallowed_commands: [echo]\n");
+    let (_, said) = check(&place, &[]);
+    let problems = lines(&said["problems"]);
+    assert!(problems[0].starts_with("tools.d/a.yaml:6 `ls` is not among"), "{problems:?}");
+    assert!(problems.iter().any(|line| line.starts_with("tools.d/b.yaml:1 ")), "{problems:?}");
+    // The same is refused by every command that would use it.
+    let output = place.run(&["tools"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("tools.d/a.yaml:6:"));
+}
+
+#[test]
+fn files_are_told_apart_by_what_they_are() {
+    let place = CliFixture::new();
+    place.write("one.yaml", &tool("one", "echo"));
+    place.write("twice.yaml", &format!("# Two tools.\n{}---\n{}", tool("two", "echo"), tool("two", "echo")));
+    place.write("a.cedar", "forbid(principal, action == Action::\"read_file\", resource);\n");
+    place.write("b.cedar", "forbid(principal, action == Action::\"one\", resource);\n");
+    place.write("other.yaml", "trust: gided\n");
+    let (code, said) = check(&place, &["one.yaml", "a.cedar"]);
+    assert_eq!((code, lines(&said["problems"])), (0, Vec::new()), "{said}");
+    let (_, said) = check(&place, &["twice.yaml", "b.cedar", "other.yaml"]);
+    let problems = lines(&said["problems"]);
+    assert!(problems.iter().any(|line| line.contains("other.yaml:1 `gided`")), "{problems:?}");
+    assert!(
+        problems.iter().any(|line| line.contains("twice.yaml") && line.contains("appears twice")),
+        "{problems:?}"
+    );
+    // A policy is about the tools of the configuration in use, and there is none.
+    assert!(problems.iter().any(|line| line.starts_with("b.cedar:1 ")), "{problems:?}");
+    place.write("toolgate.yaml", "tools: [one.yaml]\n");
+    assert_eq!(check(&place, &["b.cedar"]).0, 0);
+}
+
+#[test]
+fn the_doctor_names_every_layer() {
+    let place = CliFixture::new();
+    let examined = |options: &[&str]| {
+        let mut all = options.to_vec();
+        all.extend(["doctor", "--json"]);
+        let output = place.run(&all);
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code().unwrap(), rows)
+    };
+    let (code, rows) = examined(&[]);
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["check"].as_str()).collect();
+    let layers: Vec<&str> = toolgate_sandbox::Layer::ALL.iter().map(|layer| layer.as_str()).collect();
+    let machine = ["/proc", "state directory", "audit", "openat2", "unnamed files", "exchange"];
+    assert_eq!((names[0], &names[1..7]), ("configuration", &machine[..]));
+    let bounded =
+        ["undo", "quarantine", "outputs", "sessions", "runs", "audit"].map(|kind| format!("state {kind}"));
+    let (layers_found, providers) = names[13..].split_at(layers.len());
+    assert_eq!((&names[7..13], layers_found), (&bounded.each_ref().map(String::as_str)[..], &layers[..]));
+    assert!(
+        providers.iter().all(|name| name.starts_with("provider ") || name.starts_with("model ")),
+        "{providers:?}"
+    );
+    let missing = rows.iter().any(|row| row["state"] == "missing");
+    assert_eq!(code, i32::from(missing));
+
+    // A layer that is demanded and missing is a reason to stop, with a remedy.
+    let lacks_cgroup = rows.iter().any(|row| row["check"] == "cgroup" && row["state"] == "fallback");
+    if lacks_cgroup {
+        place.write("toolgate.yaml", "sandbox: {require: all}\n");
+        let (code, rows) = examined(&[]);
+        let row = rows.iter().find(|row| row["check"] == "cgroup").unwrap();
+        assert_eq!((code, &row["state"]), (1, &Value::from("missing")), "{row}");
+        assert!(row["detail"].as_str().unwrap().contains("sandbox.require"), "{row}");
+        let (_, envelope) = place.call("run_command", &serde_json::json!({"command": "true"}));
+        assert_eq!(envelope["code"], "sandbox_unavailable", "{envelope}");
+        // Nothing else is stopped by it.
+        place.must(&["call", "list_directory"]);
+    }
+}
+
+/// What a configuration names, each as a FIFO that nothing writes to, and what is said about it.
+const FIFOS: &[(&str, &str)] = &[
+    ("tools: [pipe]\n", "`pipe` cannot be read"),
+    ("policies: [pipe]\n", "`pipe` cannot be read"),
+    ("conversation: {system_file: pipe}\n", "`pipe` cannot be read"),
+    (
+        "callers: {issuer: a, audience: b, keys: [{algorithm: ES256, kid: k, file: pipe}]}\n",
+        "`pipe` cannot be read",
+    ),
+    (
+        "callers: {issuer: a, audience: b, keys: [{algorithm: HS256, kid: k, secret_file: pipe}]}\n",
+        "`pipe` cannot be read",
+    ),
+    (
+        "callers: {issuer: a, audience: b, keys: [{algorithm: ES256, jwks_file: pipe}]}\n",
+        "`pipe` cannot be read",
+    ),
+];
+
+#[test]
+fn a_fifo_that_a_configuration_names_is_refused_and_not_waited_for() {
+    let place = CliFixture::new();
+    let fifo = place.scratch.path().join("pipe");
+    let status = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().unwrap();
+    assert!(status.success());
+    for (config, message) in FIFOS {
+        place.write("named.yaml", config);
+        // `system_file` is read by conversations alone, and keys of callers where a token could come.
+        let commands: &[&[&str]] = match config.split(':').next() {
+            Some("conversation") => &[&["run", "hello", "--model", "scripted/demo"]],
+            Some("callers") => &[&["check"]],
+            _ => &[&["check"], &["tools"], &["call", "list_directory", "{}"]],
+        };
+        for command in commands {
+            let mut toolgate = place.toolgate();
+            toolgate.args(["--config", "named.yaml"]).args(*command);
+            let output = ended_in_time(toolgate, &format!("{command:?} with {config}"));
+            let said = String::from_utf8_lossy(&output.stderr).into_owned()
+                + &String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains(message) && said.contains("not a regular file"), "{command:?}: {said}");
+        }
+    }
+}
+
+/// Runs a command that must end by itself. One that waits for a FIFO never does.
+fn ended_in_time(mut command: std::process::Command, what: &str) -> std::process::Output {
+    use std::process::Stdio;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let process = command.spawn().unwrap();
+    let id = process.id();
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(process.wait_with_output()));
+    match ended.recv_timeout(std::time::Duration::from_secs(60)) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            let _ = std::process::Command::new("kill").args(["-9", &id.to_string()]).status();
+            panic!("{what} does not end");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_the_command_line_names_is_read_as_a_configuration() {
+    let place = CliFixture::new();
+    let mut command = place.toolgate();
+    command.args(["--config", "/dev/stdin", "tools"]).stdin(std::process::Stdio::piped());
+    let mut process = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut process.stdin.take().unwrap(), b"profile: claw\n").unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("list_dir"), "{output:?}");
+}
+
+/// A gate would not start with it, so `check` says so as well.
+#[test]
+fn a_policy_about_a_mount_that_there_is_not_is_a_problem() {
+    let place = CliFixture::new();
+    let _docs = place.scratch.folder("docs");
+    place.write("toolgate.yaml", "policies: [p.cedar]\nmounts: {'@docs': {path: docs}}\n");
+    for (alias, code) in [("@docs", 0), ("@project", 0), ("@dcs", 2)] {
+        let rule = format!(
+            "permit (principal, action, resource);\nforbid (principal, action == Action::\"read_file\", resource)\nwhen {{ context.input.path in Path::\"{alias}/a\" }};\n"
+        );
+        place.write("p.cedar", &rule);
+        let output = place.run(&["check"]);
+        assert_eq!(output.status.code(), Some(code), "{alias}: {output:?}");
+    }
+}
