@@ -18,7 +18,7 @@ pub struct AgentSettings {
     pub environment: PromptEnvironment,
     /// How many steps of a turn may have calls.
     pub max_tool_iterations: u32,
-    /// How long a turn may take, with its last step. Absent: [`TIME_WITHOUT_TOOLS`] or [`TIME_WITH_TOOLS`].
+    /// How long a turn may take, with its last step. Absent: [`TURN_TIMEOUT_WITHOUT_TOOLS`] or [`TURN_TIMEOUT_WITH_TOOLS`].
     pub time_limit: Option<Duration>,
     /// How much of that is kept for the last step: a quarter, and no more than this.
     pub grace: Duration,
@@ -45,7 +45,7 @@ pub struct AgentSettings {
 pub struct ContextSettings {
     /// How many tokens the model can look at, in place of what its server says.
     pub window: Option<u64>,
-    /// How many of them are kept free. Absent: a tenth of them, [`MOST_RESERVED`] at most.
+    /// How many of them are kept free. Absent: a tenth of them, [`MAX_RESERVED_TOKENS`] at most.
     pub reserve_tokens: Option<u64>,
     /// The fraction from which on the person is warned.
     pub warn_at: f64,

@@ -2,7 +2,7 @@
 //!
 //! `fallocate` with `FALLOC_FL_KEEP_SIZE` gives the day's file blocks beyond its end. The next piece is reserved while half of the last one is still
 //! free. Where the filesystem has no `fallocate` (EOPNOTSUPP), lines are written as they come. How far the blocks go stands in the lock file, for other
-//! processes. The file of the next day has its first piece ahead too ([`NEXT_NAME`]).
+//! processes. The file of the next day has its first piece ahead too ([`NEXT_DAY_FILE`]).
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;

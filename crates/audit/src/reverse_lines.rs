@@ -20,7 +20,7 @@ pub(crate) struct ReverseLines {
     file: SharedFile,
     /// Where the part that has not been read yet ends.
     unread: u64,
-    /// What was read and not handed out, ending in a newline once [`BackwardLines::skip_unfinished`] was
+    /// What was read and not handed out, ending in a newline once [`ReverseLines::skip_partial_line`] was
     /// called.
     pending: Vec<u8>,
     read_size: u64,

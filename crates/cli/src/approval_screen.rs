@@ -3,7 +3,7 @@
 //! The text of a call may be as long as a screen and may look like a question of its own. So every row of it stands behind an edge, rows
 //! are broken here and not by the terminal, and a row that goes on with the one above has an edge of its own: what it begins with is no sign of a diff. The
 //! size of a call is told before it comes, and who wants what, and how much of it was shown, is said once more right above the choices. Which
-//! characters are escaped and what is folded is the card's (`toolgate_gate::QuestionCard`), the same for every renderer.
+//! characters are escaped and what is folded is the card's (`toolgate_gate::ApprovalCard`), the same for every renderer.
 
 use toolgate_gate::{ApprovalRequest, CardBody, CardRow};
 use toolgate_text::confusables::{Charset, Escaping, TextKind, WrapMode, wrap_rows};

@@ -1,4 +1,4 @@
-//! Starting a server's process. How it is confined is for whoever implements [`Launch`]; this crate never starts one by itself.
+//! Starting a server's process. How it is confined is for whoever implements [`ServerLauncher`]; this crate never starts one by itself.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

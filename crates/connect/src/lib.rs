@@ -5,7 +5,7 @@
 //! about its tools or answer with garbage, and then its own calls fail, with a reason, and nothing else does. It is never given anything but
 //! calls: it cannot ask the person or the model, and sees no caller's token. What it says about its tools is [pinned](Pins).
 //!
-//! This crate decides nothing about calls, starts no process by itself (see [`Launch`]), and reads no file but its pins.
+//! This crate decides nothing about calls, starts no process by itself (see [`ServerLauncher`]), and reads no file but its pins.
 
 mod error;
 mod settings;

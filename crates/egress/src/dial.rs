@@ -24,7 +24,7 @@ const ADDRESS_TIMEOUT_DIVISOR: u32 = 3;
 /// Looks up names.
 pub trait Resolve: Send + Sync {
     /// Every address of a name. May block: it is asked on a thread of its own, and its answer is not waited
-    /// for longer than [`Bounds::connect`]. Called once for a connection.
+    /// for longer than [`ProxyLimits::connect_timeout`]. Called once for a connection.
     ///
     /// # Errors
     /// When the name has no address, or nobody can be asked.

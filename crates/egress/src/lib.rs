@@ -6,8 +6,8 @@
 //! behalf. The command never resolves a name itself, so nothing leaves by DNS either, but for questions about
 //! names that are allowed.
 //!
-//! The order is fixed by types: [`Rules::admit`] makes the [`Admitted`] that may be resolved,
-//! [`Admitted::judge`] makes the [`Destination`] that may be dialled, and nothing else is ever dialled. A
+//! The order is fixed by types: [`NetworkAllowlist::admit`] makes the [`AdmittedHost`] that may be resolved,
+//! [`AdmittedHost::check_addresses`] makes the [`Destination`] that may be dialled, and nothing else is ever dialled. A
 //! name is resolved once, so that a second answer cannot lead elsewhere than the first, which was judged.
 //!
 //! A request that the gate makes itself goes by the same rules: [`locate`] says where to.

@@ -44,7 +44,7 @@ impl EgressProxy {
         Self::start_with_limits(ProxyLimits::default(), listener, rules, dialer, observer)
     }
 
-    /// Like [`Egress::start`], within other bounds.
+    /// Like [`EgressProxy::start`], within other bounds.
     ///
     /// # Errors
     /// When the system has no thread or no event queue to give.

@@ -31,7 +31,7 @@ pub struct ApprovalRequest {
     pub arguments: Sha256,
     /// How long an answer is waited for.
     pub timeout: Duration,
-    /// Whether [`Reply::ForSession`] may be offered; where it may not, it counts for this call alone.
+    /// Whether [`ApprovalReply::ForSession`] may be offered; where it may not, it counts for this call alone.
     pub can_grant_session: bool,
 }
 

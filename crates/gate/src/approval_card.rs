@@ -1,6 +1,6 @@
 //! A question as it is shown, in the terminal, to an MCP client and on a page: one card, of which each renderer only makes rows.
 //!
-//! Everything of the card that a model wrote is escaped and folded here (`toolgate_text::visible`, `toolgate_text::fold`), so that two calls that differ
+//! Everything of the card that a model wrote is escaped and folded here (`toolgate_text::confusables`, `toolgate_text::whitespace_fold`), so that two calls that differ
 //! never show the same text. A renderer may break lines into rows, marks the continued ones, and changes no character.
 
 use serde::Serialize;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each arrow consumes one type and hands out the next; a tool can only be run with an [`ApprovedCall`], and only the approving stage makes one.
-//! Whatever happens, a call ends in exactly one audit record. Anything that fails to decide, denies. What a gate decides by ([`Loaded`]) can be replaced while
+//! Whatever happens, a call ends in exactly one audit record. Anything that fails to decide, denies. What a gate decides by ([`GateConfig`]) can be replaced while
 //! calls are under way; a call ends by what it began with, unless a person was asked about it: then it is judged again after the yes.
 //!
 //! The gate knows no wire format and no profile: it takes a [`ToolCall`](toolgate_types::ToolCall) and answers with an

@@ -2,11 +2,11 @@
 //!
 //! Given what an operator declared and what a caller asks, this crate says yes or no, and why. It reads no
 //! file, no clock and no environment, keeps no state, and runs nothing: the same question always has the same
-//! answer. Nothing here defaults to allowed, and trust is kept apart from rights: a [`Scope`] says what an
+//! answer. Nothing here defaults to allowed, and trust is kept apart from rights: a [`AgentScope`] says what an
 //! agent may do, [`needs_question`] says whether somebody must be asked first, and neither can change the
 //! other's answer.
 //!
-//! A call passes when all of these agree: its agent's [`Scope`], the tool's [`Requirements`], and the
+//! A call passes when all of these agree: its agent's [`AgentScope`], the tool's [`Requirements`], and the
 //! organisation's [`Policies`]. What comes back passes an [`OutputPolicy`], which drops what nobody allowed.
 
 pub mod limits;

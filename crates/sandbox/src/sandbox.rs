@@ -154,7 +154,7 @@ impl Sandbox {
     /// handed over obeys what it was handed with, and not `stop`.
     ///
     /// # Errors
-    /// The command could not be started. One that fails is [`Ended`].
+    /// The command could not be started. One that fails is [`CommandExit`].
     pub fn run(
         &self,
         job: &Job<'_>,

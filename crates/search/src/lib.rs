@@ -8,7 +8,7 @@
 //! however many threads were at work.
 //!
 //! What this crate refuses to know: host paths (it is given handles), deny lists and scopes (the caller answers
-//! [`Visible`] for every entry), how answers are worded, and what any of it is for. It never writes, never follows a
+//! [`VisibilityFilter`] for every entry), how answers are worded, and what any of it is for. It never writes, never follows a
 //! symbolic link, and reads nothing that is not a regular file.
 //!
 //! # Ignore files

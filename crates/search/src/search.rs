@@ -58,9 +58,9 @@ pub struct SearchOptions<'a> {
     pub case_sensitive: bool,
     /// Only files that match; see [`FindOptions::glob`](crate::FindOptions::glob).
     pub glob: Option<&'a str>,
-    /// How many lines before each match to answer with; never more than [`MAX_NEIGHBOURS`].
+    /// How many lines before each match to answer with; never more than [`MAX_CONTEXT_LINES`].
     pub before: usize,
-    /// How many lines after each match to answer with; never more than [`MAX_NEIGHBOURS`].
+    /// How many lines after each match to answer with; never more than [`MAX_CONTEXT_LINES`].
     pub after: usize,
     /// How many matches to answer with at most: the first in path order, then by line.
     pub max_matches: usize,

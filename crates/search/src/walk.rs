@@ -24,7 +24,7 @@ pub const MAX_DEPTH: usize = 128;
 /// How many threads a walk takes at most; one call must not take the whole machine.
 const MAX_THREADS: usize = 4;
 
-/// How much work must have been done before another thread is worth starting; see [`Visitor::file`].
+/// How much work must have been done before another thread is worth starting; see [`FileVisitor::visit_file`].
 const MIN_WORK_FOR_THREADS: u64 = 256 * 1024;
 
 /// What reading a directory counts for in that reckoning.

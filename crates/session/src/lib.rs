@@ -1,6 +1,6 @@
 //! Conversations as they are kept: whole messages in an embedded database, in order, each on disk before anything follows from it.
 //!
-//! A [`Store`] is one SQLite file. A [`Session`] is one conversation that is held: by one holder at a time, also across processes, and the hold
+//! A [`SessionStore`] is one SQLite file. A [`Session`] is one conversation that is held: by one holder at a time, also across processes, and the hold
 //! ends with its process. What a model is shown is [`Session::messages`]; a shorter text may stand there for what came first
 //! ([`Session::replace_front`]), while a [`Transcript`] always tells everything.
 //!

@@ -69,7 +69,7 @@ impl Session {
         self.history.unanswered().cloned().collect()
     }
 
-    /// Adds a message. Results come together here, or one by one through [`Session::settle`].
+    /// Adds a message. Results come together here, or one by one through [`Session::add_result`].
     ///
     /// # Errors
     /// It cannot stand there, or could not be kept.

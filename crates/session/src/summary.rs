@@ -11,7 +11,7 @@ use toolgate_types::{AgentName, SessionId};
 /// A conversation that is about to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSession {
-    /// Its name, which calls through the gate carry too. [`crate::Store::fresh_id`] makes a short one.
+    /// Its name, which calls through the gate carry too. [`crate::SessionStore::fresh_id`] makes a short one.
     pub id: SessionId,
     /// What people recognise it by.
     pub title: String,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Everything that has to do with the machine enters here, as explicit values: folders, clock, people. Behind
-//! [`Front::call`] nothing looks around by itself.
+//! [`ProfiledGate::call`] nothing looks around by itself.
 #![allow(clippy::disallowed_methods, reason = "an example owns its scratch folder; the gate does not")]
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

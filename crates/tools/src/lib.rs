@@ -1,7 +1,7 @@
 //! The built-in tools, those that manifests declare, and the profiles that dress them.
 //!
 //! There is one core: the operations of `toolgate-workspace` and commands in `toolgate-sandbox`, behind the gate. A profile fixes names, schemas,
-//! limits and wording; it never decides whether something is allowed. [`Front`] puts a profile in front of a gate and answers with exactly what a
+//! limits and wording; it never decides whether something is allowed. [`ProfiledGate`] puts a profile in front of a gate and answers with exactly what a
 //! model is given. Nothing here starts a process outside the sandbox, nothing but `web_search` asks
 //! anybody on the network, and no host path is ever in an answer.
 

@@ -26,7 +26,7 @@ impl AppendCounter {
         Ok(Self(directory.open_with(name, &options)?.into_std()))
     }
 
-    /// Adds at least one and at most [`TALLY_STEP`] units. On a full disk it adds none: the next sweep finds what is there all the same.
+    /// Adds at least one and at most [`COUNTER_STEP`] units. On a full disk it adds none: the next sweep finds what is there all the same.
     pub fn add(&self, units: u64) {
         const UNITS: [u8; COUNTER_STEP as usize] = [b'.'; COUNTER_STEP as usize];
         let units = usize::try_from(units.clamp(1, COUNTER_STEP)).unwrap_or(UNITS.len());
@@ -50,7 +50,7 @@ impl AppendCounter {
     }
 }
 
-/// The weight in a [`Tally`] of one entry of so many bytes, where a directory is swept every `step_entries` entries or `step_bytes` bytes.
+/// The weight in a [`AppendCounter`] of one entry of so many bytes, where a directory is swept every `step_entries` entries or `step_bytes` bytes.
 #[must_use]
 pub fn counter_units(bytes: u64, step_entries: u64, step_bytes: u64) -> u64 {
     let by_count = COUNTER_STEP.div_ceil(step_entries.max(1));

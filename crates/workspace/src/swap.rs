@@ -54,7 +54,7 @@ impl ChangeStep<'_> {
         }
     }
 
-    /// Takes back what [`Step::swap`] did. An error says that something is left, for the next start to put right.
+    /// Takes back what [`ChangeStep::swap`] did. An error says that something is left, for the next start to put right.
     pub(crate) fn swap_back(&self, temporary: &OsStr, ours: Option<&Stat>) -> Result<(), WorkspaceError> {
         let taken_back = match (self, ours) {
             (Self::Put(target, _), Some(ours)) if target.existing.is_none() => {

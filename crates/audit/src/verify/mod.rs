@@ -56,7 +56,7 @@ pub struct VerifyOptions {
 /// Checks the log in this directory.
 ///
 /// # Errors
-/// When a file cannot be read. What is wrong with the log is not an error but [`Report::problem`].
+/// When a file cannot be read. What is wrong with the log is not an error but [`VerifyReport::problem`].
 pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<VerifyReport, AuditError> {
     let folder = DirHandle::open(directory)?;
     // Before the records: what a running process counts here may be recorded by then, and is told apart by its id.

@@ -232,7 +232,11 @@ fn key_sets(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
         Ok(Some(verifier)) => verifier,
         Ok(None) => return Ok(Vec::new()),
         Err(fault) => {
-            return Ok(vec![check_result("caller keys", CheckStatus::Failing, CliError::from(fault).message)]);
+            return Ok(vec![check_result(
+                "caller keys",
+                CheckStatus::Failing,
+                CliError::from(fault).message,
+            )]);
         }
     };
     let stale = callers.stale_keys.unwrap_or(CacheOptions::default().max_stale);

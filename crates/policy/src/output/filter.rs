@@ -29,7 +29,7 @@ pub struct Filtered {
     /// What is left.
     pub value: Value,
     /// The paths that were masked or redacted, each once, with `*` for items of arrays, in the order they
-    /// were met. At most [`MOST_PATHS`], then how many more there were.
+    /// were met. At most [`MAX_LISTED_PATHS`], then how many more there were.
     pub redacted: Vec<String>,
     /// The paths that were dropped because no rule speaks for them, likewise.
     pub dropped: Vec<String>,

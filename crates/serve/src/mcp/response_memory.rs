@@ -1,7 +1,7 @@
 //! Room for long answers on wires that others write on.
 //!
 //! Such a wire takes every answer and holds it until its client has read it, however long that takes. So a long answer takes room first, among those of
-//! its caller and among all, and has it until it is written. Our own wire counts answers instead, see [`Room`](super::connection::Room).
+//! its caller and among all, and has it until it is written. Our own wire counts answers instead, see [`ConcurrencyPermit`](super::connection::Room).
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};

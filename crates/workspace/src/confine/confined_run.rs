@@ -112,7 +112,7 @@ impl<'r> ConfinedRun<'r> {
         }
     }
 
-    /// To be said after [`Run::ended`], when a mount was looked at.
+    /// To be said after [`ConfinedRun::ended`], when a mount was looked at.
     pub fn settle(&self, mount: usize, looked: ScanCoverage) {
         let used = self.uses().get_mut(mount).and_then(Option::take);
         let Some(DirectoryUse { index, quiet: Some(quiet), sources, .. }) = used else { return };
