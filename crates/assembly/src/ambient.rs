@@ -4,7 +4,7 @@
     reason = "the binary owns ambient authority; everything behind it works on handles"
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -13,44 +13,61 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use crate::atomic_file::AtomicFile;
-use crate::exit::CliError;
+use crate::error::BuildError;
 
 /// Where the process stands.
 #[derive(Clone, Debug)]
-pub(crate) struct HostEnvironment {
-    pub(crate) current_dir: PathBuf,
-    pub(crate) home: Option<PathBuf>,
-    pub(crate) state_home: Option<PathBuf>,
-    pub(crate) config_home: Option<PathBuf>,
-    pub(crate) user: String,
+pub struct HostEnvironment {
+    /// The current directory.
+    pub current_dir: PathBuf,
+    /// `$HOME`, where it is absolute.
+    pub home: Option<PathBuf>,
+    /// `$XDG_STATE_HOME`, where it is absolute.
+    pub state_home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`, where it is absolute.
+    pub config_home: Option<PathBuf>,
+    /// The name of the user.
+    pub user: String,
+    /// The variables that are text.
+    pub variables: BTreeMap<String, String>,
 }
 
 impl HostEnvironment {
-    pub(crate) fn detect() -> Result<Self, CliError> {
+    /// Reads them from this process.
+    pub fn detect() -> Result<Self, BuildError> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Ok(Self {
             current_dir: std::env::current_dir()
-                .map_err(|error| CliError::usage(format!("there is no current folder: {error}")))?,
+                .map_err(|error| BuildError::usage(format!("there is no current folder: {error}")))?,
             home: absolute("HOME"),
             state_home: absolute("XDG_STATE_HOME"),
             config_home: absolute("XDG_CONFIG_HOME"),
             user: variable("USER")
                 .map_or_else(|| "local".to_owned(), |user| user.to_string_lossy().into_owned()),
+            variables: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
         })
     }
 
+    /// A variable of the process, where it is text.
+    #[must_use]
+    pub fn var(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned()
+    }
+
     /// A path as a person writes it: trimmed, `~` expanded, made absolute, without `.` and `..`.
-    pub(crate) fn absolute(&self, path: &Path) -> Result<PathBuf, CliError> {
+    pub fn absolute(&self, path: &Path) -> Result<PathBuf, BuildError> {
         let text = path.to_str().map_or(path, |text| Path::new(text.trim()));
         if text.as_os_str().is_empty() {
-            return Err(CliError::usage("a folder is named by an empty path"));
+            return Err(BuildError::usage("a folder is named by an empty path"));
         }
         let expanded = match text.strip_prefix("~") {
             Ok(rest) => match &self.home {
                 Some(home) => home.join(rest),
                 None => {
-                    return Err(CliError::usage(format!(
+                    return Err(BuildError::usage(format!(
                         "`{}` needs a home folder, and HOME is not set",
                         text.display()
                     )));
@@ -62,7 +79,7 @@ impl HostEnvironment {
     }
 
     /// A path as messages name it: from the current folder where it lies below.
-    pub(crate) fn display_path(&self, path: &Path) -> String {
+    pub fn display_path(&self, path: &Path) -> String {
         path.strip_prefix(&self.current_dir).unwrap_or(path).display().to_string()
     }
 }
@@ -82,7 +99,7 @@ fn without_dots(path: &Path) -> PathBuf {
 }
 
 /// Opens a folder, making it first if it is missing.
-pub(crate) fn open_or_create_directory(path: &Path) -> io::Result<File> {
+pub fn open_or_create_directory(path: &Path) -> io::Result<File> {
     match open_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             std::fs::create_dir_all(path)?;
@@ -93,14 +110,14 @@ pub(crate) fn open_or_create_directory(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a folder.
-pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
+pub fn open_directory(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = i32::try_from(rustix::fs::OFlags::DIRECTORY.bits()).unwrap_or(0);
     std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Opens a folder of the gate's own, making it for this user alone if it is missing.
-pub(crate) fn open_private_directory(path: &Path) -> io::Result<Dir> {
+pub fn open_private_directory(path: &Path) -> io::Result<Dir> {
     use std::os::unix::fs::DirBuilderExt as _;
     match Dir::open_ambient_dir(path, ambient_authority()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -112,7 +129,7 @@ pub(crate) fn open_private_directory(path: &Path) -> io::Result<Dir> {
 }
 
 /// Whether there is a folder with an entry in it whose name ends like this.
-pub(crate) fn has_entry(folder: &Path, ending: &str) -> bool {
+pub fn has_entry(folder: &Path, ending: &str) -> bool {
     let entries = std::fs::read_dir(folder);
     let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.any(|name| name.as_encoded_bytes().ends_with(ending.as_bytes()))
@@ -122,14 +139,14 @@ pub(crate) fn has_entry(folder: &Path, ending: &str) -> bool {
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads a file that the command line names. It may be a pipe (`--config <(…)`, `/dev/stdin`), which is read until its writer closes it.
-pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     read_bounded(File::open(path)?)
 }
 
 /// Reads a file that another file names, that was found, or that is going to be replaced: a regular one. Opening a FIFO blocks until something opens its
 /// other end, and a device may never end, so `O_NONBLOCK` and `fstat` come before the first read; `O_NOCTTY` keeps a terminal from becoming the
 /// controlling one.
-pub(crate) fn read_regular_file(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read_regular_file(path: &Path) -> io::Result<Vec<u8>> {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
@@ -138,7 +155,7 @@ pub(crate) fn read_regular_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file to its end, unless it is a pipe or a device.
-pub(crate) fn read_regular(file: File) -> io::Result<Vec<u8>> {
+pub fn read_regular(file: File) -> io::Result<Vec<u8>> {
     match file.metadata()?.is_file() {
         true => read_bounded(file),
         false => Err(io::Error::other("it is not a regular file")),
@@ -146,7 +163,7 @@ pub(crate) fn read_regular(file: File) -> io::Result<Vec<u8>> {
 }
 
 /// Reads to the end, which must come soon.
-pub(crate) fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
+pub fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     from.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
@@ -157,7 +174,7 @@ pub(crate) fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
 }
 
 /// The files of a folder by name, without those that begin with a dot; `None` where the path is no folder.
-pub(crate) fn list_directory(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+pub fn list_directory(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
@@ -179,7 +196,7 @@ pub(crate) fn list_directory(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
 const MAX_ENTRIES: usize = 1000;
 
 /// What a folder holds, by name, and whether each is a folder; nothing where it cannot be read.
-pub(crate) fn directory_entries(path: &Path) -> Vec<(String, bool)> {
+pub fn directory_entries(path: &Path) -> Vec<(String, bool)> {
     let Ok(found) = std::fs::read_dir(path) else { return Vec::new() };
     let entry = |entry: std::fs::DirEntry| {
         let is_folder = std::fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
@@ -192,7 +209,7 @@ pub(crate) fn directory_entries(path: &Path) -> Vec<(String, bool)> {
 
 /// What changes when a file or folder is written: who it is, how large, and when it was touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileFingerprint {
+pub struct FileFingerprint {
     identity: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -200,7 +217,7 @@ pub(crate) struct FileFingerprint {
 }
 
 /// The stamp of what is at a path, if anything is.
-pub(crate) fn fingerprint(path: &Path) -> Option<FileFingerprint> {
+pub fn fingerprint(path: &Path) -> Option<FileFingerprint> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::metadata(path).ok()?;
     Some(FileFingerprint {
@@ -212,23 +229,18 @@ pub(crate) fn fingerprint(path: &Path) -> Option<FileFingerprint> {
 }
 
 /// The permission bits of a file.
-pub(crate) fn mode(path: &Path) -> io::Result<u32> {
+pub fn mode(path: &Path) -> io::Result<u32> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(std::fs::metadata(path)?.permissions().mode())
 }
 
 /// Whether something is there.
-pub(crate) fn exists(path: &Path) -> bool {
+pub fn exists(path: &Path) -> bool {
     std::fs::metadata(path).is_ok()
 }
 
-/// A variable of this process, where it is text.
-pub(crate) fn env_var(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 /// Writes a new file, whole or not at all; whoever comes first wins. Missing folders are made.
-pub(crate) fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+pub fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let private = if mode & 0o077 == 0 { 0o700 } else { 0o777 };
     std::fs::DirBuilder::new().recursive(true).mode(private).create(parent_directory(path))?;
@@ -245,23 +257,23 @@ fn parent_directory(path: &Path) -> &Path {
 }
 
 /// Makes a file that only this user may read, and that was not there before, to be written bit by bit.
-pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
+pub fn create_private_file(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Puts other content into a file of the operator, in one step and only while it is what was read. A link stays, and what it leads to changes.
-pub(crate) fn replace_file(path: &Path, read: &[u8], content: &[u8]) -> io::Result<()> {
+pub fn replace_file(path: &Path, read: &[u8], content: &[u8]) -> io::Result<()> {
     with_atomic_file(&real_path(path), |spot| spot.replace(read, content))
 }
 
 /// The program that runs.
-pub(crate) fn this_program() -> io::Result<PathBuf> {
+pub fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
 /// The real place of a file or folder, as far as it exists.
-pub(crate) fn real_path(path: &Path) -> PathBuf {
+pub fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = std::fs::canonicalize(path) {
         return real;
     }
@@ -273,10 +285,11 @@ pub(crate) fn real_path(path: &Path) -> PathBuf {
 
 /// The real places of many files and folders, as `real_path` finds them; every folder on the way is looked at once.
 #[derive(Default)]
-pub(crate) struct RealPathCache(HashMap<PathBuf, PathBuf>);
+pub struct RealPathCache(HashMap<PathBuf, PathBuf>);
 
 impl RealPathCache {
-    pub(crate) fn resolve(&mut self, path: &Path) -> PathBuf {
+    /// As [`real_path`], with the parent directories from the cache.
+    pub fn resolve(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return real_path(path) };
         let place = self.resolve_directory(parent).join(name);
         let is_link = std::fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
@@ -294,11 +307,11 @@ impl RealPathCache {
 }
 
 /// What a configuration is called that is found.
-pub(crate) const CONFIG_NAME: &str = "toolgate.yaml";
+pub const CONFIG_NAME: &str = "toolgate.yaml";
 
 /// `toolgate.yaml` in this directory or the nearest one above. Whatever has that name counts, also a FIFO or a dangling symlink: what cannot be read must
 /// not be passed over in favour of one above, or of the defaults.
-pub(crate) fn find_upward(start: &Path) -> io::Result<Option<PathBuf>> {
+pub fn find_upward(start: &Path) -> io::Result<Option<PathBuf>> {
     for directory in start.ancestors() {
         let candidate = directory.join(CONFIG_NAME);
         match std::fs::symlink_metadata(&candidate) {
@@ -313,12 +326,12 @@ pub(crate) fn find_upward(start: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Whether a path is a symlink.
-pub(crate) fn is_symlink(path: &Path) -> bool {
+pub fn is_symlink(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
 /// Whether a path is a directory, or a symlink to one.
-pub(crate) fn is_directory(path: &Path) -> bool {
+pub fn is_directory(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_dir())
 }
 

@@ -11,18 +11,20 @@ use toolgate_types::CallId;
 
 use crate::ambient::read_regular;
 
-pub(crate) struct AtomicFile<'f> {
+/// A file name in an open directory, written by rename so that a reader sees the old content or the new.
+pub struct AtomicFile<'f> {
     directory: &'f Dir,
     name: &'f OsStr,
 }
 
 impl<'f> AtomicFile<'f> {
-    pub(crate) fn new(directory: &'f Dir, name: &'f OsStr) -> Self {
+    /// The file of this name in this directory.
+    pub fn new(directory: &'f Dir, name: &'f OsStr) -> Self {
         Self { directory, name }
     }
 
     /// What the file holds. A link is not followed, and a pipe or a device is none.
-    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+    pub fn read(&self) -> io::Result<Vec<u8>> {
         read_regular(self.open()?)
     }
 
@@ -33,7 +35,7 @@ impl<'f> AtomicFile<'f> {
     }
 
     /// Writes a new file, whole or not at all; whoever comes first wins.
-    pub(crate) fn write_new(&self, content: &[u8], mode: u32) -> io::Result<()> {
+    pub fn write_new(&self, content: &[u8], mode: u32) -> io::Result<()> {
         let draft = self.temp_file(content, mode, None)?;
         let placed = self.directory.hard_link(&draft, self.directory, self.name);
         self.directory.remove_file(&draft)?;
@@ -43,14 +45,14 @@ impl<'f> AtomicFile<'f> {
 
     /// Writes a file that only this user may read, in one step and over what is there. That is never followed where it is a link: in a folder that others
     /// write as well, one could lead anywhere.
-    pub(crate) fn replace_private(&self, content: &[u8]) -> io::Result<()> {
+    pub fn replace_private(&self, content: &[u8]) -> io::Result<()> {
         self.require_regular_file()?;
         let draft = self.temp_file(content, 0o600, None)?;
         self.rename_into_place(&draft)
     }
 
     /// Puts other content into a file, in one step and only while it is what was read. Whoever owns it and may read it stays the same.
-    pub(crate) fn replace(&self, read: &[u8], content: &[u8]) -> io::Result<()> {
+    pub fn replace(&self, read: &[u8], content: &[u8]) -> io::Result<()> {
         let like = self.open()?.metadata()?;
         // Until the draft belongs to whom the file does, nobody else reads it.
         let draft = self.temp_file(content, 0o600, Some(&like))?;
@@ -64,7 +66,7 @@ impl<'f> AtomicFile<'f> {
     }
 
     /// Refuses a link, a folder or a device at a place where a plain file is expected, or nothing.
-    pub(crate) fn require_regular_file(&self) -> io::Result<()> {
+    pub fn require_regular_file(&self) -> io::Result<()> {
         match self.directory.symlink_metadata(self.name) {
             Ok(found) if found.is_file() => Ok(()),
             Ok(found) => {

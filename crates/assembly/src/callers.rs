@@ -13,25 +13,25 @@ use toolgate_manifest::{
 
 use crate::ambient::exists;
 use crate::config_files::unreadable;
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::load::LoadError;
+use crate::notices::warn;
 use crate::ownership::{OwnershipError, check_file};
 use crate::secrets;
 use crate::settings::Settings;
-use crate::terminal::warn;
 
 /// The issuer and the audience of tokens that this machine signs for itself.
-pub(crate) const LOCAL_ISSUER: &str = "toolgate";
+pub const LOCAL_ISSUER: &str = "toolgate";
 /// The id of the secret that they are signed with.
-pub(crate) const LOCAL_KEY_ID: &str = "local";
+pub const LOCAL_KEY_ID: &str = "local";
 
 /// Where this machine's own secret is.
-pub(crate) fn local_secret(settings: &Settings) -> PathBuf {
+pub fn local_secret(settings: &Settings) -> PathBuf {
     settings.state_dir.join("keys/callers.key")
 }
 
 /// Who can tell whether a token is good, if anybody can: what the configuration declares, else this machine's secret, once there is one.
-pub(crate) fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
+pub fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
     let config = &settings.loaded.config;
     let Some(callers) = &config.callers else { return local(settings) };
     let issuer = issuer(callers, settings)?;
@@ -54,7 +54,7 @@ fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
     }
     let shown = path.display().to_string();
     let secret = secrets::read(&path)
-        .map_err(|error| CliError::usage(error.message(&shown)).help(error.help(&shown)))?;
+        .map_err(|error| BuildError::usage(error.message(&shown)).help(error.help(&shown)))?;
     let issuer = Issuer {
         issuer: LOCAL_ISSUER.to_owned(),
         audiences: vec![LOCAL_ISSUER.to_owned()],
@@ -64,7 +64,7 @@ fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
         ..Issuer::default()
     };
     let verifier = Verifier::new(options(issuer))
-        .map_err(|error| CliError::usage(format!("`{shown}`: {error}")).help(error.help()))?;
+        .map_err(|error| BuildError::usage(format!("`{shown}`: {error}")).help(error.help()))?;
     Ok(Some(Arc::new(verifier)))
 }
 
@@ -117,7 +117,7 @@ fn algorithms(callers: &CallersConfig) -> Vec<Algorithm> {
 }
 
 /// The key itself, or what is wrong with how it is declared.
-fn key_source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, ConfigProblem>, CliError> {
+fn key_source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, ConfigProblem>, BuildError> {
     let config = &settings.loaded.config;
     let key_id = || key.kid.as_ref().map(|kid| kid.value.clone());
     let nameless = |at| {
@@ -167,7 +167,7 @@ fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -
 }
 
 /// Keys that others could replace by their own.
-pub(crate) fn warnings(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
+pub fn warnings(settings: &Settings) -> Result<Vec<ConfigWarning>, BuildError> {
     let config = &settings.loaded.config;
     let mut warnings = Vec::new();
     for key in config.callers.iter().flat_map(|callers| &callers.keys) {

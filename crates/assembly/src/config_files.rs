@@ -12,16 +12,16 @@ use crate::trust::CoveredConfig;
 
 /// A file or folder that the configuration names.
 #[derive(Clone, Debug)]
-pub(crate) struct ConfiguredPath {
+pub struct ConfiguredPath {
     /// Where it is named.
-    pub(crate) at: Located<DeclaredPath>,
+    pub at: Located<DeclaredPath>,
     /// Where it is.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// Where the content of files comes from that a configuration names and that decide something.
 #[derive(Clone, Debug)]
-pub(crate) enum FileSource {
+pub enum FileSource {
     /// A person named the configuration: each is read from disk when it is needed.
     OnDisk,
     /// The user agreed to exactly these bytes, which were read once; the disk is not asked again.
@@ -38,7 +38,7 @@ impl FileSource {
     }
 
     /// What a file holds. A FIFO or a device is refused: opening one could block for ever.
-    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         match self {
             Self::OnDisk => read_regular_file(path),
             Self::Agreed(covered) => covered.read(path),
@@ -48,33 +48,35 @@ impl FileSource {
 
 /// One file with its content.
 #[derive(Debug)]
-pub(crate) struct SourceFile {
+pub struct SourceFile {
     /// The file as messages name it.
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-    pub(crate) bytes: Vec<u8>,
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its content.
+    pub bytes: Vec<u8>,
 }
 
 /// How the names of manifests end.
-pub(crate) const MANIFEST_EXTENSIONS: &[&str] = &["yaml", "yml"];
+pub const MANIFEST_EXTENSIONS: &[&str] = &["yaml", "yml"];
 /// How the names of policies end.
-pub(crate) const POLICY_EXTENSIONS: &[&str] = &["cedar"];
+pub const POLICY_EXTENSIONS: &[&str] = &["cedar"];
 
 impl ConfiguredPath {
     /// The files: itself, or what a folder holds, by name. Folders in a folder are not looked into.
-    pub(crate) fn files(&self, endings: &[&str], from: &FileSource) -> io::Result<Vec<PathBuf>> {
+    pub fn files(&self, endings: &[&str], from: &FileSource) -> io::Result<Vec<PathBuf>> {
         let Some(files) = from.list(&self.path)? else { return Ok(vec![self.path.clone()]) };
         Ok(files.into_iter().filter(|file| ends_with(file, endings)).collect())
     }
 }
 
 /// Whether a file's name ends like this.
-pub(crate) fn ends_with(file: &Path, endings: &[&str]) -> bool {
+pub fn ends_with(file: &Path, endings: &[&str]) -> bool {
     file.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
 }
 
 /// Reads everything that is named.
-pub(crate) fn read_all(
+pub fn read_all(
     named: &[ConfiguredPath],
     endings: &[&str],
     loaded: &LoadedConfig,
@@ -109,7 +111,7 @@ fn read(path: PathBuf, from: &FileSource, surroundings: &HostEnvironment) -> io:
 }
 
 /// A problem with something that is named and cannot be read.
-pub(crate) fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> ConfigProblem {
+pub fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> ConfigProblem {
     let message = format!("`{}` cannot be read: {error}", at.value.as_str());
     config.problem_at(at, message, Some("name something that exists and that you may read".to_owned()))
 }

@@ -13,40 +13,45 @@ use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
 use toolgate_workspace::{Mount, MountAccess, MountError, MountRules, Workspace};
 
 use crate::ambient::{open_directory, open_or_create_directory, open_private_directory};
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::load::{self, TokenVerification, UpstreamServers};
+use crate::notices::warn;
 use crate::personal_paths::{personal_paths, refuse_root};
 use crate::protected_paths::GateOwnedPaths;
 use crate::sandbox_settings::{self, hard_links};
 use crate::servers::{PINS, ServerSelection, Servers};
 use crate::settings::{MountSettings, Settings};
 use crate::state_dir;
-use crate::terminal::warn;
 
 /// A gate with its profile, ready to be called.
-pub(crate) struct AssembledGate {
-    pub(crate) gate: ProfiledGate,
-    pub(crate) workspace: Arc<Workspace>,
+pub struct AssembledGate {
+    /// The gate, behind its profile.
+    pub gate: ProfiledGate,
+    /// The mounts.
+    pub workspace: Arc<Workspace>,
     /// The names of all tools, whoever may use them.
-    pub(crate) tools: Vec<String>,
+    pub tools: Vec<String>,
     /// The servers behind it, where somebody looks after them.
-    pub(crate) servers: Option<Arc<Servers>>,
+    pub servers: Option<Arc<Servers>>,
 }
 
 /// How a gate is built.
-pub(crate) struct GateBuildOptions<'r> {
-    pub(crate) approver: Arc<dyn Approver>,
-    pub(crate) verify_tokens: TokenVerification,
-    pub(crate) blocking: BlockingStrategy,
+pub struct GateBuildOptions<'r> {
+    /// Asked about calls that need an approval.
+    pub approver: Arc<dyn Approver>,
+    /// Whether calls may come with tokens.
+    pub verify_tokens: TokenVerification,
+    /// Where blocking work runs.
+    pub blocking: BlockingStrategy,
     /// The servers that are started, and what looks after them; without it there are none.
-    pub(crate) servers: Option<(ServerSelection, &'r Runtime)>,
+    pub servers: Option<(ServerSelection, &'r Runtime)>,
     /// Whether to wait until they have said which tools they have.
-    pub(crate) wait_for_servers: bool,
+    pub wait_for_servers: bool,
 }
 
 impl GateBuildOptions<'_> {
     /// For one call at a time, without servers.
-    pub(crate) fn without_servers(approver: Arc<dyn Approver>, verify_tokens: TokenVerification) -> Self {
+    pub fn without_servers(approver: Arc<dyn Approver>, verify_tokens: TokenVerification) -> Self {
         Self {
             approver,
             verify_tokens,
@@ -60,7 +65,8 @@ impl GateBuildOptions<'_> {
 /// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
 
-pub(crate) fn workspace(settings: &Settings, own: &GateOwnedPaths) -> Result<Workspace, CliError> {
+/// Opens the mounts.
+pub fn workspace(settings: &Settings, own: &GateOwnedPaths) -> Result<Workspace, BuildError> {
     own.refuse_links(settings)?;
     let mut mounts = Vec::new();
     own.refuse_mount("@project", &settings.workspace)?;
@@ -70,7 +76,7 @@ pub(crate) fn workspace(settings: &Settings, own: &GateOwnedPaths) -> Result<Wor
     let personal = personal_paths(&settings.environment);
     let project_rules = rules(settings, &[], &[])?;
     let project = Mount::new("@project", project, &settings.workspace, MountAccess::ReadWrite, project_rules);
-    let project = project.map_err(|error| CliError::usage(error.to_string()))?.hide_gate_files(own.paths());
+    let project = project.map_err(|error| BuildError::usage(error.to_string()))?.hide_gate_files(own.paths());
     mounts.push(project.protect_personal(Arc::clone(&personal)).as_default());
     for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
         own.refuse_mount(alias, path)?;
@@ -80,25 +86,25 @@ pub(crate) fn workspace(settings: &Settings, own: &GateOwnedPaths) -> Result<Wor
         let access = if *read_only { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
         let rules = rules(settings, deny, scope)?;
         let mount = Mount::new(alias, opened, path, access, rules)
-            .map_err(|error| CliError::usage(error.to_string()))?;
+            .map_err(|error| BuildError::usage(error.to_string()))?;
         mounts.push(mount.hide_gate_files(own.paths()).protect_personal(Arc::clone(&personal)));
     }
     if settings.profile.has_runs() {
         mounts.push(state_mount(settings)?);
     }
-    let workspace = Workspace::new(mounts).map_err(|error| CliError::usage(error.to_string()))?;
+    let workspace = Workspace::new(mounts).map_err(|error| BuildError::usage(error.to_string()))?;
     Ok(workspace.with_hard_links(hard_links(&settings.loaded.config.sandbox)))
 }
 
 /// What of a mount tools reach: what the operator says of it, and of all mounts.
-pub(crate) fn rules(settings: &Settings, deny: &[String], scope: &[String]) -> Result<MountRules, CliError> {
+pub fn rules(settings: &Settings, deny: &[String], scope: &[String]) -> Result<MountRules, BuildError> {
     let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
     let rules = MountRules::new().deny(&all).and_then(|rules| rules.scope(scope));
-    rules.map_err(|error| CliError::usage(error.to_string()))
+    rules.map_err(|error| BuildError::usage(error.to_string()))
 }
 
-fn cannot_open(alias: &str, path: &Path, source: std::io::Error) -> CliError {
-    CliError::usage(
+fn cannot_open(alias: &str, path: &Path, source: std::io::Error) -> BuildError {
+    BuildError::usage(
         MountError::Open { alias: alias.to_owned(), path: path.to_path_buf(), source }.to_string(),
     )
     .help("name a folder that exists and that you may read")
@@ -108,16 +114,17 @@ fn run_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join("runs").join(settings.run.as_str())
 }
 
-fn state_mount(settings: &Settings) -> Result<Mount, CliError> {
+fn state_mount(settings: &Settings) -> Result<Mount, BuildError> {
     let path = run_directory(settings);
     let folder = open_private_directory(&path).map_err(|source| cannot_open("@state", &path, source))?;
     let rules = MountRules::new().deny(&settings.deny).and_then(|rules| rules.protect(RUN_PROTECTED));
-    let rules = rules.map_err(|error| CliError::usage(error.to_string()))?;
+    let rules = rules.map_err(|error| BuildError::usage(error.to_string()))?;
     Mount::new("@state", folder.into_std_file(), &path, MountAccess::ReadWrite, rules)
-        .map_err(|error| CliError::usage(error.to_string()))
+        .map_err(|error| BuildError::usage(error.to_string()))
 }
 
-pub(crate) fn log_options(settings: &Settings) -> LogOptions {
+/// How the audit record is written.
+pub fn log_options(settings: &Settings) -> LogOptions {
     let quiet_warn = |warning: toolgate_audit::AuditWarning| warn(&warning.to_string());
     let mut options = LogOptions::new(&settings.audit_dir);
     options.checkpoints = settings.checkpoints.clone();
@@ -130,7 +137,7 @@ pub(crate) fn log_options(settings: &Settings) -> LogOptions {
 }
 
 /// Opens everything and puts the gate together.
-pub(crate) fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<AssembledGate, CliError> {
+pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<AssembledGate, BuildError> {
     let GateBuildOptions { approver, verify_tokens: tokens, blocking, servers, wait_for_servers: wait } = how;
     let state = open_private_directory(&settings.state_dir).map_err(|error| state_error(settings, &error))?;
     let key = state_dir::key(settings)?;
@@ -158,7 +165,7 @@ pub(crate) fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Resu
             ));
             Err(error)
         }
-        Err(error) => return Err(CliError::usage(error.to_string()).help(error.help())),
+        Err(error) => return Err(BuildError::usage(error.to_string()).help(error.help())),
     };
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
@@ -183,7 +190,7 @@ pub(crate) fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Resu
     });
     let mut front = ProfiledGate::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
     if settings.profile.has_runs() {
-        initialise_run(&workspace, &settings.limits).map_err(|error| CliError::usage(error.to_string()))?;
+        initialise_run(&workspace, &settings.limits).map_err(|error| BuildError::usage(error.to_string()))?;
         let folder = open_private_directory(&run_directory(settings))
             .map_err(|error| state_error(settings, &error))?;
         front = front.with_run_log(folder, settings.loaded.config.retention.logs);
@@ -192,51 +199,51 @@ pub(crate) fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Resu
 }
 
 /// What the gate keeps in its state directory.
-pub(crate) const STATE_DIRECTORIES: [&str; 10] =
+pub const STATE_DIRECTORIES: [&str; 10] =
     ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
-pub(crate) const JOURNAL: &str = "journal.toolgate";
+pub const JOURNAL: &str = "journal.toolgate";
 /// So does this.
-pub(crate) const QUARANTINE: &str = "quarantine.toolgate";
+pub const QUARANTINE: &str = "quarantine.toolgate";
 
 /// And this.
 const BASELINES: &str = "baselines.toolgate";
 
 /// And this.
-pub(crate) const OUTPUTS: &str = "outputs.toolgate";
+pub const OUTPUTS: &str = "outputs.toolgate";
 
 /// And this.
-pub(crate) const SESSIONS: &str = "sessions.toolgate";
+pub const SESSIONS: &str = "sessions.toolgate";
 
 /// Agreements to configurations that were found; only in the default state directory.
-pub(crate) const TRUST: &str = "trust.toolgate";
+pub const TRUST: &str = "trust.toolgate";
 
 /// Where conversations are kept.
-pub(crate) fn sessions_directory(settings: &Settings) -> PathBuf {
+pub fn sessions_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(SESSIONS)
 }
 
 /// Where outputs are kept that are too long for an answer.
-pub(crate) fn outputs_directory(settings: &Settings) -> PathBuf {
+pub fn outputs_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(OUTPUTS)
 }
 
 /// Where what commands leave under protected names goes.
-pub(crate) fn quarantine_directory(settings: &Settings) -> PathBuf {
+pub fn quarantine_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(QUARANTINE)
 }
 
 /// Where it is written down what was there before commands ran. Gates of one user share it whatever state directory each of them has; where there is no
 /// default one, or it cannot be used, those with the same state directory do.
-pub(crate) fn baselines_directories(settings: &Settings) -> Vec<PathBuf> {
+pub fn baselines_directories(settings: &Settings) -> Vec<PathBuf> {
     let states = settings.default_state_dir.iter().chain([&settings.state_dir]);
     states.map(|state| state.join(BASELINES)).collect()
 }
 
 /// Whether calls that only read are made although there is no record. A directory that the operator cannot write is a mishap; a full disk, which a model
 /// can bring about, a record that was changed, or that another process holds, is a reason to stop.
-pub(crate) fn continues_without_audit(settings: &Settings, error: &AuditError) -> bool {
+pub fn continues_without_audit(settings: &Settings, error: &AuditError) -> bool {
     let is_mishap = matches!(error, AuditError::Io { .. })
         && matches!(
             error.code(),
@@ -286,7 +293,7 @@ fn tell_of_interruptions(recorded: &[CallId], journal: &Journal) {
 }
 
 /// Entries of the journal that carry no seal of this user's.
-pub(crate) fn report_unsealed_entries(count: usize) {
+pub fn report_unsealed_entries(count: usize) {
     if count > 0 {
         let entries = if count == 1 { "entry" } else { "entries" };
         warn(&format!(
@@ -298,7 +305,7 @@ pub(crate) fn report_unsealed_entries(count: usize) {
 }
 
 /// Entries of the journal that a power cut took.
-pub(crate) fn report_torn_entries(count: usize) {
+pub fn report_torn_entries(count: usize) {
     if count > 0 {
         let entries = if count == 1 { "entry is" } else { "entries are" };
         warn(&format!(
@@ -321,7 +328,10 @@ fn open_journal(state: &Dir, key: &StateKey) -> std::io::Result<UnrecoveredJourn
     }
 }
 
-fn state_error(settings: &Settings, error: &std::io::Error) -> CliError {
-    CliError::usage(format!("the state directory `{}` cannot be used: {error}", settings.state_dir.display()))
-        .help("name another one with --state-dir")
+fn state_error(settings: &Settings, error: &std::io::Error) -> BuildError {
+    BuildError::usage(format!(
+        "the state directory `{}` cannot be used: {error}",
+        settings.state_dir.display()
+    ))
+    .help("name another one with --state-dir")
 }

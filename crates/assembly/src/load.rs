@@ -11,7 +11,7 @@ use toolgate_workspace::Workspace;
 
 use crate::callers;
 use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS, SourceFile, read_all};
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::protected_paths::GateOwnedPaths;
 use crate::sandbox_settings;
 use crate::servers::{Servers, agreed_tools};
@@ -20,11 +20,11 @@ use crate::web_search;
 
 /// Why something could not be loaded.
 #[derive(Debug)]
-pub(crate) enum LoadError {
+pub enum LoadError {
     /// Files say it wrongly.
     Problems(Vec<ConfigProblem>),
     /// Anything else.
-    Failed(CliError),
+    Failed(BuildError),
 }
 
 impl From<Vec<ConfigProblem>> for LoadError {
@@ -33,13 +33,13 @@ impl From<Vec<ConfigProblem>> for LoadError {
     }
 }
 
-impl From<CliError> for LoadError {
-    fn from(failed: CliError) -> Self {
+impl From<BuildError> for LoadError {
+    fn from(failed: BuildError) -> Self {
         Self::Failed(failed)
     }
 }
 
-impl From<LoadError> for CliError {
+impl From<LoadError> for BuildError {
     fn from(fault: LoadError) -> Self {
         match fault {
             LoadError::Failed(failed) => failed,
@@ -54,7 +54,7 @@ impl From<LoadError> for CliError {
 
 /// Whether tokens will have to be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TokenVerification {
+pub enum TokenVerification {
     /// None will come.
     Disabled,
     /// Some may come.
@@ -63,13 +63,15 @@ pub(crate) enum TokenVerification {
 
 /// The servers behind a gate, and who waits for them to say which tools they have; without anybody, those count that are known already.
 #[derive(Clone, Copy)]
-pub(crate) struct UpstreamServers<'g> {
-    pub(crate) servers: &'g Servers,
-    pub(crate) wait_on: Option<&'g Runtime>,
+pub struct UpstreamServers<'g> {
+    /// The servers.
+    pub servers: &'g Servers,
+    /// The runtime to wait on; without it, only tools that are known already count.
+    pub wait_on: Option<&'g Runtime>,
 }
 
 /// Loads everything.
-pub(crate) fn load(
+pub fn load(
     settings: &Settings,
     own: &GateOwnedPaths,
     workspace: &Arc<Workspace>,
@@ -118,7 +120,7 @@ fn gate_config(
 }
 
 /// The manifests that are in use: those that the configuration names, else the profile's own.
-pub(crate) fn manifest_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
+pub fn manifest_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
     let config = &settings.loaded.config;
     if !config.tools.is_empty() {
         return read_all(&settings.tools, MANIFEST_EXTENSIONS, &settings.loaded, &settings.environment);
@@ -146,7 +148,7 @@ fn declared_tools(settings: &Settings) -> Result<LoadedTools, Vec<ConfigProblem>
 }
 
 /// A server brings tools too, and a profile that is full has room for none of them, whichever are wanted.
-pub(crate) fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<ConfigProblem>> {
+pub fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<ConfigProblem>> {
     if !settings.profile.is_full() {
         return Ok(());
     }
@@ -185,7 +187,7 @@ fn path_inputs(tool: &dyn Tool, settings: &Settings) -> PathInputs {
 }
 
 /// The tools that these manifests declare.
-pub(crate) fn declared_tools_in(
+pub fn declared_tools_in(
     settings: &Settings,
     files: &[SourceFile],
 ) -> Result<LoadedTools, Vec<ConfigProblem>> {
@@ -210,7 +212,7 @@ pub(crate) fn declared_tools_in(
 }
 
 /// Every tool.
-pub(crate) fn registry(
+pub fn registry(
     settings: &Settings,
     workspace: &Arc<Workspace>,
     declared: &LoadedTools,
@@ -222,17 +224,17 @@ pub(crate) fn registry(
         commands: Some(runner),
         web_search: web_search::tool(settings)?,
     };
-    Ok(settings.profile.registry(&parts).map_err(|error| CliError::usage(error.to_string()))?)
+    Ok(settings.profile.registry(&parts).map_err(|error| BuildError::usage(error.to_string()))?)
 }
 
 /// The policies that are in use.
-pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
+pub fn policy_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
     read_all(&settings.policies, POLICY_EXTENSIONS, &settings.loaded, &settings.environment)
 }
 
 /// Policies, checked against every tool. A tool that waits for an operator, or whose server does not name it now, is the one that was agreed to: what a
 /// server says or leaves out cannot make a policy wrong.
-pub(crate) fn policies(
+pub fn policies(
     settings: &Settings,
     registry: &Registry,
     files: &[SourceFile],

@@ -19,17 +19,35 @@ const OVERFLOW_UID: u32 = 65534;
 
 /// Why a path is not this user's alone.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OwnershipError {
+pub enum OwnershipError {
+    /// Another user owns it.
     #[error("`{}` belongs to another user (uid {owner})", path.display())]
-    OtherOwner { path: PathBuf, owner: u32 },
+    OtherOwner {
+        /// The file or directory.
+        path: PathBuf,
+        /// `st_uid`.
+        owner: u32,
+    },
+    /// Its mode lets other users write.
     #[error("`{}` can be written by other users (mode {mode:04o})", path.display())]
-    WritableByOthers { path: PathBuf, mode: u32 },
+    WritableByOthers {
+        /// The file or directory.
+        path: PathBuf,
+        /// `st_mode`.
+        mode: u32,
+    },
+    /// `stat` failed.
     #[error("`{}` cannot be examined: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 /// Refuses a file that another user could have written: the file itself, and the directory in which it could be replaced.
-pub(crate) fn check_file(path: &Path) -> Result<(), OwnershipError> {
+pub fn check_file(path: &Path) -> Result<(), OwnershipError> {
     check(path, &metadata(path)?, Sticky::Refused)?;
     let parent = path.parent().unwrap_or(Path::new("/"));
     // In a sticky directory only the owner of an entry renames or removes it, so an entry of this user's stays what it is.
@@ -37,13 +55,13 @@ pub(crate) fn check_file(path: &Path) -> Result<(), OwnershipError> {
 }
 
 /// Refuses a directory in which another user could plant an entry.
-pub(crate) fn check_directory(path: &Path) -> Result<(), OwnershipError> {
+pub fn check_directory(path: &Path) -> Result<(), OwnershipError> {
     check(path, &metadata(path)?, Sticky::Refused)
 }
 
 /// Refuses a directory of this user's own in which another user could plant an entry, or that another user could replace: by its mode, by that of a directory
 /// above it, or by a symlink on the way. What is not there yet is judged by where it would be made.
-pub(crate) fn check_own_directory(path: &Path) -> Result<(), OwnershipError> {
+pub fn check_own_directory(path: &Path) -> Result<(), OwnershipError> {
     let way = ResolvedPath::resolve(path)
         .map_err(|source| OwnershipError::Io { path: path.to_path_buf(), source })?;
     for link in &way.links {

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use rustix::fs::Stat;
 use toolgate_workspace::{Mount, PersonalPaths, Workspace};
 
-use crate::ambient::{HostEnvironment, env_var, read_regular_file, real_path};
-use crate::exit::CliError;
-use crate::terminal::warn;
+use crate::ambient::{HostEnvironment, read_regular_file, real_path};
+use crate::error::BuildError;
+use crate::notices::warn;
 
 /// Users below this number are of the system, and their homes are its directories.
 const MIN_USER_UID: u32 = 1000;
 
 /// What has a say in every mount.
-pub(crate) fn personal_paths(surroundings: &HostEnvironment) -> Arc<PersonalPaths> {
+pub fn personal_paths(surroundings: &HostEnvironment) -> Arc<PersonalPaths> {
     let mut homes: Vec<PathBuf> = surroundings.home.iter().map(|home| real_path(home)).collect();
     let passwd = read_regular_file(Path::new("/etc/passwd")).unwrap_or_default();
     let user = rustix::process::getuid().as_raw();
@@ -41,7 +41,7 @@ fn homes_in(passwd: &[u8], user: u32) -> Vec<PathBuf> {
 
 /// The person may start git with another environment than this process has, so all of them count.
 fn git_configs(surroundings: &HostEnvironment) -> Vec<PathBuf> {
-    let set = |name| env_var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let set = |name| surroundings.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let named = [set("GIT_CONFIG_SYSTEM"), set("GIT_CONFIG_GLOBAL"), Some(PathBuf::from("/etc/gitconfig"))];
     let home = |rest: &str| surroundings.home.as_ref().map(|home| home.join(rest));
     let config_home = surroundings.config_home.as_ref().map(|folder| folder.join("git/config"));
@@ -56,7 +56,7 @@ fn git_configs(surroundings: &HostEnvironment) -> Vec<PathBuf> {
 }
 
 /// The root of the filesystem holds every home and the system itself; by device and inode, so that no symlink and no bind mount hides which directory it is.
-pub(crate) fn refuse_root(alias: &str, path: &Path, directory: &std::fs::File) -> Result<(), CliError> {
+pub fn refuse_root(alias: &str, path: &Path, directory: &std::fs::File) -> Result<(), BuildError> {
     let same = |one: &Stat, other: &Stat| one.st_dev == other.st_dev && one.st_ino == other.st_ino;
     let is_root = match (rustix::fs::fstat(directory), rustix::fs::stat("/")) {
         (Ok(found), Ok(root)) => same(&found, &root),
@@ -67,15 +67,15 @@ pub(crate) fn refuse_root(alias: &str, path: &Path, directory: &std::fs::File) -
     }
     let message =
         format!("`{}` is the root of the filesystem and cannot be mounted as `{alias}`", path.display());
-    Err(CliError::usage(message).help("name the directory of a project instead"))
+    Err(BuildError::usage(message).help("name the directory of a project instead"))
 }
 
 /// What a person should know who works in a home directory.
-pub(crate) const HOLDS_HOME: &str =
+pub const HOLDS_HOME: &str =
     "is or holds a home directory; what shells, git, editors and agents obey there is read-only for tools";
 
 /// Says so, once for each start.
-pub(crate) fn warn_of_homes(workspace: &Workspace) {
+pub fn warn_of_homes(workspace: &Workspace) {
     let holding = workspace.mounts().iter().filter(|mount| mount.holds_home());
     for alias in holding.map(Mount::alias) {
         warn(&format!("`{alias}` {HOLDS_HOME}; name the directory of a project instead"));

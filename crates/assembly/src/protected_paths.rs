@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::ambient::{RealPathCache, real_path};
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::gate_builder::{STATE_DIRECTORIES, log_options};
 use crate::settings::Settings;
 use crate::symlink_walk::ResolvedPath;
 
 /// Where everything of the gate's own really is. It is looked for once, and holds as long as the settings do.
-pub(crate) struct GateOwnedPaths {
+pub struct GateOwnedPaths {
     /// The parts of the state directories and the record. A workspace may lie beside them in one folder.
     directories: Vec<PathBuf>,
     /// What says which tools there are and what may be done with them.
@@ -19,7 +19,8 @@ pub(crate) struct GateOwnedPaths {
 }
 
 impl GateOwnedPaths {
-    pub(crate) fn of(settings: &Settings) -> Self {
+    /// The paths that these settings name.
+    pub fn of(settings: &Settings) -> Self {
         let mut real = RealPathCache::default();
         let mut directories = Vec::new();
         for state in state_directories(settings) {
@@ -40,12 +41,12 @@ impl GateOwnedPaths {
     }
 
     /// What no mount may show.
-    pub(crate) fn paths(&self) -> &[PathBuf] {
+    pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
     /// A link in a mount cannot be kept from being replaced, so nothing of the gate may be reached through one.
-    pub(crate) fn refuse_links(&self, settings: &Settings) -> Result<(), CliError> {
+    pub fn refuse_links(&self, settings: &Settings) -> Result<(), BuildError> {
         let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
         let mounts = real_roots(mounts);
         let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
@@ -58,20 +59,20 @@ impl GateOwnedPaths {
     }
 
     /// A workspace inside the gate's own folders would hand them to the model.
-    pub(crate) fn refuse_mount(&self, alias: &str, path: &Path) -> Result<(), CliError> {
+    pub fn refuse_mount(&self, alias: &str, path: &Path) -> Result<(), BuildError> {
         let place = real_path(path);
         // Folders in a folder of manifests are not looked into, so nothing there can become a tool.
         if !self.declarations.contains(&place) && !self.directories.iter().any(|own| place.starts_with(own)) {
             return Ok(());
         }
         let message = format!("`{}` belongs to the gate and cannot be mounted as `{alias}`", path.display());
-        Err(CliError::usage(message)
+        Err(BuildError::usage(message)
             .help("choose another folder; state, audit, manifests and policies are never mounted"))
     }
 }
 
-fn refuse_link(path: &Path, mounts: &[PathBuf]) -> Result<(), CliError> {
-    let way = ResolvedPath::resolve(path).map_err(|error| CliError::usage(error.to_string()))?;
+fn refuse_link(path: &Path, mounts: &[PathBuf]) -> Result<(), BuildError> {
+    let way = ResolvedPath::resolve(path).map_err(|error| BuildError::usage(error.to_string()))?;
     match way.links.iter().find(|link| mounts.iter().any(|mount| link.starts_with(mount))) {
         None => Ok(()),
         Some(link) => {
@@ -80,7 +81,7 @@ fn refuse_link(path: &Path, mounts: &[PathBuf]) -> Result<(), CliError> {
                 path.display(),
                 link.display()
             );
-            Err(CliError::usage(message).help("name the place that the link leads to"))
+            Err(BuildError::usage(message).help("name the place that the link leads to"))
         }
     }
 }

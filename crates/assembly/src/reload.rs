@@ -14,21 +14,21 @@ use toolgate_gate::{Gate, needs_question};
 use toolgate_manifest::Config;
 use toolgate_types::{ToolClass, Trust};
 
-use crate::ambient::{FileFingerprint, fingerprint};
-use crate::arguments::GlobalOptions;
+use crate::ambient::{FileFingerprint, HostEnvironment, fingerprint};
 use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS};
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::gate_builder::{self, AssembledGate};
 use crate::load::{self, TokenVerification, UpstreamServers};
+use crate::notices::{debug, warn};
+use crate::overrides::SettingsOverrides;
 use crate::protected_paths::GateOwnedPaths;
 use crate::servers::Servers;
 use crate::settings::{Settings, re_resolve_settings};
-use crate::terminal::{debug, warn};
 use crate::trust::ConfigOrigin;
 
 /// What came of looking.
 #[derive(Debug)]
-pub(crate) enum ReloadOutcome {
+pub enum ReloadOutcome {
     /// Nothing has changed since the last time.
     Unchanged,
     /// The gate decides by what the files say now.
@@ -37,15 +37,16 @@ pub(crate) enum ReloadOutcome {
         generation: u64,
     },
     /// The files changed and cannot be used, so that the gate goes on with what it had.
-    Rejected(CliError),
+    Rejected(BuildError),
 }
 
 /// How often files are looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watches the files that a gate was loaded from, and the servers behind it.
-pub(crate) struct Reloader {
-    common: GlobalOptions,
+pub struct Reloader {
+    overrides: SettingsOverrides,
+    environment: HostEnvironment,
     /// The file that was in use is the file that is watched, whatever appears nearer.
     origin: ConfigOrigin,
     trust: Trust,
@@ -95,21 +96,22 @@ const RESTART_KEYS: [&str; 8] =
     ["approval", "audit", "conversation", "model", "models", "on_violation", "retention", "serve"];
 
 /// How much is asked by what a file says, for whoever this process acts as.
-fn trust_of(config: &Config, common: &GlobalOptions) -> Option<Trust> {
-    let agent = common.agent.as_ref().and_then(|name| config.agent(name.as_str()));
+fn trust_of(config: &Config, overrides: &SettingsOverrides) -> Option<Trust> {
+    let agent = overrides.agent.as_ref().and_then(|name| config.agent(name.as_str()));
     let said = agent.and_then(|agent| agent.trust.as_ref()).or(config.trust.as_ref());
     said.map(|trust| trust.value)
 }
 
 impl Reloader {
     /// Watches what `settings` were made of. `seen` is [`stamps`] from before the gate was built, so that nothing that happens in between is missed.
-    pub(crate) fn new(
-        common: &GlobalOptions,
+    pub fn new(
+        overrides: &SettingsOverrides,
         settings: &Settings,
         built: &AssembledGate,
         fingerprints: Vec<(PathBuf, Option<FileFingerprint>)>,
     ) -> Self {
-        let (common, origin) = (common.clone(), settings.loaded.origin.clone());
+        let (overrides, origin) = (overrides.clone(), settings.loaded.origin.clone());
+        let environment = settings.environment.clone();
         let servers = built.servers.clone().map(|servers| {
             let changed = servers.changed();
             (servers, changed)
@@ -122,7 +124,8 @@ impl Reloader {
             initial_config,
             reported_keys,
             fixed,
-            common,
+            overrides,
+            environment,
             origin,
             gate,
             servers,
@@ -132,7 +135,7 @@ impl Reloader {
     }
 
     /// Tells when the tools of all servers are there; nothing, where they are. Only a server that is met for the first time is waited for.
-    pub(crate) fn completion(&mut self) -> Option<watch::Receiver<bool>> {
+    pub fn completion(&mut self) -> Option<watch::Receiver<bool>> {
         let (servers, _) = self.servers.as_ref()?;
         if servers.unknown_servers().is_empty() {
             return None;
@@ -164,7 +167,7 @@ impl Reloader {
     }
 
     /// Looks at the files, and loads them anew when something changed.
-    pub(crate) fn check(&mut self) -> ReloadOutcome {
+    pub fn check(&mut self) -> ReloadOutcome {
         let now: Vec<_> =
             self.fingerprints.iter().map(|(path, _)| (path.clone(), fingerprint(path))).collect();
         let news = self.servers.as_ref().is_some_and(|(_, changed)| changed.has_changed().unwrap_or(false));
@@ -178,14 +181,15 @@ impl Reloader {
         }
     }
 
-    fn reload(&mut self) -> Result<u64, CliError> {
-        let settings = re_resolve_settings(&self.common, self.trust, &self.origin)?;
+    fn reload(&mut self) -> Result<u64, BuildError> {
+        let settings =
+            re_resolve_settings(&self.overrides, self.trust, &self.origin, self.environment.clone())?;
         // Before anything else is read, and also when it cannot be used: what mends it will be seen.
         self.fingerprints = fingerprints(&settings);
         let fixed = self.fixed.changed(&FixedSettings::of(&settings));
         if !fixed.is_empty() {
             let message = format!("`{}` cannot change while the gate runs", fixed.join("`, `"));
-            return Err(CliError::usage(message).help("start it anew"));
+            return Err(BuildError::usage(message).help("start it anew"));
         }
         let own = GateOwnedPaths::of(&settings);
         let workspace = Arc::new(gate_builder::workspace(&settings, &own)?);
@@ -209,13 +213,13 @@ impl Reloader {
     /// a person may have chosen otherwise since.
     fn trust_now(&self, settings: &Settings) -> Trust {
         let [begun, now] =
-            [&self.initial_config, &settings.loaded.config].map(|config| trust_of(config, &self.common));
+            [&self.initial_config, &settings.loaded.config].map(|config| trust_of(config, &self.overrides));
         now.filter(|_| now != begun).unwrap_or(Trust::Autonomous)
     }
 
     /// Says so where the agent that this process acts as is not declared any more. The gate knows no such agent, and denies its calls.
     fn tell_of_agent(&self, settings: &Settings) {
-        let agent = self.common.agent.as_ref();
+        let agent = self.overrides.agent.as_ref();
         let removed = agent.filter(|name| settings.loaded.config.agent(name.as_str()).is_none());
         if let Some(name) = removed {
             warn(&format!(
@@ -230,7 +234,7 @@ impl Reloader {
         let waits = |key: &String| RESTART_KEYS.contains(&key.split('.').next().unwrap_or_default());
         let mut keys: Vec<String> = changed.into_iter().filter(waits).collect();
         let [begun, now] =
-            [&self.initial_config, &settings.loaded.config].map(|config| trust_of(config, &self.common));
+            [&self.initial_config, &settings.loaded.config].map(|config| trust_of(config, &self.overrides));
         let asks_less = |now| {
             let classes = [ToolClass::Read, ToolClass::Write];
             classes.into_iter().any(|class| needs_question(self.trust, class) && !needs_question(now, class))
@@ -248,7 +252,7 @@ impl Reloader {
 }
 
 /// Looks at the files about once a second, and at the servers whenever they have something to say, until it is dropped.
-pub(crate) async fn watch_files(mut reloader: Reloader) {
+pub async fn watch_files(mut reloader: Reloader) {
     reloader.complete().await;
     loop {
         match reloader.servers.clone() {
@@ -262,7 +266,7 @@ pub(crate) async fn watch_files(mut reloader: Reloader) {
 }
 
 /// Everything that settings were made of, as it is now.
-pub(crate) fn fingerprints(settings: &Settings) -> Vec<(PathBuf, Option<FileFingerprint>)> {
+pub fn fingerprints(settings: &Settings) -> Vec<(PathBuf, Option<FileFingerprint>)> {
     let loaded = &settings.loaded;
     let mut paths: Vec<PathBuf> = loaded.file().into_iter().chain(&settings.key_files).cloned().collect();
     // What was found holds as long as the agreement does, and a new agreement makes a change count.
@@ -292,9 +296,9 @@ mod tests {
     use toolgate_gate::Gate;
 
     use super::*;
-    use crate::commands::no_approver;
     use crate::gate_builder::GateBuildOptions;
     use crate::servers::ServerSelection;
+    use crate::trust::TrustPrompt;
 
     struct Running {
         folder: tempfile::TempDir,
@@ -335,16 +339,27 @@ mod tests {
             std::fs::create_dir(folder.path().join("rules")).unwrap();
             let config = Some(folder.path().join("toolgate.yaml"));
             let agent = agent.map(|agent| agent.parse().unwrap());
-            let common = GlobalOptions { config, agent, ..GlobalOptions::default() };
-            let settings = alone(crate::settings::resolve_settings(&common, Trust::Guided).unwrap());
+            let overrides = SettingsOverrides { config, agent, ..SettingsOverrides::default() };
+            let settings = alone(
+                crate::settings::resolve_settings(
+                    &overrides,
+                    Trust::Guided,
+                    HostEnvironment::detect().unwrap(),
+                    TrustPrompt::Never,
+                )
+                .unwrap(),
+            );
             let seen = fingerprints(&settings);
             let built = gate_builder::build_gate(
                 &settings,
-                GateBuildOptions::without_servers(no_approver(), TokenVerification::Enabled),
+                GateBuildOptions::without_servers(
+                    Arc::new(toolgate_gate::NoApprover { remedy: String::new() }),
+                    TokenVerification::Enabled,
+                ),
             )
             .unwrap();
             let gate = Arc::clone(built.gate.gate());
-            let reloader = Reloader::new(&common, &settings, &built, seen);
+            let reloader = Reloader::new(&overrides, &settings, &built, seen);
             Self { folder, gate, settings, reloader }
         }
 
@@ -524,16 +539,28 @@ mod tests {
 
     /// A gate with servers behind it that are all dead: nothing has to be installed for them.
     fn with_servers(folder: &Path, runtime: &Runtime) -> (AssembledGate, Reloader) {
-        let common = GlobalOptions { config: Some(folder.join("toolgate.yaml")), ..GlobalOptions::default() };
-        let settings = alone(crate::settings::resolve_settings(&common, Trust::Guided).unwrap());
+        let overrides =
+            SettingsOverrides { config: Some(folder.join("toolgate.yaml")), ..SettingsOverrides::default() };
+        let settings = alone(
+            crate::settings::resolve_settings(
+                &overrides,
+                Trust::Guided,
+                HostEnvironment::detect().unwrap(),
+                TrustPrompt::Never,
+            )
+            .unwrap(),
+        );
         let seen = fingerprints(&settings);
         let servers = Some((ServerSelection::All, runtime));
         let how = GateBuildOptions {
             servers,
-            ..GateBuildOptions::without_servers(no_approver(), TokenVerification::Enabled)
+            ..GateBuildOptions::without_servers(
+                Arc::new(toolgate_gate::NoApprover { remedy: String::new() }),
+                TokenVerification::Enabled,
+            )
         };
         let built = gate_builder::build_gate(&settings, how).unwrap();
-        let reloader = Reloader::new(&common, &settings, &built, seen);
+        let reloader = Reloader::new(&overrides, &settings, &built, seen);
         (built, reloader)
     }
 

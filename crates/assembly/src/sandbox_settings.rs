@@ -13,16 +13,16 @@ use toolgate_tools::{CommandOptions, CommandRunner, CommitIdentity, Confinement,
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{DiskReserve, HardLinks, Quarantined, Workspace};
 
-use crate::ambient::{env_var, has_entry, open_private_directory, read_regular_file};
-use crate::exit::CliError;
+use crate::ambient::{HostEnvironment, has_entry, open_private_directory, read_regular_file};
+use crate::error::BuildError;
 use crate::gate_builder::{baselines_directories, quarantine_directory};
 use crate::load::LoadError;
+use crate::notices::warn;
 use crate::protected_paths::GateOwnedPaths;
 use crate::settings::Settings;
-use crate::terminal::warn;
 
 /// What the operator demands of the sandbox.
-pub(crate) fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<SandboxOptions, CliError> {
+pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<SandboxOptions, BuildError> {
     let config = &settings.loaded.config.sandbox;
     let standard = SandboxOptions::default();
     let read: Vec<PathBuf> =
@@ -32,7 +32,7 @@ pub(crate) fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Resu
         let message = format!("commands cannot be shown `{}`: it {reason}", named.value.as_str());
         let help = Some("name the folders below it that commands need".to_owned());
         let problem = settings.loaded.config.problem_at(named, message, help);
-        return Err(CliError::usage(problem.render().trim_end()));
+        return Err(BuildError::usage(problem.render().trim_end()));
     }
     let path = config.path.iter().flatten().map(|path| settings.resolve(&path.value));
     let path: Vec<_> = path.collect::<Result<_, _>>()?;
@@ -54,7 +54,7 @@ fn required(config: &SandboxConfig) -> Layers {
 }
 
 /// How much one command may use.
-pub(crate) fn limits(config: &SandboxConfig) -> ResourceLimits {
+pub fn limits(config: &SandboxConfig) -> ResourceLimits {
     let standard = ResourceLimits::default();
     ResourceLimits {
         memory: config.memory.unwrap_or(standard.memory),
@@ -67,7 +67,7 @@ pub(crate) fn limits(config: &SandboxConfig) -> ResourceLimits {
 }
 
 /// What commands may do to files with another name outside of the workspace.
-pub(crate) fn hard_links(config: &SandboxConfig) -> HardLinks {
+pub fn hard_links(config: &SandboxConfig) -> HardLinks {
     match config.hard_links.as_ref().map(|rule| rule.value) {
         Some(HardLinkRule::Allow) => HardLinks::Allow,
         Some(HardLinkRule::Protect) | None => HardLinks::Protect,
@@ -75,7 +75,7 @@ pub(crate) fn hard_links(config: &SandboxConfig) -> HardLinks {
 }
 
 /// What of `sandbox` cannot be done.
-pub(crate) fn problems(config: &Config) -> Vec<ConfigProblem> {
+pub fn problems(config: &Config) -> Vec<ConfigProblem> {
     let refused = config.sandbox.environment.iter().filter_map(|name| {
         let reason = refused_variable(&name.value)?;
         let help = Some("remove it: the sandbox sets what a command needs".to_owned());
@@ -89,7 +89,7 @@ pub(crate) fn problems(config: &Config) -> Vec<ConfigProblem> {
 }
 
 /// What runs commands. The sandbox itself is made by the first of them.
-pub(crate) fn runner(
+pub fn runner(
     settings: &Settings,
     own: &GateOwnedPaths,
     workspace: &Arc<Workspace>,
@@ -100,7 +100,7 @@ pub(crate) fn runner(
         return Err(problems.into());
     }
     let passed = config.sandbox.environment.iter();
-    let passed = passed.filter_map(|name| Some((name.value.clone(), env_var(&name.value)?)));
+    let passed = passed.filter_map(|name| Some((name.value.clone(), settings.environment.var(&name.value)?)));
     let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_directory(settings));
     let baselines = baselines_directories(settings);
     let retention = config.retention.quarantine;
@@ -118,12 +118,12 @@ pub(crate) fn runner(
         dialer: Arc::new(SystemDialer),
         reserve: Some(disk_reserve(settings)),
     });
-    let runner = runner.map_err(|error| CliError::usage(error.to_string()).help(error.help()))?;
-    Ok(Arc::new(runner.committing_as(identity())))
+    let runner = runner.map_err(|error| BuildError::usage(error.to_string()).help(error.help()))?;
+    Ok(Arc::new(runner.committing_as(identity(&settings.environment))))
 }
 
 /// What commands and changes must leave free on the disk of the record.
-pub(crate) fn disk_reserve(settings: &Settings) -> DiskReserve {
+pub fn disk_reserve(settings: &Settings) -> DiskReserve {
     let audit_dir = settings.audit_dir.clone();
     let open = move || open_private_directory(&audit_dir).map(Dir::into_std_file);
     DiskReserve::new(open, settings.loaded.config.audit.reserve)
@@ -142,7 +142,7 @@ fn open_first_usable(folders: &[PathBuf]) -> Result<Dir, Failure> {
 }
 
 /// Takes away what commands of a gate left that was killed before it could look. What fails is told: commands try again before they start.
-pub(crate) fn recover(
+pub fn recover(
     settings: &Settings,
     own: &GateOwnedPaths,
     workspace: &Arc<Workspace>,
@@ -169,8 +169,8 @@ pub(crate) fn recover(
 }
 
 /// In whose name commands commit: whom the operator's own git names. Git itself is not asked: it would obey the rest of what it reads.
-fn identity() -> CommitIdentity {
-    let set = |name| env_var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+fn identity(environment: &HostEnvironment) -> CommitIdentity {
+    let set = |name| environment.var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let files = match (set("GIT_CONFIG_GLOBAL"), set("HOME")) {
         (Some(only), _) => vec![only],
         (None, home) => {

@@ -6,14 +6,14 @@ use std::path::Path;
 use toolgate_identity::{SharedSecret, generate_secret};
 
 use crate::ambient::{mode, read_regular_file, write_new_file};
-use crate::exit::CliError;
+use crate::error::BuildError;
 
 /// The group may read a secret, as deployments that mount secrets need; nobody else, and nobody may change it.
 const FORBIDDEN_MODE: u32 = 0o037;
 
 /// Why a secret cannot be used.
 #[derive(Debug)]
-pub(crate) enum SecretError {
+pub enum SecretError {
     /// It is not there, or not readable.
     Unreadable(io::Error),
     /// Others could sign with it.
@@ -21,14 +21,16 @@ pub(crate) enum SecretError {
 }
 
 impl SecretError {
-    pub(crate) fn message(&self, shown: &str) -> String {
+    /// What is wrong.
+    pub fn message(&self, shown: &str) -> String {
         match self {
             Self::Unreadable(error) => format!("`{shown}` cannot be read: {error}"),
             Self::Open => format!("others may read or change the secret in `{shown}`"),
         }
     }
 
-    pub(crate) fn help(&self, shown: &str) -> String {
+    /// How to correct it.
+    pub fn help(&self, shown: &str) -> String {
         match self {
             Self::Unreadable(error) if error.kind() == io::ErrorKind::NotFound => {
                 "make one with `toolgate token mint`, or name an existing file".to_owned()
@@ -43,7 +45,7 @@ impl SecretError {
 }
 
 /// Reads a secret. Of a text, the line end at its end is not part of it.
-pub(crate) fn read(path: &Path) -> Result<SharedSecret, SecretError> {
+pub fn read(path: &Path) -> Result<SharedSecret, SecretError> {
     if mode(path).map_err(SecretError::Unreadable)? & FORBIDDEN_MODE != 0 {
         return Err(SecretError::Open);
     }
@@ -56,12 +58,12 @@ pub(crate) fn read(path: &Path) -> Result<SharedSecret, SecretError> {
 }
 
 /// Reads a secret, after making one where there is none.
-pub(crate) fn read_or_create(path: &Path) -> Result<SharedSecret, CliError> {
+pub fn read_or_create(path: &Path) -> Result<SharedSecret, BuildError> {
     read_or_create_as(path, |secret| secret.expose().to_vec())
 }
 
 /// The same for a secret that people copy: one line of hexadecimal digits.
-pub(crate) fn read_or_create_hex(path: &Path) -> Result<String, CliError> {
+pub fn read_or_create_hex(path: &Path) -> Result<String, BuildError> {
     let written = |secret: &SharedSecret| {
         let digits = secret.expose().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         format!("{digits}\n").into_bytes()
@@ -69,7 +71,7 @@ pub(crate) fn read_or_create_hex(path: &Path) -> Result<String, CliError> {
     let secret = read_or_create_as(path, written)?;
     let word = std::str::from_utf8(secret.expose()).ok().filter(|word| is_header_safe(word));
     word.map(str::to_owned).ok_or_else(|| {
-        CliError::usage(format!("`{}` is not a token", path.display()))
+        BuildError::usage(format!("`{}` is not a token", path.display()))
             .help("write at least 32 letters and digits in one line there, or remove the file to have a new one made")
     })
 }
@@ -83,16 +85,16 @@ fn is_header_safe(text: &str) -> bool {
 fn read_or_create_as(
     path: &Path,
     written: impl Fn(&SharedSecret) -> Vec<u8>,
-) -> Result<SharedSecret, CliError> {
+) -> Result<SharedSecret, BuildError> {
     let shown = path.display().to_string();
-    let explain = |error: SecretError| CliError::usage(error.message(&shown)).help(error.help(&shown));
+    let explain = |error: SecretError| BuildError::usage(error.message(&shown)).help(error.help(&shown));
     match read(path) {
         Err(SecretError::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => {
-            let secret = generate_secret().map_err(|error| CliError::error(error.to_string()))?;
+            let secret = generate_secret().map_err(|error| BuildError::error(error.to_string()))?;
             match write_new_file(path, &written(&secret), 0o600) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     let failed = format!("the secret `{shown}` cannot be made: {error}");
-                    Err(CliError::usage(failed).help("name another state directory with --state-dir"))
+                    Err(BuildError::usage(failed).help("name another state directory with --state-dir"))
                 }
                 // Whoever was faster made the one that counts.
                 _ => read(path).map_err(explain),

@@ -10,80 +10,110 @@ use toolgate_tools::Profile;
 use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
 
 use crate::ambient::{HostEnvironment, read_file};
-use crate::arguments::GlobalOptions;
 use crate::config_files::{ConfiguredPath, FileSource};
-use crate::exit::CliError;
+use crate::error::BuildError;
+use crate::notices::{debug, warn};
+use crate::overrides::SettingsOverrides;
 use crate::state_dir;
-use crate::terminal::{debug, warn};
 use crate::trust::{self, AgreementStore, ConfigOrigin, TrustPrompt};
 
 /// A configuration with the place it came from.
-pub(crate) struct LoadedConfig {
-    pub(crate) config: Config,
-    pub(crate) origin: ConfigOrigin,
+pub struct LoadedConfig {
+    /// What it says.
+    pub config: Config,
+    /// Where it comes from.
+    pub origin: ConfigOrigin,
     /// Where the content of the files comes from that it names.
-    pub(crate) file_source: FileSource,
+    pub file_source: FileSource,
     directory: PathBuf,
 }
 
 /// Everything decided before a gate is built.
-pub(crate) struct Settings {
-    pub(crate) profile: Profile,
-    pub(crate) workspace: PathBuf,
-    pub(crate) mounts: Vec<MountSettings>,
-    pub(crate) deny: Vec<String>,
-    pub(crate) state_dir: PathBuf,
-    pub(crate) audit_dir: PathBuf,
+pub struct Settings {
+    /// The profile that tools are offered in.
+    pub profile: Profile,
+    /// The directory that is mounted as `@project`.
+    pub workspace: PathBuf,
+    /// The other mounts.
+    pub mounts: Vec<MountSettings>,
+    /// Globs that no tool reaches, in every mount.
+    pub deny: Vec<String>,
+    /// The state directory.
+    pub state_dir: PathBuf,
+    /// The directory of the audit record.
+    pub audit_dir: PathBuf,
     /// Where other gates of this user keep their state; hidden as well.
-    pub(crate) default_state_dir: Option<PathBuf>,
-    pub(crate) checkpoints: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
-    pub(crate) checkpoint_every: Option<u64>,
-    pub(crate) on_audit_failure: OnAuditFailure,
-    pub(crate) limits: Limits,
-    pub(crate) approval_timeout: std::time::Duration,
-    pub(crate) run: RunId,
-    pub(crate) caller: Caller,
+    pub default_state_dir: Option<PathBuf>,
+    /// Where checkpoints of the record go, if not beside it.
+    pub checkpoints: Option<PathBuf>,
+    /// The key that checkpoints are signed with.
+    pub key: Option<PathBuf>,
+    /// Records between two checkpoints.
+    pub checkpoint_every: Option<u64>,
+    /// What happens to calls that cannot be recorded.
+    pub on_audit_failure: OnAuditFailure,
+    /// Limits of calls: the configuration over the profile.
+    pub limits: Limits,
+    /// How long a question waits for an answer.
+    pub approval_timeout: std::time::Duration,
+    /// The run that `@state` belongs to.
+    pub run: RunId,
+    /// The caller of calls without a token.
+    pub caller: Caller,
     /// Manifests, policies, keys, and what models are told first: files of the operator that tools must not reach.
-    pub(crate) tools: Vec<ConfiguredPath>,
-    pub(crate) policies: Vec<ConfiguredPath>,
-    pub(crate) key_files: Vec<PathBuf>,
-    pub(crate) system_files: Vec<PathBuf>,
-    pub(crate) loaded: LoadedConfig,
-    pub(crate) environment: HostEnvironment,
+    pub tools: Vec<ConfiguredPath>,
+    /// Cedar policies.
+    pub policies: Vec<ConfiguredPath>,
+    /// Keys of callers and of model providers.
+    pub key_files: Vec<PathBuf>,
+    /// System prompts.
+    pub system_files: Vec<PathBuf>,
+    /// The configuration itself.
+    pub loaded: LoadedConfig,
+    /// The surroundings of the process.
+    pub environment: HostEnvironment,
 }
 
 /// One more folder.
-pub(crate) struct MountSettings {
-    pub(crate) alias: String,
-    pub(crate) path: PathBuf,
-    pub(crate) read_only: bool,
-    pub(crate) scope: Vec<String>,
-    pub(crate) deny: Vec<String>,
+pub struct MountSettings {
+    /// Its name, with `@`.
+    pub alias: String,
+    /// The directory.
+    pub path: PathBuf,
+    /// Whether tools may only read there.
+    pub read_only: bool,
+    /// Globs outside of which tools reach nothing; all of it where there are none.
+    pub scope: Vec<String>,
+    /// Globs that no tool reaches.
+    pub deny: Vec<String>,
 }
 
 /// What a question waits by default.
 const DEFAULT_APPROVAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Reads the configuration that is in use: the named one, one that was found and agreed to, or none.
-pub(crate) fn load(common: &GlobalOptions, surroundings: &HostEnvironment) -> Result<LoadedConfig, CliError> {
-    load_from(ConfigOrigin::choose(common, surroundings)?, surroundings, TrustPrompt::OnTerminal)
+pub fn load(
+    overrides: &SettingsOverrides,
+    surroundings: &HostEnvironment,
+    prompt: TrustPrompt<'_>,
+) -> Result<LoadedConfig, BuildError> {
+    load_from(ConfigOrigin::choose(overrides, surroundings)?, surroundings, prompt)
 }
 
 /// Reads the configuration of an origin.
-pub(crate) fn load_from(
+pub fn load_from(
     origin: ConfigOrigin,
     surroundings: &HostEnvironment,
-    asking: TrustPrompt,
-) -> Result<LoadedConfig, CliError> {
+    prompt: TrustPrompt<'_>,
+) -> Result<LoadedConfig, BuildError> {
     let Some(file) = origin.file() else {
-        let config =
-            Config::parse("built-in defaults", "").map_err(|problems| CliError::usage(problems.render()))?;
+        let config = Config::parse("built-in defaults", "")
+            .map_err(|problems| BuildError::usage(problems.render()))?;
         let folder = surroundings.current_dir.clone();
         return Ok(LoadedConfig { config, origin, file_source: FileSource::OnDisk, directory: folder });
     };
     if let ConfigOrigin::Found(file) = &origin {
-        let covered = trust::agreed(file, surroundings, asking)?;
+        let covered = trust::agreed(file, surroundings, prompt)?;
         let (config, folder) = (covered.config.clone(), covered.directory.clone());
         return Ok(LoadedConfig {
             config,
@@ -93,7 +123,7 @@ pub(crate) fn load_from(
         });
     }
     let bytes = read_file(file).map_err(|error| {
-        CliError::usage(format!("the configuration `{}` cannot be read: {error}", file.display()))
+        BuildError::usage(format!("the configuration `{}` cannot be read: {error}", file.display()))
             .help("name an existing file with --config, or leave it out")
     })?;
     trust::require_owner(file)?;
@@ -102,14 +132,14 @@ pub(crate) fn load_from(
 
 impl LoadedConfig {
     /// A configuration whose files are read from disk: a person named it, or it is only looked at.
-    pub(crate) fn read(
+    pub fn read(
         origin: ConfigOrigin,
         bytes: &[u8],
         surroundings: &HostEnvironment,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, BuildError> {
         let shown = origin.file().map_or_else(String::new, |file| surroundings.display_path(file));
         let config = Config::parse_bytes(&shown, bytes).map_err(|problems| {
-            CliError::usage(problems.render().trim_end())
+            BuildError::usage(problems.render().trim_end())
                 .help("correct the file; `toolgate check` says when nothing is left")
         })?;
         let folder = origin.file().and_then(|file| file.parent());
@@ -118,84 +148,88 @@ impl LoadedConfig {
     }
 
     /// The file, if there is one.
-    pub(crate) fn file(&self) -> Option<&PathBuf> {
+    pub fn file(&self) -> Option<&PathBuf> {
         self.origin.file()
     }
 
     /// Where the agreement is kept that makes it count, if it needs one.
-    pub(crate) fn agreement(&self, surroundings: &HostEnvironment) -> Option<PathBuf> {
+    pub fn agreement(&self, surroundings: &HostEnvironment) -> Option<PathBuf> {
         let ConfigOrigin::Found(file) = &self.origin else { return None };
         Some(AgreementStore::of(surroundings).ok()?.path_of(file))
     }
 
     /// The folder that relative paths start at.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// A path of the configuration, on this machine.
-    pub(crate) fn resolve(
+    pub fn resolve(
         &self,
         path: &DeclaredPath,
         surroundings: &HostEnvironment,
-    ) -> Result<PathBuf, CliError> {
+    ) -> Result<PathBuf, BuildError> {
         resolve(path, &self.directory, surroundings)
     }
 }
 
 /// A path of a configuration that lies in `folder`, on this machine.
-pub(crate) fn resolve(
+pub fn resolve(
     path: &DeclaredPath,
     folder: &Path,
     surroundings: &HostEnvironment,
-) -> Result<PathBuf, CliError> {
+) -> Result<PathBuf, BuildError> {
     let resolved = path.resolve(folder, surroundings.home.as_deref()).ok_or_else(|| {
-        CliError::usage(format!("`{}` needs a home folder, and HOME is not set", path.as_str()))
+        BuildError::usage(format!("`{}` needs a home folder, and HOME is not set", path.as_str()))
     })?;
     surroundings.absolute(&resolved)
 }
 
 /// Joins command line and configuration; the command line wins.
-pub(crate) fn resolve_settings(common: &GlobalOptions, default_trust: Trust) -> Result<Settings, CliError> {
-    let surroundings = HostEnvironment::detect()?;
-    let loaded = load(common, &surroundings)?;
-    merge_settings(common, default_trust, loaded, surroundings)
+pub fn resolve_settings(
+    overrides: &SettingsOverrides,
+    default_trust: Trust,
+    surroundings: HostEnvironment,
+    prompt: TrustPrompt<'_>,
+) -> Result<Settings, BuildError> {
+    let loaded = load(overrides, &surroundings, prompt)?;
+    merge_settings(overrides, default_trust, loaded, surroundings)
 }
 
 /// The same while a gate runs: the file that was in use is the file that counts, whatever appears nearer, and no question is asked. An agent that is not
 /// declared any more is no reason to go on with the rest as it was: the gate denies its calls, since it knows no such agent.
-pub(crate) fn re_resolve_settings(
-    common: &GlobalOptions,
+pub fn re_resolve_settings(
+    overrides: &SettingsOverrides,
     trust: Trust,
     origin: &ConfigOrigin,
-) -> Result<Settings, CliError> {
-    let surroundings = HostEnvironment::detect()?;
+    surroundings: HostEnvironment,
+) -> Result<Settings, BuildError> {
     let loaded = load_from(origin.clone(), &surroundings, TrustPrompt::Never)?;
-    join_any(common, trust, loaded, surroundings)
+    join_any(overrides, trust, loaded, surroundings)
 }
 
 /// Joins the command line and a configuration.
-pub(crate) fn merge_settings(
-    common: &GlobalOptions,
+pub fn merge_settings(
+    overrides: &SettingsOverrides,
     default_trust: Trust,
     loaded: LoadedConfig,
     surroundings: HostEnvironment,
-) -> Result<Settings, CliError> {
-    check_agent(common, &loaded.config)?;
-    join_any(common, default_trust, loaded, surroundings)
+) -> Result<Settings, BuildError> {
+    check_agent(overrides, &loaded.config)?;
+    join_any(overrides, default_trust, loaded, surroundings)
 }
 
 /// The same, whether or not the agent of the command line is declared.
 fn join_any(
-    common: &GlobalOptions,
+    overrides: &SettingsOverrides,
     default_trust: Trust,
     loaded: LoadedConfig,
     surroundings: HostEnvironment,
-) -> Result<Settings, CliError> {
+) -> Result<Settings, BuildError> {
     let config = &loaded.config;
-    let profile = profile(common, config)?;
-    let agent = common.agent.as_ref().and_then(|name| config.agent(name.as_str()));
-    let state_dir = match (&common.state_dir, &config.state_dir) {
+    let profile = profile(overrides, config)?;
+    let agent = overrides.agent.as_ref().and_then(|name| config.agent(name.as_str()));
+    let state_dir = match (&overrides.state_dir, &config.state_dir) {
         (Some(path), _) => surroundings.absolute(path)?,
         (None, Some(path)) => loaded.resolve(&path.value, &surroundings)?,
         (None, None) => default_state_dir(&surroundings)?,
@@ -211,30 +245,30 @@ fn join_any(
         let one = |at: &Located<DeclaredPath>| {
             Ok(ConfiguredPath { path: loaded.resolve(&at.value, &surroundings)?, at: at.clone() })
         };
-        paths.iter().map(one).collect::<Result<Vec<ConfiguredPath>, CliError>>()
+        paths.iter().map(one).collect::<Result<Vec<ConfiguredPath>, BuildError>>()
     };
-    let workspace = match (&common.workspace, &config.workspace) {
+    let workspace = match (&overrides.workspace, &config.workspace) {
         (Some(path), _) => surroundings.absolute(path)?,
         (None, Some(path)) => loaded.resolve(&path.value, &surroundings)?,
         (None, None) => surroundings.current_dir.clone(),
     };
-    let trust = common.trust.or(agent.and_then(|agent| agent.trust.as_ref()).map(|trust| trust.value));
+    let trust = overrides.trust.or(agent.and_then(|agent| agent.trust.as_ref()).map(|trust| trust.value));
     let trust = trust.or(config.trust.as_ref().map(|trust| trust.value)).unwrap_or(default_trust);
-    let run = match &common.run {
+    let run = match &overrides.run {
         Some(run) => run.clone(),
         None => default_run(&workspace)?,
     };
     let caller = Caller {
         subject: surroundings.user.clone(),
         permissions: std::collections::BTreeSet::new(),
-        agent: common.agent.clone(),
-        session: session(common)?,
-        run: common.run.clone(),
+        agent: overrides.agent.clone(),
+        session: session(overrides)?,
+        run: overrides.run.clone(),
         trust,
     };
     let settings = Settings {
         profile,
-        mounts: mounts(common, &loaded, &surroundings)?,
+        mounts: mounts(overrides, &loaded, &surroundings)?,
         deny: config.deny.patterns().to_vec(),
         checkpoints: optional(&config.audit.checkpoints)?,
         key: optional(&config.audit.key)?,
@@ -278,25 +312,25 @@ impl Settings {
     }
 
     /// A path of the configuration, on this machine.
-    pub(crate) fn resolve(&self, path: &DeclaredPath) -> Result<PathBuf, CliError> {
+    pub fn resolve(&self, path: &DeclaredPath) -> Result<PathBuf, BuildError> {
         self.loaded.resolve(path, &self.environment)
     }
 
     /// What calls come with: the token that was given, else the person at this machine.
-    pub(crate) fn credential(&self, common: &GlobalOptions) -> Result<Credential, CliError> {
-        let Some(token) = &common.token else { return Ok(self.caller.clone().into()) };
-        if let Some(agent) = &common.agent {
-            return Err(CliError::usage(format!(
+    pub fn credential(&self, overrides: &SettingsOverrides) -> Result<Credential, BuildError> {
+        let Some(token) = &overrides.token else { return Ok(self.caller.clone().into()) };
+        if let Some(agent) = &overrides.agent {
+            return Err(BuildError::usage(format!(
                 "a token says itself for which agent it calls, so not for `{agent}`"
             ))
             .help("leave out --agent, or --token and the variable TOOLGATE_TOKEN"));
         }
         let Caller { session, run, trust, .. } = self.caller.clone();
-        Ok(Credential::Token { token: token.0.clone(), session, run, trust })
+        Ok(Credential::Token { token: token.clone(), session, run, trust })
     }
 
     /// A permission for a tool that does not exist permits nothing, and its author may believe otherwise.
-    pub(crate) fn warn_of_unknown_tools(&self, known: &[String]) {
+    pub fn warn_of_unknown_tools(&self, known: &[String]) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         for problem in self.loaded.config.check_tools(&known) {
             let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
@@ -308,8 +342,8 @@ impl Settings {
 /// The files that tokens are checked with, and those of keys of models.
 fn key_files(
     config: &Config,
-    resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, CliError>,
-) -> Result<Vec<PathBuf>, CliError> {
+    resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, BuildError>,
+) -> Result<Vec<PathBuf>, BuildError> {
     let keys = config.callers.iter().flat_map(|callers| &callers.keys);
     let files = keys.filter_map(|key| match &key.source {
         KeySourceConfig::PublicKey(at) | KeySourceConfig::Secret(at) | KeySourceConfig::KeySetFile(at) => {
@@ -327,28 +361,28 @@ fn key_files(
 /// The files with what stands before conversations. A model that could write there would speak to the next one as the operator does.
 fn system_files(
     config: &Config,
-    resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, CliError>,
-) -> Result<Vec<PathBuf>, CliError> {
+    resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, BuildError>,
+) -> Result<Vec<PathBuf>, BuildError> {
     let agents = config.agents.iter().map(|agent| &agent.conversation);
     let files =
         agents.chain([&config.conversation]).filter_map(|conversation| conversation.system_file.as_ref());
     files.map(|at| resolve(&at.value)).collect()
 }
 
-fn profile(common: &GlobalOptions, config: &Config) -> Result<Profile, CliError> {
-    match (&common.profile, &config.profile) {
-        (Some(name), _) => name.parse().map_err(CliError::usage),
-        (None, Some(name)) => name.value.as_str().parse().map_err(CliError::usage),
+fn profile(overrides: &SettingsOverrides, config: &Config) -> Result<Profile, BuildError> {
+    match (&overrides.profile, &config.profile) {
+        (Some(name), _) => name.parse().map_err(BuildError::usage),
+        (None, Some(name)) => name.value.as_str().parse().map_err(BuildError::usage),
         (None, None) => Ok(Profile::Native),
     }
 }
 
-fn check_agent(common: &GlobalOptions, config: &Config) -> Result<(), CliError> {
-    let Some(name) = common.agent.as_ref().filter(|name| config.agent(name.as_str()).is_none()) else {
+fn check_agent(overrides: &SettingsOverrides, config: &Config) -> Result<(), BuildError> {
+    let Some(name) = overrides.agent.as_ref().filter(|name| config.agent(name.as_str()).is_none()) else {
         return Ok(());
     };
     let known: Vec<&str> = config.agents.iter().map(|agent| agent.name.value.as_str()).collect();
-    let failed = CliError::usage(format!("there is no agent `{name}` in the configuration"));
+    let failed = BuildError::usage(format!("there is no agent `{name}` in the configuration"));
     Err(match known.is_empty() {
         true => failed.help("declare it under `agents:` in toolgate.yaml"),
         false => failed.help(format!("declared are {}", known.join(", "))),
@@ -356,24 +390,25 @@ fn check_agent(common: &GlobalOptions, config: &Config) -> Result<(), CliError> 
 }
 
 /// Calls of one run belong together; calls without a run belong to the command line.
-fn session(common: &GlobalOptions) -> Result<SessionId, CliError> {
-    let name = common.run.as_ref().map_or("cli", RunId::as_str);
-    name.parse().map_err(|error| CliError::usage(format!("{error}")))
+fn session(overrides: &SettingsOverrides) -> Result<SessionId, BuildError> {
+    let name = overrides.run.as_ref().map_or("cli", RunId::as_str);
+    name.parse().map_err(|error| BuildError::usage(format!("{error}")))
 }
 
 /// A run that nobody named is one per workspace.
-fn default_run(workspace: &Path) -> Result<RunId, CliError> {
+fn default_run(workspace: &Path) -> Result<RunId, BuildError> {
     let digest = Sha256::of(workspace.as_os_str().as_encoded_bytes()).to_string();
     let short: String = digest.chars().take(12).collect();
-    format!("default-{short}").parse().map_err(|error| CliError::usage(format!("{error}")))
+    format!("default-{short}").parse().map_err(|error| BuildError::usage(format!("{error}")))
 }
 
-pub(crate) fn default_state_dir(surroundings: &HostEnvironment) -> Result<PathBuf, CliError> {
+/// `$XDG_STATE_HOME/toolgate`, else `~/.local/state/toolgate`.
+pub fn default_state_dir(surroundings: &HostEnvironment) -> Result<PathBuf, BuildError> {
     let base = match (&surroundings.state_home, &surroundings.home) {
         (Some(state_home), _) => state_home.clone(),
         (None, Some(home)) => home.join(".local/state"),
         (None, None) => {
-            return Err(CliError::usage(
+            return Err(BuildError::usage(
                 "there is no place for audit records: neither XDG_STATE_HOME nor HOME is set",
             )
             .help("name a folder with --state-dir"));
@@ -383,14 +418,14 @@ pub(crate) fn default_state_dir(surroundings: &HostEnvironment) -> Result<PathBu
 }
 
 fn mounts(
-    common: &GlobalOptions,
+    overrides: &SettingsOverrides,
     loaded: &LoadedConfig,
     surroundings: &HostEnvironment,
-) -> Result<Vec<MountSettings>, CliError> {
+) -> Result<Vec<MountSettings>, BuildError> {
     let mut mounts = Vec::new();
     for MountConfig { alias, path, access, scope, deny } in &loaded.config.mounts {
         if let Some(help) = reserved_alias(&alias.value) {
-            return Err(CliError::usage(format!("`{}` cannot be mounted by hand", alias.value)).help(help));
+            return Err(BuildError::usage(format!("`{}` cannot be mounted by hand", alias.value)).help(help));
         }
         mounts.push(MountSettings {
             read_only: *access == Access::ReadOnly || alias.value == "@pkg",
@@ -400,7 +435,7 @@ fn mounts(
             deny: deny.patterns().to_vec(),
         });
     }
-    for text in &common.mounts {
+    for text in &overrides.mounts {
         let mount = parse_mount(text, surroundings)?;
         mounts.retain(|other: &MountSettings| other.alias != mount.alias);
         mounts.push(mount);
@@ -409,7 +444,7 @@ fn mounts(
 }
 
 /// Why an alias is not free, if it is not.
-pub(crate) fn reserved_alias(alias: &str) -> Option<&'static str> {
+pub fn reserved_alias(alias: &str) -> Option<&'static str> {
     match alias {
         "@project" => Some("@project is the workspace: use --workspace or `workspace:`"),
         "@state" => Some("@state is made for each run"),
@@ -418,9 +453,9 @@ pub(crate) fn reserved_alias(alias: &str) -> Option<&'static str> {
 }
 
 /// `@name=DIR` or `@name=DIR:ro`.
-fn parse_mount(text: &str, surroundings: &HostEnvironment) -> Result<MountSettings, CliError> {
+fn parse_mount(text: &str, surroundings: &HostEnvironment) -> Result<MountSettings, BuildError> {
     let wrong = || {
-        CliError::usage(format!("`{text}` is not a mount"))
+        BuildError::usage(format!("`{text}` is not a mount"))
             .help("write --mount @name=DIR or --mount @name=DIR:ro")
     };
     let (alias, path) = text.split_once('=').ok_or_else(wrong)?;
@@ -432,7 +467,7 @@ fn parse_mount(text: &str, surroundings: &HostEnvironment) -> Result<MountSettin
         return Err(wrong());
     }
     if let Some(help) = reserved_alias(alias) {
-        return Err(CliError::usage(format!("`{alias}` cannot be mounted by hand")).help(help));
+        return Err(BuildError::usage(format!("`{alias}` cannot be mounted by hand")).help(help));
     }
     let path = surroundings.absolute(Path::new(path))?;
     // A package is what a run was made from; nothing in a run may change it.

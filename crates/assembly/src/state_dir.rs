@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use toolgate_types::{Sha256, StateKey};
 
 use crate::ambient::{open_private_directory, real_path};
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::ownership::{self, OwnershipError};
 use crate::secrets::read_or_create_hex;
 use crate::settings::Settings;
 
 /// Refuses state of another user, state that others can write, and state in a mount where tools could plant something.
-pub(crate) fn check(settings: &Settings) -> Result<(), CliError> {
+pub fn check(settings: &Settings) -> Result<(), BuildError> {
     refuse_others("state directory", &settings.state_dir)?;
     if !settings.audit_dir.starts_with(&settings.state_dir) {
         refuse_others("audit directory", &settings.audit_dir)?;
@@ -23,20 +23,20 @@ pub(crate) fn check(settings: &Settings) -> Result<(), CliError> {
     refuse_mounted(settings)
 }
 
-fn refuse_others(what: &str, path: &Path) -> Result<(), CliError> {
+fn refuse_others(what: &str, path: &Path) -> Result<(), BuildError> {
     ownership::check_own_directory(path).map_err(|error| not_owned(what, path, &error))
 }
 
-fn not_owned(what: &str, path: &Path, error: &OwnershipError) -> CliError {
+fn not_owned(what: &str, path: &Path, error: &OwnershipError) -> BuildError {
     let message = format!("the {what} `{}` is not believed: {error}", path.display());
-    CliError::usage(message).help(
+    BuildError::usage(message).help(
         "name a directory that only you can write, or take the write permission of others away (`chmod go-w`)",
     )
 }
 
 /// The user's default state directory may lie in a workspace that is, or holds, the home: there it is hidden from tools like all files of the gate, and nothing
 /// but this user's own gate ever wrote it. Every other place in a writable mount is one that a repository may have brought along.
-fn refuse_mounted(settings: &Settings) -> Result<(), CliError> {
+fn refuse_mounted(settings: &Settings) -> Result<(), BuildError> {
     let state = real_path(&settings.state_dir);
     let is_default = settings.default_state_dir.as_deref() == Some(&*settings.state_dir);
     let home = settings.environment.home.as_deref().filter(|_| is_default).map(real_path);
@@ -52,7 +52,7 @@ fn refuse_mounted(settings: &Settings) -> Result<(), CliError> {
                 "the state directory `{}` lies in the mount `{alias}`, where tools could plant what the gate believes",
                 settings.state_dir.display()
             );
-            return Err(CliError::usage(message).help(
+            return Err(BuildError::usage(message).help(
                 "name a directory outside of every mount with --state-dir or `state_dir`, or leave it out",
             ));
         }
@@ -62,7 +62,7 @@ fn refuse_mounted(settings: &Settings) -> Result<(), CliError> {
 
 /// The key of this user's state, made where there is none. It lies in the default state directory, so that a state directory that came from elsewhere cannot
 /// bring its own; only a process that has no such directory finds it in the one that it was given.
-pub(crate) fn key(settings: &Settings) -> Result<StateKey, CliError> {
+pub fn key(settings: &Settings) -> Result<StateKey, BuildError> {
     let directory = key_directory(settings)?;
     let path = directory.join("keys").join("state.key");
     let word = read_or_create_hex(&path)?;
@@ -72,13 +72,13 @@ pub(crate) fn key(settings: &Settings) -> Result<StateKey, CliError> {
     checked.map_err(|error| not_owned("key", &path, &error))?;
     let bytes = word.parse::<Sha256>().map_err(|_| {
         let message = format!("`{}` is not a key of 64 hexadecimal digits", path.display());
-        CliError::usage(message)
+        BuildError::usage(message)
             .help("remove it to have a new one made; what was sealed with it is no longer believed")
     })?;
     Ok(StateKey::new(*bytes.as_bytes()))
 }
 
-fn key_directory(settings: &Settings) -> Result<PathBuf, CliError> {
+fn key_directory(settings: &Settings) -> Result<PathBuf, BuildError> {
     let Some(default) = &settings.default_state_dir else { return Ok(settings.state_dir.clone()) };
     refuse_others("state directory", default)?;
     match open_private_directory(default) {
@@ -86,7 +86,7 @@ fn key_directory(settings: &Settings) -> Result<PathBuf, CliError> {
         Err(error) if cannot_be_made(error.kind()) => Ok(settings.state_dir.clone()),
         Err(error) => {
             let message = format!("the state directory `{}` cannot be used: {error}", default.display());
-            Err(CliError::usage(message).help("set XDG_STATE_HOME to a directory that you can write"))
+            Err(BuildError::usage(message).help("set XDG_STATE_HOME to a directory that you can write"))
         }
     }
 }

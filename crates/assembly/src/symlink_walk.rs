@@ -17,13 +17,13 @@ const MAX_SYMLINKS: usize = 40;
 /// A way that was followed to its end. Whoever judges it judges what is opened: links and end were found in one walk, and a link that came
 /// afterwards is not followed.
 #[derive(Debug)]
-pub(crate) struct ResolvedPath {
+pub struct ResolvedPath {
     /// Where each link is that was followed.
-    pub(crate) links: Vec<PathBuf>,
+    pub links: Vec<PathBuf>,
     /// The link that leads to something that is not there.
-    pub(crate) dangling: Option<PathBuf>,
+    pub dangling: Option<PathBuf>,
     /// Without any link in it.
-    pub(crate) target: PathBuf,
+    pub target: PathBuf,
 }
 
 /// A name on the way, and the link that named it.
@@ -34,7 +34,7 @@ struct PathComponent {
 
 impl ResolvedPath {
     /// Follows an absolute path, as far as it exists.
-    pub(crate) fn resolve(path: &Path) -> io::Result<Self> {
+    pub fn resolve(path: &Path) -> io::Result<Self> {
         let mut way = Self { links: Vec::new(), dangling: None, target: PathBuf::from("/") };
         let mut ahead: Vec<PathComponent> = components(path, None).collect();
         while let Some(PathComponent { name, link }) = ahead.pop() {
@@ -66,7 +66,7 @@ impl ResolvedPath {
     }
 
     /// The same without the last name, which may be that of a link: the way to what is beside it.
-    pub(crate) fn resolve_parent(path: &Path) -> io::Result<Self> {
+    pub fn resolve_parent(path: &Path) -> io::Result<Self> {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Self::resolve(path);
         };
@@ -75,12 +75,12 @@ impl ResolvedPath {
     }
 
     /// The name at the end.
-    pub(crate) fn name(&self) -> &OsStr {
+    pub fn name(&self) -> &OsStr {
         self.target.file_name().unwrap_or_default()
     }
 
     /// Opens the folder that the file is in, to change it. Missing folders are made with this mode, or are an error.
-    pub(crate) fn open_parent(&self, missing: Option<u32>) -> io::Result<Dir> {
+    pub fn open_parent(&self, missing: Option<u32>) -> io::Result<Dir> {
         let found = self.walk(missing)?;
         // What was only found so far is opened, so that it can be saved.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -88,7 +88,7 @@ impl ResolvedPath {
     }
 
     /// Finds the folder that the file is in, to read the file: that is allowed in a folder that cannot be listed as well.
-    pub(crate) fn open_parent_path(&self) -> io::Result<Dir> {
+    pub fn open_parent_path(&self) -> io::Result<Dir> {
         Ok(Dir::from_std_file(File::from(self.walk(None)?)))
     }
 

@@ -8,21 +8,20 @@ use toolgate_tools::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
 };
 
-use crate::ambient::env_var;
+use crate::notices::debug;
 use crate::settings::Settings;
-use crate::terminal::debug;
 
 /// The tool, where the configuration says who is asked. Without its key it is there for the operator to wonder about, and for nobody to use.
-pub(crate) fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<ConfigProblem>> {
+pub fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<ConfigProblem>> {
     let Some(declared) = declared(settings) else { return Ok(None) };
-    let suspended = missing_key(declared);
+    let suspended = missing_key(settings, declared);
     if let Some(reason) = &suspended {
         debug(|| format!("`{WEB_SEARCH}` is offered to nobody: {reason}"));
     }
     let made = WebSearch::new(WebSearchOptions {
         backend: declared.backend.value,
         url: declared.url.as_ref().map(|url| url.value.clone()),
-        key: key_variable(declared).and_then(key).map(|key| SearchKey::new(&key)),
+        key: key_variable(declared).and_then(|name| key(settings, name)).map(|key| SearchKey::new(&key)),
         max_results: declared.max_results,
         suspended,
         resolver: Arc::new(SystemDialer),
@@ -31,13 +30,13 @@ pub(crate) fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<Co
 }
 
 /// The names of tools that there are because of it.
-pub(crate) fn names(settings: &Settings) -> impl Iterator<Item = &str> {
+pub fn names(settings: &Settings) -> impl Iterator<Item = &str> {
     declared(settings).map(|_| WEB_SEARCH).into_iter()
 }
 
 /// What keeps it from being used.
-pub(crate) fn warnings(settings: &Settings) -> impl Iterator<Item = ConfigWarning> {
-    let missing = declared(settings).and_then(|declared| Some((declared, missing_key(declared)?)));
+pub fn warnings(settings: &Settings) -> impl Iterator<Item = ConfigWarning> {
+    let missing = declared(settings).and_then(|declared| Some((declared, missing_key(settings, declared)?)));
     let warning = missing.map(|(declared, reason)| {
         let help =
             Some("set the variable for whoever runs the gate, or name another one with `key_env`".to_owned());
@@ -65,12 +64,12 @@ fn key_variable(declared: &WebSearchConfig) -> Option<&str> {
     named.or(default_key_variable(declared.backend.value))
 }
 
-fn key(name: &str) -> Option<String> {
-    env_var(name).filter(|key| !key.trim().is_empty())
+fn key(settings: &Settings, name: &str) -> Option<String> {
+    settings.environment.var(name).filter(|key| !key.trim().is_empty())
 }
 
-fn missing_key(declared: &WebSearchConfig) -> Option<String> {
-    let name = key_variable(declared).filter(|name| key(name).is_none())?;
+fn missing_key(settings: &Settings, declared: &WebSearchConfig) -> Option<String> {
+    let name = key_variable(declared).filter(|name| key(settings, name).is_none())?;
     let backend = declared.backend.value.as_str();
     Some(format!("the variable `{name}` is not set, so there is no key for `{backend}`"))
 }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use toolgate_assembly::overrides::SettingsOverrides;
 use toolgate_manifest::ServeAuth;
 use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
 
@@ -146,6 +147,24 @@ pub(crate) struct GlobalOptions {
         help_heading = "Common options"
     )]
     pub(crate) log_level: LogLevel,
+}
+
+impl GlobalOptions {
+    /// What wins over the configuration.
+    pub(crate) fn overrides(&self) -> SettingsOverrides {
+        SettingsOverrides {
+            config: self.config.clone(),
+            no_config: self.no_config,
+            profile: self.profile.clone(),
+            workspace: self.workspace.clone(),
+            mounts: self.mounts.clone(),
+            state_dir: self.state_dir.clone(),
+            run: self.run.clone(),
+            agent: self.agent.clone(),
+            trust: self.trust,
+            token: self.token.as_ref().map(|token| token.0.clone()),
+        }
+    }
 }
 
 /// A token, which is never printed.

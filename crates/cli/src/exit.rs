@@ -1,5 +1,8 @@
 //! Exit codes, a contract with scripts.
 
+use toolgate_assembly::error::{BuildError, BuildErrorKind};
+use toolgate_assembly::load::LoadError;
+
 /// Done.
 pub(crate) const SUCCESS: u8 = 0;
 /// The tool answered with an error.
@@ -23,6 +26,22 @@ pub(crate) struct CliError {
     pub(crate) code: u8,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
+}
+
+impl From<BuildError> for CliError {
+    fn from(BuildError { kind, message, help }: BuildError) -> Self {
+        let code = match kind {
+            BuildErrorKind::Configuration => USAGE,
+            BuildErrorKind::Environment => TOOL_ERROR,
+        };
+        Self { code, message, help }
+    }
+}
+
+impl From<LoadError> for CliError {
+    fn from(error: LoadError) -> Self {
+        BuildError::from(error).into()
+    }
 }
 
 impl CliError {

@@ -1,4 +1,4 @@
-//! `--log`: one line for each call on standard error, as text or as JSON.
+//! What goes to standard error beside the results: notices to the operator, and with `--log` one line for each call, as text or as JSON.
 //!
 //! Only the gate's own events are written. Libraries log through the same interface, and some of them quote what they send.
 
@@ -15,7 +15,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::set_global_default;
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::terminal::{escape_json, escape_line};
+use toolgate_assembly::notices::TARGET as NOTICES;
+
+use crate::terminal::{escape_json, escape_line, is_verbose, warn};
 
 /// The targets of the gate begin with this.
 const TARGET_PREFIX: &str = "toolgate";
@@ -43,30 +45,41 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
-/// Writes what the gate tells of its calls, from here on.
-pub(crate) fn install(format: LogFormat, level: LogLevel) {
+/// Writes notices, and lines about calls where a format was asked for. To be called once, when [`set_quiet`](crate::terminal::set_quiet) and
+/// [`set_verbose`](crate::terminal::set_verbose) have been.
+pub(crate) fn install(format: Option<LogFormat>, level: LogLevel) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    // There is one log of a process, and this is called once.
-    let _ = set_global_default(StderrLog { format, level });
+    let notices = if is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    // A process has one subscriber, and this is it.
+    let _ = set_global_default(StderrLog { calls: format.map(|format| (format, level)), notices });
 }
 
 struct StderrLog {
-    format: LogFormat,
-    level: LevelFilter,
+    /// Lines about calls.
+    calls: Option<(LogFormat, LevelFilter)>,
+    /// What the operator should know beside the results.
+    notices: LevelFilter,
 }
 
 impl Subscriber for StderrLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level && metadata.target().starts_with(TARGET_PREFIX)
+        let level = match metadata.target() {
+            NOTICES => self.notices,
+            target if target.starts_with(TARGET_PREFIX) => {
+                self.calls.map_or(LevelFilter::OFF, |(_, level)| level)
+            }
+            _ => LevelFilter::OFF,
+        };
+        *metadata.level() <= level
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.level)
+        Some(self.calls.map_or(self.notices, |(_, level)| level.max(self.notices)))
     }
 
     /// There are no spans of ours; one number does for all.
@@ -81,9 +94,13 @@ impl Subscriber for StderrLog {
     fn event(&self, event: &Event<'_>) {
         let mut fields = EventFields::default();
         event.record(&mut fields);
-        let line = match self.format {
-            LogFormat::Text => format_text(event.metadata(), &fields.0),
-            LogFormat::Json => format_json(event.metadata(), fields.0),
+        let line = match self.calls {
+            _ if event.metadata().target() == NOTICES => {
+                return warn(fields.0.get("message").and_then(Value::as_str).unwrap_or_default());
+            }
+            Some((LogFormat::Text, _)) => format_text(event.metadata(), &fields.0),
+            Some((LogFormat::Json, _)) => format_json(event.metadata(), fields.0),
+            None => return,
         };
         // That standard error is gone cannot be reported.
         let _ = io::stderr().write_all(line.as_bytes());

@@ -2,29 +2,13 @@
 
 mod exit;
 mod arguments;
-mod ambient;
-mod atomic_file;
-mod symlink_walk;
-mod ownership;
-mod trust;
-mod settings;
-mod state_dir;
 mod state_usage;
 mod approval_screen;
 mod terminal;
+mod startup;
+mod trust_screen;
 mod log;
 mod interrupt;
-mod config_files;
-mod secrets;
-mod callers;
-mod sandbox_settings;
-mod web_search;
-mod servers;
-mod protected_paths;
-mod personal_paths;
-mod load;
-mod gate_builder;
-mod reload;
 mod clients;
 mod conversation;
 mod chat;
@@ -54,9 +38,7 @@ fn main() -> ExitCode {
     if arguments.common.verbose {
         set_verbose();
     }
-    if let Some(format) = arguments.common.log {
-        log::install(format, arguments.common.log_level);
-    }
+    log::install(arguments.common.log, arguments.common.log_level);
     match run(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(failed) => {

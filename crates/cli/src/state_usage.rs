@@ -9,8 +9,8 @@ use toolgate_serve::{OutputBounds, StateUsage};
 use toolgate_session::SessionBounds;
 use toolgate_workspace::QuarantineBounds;
 
-use crate::ambient::open_private_directory;
-use crate::gate_builder::{JOURNAL, OUTPUTS, QUARANTINE, SESSIONS};
+use toolgate_assembly::ambient::open_private_directory;
+use toolgate_assembly::gate_builder::{JOURNAL, OUTPUTS, QUARANTINE, SESSIONS};
 
 /// More names than this are not looked at; what is there is then at least as much.
 const MAX_SCANNED_ENTRIES: usize = 200_000;

@@ -36,6 +36,11 @@ pub(crate) fn set_verbose() {
     VERBOSE.store(true, Ordering::Relaxed);
 }
 
+/// Whether more is to be said.
+pub(crate) fn is_verbose() -> bool {
+    VERBOSE.load(Ordering::Relaxed)
+}
+
 /// Says something to the operator, beside the results.
 pub(crate) fn warn(message: &str) {
     if !QUIET.load(Ordering::Relaxed) {
@@ -45,7 +50,7 @@ pub(crate) fn warn(message: &str) {
 
 /// Says something that the operator only hears when asked for more.
 pub(crate) fn debug(message: impl FnOnce() -> String) {
-    if VERBOSE.load(Ordering::Relaxed) {
+    if is_verbose() {
         print_note(&message());
     }
 }

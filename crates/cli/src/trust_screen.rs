@@ -3,12 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use toolgate_assembly::trust::{AgreedFile, Agreement, CoveredConfig, EffectGroup};
 use toolgate_text::diff::unified;
 use toolgate_types::Sha256;
 
-use super::agreements::{AgreedFile, Agreement};
-use super::covered_config::CoveredConfig;
-use super::effects::EffectGroup;
 use crate::approval_screen::{Screen, quoted_diff};
 use crate::terminal::{escape_line, paint};
 

@@ -11,14 +11,14 @@ use crate::config_files::SourceFile;
 use crate::settings::Settings;
 
 /// A tool of a server as it was agreed to.
-pub(crate) struct AgreedTool {
-    pub(crate) name: String,
-    pub(crate) class: ToolClass,
-    pub(crate) schema: ToolSchema,
+pub struct AgreedTool {
+    pub name: String,
+    pub class: ToolClass,
+    pub schema: ToolSchema,
 }
 
 /// The tools of declared servers: those that something was agreed about, and those that policies name before anything is known about them.
-pub(crate) fn agreed_tools(settings: &Settings, policies: &[SourceFile]) -> Vec<AgreedTool> {
+pub fn agreed_tools(settings: &Settings, policies: &[SourceFile]) -> Vec<AgreedTool> {
     let pins = pins(settings);
     let mut tools = Vec::new();
     for server in &settings.loaded.config.mcp_servers {

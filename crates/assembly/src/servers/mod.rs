@@ -18,18 +18,17 @@ use toolgate_gate::Registry;
 use toolgate_manifest::ConfigProblem;
 use toolgate_tools::CommandRunner;
 
-pub(crate) use agreed_tools::agreed_tools;
+pub use agreed_tools::agreed_tools;
 use sandbox_launcher::{LaunchContext, SandboxLauncher};
-pub(crate) use server_settings::{UnusableServer, declared_servers};
+pub use server_settings::{UnusableServer, declared_servers};
 
-use crate::ambient::env_var;
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::gate_builder;
 use crate::load::LoadError;
+use crate::notices::{debug, warn};
 use crate::protected_paths::GateOwnedPaths;
 use crate::sandbox_settings;
 use crate::settings::Settings;
-use crate::terminal::{debug, warn};
 
 /// How much longer than its slowest server a person is kept waiting.
 const WAIT_MARGIN: Duration = Duration::from_secs(1);
@@ -45,7 +44,7 @@ const WAIT_NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 /// Which servers are started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ServerSelection {
+pub enum ServerSelection {
     /// All that are declared.
     All,
     /// The one of this name, if it is declared.
@@ -54,7 +53,7 @@ pub(crate) enum ServerSelection {
 
 impl ServerSelection {
     /// The server that a tool's name begins with.
-    pub(crate) fn of_tool(tool: &str) -> Option<Self> {
+    pub fn of_tool(tool: &str) -> Option<Self> {
         tool.split_once("__").map(|(server, _)| Self::Only(server.to_owned()))
     }
 
@@ -67,7 +66,7 @@ impl ServerSelection {
 }
 
 /// The servers behind a gate.
-pub(crate) struct Servers {
+pub struct Servers {
     bridge: Arc<Bridge>,
     launcher: Arc<SandboxLauncher>,
     pins: Pins,
@@ -89,11 +88,11 @@ struct DeclaredServers {
 }
 
 /// What was declared before, to go back to.
-pub(crate) struct PreviousServers(DeclaredServers, Option<LaunchContext>);
+pub struct PreviousServers(DeclaredServers, Option<LaunchContext>);
 
 impl Servers {
     /// A bridge without servers, looked after by this runtime.
-    pub(crate) fn new(settings: &Settings, runtime: Handle, which: ServerSelection) -> Self {
+    pub fn new(settings: &Settings, runtime: Handle, which: ServerSelection) -> Self {
         Self::with_reporter(settings, runtime, which, warn)
     }
 
@@ -117,11 +116,7 @@ impl Servers {
     }
 
     /// Starts servers without a gate before them, and waits until each has said which tools it has, or has failed. Whoever asks tells what came of it.
-    pub(crate) fn start(
-        settings: &Settings,
-        runtime: &Runtime,
-        which: ServerSelection,
-    ) -> Result<Self, CliError> {
+    pub fn start(settings: &Settings, runtime: &Runtime, which: ServerSelection) -> Result<Self, BuildError> {
         let say = |text: &str| debug(|| text.to_owned());
         let servers = Self::with_reporter(settings, runtime.handle().clone(), which, say);
         let own = GateOwnedPaths::of(settings);
@@ -135,12 +130,12 @@ impl Servers {
     }
 
     /// From now on the servers are those of these settings. Servers that cannot be used are told and left out.
-    pub(crate) fn configure(
+    pub fn configure(
         &self,
         settings: &Settings,
         runner: &Arc<CommandRunner>,
     ) -> Result<PreviousServers, Vec<ConfigProblem>> {
-        let (mut servers, mut unusable) = declared_servers(settings, &env_var)?;
+        let (mut servers, mut unusable) = declared_servers(settings, &|name| settings.environment.var(name))?;
         servers.retain(|server| self.which.includes(server.name.as_str()));
         unusable.retain(|server| self.which.includes(&server.name));
         for server in &unusable {
@@ -168,7 +163,7 @@ impl Servers {
     }
 
     /// Goes back to what was declared before.
-    pub(crate) fn revert(&self, before: PreviousServers) {
+    pub fn revert(&self, before: PreviousServers) {
         self.launcher.replace(before.1);
         self.apply(before.0);
     }
@@ -187,7 +182,7 @@ impl Servers {
     }
 
     /// Waits until every server has said which tools it has, or has failed. Whoever sits at a terminal is told what is waited for.
-    pub(crate) fn wait(&self, runtime: &Runtime) {
+    pub fn wait(&self, runtime: &Runtime) {
         let servers = self.state().servers.clone();
         let Some(slowest) = servers.iter().map(|server| server.startup_timeout).max() else { return };
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
@@ -204,12 +199,12 @@ impl Servers {
     }
 
     /// Servers of which nothing was known when they were declared. The tools of others are there from the beginning, as they were agreed to.
-    pub(crate) fn unknown_servers(&self) -> Vec<ServerSettings> {
+    pub fn unknown_servers(&self) -> Vec<ServerSettings> {
         self.state().unknown.clone()
     }
 
     /// Waits until each of these has said which tools it has, or has failed, but no longer than the slowest of them may take.
-    pub(crate) async fn wait_for_unknown(&self, strangers: &[ServerSettings]) {
+    pub async fn wait_for_unknown(&self, strangers: &[ServerSettings]) {
         let slowest = strangers.iter().map(|server| server.startup_timeout).max().unwrap_or_default();
         let is_strange = |health: &ServerHealth| strangers.iter().any(|server| server.name == health.name);
         let all = async {
@@ -222,7 +217,7 @@ impl Servers {
     }
 
     /// Adds the tools of the servers. One that has the name of another is told and left out: what the operator wrote counts before what a server says.
-    pub(crate) fn register_tools(&self, registry: &mut Registry) {
+    pub fn register_tools(&self, registry: &mut Registry) {
         for tool in self.bridge.tools() {
             if let Err(error) = registry.register(tool) {
                 (self.report)(&format!("a tool of a server is left out: {error}"));
@@ -231,31 +226,32 @@ impl Servers {
     }
 
     /// Tells when the tools are others than at first.
-    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+    pub fn changed(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
 
-    pub(crate) fn health(&self) -> Vec<ServerHealth> {
+    /// The state of each server.
+    pub fn health(&self) -> Vec<ServerHealth> {
         self.bridge.health()
     }
 
     /// Servers that are declared and cannot be started as long as something is missing.
-    pub(crate) fn unusable(&self) -> Vec<UnusableServer> {
+    pub fn unusable(&self) -> Vec<UnusableServer> {
         self.state().unusable.clone()
     }
 
     /// What was agreed about their tools.
-    pub(crate) fn pins(&self) -> &Pins {
+    pub fn pins(&self) -> &Pins {
         &self.pins
     }
 
     /// The servers that were started.
-    pub(crate) fn names(&self) -> Vec<ServerName> {
+    pub fn names(&self) -> Vec<ServerName> {
         self.state().servers.iter().map(|server| server.name.clone()).collect()
     }
 
     /// Ends every server, and returns when nothing of them is left.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         self.bridge.close().await;
     }
 }
@@ -266,7 +262,7 @@ fn pins(settings: &Settings) -> Pins {
 }
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
-pub(crate) const PINS: &str = "pins.toolgate";
+pub const PINS: &str = "pins.toolgate";
 
 fn pins_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(PINS)

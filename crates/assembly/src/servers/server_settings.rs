@@ -24,10 +24,11 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server that cannot be started as long as something is missing.
 #[derive(Clone, Debug)]
-pub(crate) struct UnusableServer {
-    pub(crate) name: String,
+pub struct UnusableServer {
+    /// Its name in the configuration.
+    pub name: String,
     /// What is missing, and where that is said.
-    pub(crate) problem: ConfigProblem,
+    pub problem: ConfigProblem,
 }
 
 /// Why there are no settings for a server.
@@ -42,7 +43,7 @@ enum ServerSettingsError {
 pub(crate) type VariableLookup<'e> = &'e dyn Fn(&str) -> Option<String>;
 
 /// The servers that are declared and not disabled, and those among them that lack something.
-pub(crate) fn declared_servers(
+pub fn declared_servers(
     settings: &Settings,
     variable: VariableLookup<'_>,
 ) -> Result<(Vec<ServerSettings>, Vec<UnusableServer>), Vec<ConfigProblem>> {

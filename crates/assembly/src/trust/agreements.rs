@@ -13,7 +13,7 @@ use toolgate_types::time::rfc3339_millis;
 use super::covered_config::CoveredConfig;
 use crate::ambient::{HostEnvironment, exists, open_directory, open_private_directory};
 use crate::atomic_file::AtomicFile;
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::gate_builder::TRUST;
 use crate::ownership::check_directory;
 use crate::settings::default_state_dir;
@@ -25,47 +25,53 @@ const MAX_KEPT_BYTES: usize = 256 * 1024;
 const FILE_SUFFIX: &str = ".json";
 
 /// The agreements of this user.
-pub(crate) struct AgreementStore {
+pub struct AgreementStore {
     state: PathBuf,
     directory: PathBuf,
 }
 
 /// What the user agreed to.
 #[derive(Clone, Debug)]
-pub(crate) struct Agreement {
-    pub(crate) file: PathBuf,
+pub struct Agreement {
+    /// The configuration file.
+    pub file: PathBuf,
     /// Of all paths and contents.
-    pub(crate) digest: Sha256,
-    pub(crate) agreed_at: String,
+    /// The digest of its content.
+    pub digest: Sha256,
+    /// When, as RFC 3339.
+    pub agreed_at: String,
     /// The configuration first.
-    pub(crate) files: Vec<AgreedFile>,
+    pub files: Vec<AgreedFile>,
 }
 
 /// One file of an agreement.
 #[derive(Clone, Debug)]
-pub(crate) struct AgreedFile {
-    pub(crate) path: String,
-    pub(crate) digest: Sha256,
+pub struct AgreedFile {
+    /// Its path.
+    pub path: String,
+    /// The digest of its content.
+    pub digest: Sha256,
     /// What it held, if that was kept.
-    pub(crate) content: Option<String>,
+    pub content: Option<String>,
 }
 
 impl AgreementStore {
-    pub(crate) fn of(surroundings: &HostEnvironment) -> Result<Self, CliError> {
+    /// The agreements of this user.
+    pub fn of(surroundings: &HostEnvironment) -> Result<Self, BuildError> {
         let state = default_state_dir(surroundings).map_err(|_| {
-            CliError::usage("nothing can be agreed to: neither XDG_STATE_HOME nor HOME is set")
+            BuildError::usage("nothing can be agreed to: neither XDG_STATE_HOME nor HOME is set")
                 .help("name the configuration with --config, or do without one with --no-config")
         })?;
         Ok(Self { directory: state.join(TRUST), state })
     }
 
     /// Where an agreement about a configuration is kept.
-    pub(crate) fn path_of(&self, file: &Path) -> PathBuf {
+    pub fn path_of(&self, file: &Path) -> PathBuf {
         self.directory.join(name(file))
     }
 
     /// The agreement about a configuration. What cannot be understood is none.
-    pub(crate) fn find(&self, file: &Path) -> Result<Option<Agreement>, CliError> {
+    pub fn find(&self, file: &Path) -> Result<Option<Agreement>, BuildError> {
         let Some(directory) = self.open()? else { return Ok(None) };
         let name = name(file);
         match AtomicFile::new(&directory, OsStr::new(&name)).read() {
@@ -76,7 +82,7 @@ impl AgreementStore {
     }
 
     /// Keeps an agreement, in place of an earlier one about the same configuration.
-    pub(crate) fn store(&self, covered: &CoveredConfig) -> Result<(), CliError> {
+    pub fn store(&self, covered: &CoveredConfig) -> Result<(), BuildError> {
         open_private_directory(&self.directory).map_err(|error| self.unusable(&error))?;
         self.require_owner()?;
         let directory = self.reopen()?;
@@ -86,7 +92,7 @@ impl AgreementStore {
     }
 
     /// Takes an agreement back; whether there was one.
-    pub(crate) fn revoke(&self, file: &Path) -> Result<bool, CliError> {
+    pub fn revoke(&self, file: &Path) -> Result<bool, BuildError> {
         let Some(directory) = self.open()? else { return Ok(false) };
         match directory.remove_file(name(file)) {
             Ok(()) => Ok(true),
@@ -96,7 +102,7 @@ impl AgreementStore {
     }
 
     /// All agreements, by path.
-    pub(crate) fn all(&self) -> Result<Vec<Agreement>, CliError> {
+    pub fn all(&self) -> Result<Vec<Agreement>, BuildError> {
         let Some(directory) = self.open()? else { return Ok(Vec::new()) };
         let entries = directory.entries().map_err(|error| self.unusable(&error))?;
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -107,7 +113,7 @@ impl AgreementStore {
         Ok(all)
     }
 
-    fn open(&self) -> Result<Option<Dir>, CliError> {
+    fn open(&self) -> Result<Option<Dir>, BuildError> {
         if !exists(&self.directory) {
             return Ok(None);
         }
@@ -116,16 +122,16 @@ impl AgreementStore {
     }
 
     /// Opened for reading: what is opened with `O_PATH` cannot be synced, `fsync` says `EBADF`.
-    fn reopen(&self) -> Result<Dir, CliError> {
+    fn reopen(&self) -> Result<Dir, BuildError> {
         let opened = open_directory(&self.directory).map_err(|error| self.unusable(&error))?;
         Ok(Dir::from_std_file(opened))
     }
 
     /// Another user who could write here would agree in this user's name.
-    fn require_owner(&self) -> Result<(), CliError> {
+    fn require_owner(&self) -> Result<(), BuildError> {
         for directory in [&self.state, &self.directory] {
             check_directory(directory).map_err(|error| {
-                CliError::usage(format!("agreements are not believed: {error}")).help(
+                BuildError::usage(format!("agreements are not believed: {error}")).help(
                     "make it a directory of your own that others cannot write (`chmod 700`), or name the configuration with --config",
                 )
             })?;
@@ -133,8 +139,8 @@ impl AgreementStore {
         Ok(())
     }
 
-    fn unusable(&self, error: &io::Error) -> CliError {
-        CliError::usage(format!("agreements in `{}` cannot be used: {error}", self.directory.display()))
+    fn unusable(&self, error: &io::Error) -> BuildError {
+        BuildError::usage(format!("agreements in `{}` cannot be used: {error}", self.directory.display()))
             .help("make the directory readable and writable for you, or name the configuration with --config")
     }
 }

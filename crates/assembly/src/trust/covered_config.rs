@@ -16,7 +16,7 @@ use toolgate_types::Sha256;
 
 use crate::ambient::{HostEnvironment, is_symlink, list_directory, read_regular_file, real_path};
 use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS, ends_with, unreadable};
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::ownership::check_file;
 use crate::settings::resolve;
 
@@ -31,32 +31,34 @@ const MAX_TOTAL_BYTES: usize = 32 * 1024 * 1024;
 
 /// A configuration that was found and read, and that nothing was done with.
 #[derive(Clone, Debug)]
-pub(crate) struct ConfigCandidate {
-    pub(crate) file: PathBuf,
+pub struct ConfigCandidate {
+    /// The configuration file.
+    pub file: PathBuf,
     bytes: Vec<u8>,
 }
 
 impl ConfigCandidate {
     /// Reads the file once. A FIFO or a device is refused without waiting for it, and so is a file that another user can write.
-    pub(crate) fn read(file: &Path) -> Result<Self, CliError> {
+    pub fn read(file: &Path) -> Result<Self, BuildError> {
         let remedy = "name another file with --config, or do without one with --no-config";
         let bytes = read_regular_file(file).map_err(|error| {
-            CliError::usage(format!("the configuration `{}` cannot be read: {error}", file.display()))
+            BuildError::usage(format!("the configuration `{}` cannot be read: {error}", file.display()))
                 .help(remedy)
         })?;
         require_owner(file)?;
         Ok(Self { file: file.to_path_buf(), bytes })
     }
 
-    pub(crate) fn digest(&self) -> Sha256 {
+    /// The digest of its bytes.
+    pub fn digest(&self) -> Sha256 {
         Sha256::of(&self.bytes)
     }
 
     /// Reads what it names.
-    pub(crate) fn cover(self, surroundings: &HostEnvironment) -> Result<CoveredConfig, CliError> {
+    pub fn cover(self, surroundings: &HostEnvironment) -> Result<CoveredConfig, BuildError> {
         let Self { file, bytes } = self;
         let config = Config::parse_bytes(&surroundings.display_path(&file), &bytes).map_err(|problems| {
-            CliError::usage(problems.render().trim_end())
+            BuildError::usage(problems.render().trim_end())
                 .help("correct the file; `toolgate check` says when nothing is left")
         })?;
         let folder = file.parent().unwrap_or(Path::new("/")).to_path_buf();
@@ -74,9 +76,9 @@ impl ConfigCandidate {
 }
 
 /// Refuses a file that another user can write, replace, or lead elsewhere.
-pub(crate) fn require_owner(file: &Path) -> Result<(), CliError> {
+pub fn require_owner(file: &Path) -> Result<(), BuildError> {
     let refused = |error: crate::ownership::OwnershipError| {
-        CliError::usage(format!("the configuration is not yours alone: {error}")).help(
+        BuildError::usage(format!("the configuration is not yours alone: {error}")).help(
             "take the right to write from others (`chmod go-w`), or copy the file into a directory of your own",
         )
     };
@@ -86,39 +88,43 @@ pub(crate) fn require_owner(file: &Path) -> Result<(), CliError> {
 
 /// A configuration and the content of the files that it names.
 #[derive(Debug)]
-pub(crate) struct CoveredConfig {
-    pub(crate) config: Config,
-    pub(crate) directory: PathBuf,
+pub struct CoveredConfig {
+    /// What it says.
+    pub config: Config,
+    /// The directory that its relative paths start at.
+    pub directory: PathBuf,
     /// The configuration first, then in the order in which they are named.
     files: Vec<(PathBuf, Vec<u8>)>,
     directories: Vec<(PathBuf, Vec<PathBuf>)>,
     /// What is named and cannot be read.
-    pub(crate) problems: Vec<ConfigProblem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 impl CoveredConfig {
     /// The configuration's own path.
-    pub(crate) fn file(&self) -> &Path {
+    pub fn file(&self) -> &Path {
         self.files.first().map_or(Path::new(""), |(path, _)| path)
     }
 
-    pub(crate) fn files(&self) -> &[(PathBuf, Vec<u8>)] {
+    /// Every file that the agreement covers, with its content.
+    pub fn files(&self) -> &[(PathBuf, Vec<u8>)] {
         &self.files
     }
 
     /// What a directory held when it was read; `None` where it was no directory.
-    pub(crate) fn list(&self, path: &Path) -> Option<Vec<PathBuf>> {
+    pub fn list(&self, path: &Path) -> Option<Vec<PathBuf>> {
         let found = self.directories.iter().find(|(known, _)| known == path);
         found.map(|(_, files)| files.clone())
     }
 
-    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    /// The content of one of them.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let found = self.files.iter().find(|(known, _)| known == path);
         found.map(|(_, bytes)| bytes.clone()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
     /// The manifests among the files.
-    pub(crate) fn manifests<'c>(
+    pub fn manifests<'c>(
         &'c self,
         surroundings: &'c HostEnvironment,
     ) -> impl Iterator<Item = &'c (PathBuf, Vec<u8>)> {
@@ -138,7 +144,7 @@ impl CoveredConfig {
     }
 
     /// The digest of the paths and contents of all files: another path is another configuration.
-    pub(crate) fn digest(&self) -> Sha256 {
+    pub fn digest(&self) -> Sha256 {
         let mut text = DOMAIN.to_vec();
         for (path, bytes) in &self.files {
             let path = path.as_os_str().as_encoded_bytes();
@@ -166,7 +172,7 @@ struct CoverageReader<'r> {
 }
 
 impl CoverageReader<'_> {
-    fn all(&mut self) -> Result<(), CliError> {
+    fn all(&mut self) -> Result<(), BuildError> {
         let config = self.config;
         for (named, endings) in [(&config.tools, MANIFEST_EXTENSIONS), (&config.policies, POLICY_EXTENSIONS)]
         {
@@ -188,7 +194,7 @@ impl CoverageReader<'_> {
         Ok(())
     }
 
-    fn file_or_directory(&mut self, at: &Located<DeclaredPath>, endings: &[&str]) -> Result<(), CliError> {
+    fn file_or_directory(&mut self, at: &Located<DeclaredPath>, endings: &[&str]) -> Result<(), BuildError> {
         let path = resolve(&at.value, self.directory, self.environment)?;
         match list_directory(&path) {
             Ok(None) => self.file(at, path),
@@ -204,7 +210,7 @@ impl CoverageReader<'_> {
         }
     }
 
-    fn file(&mut self, at: &Located<DeclaredPath>, path: PathBuf) -> Result<(), CliError> {
+    fn file(&mut self, at: &Located<DeclaredPath>, path: PathBuf) -> Result<(), BuildError> {
         if self.found.files.iter().any(|(known, _)| *known == path) {
             return Ok(());
         }
@@ -214,7 +220,7 @@ impl CoverageReader<'_> {
         }
         let total: usize = self.found.files.iter().map(|(_, bytes)| bytes.len()).sum();
         if self.found.files.len() > MAX_FILES || total > MAX_TOTAL_BYTES {
-            return Err(CliError::usage("the configuration names more than 1000 files or 32 MiB")
+            return Err(BuildError::usage("the configuration names more than 1000 files or 32 MiB")
                 .help("name fewer of them under `tools` and `policies`"));
         }
         Ok(())

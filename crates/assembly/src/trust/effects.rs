@@ -18,20 +18,22 @@ use crate::settings::resolve;
 
 /// Effects of one kind.
 #[derive(Debug)]
-pub(crate) struct EffectGroup {
+pub struct EffectGroup {
     /// What programs call it.
-    pub(crate) key: &'static str,
-    pub(crate) title: &'static str,
+    pub key: &'static str,
+    /// What the items have in common.
+    pub title: &'static str,
     /// What one is called, and what several are.
-    pub(crate) count: [&'static str; 2],
-    pub(crate) items: Vec<String>,
+    pub count: [&'static str; 2],
+    /// One line for each.
+    pub items: Vec<String>,
 }
 
 /// Programs that run any text they are given.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "xargs", "eval"];
 
 /// What it would do; the mistakes of its manifests, if there are any.
-pub(crate) fn effects(
+pub fn effects(
     covered: &CoveredConfig,
     surroundings: &HostEnvironment,
 ) -> Result<Vec<EffectGroup>, Vec<ConfigProblem>> {

@@ -6,28 +6,25 @@
 mod agreements;
 mod covered_config;
 mod effects;
-mod trust_screen;
 
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toolgate_manifest::ConfigProblem;
+use toolgate_text::escaped_line;
 
-pub(crate) use agreements::{Agreement, AgreementStore};
-pub(crate) use covered_config::{ConfigCandidate, CoveredConfig, require_owner};
-pub(crate) use effects::{EffectGroup, effects};
-pub(crate) use trust_screen::{FileDiff, differences, overview};
+pub use agreements::{AgreedFile, Agreement, AgreementStore};
+pub use covered_config::{ConfigCandidate, CoveredConfig, require_owner};
+pub use effects::{EffectGroup, effects};
 
 use crate::ambient::{HostEnvironment, find_upward, real_path};
-use crate::arguments::GlobalOptions;
-use crate::exit::CliError;
+use crate::error::BuildError;
 use crate::load::LoadError;
-use crate::terminal::{confirm, escape_line};
+use crate::overrides::SettingsOverrides;
 
 /// Where a configuration comes from, which decides what makes it count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ConfigOrigin {
+pub enum ConfigOrigin {
     /// There is none: built-in defaults.
     Defaults,
     /// A person named this file.
@@ -38,25 +35,26 @@ pub(crate) enum ConfigOrigin {
 
 impl ConfigOrigin {
     /// The file that a person names, else the nearest one upward: from the workspace where that is given, since the current directory may be a stranger's.
-    pub(crate) fn choose(common: &GlobalOptions, surroundings: &HostEnvironment) -> Result<Self, CliError> {
-        if common.no_config {
+    pub fn choose(overrides: &SettingsOverrides, surroundings: &HostEnvironment) -> Result<Self, BuildError> {
+        if overrides.no_config {
             return Ok(Self::Defaults);
         }
-        if let Some(file) = &common.config {
+        if let Some(file) = &overrides.config {
             return surroundings.absolute(file).map(Self::Named);
         }
-        let start = match &common.workspace {
+        let start = match &overrides.workspace {
             Some(workspace) => real_path(&surroundings.absolute(workspace)?),
             None => surroundings.current_dir.clone(),
         };
         let found = find_upward(&start).map_err(|error| {
-            CliError::usage(format!("it cannot be told whether there is a configuration: {error}"))
+            BuildError::usage(format!("it cannot be told whether there is a configuration: {error}"))
                 .help("name one with --config, or do without one with --no-config")
         })?;
         Ok(found.map_or(Self::Defaults, Self::Found))
     }
 
-    pub(crate) fn file(&self) -> Option<&PathBuf> {
+    /// The configuration file.
+    pub fn file(&self) -> Option<&PathBuf> {
         match self {
             Self::Defaults => None,
             Self::Named(file) | Self::Found(file) => Some(file),
@@ -64,17 +62,18 @@ impl ConfigOrigin {
     }
 }
 
-/// Whether a person may be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrustPrompt {
-    /// Where standard input and standard error are a terminal.
-    OnTerminal,
+/// How the user is asked about a configuration that was found.
+#[derive(Clone, Copy)]
+pub enum TrustPrompt<'p> {
+    /// Shows what it would do, and what changed since the last agreement; `true` is an agreement.
+    Ask(&'p dyn Fn(&CoveredConfig, &[EffectGroup], Option<&Agreement>) -> bool),
+    /// Not at all: without an agreement the configuration is refused.
     Never,
 }
 
 /// How the user stands to a configuration that was found.
 #[derive(Debug)]
-pub(crate) enum TrustStatus {
+pub enum TrustStatus {
     /// Agreed to, exactly as it is.
     Agreed(Arc<CoveredConfig>),
     /// Never agreed to.
@@ -85,11 +84,11 @@ pub(crate) enum TrustStatus {
 
 impl TrustStatus {
     /// Looks. The files that it names are read only where the file itself is what the user agreed to.
-    pub(crate) fn of(
+    pub fn of(
         file: &Path,
         agreements: &AgreementStore,
         surroundings: &HostEnvironment,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, BuildError> {
         let candidate = ConfigCandidate::read(file)?;
         let Some(agreement) = agreements.find(file)? else { return Ok(Self::New(candidate)) };
         if agreement.files.first().is_none_or(|first| first.digest != candidate.digest()) {
@@ -104,11 +103,11 @@ impl TrustStatus {
 }
 
 /// A configuration that was found, as the user agreed to it; asks where that is possible and needed.
-pub(crate) fn agreed(
+pub fn agreed(
     file: &Path,
     surroundings: &HostEnvironment,
-    asking: TrustPrompt,
-) -> Result<Arc<CoveredConfig>, CliError> {
+    prompt: TrustPrompt<'_>,
+) -> Result<Arc<CoveredConfig>, BuildError> {
     let agreements = AgreementStore::of(surroundings)?;
     let (candidate, before) = match TrustStatus::of(file, &agreements, surroundings)? {
         TrustStatus::Agreed(covered) => return Ok(covered),
@@ -116,30 +115,24 @@ pub(crate) fn agreed(
         TrustStatus::Changed(candidate, before) => (candidate, Some(before)),
     };
     let refused = || not_agreed(file, before.is_some());
-    if asking == TrustPrompt::Never || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(refused());
-    }
+    let TrustPrompt::Ask(ask) = prompt else { return Err(refused()) };
     let covered = candidate.cover(surroundings)?;
     let effects = check_usable(&covered, surroundings)?;
-    let shown = |screen| overview(&covered, &effects, before.as_deref(), screen);
-    match confirm(shown, QUESTION) {
-        Some(true) => {
+    match ask(&covered, &effects, before.as_deref()) {
+        true => {
             agreements.store(&covered)?;
             Ok(Arc::new(covered))
         }
-        Some(false) | None => Err(refused()),
+        false => Err(refused()),
     }
 }
 
-/// What is asked.
-pub(crate) const QUESTION: &str = "Agree to this configuration?";
-
 /// What it would do; a configuration with a mistake in it, or in a manifest, cannot be agreed to.
-pub(crate) fn check_usable(
+pub fn check_usable(
     covered: &CoveredConfig,
     surroundings: &HostEnvironment,
-) -> Result<Vec<EffectGroup>, CliError> {
-    let wrong = |problems: Vec<ConfigProblem>| CliError::from(LoadError::from(problems));
+) -> Result<Vec<EffectGroup>, BuildError> {
+    let wrong = |problems: Vec<ConfigProblem>| BuildError::from(LoadError::from(problems));
     if !covered.problems.is_empty() {
         return Err(wrong(covered.problems.clone()));
     }
@@ -147,9 +140,10 @@ pub(crate) fn check_usable(
 }
 
 /// Why nothing of a file counts, and what to do about it.
-fn not_agreed(file: &Path, is_changed: bool) -> CliError {
+fn not_agreed(file: &Path, is_changed: bool) -> BuildError {
     // The name of a directory may hold line breaks, and must not forge a line of this message.
-    let path = escape_line(&file.display().to_string());
+    let path = file.display().to_string();
+    let path = escaped_line(&path);
     let (message, shows) = match is_changed {
         false => (
             format!("`{path}` was found and you have not agreed to it, so nothing was done"),
@@ -161,14 +155,14 @@ fn not_agreed(file: &Path, is_changed: bool) -> CliError {
         ),
     };
     let file = shell_quoted(file);
-    CliError::usage(message).help(format!(
+    BuildError::usage(message).help(format!(
         "`toolgate trust {file}` {shows} and asks; or obey it unseen with --config {file}, or do without it with --no-config"
     ))
 }
 
 /// A path as a shell takes it.
 fn shell_quoted(file: &Path) -> String {
-    let text = escape_line(&file.display().to_string());
+    let text = escaped_line(&file.display().to_string()).into_owned();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&byte);
     if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
@@ -195,6 +189,7 @@ mod tests {
             state_home: None,
             config_home: None,
             user: "user".to_owned(),
+            variables: Default::default(),
         };
         let agreements = AgreementStore::of(&surroundings).unwrap();
         let TrustStatus::New(candidate) = TrustStatus::of(&file, &agreements, &surroundings).unwrap() else {

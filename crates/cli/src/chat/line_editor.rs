@@ -14,9 +14,9 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper};
 use tokio::sync::{mpsc, oneshot};
+use toolgate_assembly::ambient::{directory_entries, write_new_file};
 
 use super::slash_command::COMMANDS;
-use crate::ambient::{directory_entries, write_new_file};
 use crate::exit::CliError;
 use crate::terminal::{escape_line, warn};
 

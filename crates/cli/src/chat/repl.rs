@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use toolgate_assembly::gate_builder::sessions_directory;
 use toolgate_gate::UndoOptions;
 use toolgate_llm::Message;
 use toolgate_session::{ListFilter, Session, SessionSummary};
@@ -23,7 +24,6 @@ use crate::conversation::{
     ActiveConversation, ChatContext, Person, TurnOptions, exit_code, list_models, session_failure,
 };
 use crate::exit::{CliError, INTERRUPTED, SUCCESS};
-use crate::gate_builder::sessions_directory;
 use crate::report;
 use crate::terminal::{
     PLAIN_SCREEN, can_erase, counted_messages, escape_line, paint, restore_terminal, screen,

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use toolgate_assembly::ambient::{HostEnvironment, read_file};
+use toolgate_assembly::settings::Settings;
 use toolgate_audit::{AuditError, Follower, PublicKey, Record, RecordFilter, VerifyOptions, VerifyReport};
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{Decision, ErrorCode, Trust};
 
 use super::{StdoutStatus, print, sleep_while_open};
-use crate::ambient::{HostEnvironment, read_file};
 use crate::arguments::{AuditCommand, AuditFilter, GlobalOptions};
 use crate::exit::{CliError, GAPS, SUCCESS, TOOL_ERROR};
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::terminal::{escape_json, escape_line, paint, wants_colour};
 
 /// How often a followed log is looked at.
@@ -57,7 +58,7 @@ fn verify(
     let options = VerifyOptions {
         checkpoints,
         trusted: trusted.into_iter().collect(),
-        key: Some(crate::gate_builder::log_options(settings).key_path()),
+        key: Some(toolgate_assembly::gate_builder::log_options(settings).key_path()),
         ..VerifyOptions::default()
     };
     let report = toolgate_audit::verify(&settings.audit_dir, &options).map_err(failed)?;

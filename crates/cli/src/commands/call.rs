@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate_assembly::gate_builder::{self, GateBuildOptions};
+use toolgate_assembly::servers::ServerSelection;
+use toolgate_assembly::settings::Settings;
 use toolgate_gate::{CallOptions, Progress, ProgressUpdate};
 use toolgate_tools::{CallResponse, Profile, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
@@ -14,10 +17,8 @@ use super::{StdoutStatus, close_servers, print, print_json, runtime, serving_run
 use crate::arguments::GlobalOptions;
 use crate::chat::StreamingWrapper;
 use crate::exit::{CliError, DENIED, INTERRUPTED, LIMIT, SUCCESS, TOOL_ERROR};
-use crate::gate_builder::{self, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::servers::ServerSelection;
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::terminal::{
     TerminalApprover, can_erase, debug, escape_control_chars, escape_json, escape_line, screen, wants_colour,
     warn,
@@ -35,7 +36,7 @@ pub(crate) fn run(
     // A person typed the call, so nothing is asked unless somebody says so.
     let settings = resolve_settings(common, Trust::Autonomous)?;
     let arguments = parse_arguments(arguments)?;
-    let credential = settings.credential(common)?;
+    let credential = settings.credential(&common.overrides())?;
     let interrupt = Interrupt::install();
     let which = ServerSelection::of_tool(&tool).filter(|_| !settings.loaded.config.mcp_servers.is_empty());
     let needs_network = which.is_some() || tool == WEB_SEARCH;

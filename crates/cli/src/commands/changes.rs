@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use toolgate_assembly::gate_builder::{self, GateBuildOptions};
+use toolgate_assembly::load::TokenVerification;
 use toolgate_gate::{ChangeSet, DroppedEntries, Gate, JournalListing, UndoError, UndoOptions};
 use toolgate_types::{CallId, ErrorCode, SessionId, Trust};
 use toolgate_workspace::Workspace;
@@ -10,10 +12,8 @@ use toolgate_workspace::Workspace;
 use super::{no_approver, print, print_json, runtime};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, DENIED, INTERRUPTED, SUCCESS};
-use crate::gate_builder::{self, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::load::TokenVerification;
-use crate::settings::resolve_settings;
+use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
 
 pub(crate) fn list(common: &GlobalOptions, session: Option<&SessionId>, all: bool) -> Result<u8, CliError> {

@@ -1,11 +1,12 @@
 //! `toolgate chat`: a conversation at the terminal.
 
+use toolgate_assembly::reload::watch_files;
+
 use super::{SHUTDOWN_TIMEOUT, close_servers, serving_runtime};
 use crate::arguments::{ConversationArguments, GlobalOptions};
 use crate::chat::{ChatSignals, Repl};
 use crate::conversation::{ChatContext, WaitForServers};
 use crate::exit::CliError;
-use crate::reload::watch_files;
 
 pub(crate) fn run(common: &GlobalOptions, arguments: &ConversationArguments) -> Result<u8, CliError> {
     if common.json {

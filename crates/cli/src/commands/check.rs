@@ -5,6 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use toolgate_assembly::ambient::{
+    CONFIG_NAME, HostEnvironment, exists, open_directory, read_file, read_regular_file,
+};
+use toolgate_assembly::callers;
+use toolgate_assembly::config_files::{POLICY_EXTENSIONS, SourceFile, ends_with};
+use toolgate_assembly::error::BuildError;
+use toolgate_assembly::load::{self, LoadError};
+use toolgate_assembly::personal_paths::refuse_root;
+use toolgate_assembly::protected_paths::GateOwnedPaths;
+use toolgate_assembly::sandbox_settings::{self, sandbox_options};
+use toolgate_assembly::servers;
+use toolgate_assembly::settings::{LoadedConfig, Settings, load_from, merge_settings, reserved_alias};
+use toolgate_assembly::trust::{AgreementStore, ConfigOrigin, TrustPrompt, TrustStatus};
+use toolgate_assembly::web_search;
 use toolgate_manifest::{
     Access, Config, ConfigProblem, ConfigWarning, Located, MountConfig, ServerProcessConfig, ServerTransport,
     ToolManifest,
@@ -15,22 +29,10 @@ use toolgate_types::Trust;
 use toolgate_workspace::Workspace;
 
 use super::{print, print_json};
-use crate::ambient::{
-    CONFIG_NAME, HostEnvironment, env_var, exists, open_directory, read_file, read_regular_file,
-};
 use crate::arguments::GlobalOptions;
-use crate::callers;
-use crate::config_files::{POLICY_EXTENSIONS, SourceFile, ends_with};
 use crate::exit::{CliError, SUCCESS, USAGE};
-use crate::load::{self, LoadError};
-use crate::personal_paths::refuse_root;
-use crate::protected_paths::GateOwnedPaths;
-use crate::sandbox_settings::{self, sandbox_options};
-use crate::servers;
-use crate::settings::{LoadedConfig, Settings, load_from, merge_settings, reserved_alias};
+use crate::startup::env_var;
 use crate::terminal::warn;
-use crate::trust::{AgreementStore, ConfigOrigin, TrustPrompt, TrustStatus};
-use crate::web_search;
 
 /// What was found so far.
 #[derive(Default)]
@@ -42,7 +44,7 @@ struct CheckReport {
 
 pub(crate) fn run(common: &GlobalOptions, files: &[PathBuf], strict: bool) -> Result<u8, CliError> {
     let surroundings = HostEnvironment::detect()?;
-    let origin = ConfigOrigin::choose(common, &surroundings)?;
+    let origin = ConfigOrigin::choose(&common.overrides(), &surroundings)?;
     let files = match (files.is_empty(), origin.file()) {
         (false, _) => files.to_vec(),
         (true, Some(file)) => vec![file.clone()],
@@ -70,7 +72,7 @@ pub(crate) fn run(common: &GlobalOptions, files: &[PathBuf], strict: bool) -> Re
             Some(file) => parse_only(&read(file, &surroundings)?, &surroundings)?,
             None => load_from(ConfigOrigin::Defaults, &surroundings, TrustPrompt::Never)?,
         };
-        let settings = merge_settings(common, Trust::Guided, loaded, surroundings.clone())?;
+        let settings = merge_settings(&common.overrides(), Trust::Guided, loaded, surroundings.clone())?;
         report.check_standalone(&settings, &manifests, &policies)?;
     }
     if let (ConfigOrigin::Found(file), true) = (&origin, is_about_found) {
@@ -81,7 +83,7 @@ pub(crate) fn run(common: &GlobalOptions, files: &[PathBuf], strict: bool) -> Re
 
 /// A configuration that is only looked at: nothing of it has an effect, so that it need not be agreed to.
 fn parse_only(content: &SourceFile, surroundings: &HostEnvironment) -> Result<LoadedConfig, CliError> {
-    LoadedConfig::read(ConfigOrigin::Named(content.path.clone()), &content.bytes, surroundings)
+    Ok(LoadedConfig::read(ConfigOrigin::Named(content.path.clone()), &content.bytes, surroundings)?)
 }
 
 /// A file without mistakes is not a file that counts.
@@ -145,7 +147,7 @@ impl CheckReport {
         }
         let surroundings = HostEnvironment::detect()?;
         let loaded = parse_only(content, &surroundings)?;
-        let settings = merge_settings(common, Trust::Guided, loaded, surroundings)?;
+        let settings = merge_settings(&common.overrides(), Trust::Guided, loaded, surroundings)?;
         let config = &settings.loaded.config;
         self.problems.extend(sandbox_settings::problems(config));
         self.servers(&settings)?;
@@ -250,7 +252,7 @@ impl CheckReport {
     ) -> Result<Option<Loaded>, CliError> {
         match loaded.map_err(Into::into) {
             Ok(loaded) => Ok(Some(loaded)),
-            Err(LoadError::Failed(failed)) => Err(failed),
+            Err(LoadError::Failed(failed)) => Err(failed.into()),
             Err(LoadError::Problems(problems)) => {
                 // What was found twice, by two ways of looking, is one problem.
                 let fresh = problems.into_iter().filter(|problem| !self.problems.contains(problem));
@@ -305,12 +307,12 @@ fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, CliError> {
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 let message =
                     format!("`{}` is no directory and cannot be mounted as `{alias}`", path.display());
-                Err(CliError::usage(message).help("name a directory"))
+                Err(BuildError::usage(message).help("name a directory"))
             }
             // What is missing is made or warned of; what this user may not open another one may.
             Err(_) => Ok(()),
         });
-        if let Err(CliError { message, help, .. }) = refused {
+        if let Err(BuildError { message, help, .. }) = refused {
             problems.push(config.problem_at(&mount.path, message, help));
         }
     }

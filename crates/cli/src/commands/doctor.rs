@@ -6,6 +6,17 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use toolgate_assembly::ambient::{
+    HostEnvironment, open_or_create_directory, open_private_directory, real_path,
+};
+use toolgate_assembly::callers::verifier;
+use toolgate_assembly::gate_builder::JOURNAL;
+use toolgate_assembly::personal_paths::{HOLDS_HOME, personal_paths, refuse_root};
+use toolgate_assembly::protected_paths::GateOwnedPaths;
+use toolgate_assembly::sandbox_settings::sandbox_options;
+use toolgate_assembly::servers::{ServerSelection, Servers};
+use toolgate_assembly::settings::{Settings, load_from, merge_settings};
+use toolgate_assembly::trust::{ConfigOrigin, TrustPrompt};
 use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_gate::Journal;
 use toolgate_identity::{CacheOptions, FetchedKeys};
@@ -17,21 +28,12 @@ use toolgate_types::Trust;
 use toolgate_workspace::Headroom;
 
 use super::{close_servers, print, print_json, serving_runtime};
-use crate::ambient::{HostEnvironment, open_or_create_directory, open_private_directory, real_path};
 use crate::arguments::GlobalOptions;
-use crate::callers::verifier;
 use crate::conversation::{ProviderModels, chosen_model, list_models, tools_label, window_label};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
-use crate::gate_builder::JOURNAL;
 use crate::interrupt::Interrupt;
-use crate::personal_paths::{HOLDS_HOME, personal_paths, refuse_root};
-use crate::protected_paths::GateOwnedPaths;
-use crate::sandbox_settings::sandbox_options;
-use crate::servers::{ServerSelection, Servers};
-use crate::settings::{Settings, load_from, merge_settings};
 use crate::state_usage::state_usage;
 use crate::terminal::escape_line;
-use crate::trust::{ConfigOrigin, TrustPrompt};
 
 /// One thing that was tried.
 struct DoctorCheck {
@@ -106,7 +108,7 @@ pub(crate) fn run(common: &GlobalOptions, offline: bool) -> Result<u8, CliError>
 /// What is in use. A file that was found and not agreed to is told of; the machine is examined without it.
 fn configuration(common: &GlobalOptions) -> Result<(Settings, DoctorCheck), CliError> {
     let surroundings = HostEnvironment::detect()?;
-    let origin = ConfigOrigin::choose(common, &surroundings)?;
+    let origin = ConfigOrigin::choose(&common.overrides(), &surroundings)?;
     let (file, detail) = match &origin {
         ConfigOrigin::Found(file) => (file.display().to_string(), "agreed to"),
         ConfigOrigin::Named(file) => (file.display().to_string(), "named with --config"),
@@ -120,9 +122,9 @@ fn configuration(common: &GlobalOptions) -> Result<(Settings, DoctorCheck), CliE
             let defaults = load_from(ConfigOrigin::Defaults, &surroundings, TrustPrompt::Never)?;
             (defaults, check_result("configuration", CheckStatus::Missing, failed.message + &help))
         }
-        Err(failed) => return Err(failed),
+        Err(failed) => return Err(failed.into()),
     };
-    Ok((merge_settings(common, Trust::Guided, loaded, surroundings)?, finding))
+    Ok((merge_settings(&common.overrides(), Trust::Guided, loaded, surroundings)?, finding))
 }
 
 fn examine(settings: &Settings) -> Vec<DoctorCheck> {
@@ -393,14 +395,14 @@ fn journal(settings: &Settings) -> Option<DoctorCheck> {
         );
         return Some(check_result("undo journal", CheckStatus::Missing, format!("{error}; {remedy}")));
     }
-    let journal = Journal::open(&folder, &crate::state_dir::key(settings).ok()?).ok()?;
+    let journal = Journal::open(&folder, &toolgate_assembly::state_dir::key(settings).ok()?).ok()?;
     let bound = journal.bounded(settings.loaded.config.retention.undo.into()).full()?;
     Some(check_result("undo journal", CheckStatus::Failing, format!("changes are refused: {bound}")))
 }
 
 /// A disk that has less left than must be.
 fn disk_reserve(settings: &Settings) -> Option<DoctorCheck> {
-    let (refused, note) = match crate::sandbox_settings::disk_reserve(settings).headroom(0) {
+    let (refused, note) = match toolgate_assembly::sandbox_settings::disk_reserve(settings).headroom(0) {
         Headroom::Enough => return None,
         Headroom::RemovalsOnly(note) => ("commands, and changes other than removals, are refused", note),
         Headroom::Nothing(note) | Headroom::Unknown(note) => ("commands and changes are refused", note),
@@ -436,11 +438,11 @@ fn human_size(bytes: u64) -> String {
 }
 
 fn audit_directory(settings: &Settings) -> DoctorCheck {
-    let key = match crate::state_dir::key(settings) {
+    let key = match toolgate_assembly::state_dir::key(settings) {
         Ok(key) => key,
         Err(failed) => return check_result("audit", CheckStatus::Missing, failed.message),
     };
-    match toolgate_audit::AuditLog::open(crate::gate_builder::log_options(settings), &key) {
+    match toolgate_audit::AuditLog::open(toolgate_assembly::gate_builder::log_options(settings), &key) {
         Ok(_) => {
             let (directory, aside) =
                 (settings.audit_dir.display(), toolgate_audit::kept_aside(&settings.audit_dir));
@@ -457,7 +459,7 @@ fn audit_directory(settings: &Settings) -> DoctorCheck {
             }
         }
         Err(error) => {
-            let goes_on = match crate::gate_builder::continues_without_audit(settings, &error) {
+            let goes_on = match toolgate_assembly::gate_builder::continues_without_audit(settings, &error) {
                 true => "; until then only calls that read are made (`audit.on_failure: warn`)",
                 false => "",
             };

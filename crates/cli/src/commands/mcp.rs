@@ -8,22 +8,23 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use toolgate_assembly::ambient::open_private_directory;
+use toolgate_assembly::callers;
+use toolgate_assembly::gate_builder::{self, AssembledGate, GateBuildOptions};
+use toolgate_assembly::personal_paths::warn_of_homes;
+use toolgate_assembly::reload::{Reloader, fingerprints, watch_files};
+use toolgate_assembly::servers::ServerSelection;
+use toolgate_assembly::settings::Settings;
 use toolgate_gate::{BlockingStrategy, Credential, Gate};
 use toolgate_identity::TokenError;
 use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
 use toolgate_types::{CallId, SessionId, Trust};
 
 use super::{mcp_startup_error, token_verification};
-use crate::ambient::open_private_directory;
 use crate::arguments::GlobalOptions;
-use crate::callers;
 use crate::exit::{CliError, DENIED, SUCCESS};
-use crate::gate_builder::{self, AssembledGate, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::personal_paths::warn_of_homes;
-use crate::reload::{Reloader, fingerprints, watch_files};
-use crate::servers::ServerSelection;
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::state_usage::{output_bounds, state_usage};
 use crate::terminal::warn;
 
@@ -35,7 +36,7 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     if common.run.is_none() {
         settings.caller.session = session()?;
     }
-    let credential = settings.credential(common)?;
+    let credential = settings.credential(&common.overrides())?;
     let interrupt = Interrupt::install();
     let runtime = super::serving_runtime()?;
     let seen = fingerprints(&settings);
@@ -52,7 +53,7 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     settings.warn_of_unknown_tools(&built.tools);
     warn_of_homes(&built.workspace);
     let gate = Arc::clone(built.gate.gate());
-    let mut reloader = Reloader::new(common, &settings, &built, seen);
+    let mut reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
     let servers = built.servers.clone();
     let service = service(&settings, built, reloader.completion());
     let (input, output) = (io::stdin(), io::stdout());

@@ -1,6 +1,7 @@
 //! `toolgate mcp approve`: an operator sees what is new or changed about tools of servers, and agrees to it or not.
 
 use serde_json::{Value, json};
+use toolgate_assembly::servers::Servers;
 use toolgate_connect::{Definition, Finding, HealthState, PinState, PinnedTool, ServerName};
 use toolgate_types::{Sha256, Trust};
 
@@ -9,8 +10,7 @@ use super::{close_servers, named_servers, print, print_json, serving_runtime};
 use crate::approval_screen::{Screen, quoted};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, DENIED, SUCCESS};
-use crate::servers::Servers;
-use crate::settings::resolve_settings;
+use crate::startup::resolve_settings;
 use crate::terminal::{PLAIN_SCREEN, confirm, escape_line, warn};
 
 pub(crate) fn run(

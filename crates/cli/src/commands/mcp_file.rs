@@ -5,17 +5,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
+use toolgate_assembly::ambient::{HostEnvironment, real_path};
+use toolgate_assembly::atomic_file::AtomicFile;
+use toolgate_assembly::gate_builder::rules;
+use toolgate_assembly::protected_paths::GateOwnedPaths;
+use toolgate_assembly::settings::{MountSettings, Settings};
+use toolgate_assembly::symlink_walk::ResolvedPath;
 use toolgate_workspace::MountRules;
 
-use crate::ambient::{HostEnvironment, env_var, real_path};
 use crate::arguments::McpInstall;
-use crate::atomic_file::AtomicFile;
 use crate::clients::{BaseDirectories, ClientInfo, InstallScope};
 use crate::exit::{CliError, DENIED};
-use crate::gate_builder::rules;
-use crate::protected_paths::GateOwnedPaths;
-use crate::settings::{MountSettings, Settings};
-use crate::symlink_walk::ResolvedPath;
+use crate::startup::env_var;
 use crate::terminal::confirm;
 
 /// A file of a client.
@@ -188,7 +189,7 @@ pub(super) fn confirm_change(wanted: &McpInstall, shown: String, question: &str)
 fn file_path(settings: &Settings, wanted: &McpInstall, facts: &ClientInfo) -> Result<PathBuf, CliError> {
     let surroundings = &settings.environment;
     if let Some(file) = &wanted.file {
-        return surroundings.absolute(file);
+        return Ok(surroundings.absolute(file)?);
     }
     match (wanted.scope, facts.project) {
         (InstallScope::User, _) => {

@@ -4,21 +4,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use toolgate_assembly::ambient::{
+    HostEnvironment, read_bounded, read_file, read_regular_file, real_path, replace_file, this_program,
+    write_new_file,
+};
+use toolgate_assembly::settings::LoadedConfig;
+use toolgate_assembly::trust::ConfigOrigin;
 use toolgate_manifest::{
     ImportError, Imported, ImportedServer, InsertError, LeftOut, import_from, import_servers, insert_servers,
 };
 
 use super::print;
-use crate::ambient::{
-    HostEnvironment, read_bounded, read_file, read_regular_file, real_path, replace_file, this_program,
-    write_new_file,
-};
 use crate::arguments::{GlobalOptions, McpImport};
 use crate::clients::read_toml;
 use crate::exit::{CliError, SUCCESS};
-use crate::settings::{LoadedConfig, load};
+use crate::startup::load_config;
 use crate::terminal::{escape_line, warn};
-use crate::trust::ConfigOrigin;
 
 /// Where the servers go when there is no configuration yet.
 const DEFAULT_CONFIG_FILE: &str = "toolgate.yaml";
@@ -31,7 +32,7 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliE
     let unusable = imported.servers.is_empty();
     let (mut declared, mut file, mut is_found) = (Vec::new(), None, false);
     if wanted.write {
-        let loaded = load(common, &surroundings)?;
+        let loaded = load_config(common, &surroundings)?;
         declared = remove_declared(&mut imported, &loaded);
         if !imported.servers.is_empty() {
             file = Some(surroundings.display_path(&add_to_config(&surroundings, loaded.file(), &imported)?));

@@ -3,17 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use toolgate_assembly::ambient::{open_directory, this_program};
+use toolgate_assembly::settings::Settings;
+use toolgate_assembly::trust::ConfigOrigin;
 use toolgate_types::Trust;
 
 use super::mcp_file::{ClientFile, confirm_change};
 use super::print;
-use crate::ambient::{open_directory, this_program};
 use crate::arguments::{GlobalOptions, McpInstall};
 use crate::clients::{ClientInfo, InstalledEntry, ServerEntry, gate_arguments};
 use crate::exit::{CliError, SUCCESS};
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
-use crate::trust::ConfigOrigin;
 
 pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;

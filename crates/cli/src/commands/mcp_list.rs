@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use toolgate_assembly::servers::Servers;
 use toolgate_connect::{Finding, HealthState, PinState, ServerHealth};
 use toolgate_manifest::ServerConfig;
 use toolgate_types::{ToolClass, Trust};
@@ -10,8 +11,7 @@ use toolgate_types::{ToolClass, Trust};
 use super::{close_servers, named_servers, print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, SUCCESS};
-use crate::servers::Servers;
-use crate::settings::resolve_settings;
+use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
 
 pub(crate) fn run(common: &GlobalOptions, server: Option<&str>) -> Result<u8, CliError> {

@@ -10,7 +10,7 @@ use super::print;
 use crate::arguments::{GlobalOptions, McpInstall};
 use crate::clients::{ClientInfo, RemovedEntry};
 use crate::exit::{CliError, SUCCESS};
-use crate::settings::resolve_settings;
+use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
 
 pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, CliError> {

@@ -30,13 +30,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use toolgate_assembly::load::TokenVerification;
+use toolgate_assembly::servers::{ServerSelection, Servers};
+use toolgate_assembly::settings::Settings;
 use toolgate_gate::{Approver, NoApprover};
 
 use crate::arguments::GlobalOptions;
 use crate::exit::CliError;
-use crate::load::TokenVerification;
-use crate::servers::{ServerSelection, Servers};
-use crate::settings::Settings;
 use crate::terminal::escape_json;
 
 /// How long work that blocks may take to notice that everything is over.

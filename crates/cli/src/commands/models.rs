@@ -9,7 +9,7 @@ use crate::arguments::GlobalOptions;
 use crate::conversation::{ProviderModels, list_models};
 use crate::exit::{CliError, SUCCESS};
 use crate::interrupt::Interrupt;
-use crate::settings::resolve_settings;
+use crate::startup::resolve_settings;
 
 pub(crate) fn run(common: &GlobalOptions, provider: Option<&str>) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{EndReason, EventSink, TurnOutcome};
+use toolgate_assembly::ambient::read_bounded;
+use toolgate_assembly::reload::watch_files;
 
 use self::event_printer::{EventPrinter, StartedFlag, report_start_failure};
 use super::{SHUTDOWN_TIMEOUT, close_servers, print, serving_runtime};
-use crate::ambient::read_bounded;
 use crate::arguments::{GlobalOptions, RunArguments};
 use crate::chat::{ChatView, ViewOptions};
 use crate::conversation::{
@@ -18,7 +19,6 @@ use crate::conversation::{
 };
 use crate::exit::CliError;
 use crate::interrupt::Interrupt;
-use crate::reload::watch_files;
 use crate::terminal::{can_erase, escape_control_chars, screen, warn};
 
 pub(crate) fn run(common: &GlobalOptions, arguments: &RunArguments) -> Result<u8, CliError> {

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use toolgate_assembly::ambient::HostEnvironment;
 use toolgate_scripted::{ServerOptions, Wire};
 
 use super::{print, serving_runtime};
-use crate::ambient::HostEnvironment;
 use crate::arguments::GlobalOptions;
 use crate::conversation::{load_script, serve};
 use crate::exit::{CliError, SUCCESS};

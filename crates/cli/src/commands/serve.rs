@@ -7,6 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use toolgate_assembly::ambient::exists;
+use toolgate_assembly::callers::local_secret;
+use toolgate_assembly::gate_builder::{self, GateBuildOptions};
+use toolgate_assembly::load::TokenVerification;
+use toolgate_assembly::personal_paths::warn_of_homes;
+use toolgate_assembly::reload::{Reloader, fingerprints, watch_files};
+use toolgate_assembly::secrets;
+use toolgate_assembly::servers::{ServerSelection, Servers};
+use toolgate_assembly::settings::Settings;
 use toolgate_gate::BlockingStrategy;
 use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
 use toolgate_serve::{
@@ -15,18 +24,10 @@ use toolgate_serve::{
 use toolgate_types::{Sha256, Trust};
 
 use super::print;
-use crate::ambient::exists;
 use crate::arguments::{GlobalOptions, ServeArguments};
-use crate::callers::local_secret;
 use crate::exit::{CliError, SUCCESS};
-use crate::gate_builder::{self, GateBuildOptions};
 use crate::interrupt::Interrupt;
-use crate::load::TokenVerification;
-use crate::personal_paths::warn_of_homes;
-use crate::reload::{Reloader, fingerprints, watch_files};
-use crate::secrets;
-use crate::servers::{ServerSelection, Servers};
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::terminal::warn;
 
 /// Where it listens unless told otherwise.
@@ -61,7 +62,7 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
     )?;
     settings.warn_of_unknown_tools(&built.tools);
     warn_of_homes(&built.workspace);
-    let mut reloader = Reloader::new(common, &settings, &built, seen);
+    let mut reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
     let servers = built.servers.clone();
     options.ready = ready(servers.clone());
     let service = super::mcp::service(&settings, built, reloader.completion());

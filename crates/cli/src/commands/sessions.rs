@@ -7,20 +7,21 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 
 use serde_json::{Value, json};
+use toolgate_assembly::ambient::exists;
+use toolgate_assembly::gate_builder::sessions_directory;
+use toolgate_assembly::load::TokenVerification;
+use toolgate_assembly::settings::Settings;
 use toolgate_session::{ListFilter, SessionError, SessionStore, SessionSummary, Transcript};
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{SessionId, Trust};
 
 use super::{print, runtime};
-use crate::ambient::exists;
 use crate::approval_screen::Screen;
 use crate::arguments::{ConversationArguments, ExportFormat, GlobalOptions, SessionsCommand};
 use crate::chat::truncate_columns;
 use crate::conversation::{DATABASE, session_failure};
 use crate::exit::{CliError, DENIED, SUCCESS};
-use crate::gate_builder::sessions_directory;
-use crate::load::TokenVerification;
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::terminal::{PLAIN_SCREEN, confirm, counted_messages, escape_json, escape_line, screen, warn};
 
 pub(crate) fn run(common: &GlobalOptions, command: SessionsCommand) -> Result<u8, CliError> {

@@ -5,6 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde_json::json;
+use toolgate_assembly::callers::{LOCAL_ISSUER, LOCAL_KEY_ID, local_secret};
+use toolgate_assembly::secrets;
+use toolgate_assembly::settings::Settings;
 use toolgate_identity::{MintOptions, mint as sign};
 use toolgate_manifest::{CallersConfig, ClaimsConfig, KeySourceConfig};
 use toolgate_types::Trust;
@@ -12,10 +15,8 @@ use toolgate_types::time::rfc3339_millis;
 
 use super::print;
 use crate::arguments::GlobalOptions;
-use crate::callers::{LOCAL_ISSUER, LOCAL_KEY_ID, local_secret};
 use crate::exit::{CliError, SUCCESS};
-use crate::secrets;
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::terminal::warn;
 
 /// What a token is signed with, and in whose name.

@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolgate_assembly::gate_builder::{self, GateBuildOptions};
+use toolgate_assembly::servers::ServerSelection;
 use toolgate_gate::Tool;
 use toolgate_serve::listed_tools;
 use toolgate_tools::ToolFormat;
@@ -13,14 +15,12 @@ use super::{close_servers, no_approver, print, serving_runtime, token_verificati
 use crate::approval_screen::Screen;
 use crate::arguments::{GlobalOptions, ToolListFormat};
 use crate::exit::{CliError, DENIED, SUCCESS};
-use crate::gate_builder::{self, GateBuildOptions};
-use crate::servers::ServerSelection;
-use crate::settings::resolve_settings;
+use crate::startup::resolve_settings;
 use crate::terminal::{PLAIN_SCREEN, escape_json, screen};
 
 pub(crate) fn run(common: &GlobalOptions, format: ToolListFormat) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;
-    let credential = settings.credential(common)?;
+    let credential = settings.credential(&common.overrides())?;
     let runtime = serving_runtime()?;
     let how = GateBuildOptions {
         servers: Some((ServerSelection::All, &runtime)),

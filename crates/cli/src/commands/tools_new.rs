@@ -4,16 +4,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use toolgate_assembly::ambient::{HostEnvironment, real_path, write_new_file};
+use toolgate_assembly::settings::LoadedConfig;
+use toolgate_assembly::trust::ConfigOrigin;
 use toolgate_manifest::skeleton;
 use toolgate_types::ToolName;
 
 use super::print;
-use crate::ambient::{HostEnvironment, real_path, write_new_file};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, SUCCESS};
-use crate::settings::{LoadedConfig, load};
+use crate::startup::load_config;
 use crate::terminal::warn;
-use crate::trust::ConfigOrigin;
 
 /// Where manifests go when nobody says.
 const DEFAULT_DIRECTORY: &str = "tools.d";
@@ -30,7 +31,7 @@ pub(crate) fn run(
         return print(&text).map(|_| SUCCESS);
     }
     let surroundings = HostEnvironment::detect()?;
-    let loaded = load(common, &surroundings)?;
+    let loaded = load_config(common, &surroundings)?;
     let file = match output {
         Some(file) => surroundings.absolute(file)?,
         None => loaded.directory().join(DEFAULT_DIRECTORY).join(format!("{name}.yaml")),

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use toolgate_assembly::ambient::{CONFIG_NAME, HostEnvironment, is_directory, real_path};
+use toolgate_assembly::trust::{
+    Agreement, AgreementStore, ConfigOrigin, CoveredConfig, EffectGroup, TrustStatus, check_usable,
+};
 
 use super::print;
-use crate::ambient::{CONFIG_NAME, HostEnvironment, is_directory, real_path};
 use crate::arguments::{GlobalOptions, TrustArguments};
 use crate::exit::{CliError, DENIED, SUCCESS};
+use crate::startup::TRUST_QUESTION;
 use crate::terminal::{PLAIN_SCREEN, confirm, escape_json, escape_line};
-use crate::trust::{
-    Agreement, AgreementStore, ConfigOrigin, CoveredConfig, EffectGroup, FileDiff, QUESTION, TrustStatus,
-    check_usable, differences, overview,
-};
+use crate::trust_screen::{FileDiff, differences, overview};
 
 pub(crate) fn run(common: &GlobalOptions, arguments: &TrustArguments) -> Result<u8, CliError> {
     let surroundings = HostEnvironment::detect()?;
@@ -46,7 +47,7 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &TrustArguments) -> Result<
             }
             Some(true)
         }
-        false => confirm(text, QUESTION),
+        false => confirm(text, TRUST_QUESTION),
     };
     match answer {
         Some(true) => {
@@ -80,7 +81,7 @@ fn target_file(
 ) -> Result<PathBuf, CliError> {
     let named = match file.or(common.config.as_deref()) {
         Some(file) => surroundings.absolute(file)?,
-        None => match ConfigOrigin::choose(common, surroundings)? {
+        None => match ConfigOrigin::choose(&common.overrides(), surroundings)? {
             ConfigOrigin::Named(file) | ConfigOrigin::Found(file) => file,
             ConfigOrigin::Defaults => {
                 return Err(CliError::usage("there is no toolgate.yaml here or in a directory above")

@@ -2,18 +2,18 @@
 
 use jiff::Timestamp;
 use toolgate_agent::{AgentSettings, MountSummary, PromptEnvironment};
+use toolgate_assembly::ambient::read_file;
+use toolgate_assembly::config_files::unreadable;
+use toolgate_assembly::load::LoadError;
+use toolgate_assembly::settings::Settings;
 use toolgate_llm::{StatedCapabilities, Timeouts, ToolNames, Wire};
 use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
 use toolgate_workspace::{Mount, MountAccess, PathStyle, Workspace};
 
 use super::model::{DeclaredProvider, KeyLocation};
 use super::model_handle::ModelHandle;
-use crate::ambient::read_file;
 use crate::arguments::ConversationArguments;
-use crate::config_files::unreadable;
 use crate::exit::CliError;
-use crate::load::LoadError;
-use crate::settings::Settings;
 
 /// The providers that the configuration names.
 pub(crate) fn providers(settings: &Settings) -> Result<Vec<DeclaredProvider>, CliError> {

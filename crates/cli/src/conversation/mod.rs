@@ -13,6 +13,12 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{Agent, AgentError, EndReason, EventSink, TurnContext, TurnOutcome};
+use toolgate_assembly::ambient::create_private_file;
+use toolgate_assembly::gate_builder::{self, AssembledGate, GateBuildOptions};
+use toolgate_assembly::personal_paths::warn_of_homes;
+use toolgate_assembly::reload::{Reloader, fingerprints};
+use toolgate_assembly::servers::{ServerSelection, Servers};
+use toolgate_assembly::settings::Settings;
 use toolgate_gate::{BlockingStrategy, Credential};
 use toolgate_llm::{ModelName, StreamRecorder};
 use toolgate_session::{NewSession, Session, SessionError, SessionStore, SessionSummary};
@@ -26,15 +32,10 @@ pub(crate) use self::model_handle::{load_script, serve};
 pub(crate) use self::model_listing::{ProviderModels, chosen_model, list_models, tools_label, window_label};
 pub(crate) use self::person::{HOW_TO_ALLOW, Person, PersonPresence};
 pub(crate) use self::stdin_approvals::StdinApprovals;
-use crate::ambient::create_private_file;
 use crate::arguments::{ConversationArguments, GlobalOptions};
 use crate::commands::{no_approver, token_verification};
 use crate::exit::{CliError, DENIED, INTERRUPTED, LIMIT, PROVIDER, SUCCESS, TOOL_ERROR};
-use crate::gate_builder::{self, AssembledGate, GateBuildOptions};
-use crate::personal_paths::warn_of_homes;
-use crate::reload::{Reloader, fingerprints};
-use crate::servers::{ServerSelection, Servers};
-use crate::settings::{Settings, resolve_settings};
+use crate::startup::resolve_settings;
 use crate::state_usage::session_bounds;
 
 /// The database of conversations, in its folder.
@@ -93,7 +94,7 @@ impl ChatContext {
         let built = gate_builder::build_gate(&settings, how)?;
         settings.warn_of_unknown_tools(&built.tools);
         warn_of_homes(&built.workspace);
-        let reloader = Reloader::new(common, &settings, &built, seen);
+        let reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
         let AssembledGate { gate: front, workspace, servers, .. } = built;
         let store = runtime.block_on(async {
             match arguments.ephemeral {
@@ -256,7 +257,7 @@ impl ChatContext {
 
     /// Whoever calls tools by what the model says. Its changes belong to the conversation.
     pub(crate) fn credential(&self, id: &SessionId) -> Result<Credential, CliError> {
-        let mut credential = self.settings.credential(&self.common)?;
+        let mut credential = self.settings.credential(&self.common.overrides())?;
         match &mut credential {
             Credential::Known(caller) => Arc::make_mut(caller).session = id.clone(),
             Credential::Token { session, .. } => *session = id.clone(),

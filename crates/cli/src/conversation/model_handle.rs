@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolgate_assembly::ambient::{HostEnvironment, read_regular_file};
+use toolgate_assembly::settings::Settings;
 use toolgate_llm::{
     ApiKey, Capabilities, Endpoint, ModelName, Provider, ProviderError, StepEvents, StepRequest,
     StreamRecorder, Timeouts, Wire, installed_models, provider,
@@ -14,9 +16,8 @@ use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
 use super::conversation_settings::timeouts;
 use super::model::{ModelRoute, ModelSource, SCRIPTED, ScriptName};
 use super::model_keys;
-use crate::ambient::{HostEnvironment, env_var, read_regular_file};
 use crate::exit::CliError;
-use crate::settings::Settings;
+use crate::startup::env_var;
 
 /// The name of the script that came along, in messages about it.
 const DEMO_SCRIPT: &str = "demo";

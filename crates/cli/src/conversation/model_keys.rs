@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use toolgate_assembly::secrets::{self, SecretError};
 use toolgate_llm::ApiKey;
 
 use super::model::KeyLocation;
 use crate::exit::CliError;
-use crate::secrets::{self, SecretError};
 
 /// Reads a key. No message ever holds a part of it.
 pub(crate) fn read(

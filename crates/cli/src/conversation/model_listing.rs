@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use toolgate_assembly::settings::Settings;
 use toolgate_llm::{Capabilities, ListedModel, Timeouts, list_models as ask};
 
 use super::conversation_settings;
 use super::model::{ModelRoute, ModelSource, ProviderCatalogue};
 use super::model_handle::{self, endpoint};
 use crate::exit::{CliError, INTERRUPTED, PROVIDER};
-use crate::settings::Settings;
 use crate::terminal::escape_line;
 
 /// How long a connection to a provider may take, and how long all of its answers together.

@@ -1,0 +1,28 @@
+//! The composition root: from a configuration and the surroundings of a process to a running gate.
+//!
+//! [`settings`] joins `toolgate.yaml` with what the command line or a program overrides, [`gate_builder`] opens state, record, journal and workspace and
+//! builds the gate, [`load`] reads what it decides by (tools, policies, callers), and [`reload`] replaces that while the gate runs. Everything that is taken
+//! from the process is a [`HostEnvironment`](ambient::HostEnvironment): current directory, home, user, variables. What an operator should know is a
+//! `tracing` event of the target [`notices::TARGET`].
+
+pub mod error;
+pub mod notices;
+pub mod overrides;
+pub mod ambient;
+pub mod atomic_file;
+pub mod symlink_walk;
+pub mod ownership;
+pub mod trust;
+pub mod settings;
+pub mod state_dir;
+pub mod config_files;
+pub mod secrets;
+pub mod callers;
+pub mod sandbox_settings;
+pub mod web_search;
+pub mod servers;
+pub mod protected_paths;
+pub mod personal_paths;
+pub mod load;
+pub mod gate_builder;
+pub mod reload;

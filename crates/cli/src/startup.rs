@@ -1,0 +1,47 @@
+//! From the command line to settings: the surroundings of this process, what was overridden, and the question about a configuration that was found.
+
+use std::io::{self, IsTerminal as _};
+
+use toolgate_assembly::ambient::HostEnvironment;
+use toolgate_assembly::settings::{self, LoadedConfig, Settings};
+use toolgate_assembly::trust::{Agreement, CoveredConfig, EffectGroup, TrustPrompt};
+use toolgate_types::Trust;
+
+use crate::arguments::GlobalOptions;
+use crate::exit::CliError;
+use crate::terminal::confirm;
+use crate::trust_screen::overview;
+
+/// What is asked about a configuration that was found.
+pub(crate) const TRUST_QUESTION: &str = "Agree to this configuration?";
+
+/// Joins command line and configuration; the command line wins. Asks about a configuration that was found where standard input and standard error are a
+/// terminal.
+pub(crate) fn resolve_settings(common: &GlobalOptions, default_trust: Trust) -> Result<Settings, CliError> {
+    let environment = HostEnvironment::detect()?;
+    Ok(settings::resolve_settings(&common.overrides(), default_trust, environment, trust_prompt())?)
+}
+
+fn trust_prompt() -> TrustPrompt<'static> {
+    match io::stdin().is_terminal() && io::stderr().is_terminal() {
+        true => TrustPrompt::Ask(&ask_on_terminal),
+        false => TrustPrompt::Never,
+    }
+}
+
+fn ask_on_terminal(covered: &CoveredConfig, effects: &[EffectGroup], before: Option<&Agreement>) -> bool {
+    confirm(|screen| overview(covered, effects, before, screen), TRUST_QUESTION) == Some(true)
+}
+
+/// Reads the configuration that is in use; asks as [`resolve_settings`] does.
+pub(crate) fn load_config(
+    common: &GlobalOptions,
+    environment: &HostEnvironment,
+) -> Result<LoadedConfig, CliError> {
+    Ok(settings::load(&common.overrides(), environment, trust_prompt())?)
+}
+
+/// A variable of this process, where it is text.
+pub(crate) fn env_var(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
