@@ -32,6 +32,9 @@ pub fn local_secret(settings: &Settings) -> PathBuf {
 
 /// Who can tell whether a token is good, if anybody can: what the configuration declares, else this machine's secret, once there is one.
 pub fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
+    if let Some(verifier) = &settings.supplied.verifier {
+        return Ok(Some(Arc::clone(verifier)));
+    }
     let config = &settings.loaded.config;
     let Some(callers) = &config.callers else { return local(settings) };
     let issuer = issuer(callers, settings)?;

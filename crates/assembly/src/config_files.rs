@@ -47,7 +47,7 @@ impl FileSource {
 }
 
 /// One file with its content.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SourceFile {
     /// The file as messages name it.
     pub name: String,

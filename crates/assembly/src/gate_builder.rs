@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions};
 use toolgate_gate::{Approver, AuditMode, BlockingStrategy, Gate, GateOptions, Journal, UnrecoveredJournal};
 use toolgate_manifest::OnAuditFailure;
@@ -43,22 +43,16 @@ pub struct GateBuildOptions<'r> {
     pub verify_tokens: TokenVerification,
     /// Where blocking work runs.
     pub blocking: BlockingStrategy,
-    /// The servers that are started, and what looks after them; without it there are none.
-    pub servers: Option<(ServerSelection, &'r Runtime)>,
-    /// Whether to wait until they have said which tools they have.
-    pub wait_for_servers: bool,
+    /// The MCP servers that are started, and the runtime that they run on; without it there are none.
+    pub servers: Option<(ServerSelection, Handle)>,
+    /// The runtime to block on until each has listed its tools. Without it, the tools that are known already count.
+    pub wait_on: Option<&'r Runtime>,
 }
 
 impl GateBuildOptions<'_> {
     /// For one call at a time, without servers.
     pub fn without_servers(approver: Arc<dyn Approver>, verify_tokens: TokenVerification) -> Self {
-        Self {
-            approver,
-            verify_tokens,
-            blocking: BlockingStrategy::Inline,
-            servers: None,
-            wait_for_servers: false,
-        }
+        Self { approver, verify_tokens, blocking: BlockingStrategy::Inline, servers: None, wait_on: None }
     }
 }
 
@@ -138,7 +132,7 @@ pub fn log_options(settings: &Settings) -> LogOptions {
 
 /// Opens everything and puts the gate together.
 pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<AssembledGate, BuildError> {
-    let GateBuildOptions { approver, verify_tokens: tokens, blocking, servers, wait_for_servers: wait } = how;
+    let GateBuildOptions { approver, verify_tokens: tokens, blocking, servers, wait_on } = how;
     let state = open_private_directory(&settings.state_dir).map_err(|error| state_error(settings, &error))?;
     let key = state_dir::key(settings)?;
     let own = GateOwnedPaths::of(settings);
@@ -167,10 +161,8 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
         }
         Err(error) => return Err(BuildError::usage(error.to_string()).help(error.help())),
     };
-    let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
-    let servers =
-        servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
-    let behind = servers.as_deref().map(|servers| UpstreamServers { servers, wait_on: waiting });
+    let servers = servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime, which)));
+    let behind = servers.as_deref().map(|servers| UpstreamServers { servers, wait_on });
     let loaded = load::load(settings, &own, &workspace, tokens, behind)?;
     let tools = loaded.registry.names().map(str::to_owned).collect();
     let audit_mode = match settings.on_audit_failure {

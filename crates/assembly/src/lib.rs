@@ -8,6 +8,7 @@
 pub mod error;
 pub mod notices;
 pub mod overrides;
+pub mod supplied;
 pub mod ambient;
 pub mod atomic_file;
 pub mod symlink_walk;

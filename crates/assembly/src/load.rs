@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
-use toolgate_gate::{BreakerRule, GateConfig, RateRule, Registry, Tool, ToolSpec};
+use toolgate_gate::{BreakerRule, GateConfig, GateError, RateRule, Registry, Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
 use toolgate_tools::{CommandRunner, LoadedTools, ManifestContext, Profile, ToolComponents, load_manifests};
@@ -121,9 +121,12 @@ fn gate_config(
 
 /// The manifests that are in use: those that the configuration names, else the profile's own.
 pub fn manifest_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
-    let config = &settings.loaded.config;
-    if !config.tools.is_empty() {
-        return read_all(&settings.tools, MANIFEST_EXTENSIONS, &settings.loaded, &settings.environment);
+    let supplied = &settings.supplied.manifests;
+    if !settings.loaded.config.tools.is_empty() || !supplied.is_empty() {
+        let mut files =
+            read_all(&settings.tools, MANIFEST_EXTENSIONS, &settings.loaded, &settings.environment)?;
+        files.extend(supplied.iter().cloned());
+        return Ok(files);
     }
     let shipped = settings.profile.shipped().iter().filter(|(name, text)| is_allowed(settings, name, text));
     let content = |(name, text): &(&str, &str)| SourceFile {
@@ -224,12 +227,19 @@ pub fn registry(
         commands: Some(runner),
         web_search: web_search::tool(settings)?,
     };
-    Ok(settings.profile.registry(&parts).map_err(|error| BuildError::usage(error.to_string()))?)
+    let unusable = |error: GateError| BuildError::usage(error.to_string());
+    let mut registry = settings.profile.registry(&parts).map_err(unusable)?;
+    for tool in &settings.supplied.tools {
+        registry.register(Arc::clone(tool)).map_err(unusable)?;
+    }
+    Ok(registry)
 }
 
 /// The policies that are in use.
 pub fn policy_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
-    read_all(&settings.policies, POLICY_EXTENSIONS, &settings.loaded, &settings.environment)
+    let mut files = read_all(&settings.policies, POLICY_EXTENSIONS, &settings.loaded, &settings.environment)?;
+    files.extend(settings.supplied.policies.iter().cloned());
+    Ok(files)
 }
 
 /// Policies, checked against every tool. A tool that waits for an operator, or whose server does not name it now, is the one that was agreed to: what a

@@ -24,6 +24,7 @@ use crate::overrides::SettingsOverrides;
 use crate::protected_paths::GateOwnedPaths;
 use crate::servers::Servers;
 use crate::settings::{Settings, re_resolve_settings};
+use crate::supplied::SuppliedParts;
 use crate::trust::ConfigOrigin;
 
 /// What came of looking.
@@ -47,6 +48,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Reloader {
     overrides: SettingsOverrides,
     environment: HostEnvironment,
+    supplied: SuppliedParts,
     /// The file that was in use is the file that is watched, whatever appears nearer.
     origin: ConfigOrigin,
     trust: Trust,
@@ -111,7 +113,7 @@ impl Reloader {
         fingerprints: Vec<(PathBuf, Option<FileFingerprint>)>,
     ) -> Self {
         let (overrides, origin) = (overrides.clone(), settings.loaded.origin.clone());
-        let environment = settings.environment.clone();
+        let (environment, supplied) = (settings.environment.clone(), settings.supplied.clone());
         let servers = built.servers.clone().map(|servers| {
             let changed = servers.changed();
             (servers, changed)
@@ -126,6 +128,7 @@ impl Reloader {
             fixed,
             overrides,
             environment,
+            supplied,
             origin,
             gate,
             servers,
@@ -182,8 +185,9 @@ impl Reloader {
     }
 
     fn reload(&mut self) -> Result<u64, BuildError> {
-        let settings =
+        let mut settings =
             re_resolve_settings(&self.overrides, self.trust, &self.origin, self.environment.clone())?;
+        settings.supplied = self.supplied.clone();
         // Before anything else is read, and also when it cannot be used: what mends it will be seen.
         self.fingerprints = fingerprints(&settings);
         let fixed = self.fixed.changed(&FixedSettings::of(&settings));
@@ -551,7 +555,7 @@ mod tests {
             .unwrap(),
         );
         let seen = fingerprints(&settings);
-        let servers = Some((ServerSelection::All, runtime));
+        let servers = Some((ServerSelection::All, runtime.handle().clone()));
         let how = GateBuildOptions {
             servers,
             ..GateBuildOptions::without_servers(

@@ -15,6 +15,7 @@ use crate::error::BuildError;
 use crate::notices::{debug, warn};
 use crate::overrides::SettingsOverrides;
 use crate::state_dir;
+use crate::supplied::SuppliedParts;
 use crate::trust::{self, AgreementStore, ConfigOrigin, TrustPrompt};
 
 /// A configuration with the place it came from.
@@ -70,6 +71,8 @@ pub struct Settings {
     pub system_files: Vec<PathBuf>,
     /// The configuration itself.
     pub loaded: LoadedConfig,
+    /// What the program that builds the gate supplies.
+    pub supplied: SuppliedParts,
     /// The surroundings of the process.
     pub environment: HostEnvironment,
 }
@@ -287,6 +290,7 @@ fn join_any(
         run,
         caller,
         loaded,
+        supplied: SuppliedParts::default(),
         environment: surroundings,
     };
     debug(|| settings.summary());

@@ -62,11 +62,14 @@ impl ConfigOrigin {
     }
 }
 
+/// Asks the user: what the configuration is, what it would do, and what was agreed to before.
+pub type AskUser = dyn Fn(&CoveredConfig, &[EffectGroup], Option<&Agreement>) -> bool;
+
 /// How the user is asked about a configuration that was found.
 #[derive(Clone, Copy)]
 pub enum TrustPrompt<'p> {
     /// Shows what it would do, and what changed since the last agreement; `true` is an agreement.
-    Ask(&'p dyn Fn(&CoveredConfig, &[EffectGroup], Option<&Agreement>) -> bool),
+    Ask(&'p AskUser),
     /// Not at all: without an agreement the configuration is refused.
     Never,
 }

@@ -42,12 +42,12 @@ pub(crate) fn run(
     let needs_network = which.is_some() || tool == WEB_SEARCH;
     let runtime = if needs_network { serving_runtime()? } else { runtime(token_verification(common))? };
     let approver = Arc::new(TerminalApprover { interrupt: interrupt.clone() });
-    let servers = which.map(|which| (which, &runtime));
+    let servers = which.map(|which| (which, runtime.handle().clone()));
     let built = gate_builder::build_gate(
         &settings,
         GateBuildOptions {
             servers,
-            wait_for_servers: true,
+            wait_on: Some(&runtime),
             ..GateBuildOptions::without_servers(approver, token_verification(common))
         },
     )?;

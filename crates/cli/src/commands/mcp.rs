@@ -46,8 +46,8 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
             approver: super::no_approver(),
             verify_tokens: token_verification(common),
             blocking: BlockingStrategy::InlineFirst,
-            servers: Some((ServerSelection::All, &runtime)),
-            wait_for_servers: false,
+            servers: Some((ServerSelection::All, runtime.handle().clone())),
+            wait_on: None,
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);

@@ -56,8 +56,8 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
             approver: super::no_approver(),
             verify_tokens: tokens,
             blocking: BlockingStrategy::ThreadPool,
-            servers: Some((ServerSelection::All, &runtime)),
-            wait_for_servers: false,
+            servers: Some((ServerSelection::All, runtime.handle().clone())),
+            wait_on: None,
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);

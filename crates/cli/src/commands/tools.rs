@@ -23,8 +23,8 @@ pub(crate) fn run(common: &GlobalOptions, format: ToolListFormat) -> Result<u8, 
     let credential = settings.credential(&common.overrides())?;
     let runtime = serving_runtime()?;
     let how = GateBuildOptions {
-        servers: Some((ServerSelection::All, &runtime)),
-        wait_for_servers: true,
+        servers: Some((ServerSelection::All, runtime.handle().clone())),
+        wait_on: Some(&runtime),
         ..GateBuildOptions::without_servers(no_approver(), token_verification(common))
     };
     let built = gate_builder::build_gate(&settings, how)?;

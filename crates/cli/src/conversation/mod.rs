@@ -88,8 +88,8 @@ impl ChatContext {
             approver: no_approver(),
             verify_tokens: token_verification(common),
             blocking: BlockingStrategy::ThreadPool,
-            servers: Some((ServerSelection::All, runtime)),
-            wait_for_servers: wait == WaitForServers::Yes,
+            servers: Some((ServerSelection::All, runtime.handle().clone())),
+            wait_on: (wait == WaitForServers::Yes).then_some(runtime),
         };
         let built = gate_builder::build_gate(&settings, how)?;
         settings.warn_of_unknown_tools(&built.tools);
