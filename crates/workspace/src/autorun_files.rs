@@ -1,15 +1,15 @@
-//! Files that programs outside the sandbox obey: they say what an editor, another agent or a build runs.
+//! Files that programs outside the sandbox execute or read as configuration: they decide what an editor, another agent or a build runs.
 //!
-//! They hold no secrets, so everybody may read them. But what a model writes there is run by somebody else, without a question: so the file tools do not
-//! change them, commands find them frozen, and what a command newly leaves there is taken away.
+//! They hold no secrets, so every tool may read them. But another program executes what a model writes there, without asking. So the file tools do
+//! not change them, commands see them mounted read-only, and a new one that a command leaves is moved to quarantine.
 
 use std::sync::LazyLock;
 
 use crate::deny_list::{LastNameIndex, begins_with, matches_all, split};
 
-/// What may be read and not be changed, in the notation of the deny list. This is the one place that names it.
+/// What may be read and not be changed, in the notation of the deny list. This is the only list of them.
 pub const AUTORUN_FILES: &[&str] = &[
-    // Servers that an agent starts, most of them without a question once the folder is trusted.
+    // MCP servers that an agent starts, mostly without asking once the directory is trusted.
     ".mcp.json",
     ".cursor/mcp.json",
     ".vscode/mcp.json",
@@ -22,7 +22,7 @@ pub const AUTORUN_FILES: &[&str] = &[
     ".factory/mcp.json",
     ".trae/mcp.json",
     ".continue/mcpservers",
-    // The same, among settings that also name hooks, formatters, language servers or what needs no approval.
+    // The same, in settings that also name hooks, formatters, language servers or tools that need no approval.
     ".gemini/settings.json",
     ".qwen/settings.json",
     ".amp/settings.json",
@@ -32,7 +32,7 @@ pub const AUTORUN_FILES: &[&str] = &[
     "opencode.jsonc",
     "crush.json",
     ".crush.json",
-    // Agents that bring servers and hooks of their own.
+    // Agent definitions with servers and hooks of their own.
     ".kiro/agents",
     ".amazonq/agents",
     ".amazonq/cli-agents",
@@ -44,7 +44,7 @@ pub const AUTORUN_FILES: &[&str] = &[
     ".claude-plugin",
     ".agents",
     ".agent",
-    // The same for instructions, which may also say what is run before they are read, or which tools need no approval.
+    // Instructions that may name commands to run before they are read, or tools that need no approval.
     ".claude/skills",
     ".claude/commands",
     ".gemini/commands",
@@ -57,7 +57,7 @@ pub const AUTORUN_FILES: &[&str] = &[
     ".gemini/extensions",
     ".qwen/extensions",
     ".gemini/policies",
-    // What an editor runs: tasks when a folder is opened, and programs that settings name.
+    // What an editor executes: tasks that run when a directory is opened, and programs that settings name.
     ".vscode/settings.json",
     ".vscode/tasks.json",
     ".vscode/launch.json",
@@ -90,13 +90,13 @@ pub const AUTORUN_FILES: &[&str] = &[
     ".windsurf/hooks.json",
     ".kiro/hooks",
     ".github/hooks",
-    // Containers, with commands of the host among their settings.
+    // Containers whose settings may name commands to run on the host.
     ".devcontainer",
     ".devcontainer.json",
-    // Wrappers, runners and linkers of every build below.
+    // Wrappers, runners and linkers of every build below this directory.
     ".cargo/config",
     ".cargo/config.toml",
-    // What is run by hooks that are installed once: husky's `_/pre-commit` runs the file of the same name around it.
+    // Files run by hooks that are installed once: husky's `_/pre-commit` runs the file of the same name in the directory above.
     ".husky",
     ".pre-commit-config.yaml",
     "lefthook.*",
@@ -105,7 +105,7 @@ pub const AUTORUN_FILES: &[&str] = &[
     ".lefthook.*",
     ".lefthook-local",
     ".lefthook-local.*",
-    // Programs that a package manager or a version manager loads whenever it is started below.
+    // Code that a package manager or a version manager loads whenever it is started below this directory.
     ".yarnrc",
     ".pnpmfile.cjs",
     "mise.toml",
@@ -116,24 +116,24 @@ pub const AUTORUN_FILES: &[&str] = &[
     ".mise/config.toml",
     "mise/config.toml",
     ".arcconfig",
-    // Version control whose configuration lies in another repository: it is wherever this file says.
+    // Version control whose configuration lies in another repository, at the path in this file.
     ".hg/sharedpath",
     ".jj/repo",
 ];
 
-/// Rules that mean a file alone when a command is confined: as a directory it is the repository itself, which its program writes.
+/// Rules that match only a file when a command is confined: as a directory it is the repository itself, which its program writes.
 const FILES_ONLY: &[&str] = &[".jj/repo"];
 
-/// Where package managers unpack whole packages, which bring such files along by the hundred, and take them away again. What is in there is not frozen for a command, which
-/// could not update a package then; what has changed is taken away afterwards.
+/// Where package managers unpack whole packages, which bring and remove such files by the hundred. They are not read-only for a command, which could
+/// not update a package then; what has changed is moved to quarantine afterwards.
 const PACKAGE_DIRECTORIES: &[&str] = &["node_modules", "site-packages", "vendor"];
 
-/// Whether a folded location is, or lies in, what is obeyed.
+/// Whether a folded location is an autorun file or lies below one.
 pub(crate) fn triggers_execution(folded: &str) -> bool {
     from_each_name(folded, |name, below| AUTORUN_FILES.iter().any(|rule| begins_with(name, below, rule)))
 }
 
-/// Whether what is obeyed ends right at this folded location, of a directory or of anything else.
+/// Whether an autorun rule ends exactly at this folded location of a directory or of any other file type.
 pub(crate) fn ends_at_autorun_file(folded: &str, is_directory: bool) -> bool {
     let means = |rule: &&&str| !(is_directory && FILES_ONLY.contains(*rule));
     from_each_name(folded, |name, below| {
@@ -141,7 +141,7 @@ pub(crate) fn ends_at_autorun_file(folded: &str, is_directory: bool) -> bool {
     })
 }
 
-/// Whether a folded location lies among packages.
+/// Whether a folded location lies in a package directory.
 pub(crate) fn is_in_package(folded: &str) -> bool {
     folded.split('/').any(|name| PACKAGE_DIRECTORIES.contains(&name))
 }
@@ -158,12 +158,12 @@ fn from_each_name(folded: &str, applies: impl Fn(&str, Option<&str>) -> bool) ->
     }
 }
 
-/// The folders that such files lie in: as a link they lead to one that nobody has looked at.
+/// The directories that autorun files lie in: one that is a symlink would lead to a directory that was not checked.
 pub(crate) fn autorun_directories() -> impl Iterator<Item = &'static str> {
     AUTORUN_FILES.iter().filter_map(|rule| rule.split_once('/')).map(|(folder, _)| folder)
 }
 
-/// Whether a plain name may be the last one of such a file, in any case.
+/// Whether a plain name may be the last one of an autorun file, in any case.
 pub(crate) fn may_trigger_execution(name: &[u8]) -> bool {
     static LAST_NAMES: LazyLock<LastNameIndex> = LazyLock::new(|| LastNameIndex::of(AUTORUN_FILES));
     LAST_NAMES.may_match(name)
@@ -173,7 +173,7 @@ pub(crate) fn may_trigger_execution(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Locations are folded before they are compared, and only the first folder of a rule is looked for as a link.
+    /// Locations are folded before they are compared, and only the first directory of a rule is checked for being a symlink.
     #[test]
     fn rules_are_folded_and_no_deeper_than_a_link_is_looked_for() {
         for rule in AUTORUN_FILES {

@@ -1,6 +1,6 @@
-//! Waiting for the disk while something else is done.
+//! fsync in the background.
 //!
-//! New content must lie on the disk before its name leads to it, and so must the record of the change. Neither waits for the other.
+//! New content must be on disk before its name refers to it, and so must the journal's intent. Both are written in parallel.
 
 use std::fs::File;
 use std::io;
@@ -9,21 +9,21 @@ use std::sync::mpsc::{Receiver, SendError, Sender, SyncSender, channel, sync_cha
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// The disk of this process.
+/// The fsync thread of this process.
 static SYNC_THREAD: SyncThread = SyncThread::new(File::sync_all);
 
-/// Somebody who waits for the disk, and how much there is to wait for.
+/// A thread that calls `fsync`, and how much it has to do.
 #[derive(Debug)]
 struct SyncThread {
-    /// Waits until a file is saved.
+    /// `File::sync_all`, or a substitute in tests.
     sync: fn(&File) -> io::Result<()>,
-    /// How many contents are to be saved.
+    /// How many files are to be synced.
     in_flight: AtomicUsize,
-    /// The way to whoever waits for the disk, once somebody had to: a thread costs about as much as a small file.
+    /// The channel to the thread, which is started on first use: starting one costs about as much as a small file.
     sender: Mutex<Option<Sender<SyncRequest>>>,
 }
 
-/// What is to be saved, and who wants to know.
+/// A file to be synced, and the channel for the result.
 #[derive(Debug)]
 struct SyncRequest {
     file: Arc<File>,
@@ -31,7 +31,7 @@ struct SyncRequest {
     _in_flight: InFlightSync,
 }
 
-/// One of those that are under way.
+/// Counts one file as in flight until it is dropped.
 #[derive(Debug)]
 struct InFlightSync(&'static SyncThread);
 
@@ -41,24 +41,25 @@ impl Drop for InFlightSync {
     }
 }
 
-/// Content that is to be saved.
+/// A file whose content is to be synced.
 #[derive(Debug)]
 pub(crate) struct PendingSync {
     thread: &'static SyncThread,
     file: Arc<File>,
-    /// What comes of it, where somebody else waits for the disk meanwhile. When several contents are to be saved, others have enough to do while one waits.
+    /// The result, if the thread syncs the file. With several syncs in flight only the first uses the thread: the callers of the others block in
+    /// parallel anyway.
     result: Option<Receiver<io::Result<()>>>,
-    /// Whoever was handed the content keeps account of it, also when nobody wants to know any more.
+    /// The count of a file that is synced inline. A request to the thread holds its own, also after its caller has given up.
     _in_flight: Option<InFlightSync>,
 }
 
 impl PendingSync {
-    /// Begins to save what a file holds.
+    /// Starts syncing a file.
     pub(crate) fn begin(file: &Arc<File>) -> Self {
         SYNC_THREAD.begin(file)
     }
 
-    /// Waits until it is saved.
+    /// Waits until it is synced.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         let saved = self.result.take().and_then(|saved| saved.recv().ok());
         saved.unwrap_or_else(|| (self.thread.sync)(&self.file))
@@ -80,7 +81,7 @@ impl SyncThread {
         PendingSync { thread: self, file, result: meanwhile, _in_flight: under_way }
     }
 
-    /// Has a file saved by the thread that is there for it, which is started if it is not.
+    /// Sends a file to the thread, which is started if it is not running.
     fn enqueue(&self, file: Arc<File>, under_way: InFlightSync) -> Option<Receiver<io::Result<()>>> {
         let (saved, result) = sync_channel(1);
         let mut content = SyncRequest { file, done: saved, _in_flight: under_way };
@@ -97,7 +98,7 @@ impl SyncThread {
             for SyncRequest { file, done: saved, _in_flight: under_way } in contents {
                 let done = save(&file);
                 drop((file, under_way));
-                // Whoever gave up does not want to know.
+                // The caller may have given up.
                 let _ = saved.send(done);
             }
         };
@@ -115,23 +116,23 @@ mod tests {
 
     use super::*;
 
-    /// A disk that no other test waits for.
+    /// A sync thread that no other test uses.
     fn disk(save: fn(&File) -> io::Result<()>) -> &'static SyncThread {
         Box::leak(Box::new(SyncThread::new(save)))
     }
 
-    /// A file, and what keeps it from being saved.
+    /// A file, and the writer that blocks its sync.
     fn pipe() -> (Arc<File>, PipeWriter) {
         let (reader, writer) = io::pipe().unwrap();
         (Arc::new(File::from(OwnedFd::from(reader))), writer)
     }
 
-    /// Saving takes until the other end of the pipe is closed.
+    /// Syncing blocks until the other end of the pipe is closed.
     fn until_closed(mut file: &File) -> io::Result<()> {
         file.read(&mut [0]).map(|_| ())
     }
 
-    /// A content that the disk does not get done with, handed over by somebody who gave up; it is done when the pipe is closed.
+    /// A sync that blocks until the pipe is closed, and whose caller has given up.
     fn given_up(disk: &'static SyncThread) -> PipeWriter {
         let (file, stuck) = pipe();
         let saving = disk.begin(&file);
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn what_could_not_be_saved_is_said_whoever_tried() {
         let disk = disk(|file| until_closed(file).and_then(|()| file.sync_all()));
-        // A pipe cannot be saved.
+        // `fsync` fails on a pipe.
         let (unsaveable, writer) = pipe();
         let saveable = Arc::new(tempfile::tempfile().unwrap());
         let (first, second, third) =

@@ -1,4 +1,4 @@
-//! Listing, finding and searching: the walk happens beneath the opened directory, and the rules are asked about every entry.
+//! Listing, finding and searching: the walk stays beneath the opened directory, and the rules are applied to every entry.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use crate::view::WorkspaceView;
 pub struct ListResult {
     /// The directory as answers show it.
     pub path: String,
-    /// The names of the entries as answers show them, and maybe others that may be reached, with nothing or a NUL after each.
+    /// The names of the entries as answers show them, each followed by nothing or a NUL. May contain names of other reachable entries.
     pub names: String,
-    /// In the order of their names; entries that may not be reached are left out.
+    /// In the order of their names; unreachable entries are left out.
     pub entries: Vec<ListedEntry>,
     /// How many there are.
     pub total: usize,
@@ -39,7 +39,7 @@ impl ListResult {
     }
 }
 
-/// The names of a listing as answers show them. Nearly always all are text as they are.
+/// The names of a listing as answers show them. Almost always all are valid UTF-8 as they are.
 fn display_names(names: Vec<u8>, entries: &mut [ListedEntry]) -> String {
     String::from_utf8(names).unwrap_or_else(|error| {
         let names = error.as_bytes();
@@ -67,7 +67,7 @@ pub struct FoundFiles {
     pub gaps: WalkGaps,
 }
 
-/// What a walk left out, so that a file in it is not in the answer.
+/// What a walk left out: files there are missing from the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkGaps {
     /// Directories that are nested deeper than a walk goes ([`toolgate_search::MAX_DEPTH`]).
@@ -87,7 +87,7 @@ impl WalkGaps {
         *self == Self::default()
     }
 
-    /// What was left out, and what to do about it.
+    /// Which parts were left out, and how to reach them.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let deep = format!(
@@ -103,12 +103,12 @@ impl WalkGaps {
     }
 }
 
-/// Files beneath a directory, one page of them.
+/// One page of the files beneath a directory.
 #[derive(Debug)]
 pub struct FilePage {
-    /// Where they are, relative to the root of the mount, in order, and their sizes. Those whose names are not text are left out: nobody could name them.
+    /// Path relative to the root of the mount, in order, and size. Files whose names are not UTF-8 are left out: no request could name them.
     pub files: Vec<(String, u64)>,
-    /// Where the next page begins, if there is one: after this path, relative to the root of the mount.
+    /// The path after which the next page begins, relative to the root of the mount; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -123,7 +123,7 @@ pub struct FoundLines {
     pub is_cut: bool,
     /// Whether time ran out.
     pub timed_out: bool,
-    /// How many files were looked at.
+    /// How many files were searched.
     pub files_searched: u64,
     /// How many files match.
     pub files_with_matches: u64,
@@ -144,7 +144,7 @@ impl WorkspaceView<'_> {
         if !opened.is_directory() {
             return Err(WorkspaceError::NotADirectory { path });
         }
-        // What a folder takes on the disk says well enough how long it takes to list it.
+        // The size of the directory file is a good estimate of the time to list it.
         self.stop.check_size(opened.size())?;
         let start = start(mount, &opened);
         let mut listing = toolgate_search::list(start, &self.visible(mount), options, self.stop)
@@ -182,10 +182,10 @@ impl WorkspaceView<'_> {
         Ok(FoundFiles { paths, truncated, is_cut, gaps: unwalked })
     }
 
-    /// Some of the files beneath a directory: those that come after a path, relative to the root of the mount, in path order.
+    /// One page of the files beneath a directory, in path order: those after a path relative to the root of the mount.
     ///
     /// # Errors
-    /// See [`WorkspaceError`]; also where time runs out, for a page with gaps would be taken for a whole one.
+    /// See [`WorkspaceError`]; also at the deadline, because a page with gaps would look complete.
     pub fn page(&self, path: &str, after: Option<&str>, most: usize) -> Result<FilePage, WorkspaceError> {
         let requested = self.request(path)?;
         let opened = open_existing(self, &requested)?;
@@ -239,12 +239,12 @@ impl WorkspaceView<'_> {
     }
 }
 
-/// What of a folder and of all below it may be seen, those rules included that mounts inside this one have. The folder itself was judged when it was opened.
+/// Which entries below a directory are visible, by the rules of this mount and of nested ones. The directory itself was judged when it was opened.
 struct ReachableFilter<'a> {
     rules: &'a MountRules,
     grant: Option<&'a dyn PathGrant>,
     inner: Vec<(&'a Mount, &'a Path)>,
-    /// Whether only the built-in rules have a say.
+    /// Whether only the built-in rules apply.
     names_suffice: bool,
 }
 
@@ -268,7 +268,7 @@ fn start<'o>(mount: &'o Mount, opened: &'o OpenedFile) -> WalkRoot<'o> {
     WalkRoot { directory: opened.file.as_fd(), base: &opened.location, mount: Some(mount.as_fd()) }
 }
 
-/// What was found before the time ran out is an answer; what was found before a cancellation is not.
+/// What was found before the deadline is a partial answer; after a cancellation there is none.
 fn partial(stopped: Option<CancellationReason>) -> Result<bool, WorkspaceError> {
     match stopped {
         None => Ok(false),
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// However harmless a name is, whoever else has a say is asked.
+    /// The name alone decides only where no other rule applies.
     #[test]
     fn a_name_is_all_that_matters_only_where_nobody_else_has_a_say() {
         let scratch = tempfile::tempdir().unwrap();
@@ -377,7 +377,7 @@ mod tests {
                 all.extend_from_slice(name);
                 all.push(0);
             }
-            // Names stand in the order of the directory, entries in their own.
+            // Names are in directory order, entries in their own.
             entries.reverse();
             let names_shown = display_names(all, &mut entries);
             let listed =

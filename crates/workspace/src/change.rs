@@ -1,4 +1,4 @@
-//! What a change will do, told to whoever must remember it before it is done.
+//! Planned changes, and the interface to the journal that records them before they are made.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,51 +16,51 @@ use crate::mount::RootIdentity;
 pub struct PlannedChange<'a> {
     /// The mount's alias.
     pub alias: &'a str,
-    /// Where the mount really is. For the journal only.
+    /// The real path of the mount. For the journal only.
     pub host_root: &'a Path,
-    /// Which directory that is.
+    /// Identity of that directory.
     pub root: RootIdentity,
-    /// The file below the mount.
+    /// The file, relative to the mount.
     pub location: &'a Path,
     /// What happens to it.
     pub kind: ChangeKind,
-    /// What is there now, open for reading, so that it can be kept.
+    /// The current file, open for reading, so that its content can be kept.
     pub before: Option<&'a File>,
-    /// Digest of what is there now, where it was read already.
+    /// Digest of the current content, where it was already read.
     pub before_sha256: Option<Sha256>,
-    /// What will be there.
+    /// The new content.
     pub after: Option<ContentDigest>,
-    /// Which file will hold that, where it lies on the disk already.
+    /// The file that holds the new content, where it is already on disk.
     pub after_stamp: Option<FileStamp>,
-    /// A name in the same folder that exists for an instant; whatever is left of it after a crash is litter.
+    /// A name in the same directory that exists only during the change; after a crash it is garbage.
     pub temporary: Option<OsString>,
-    /// Folders that will be made for it, outermost first, below the mount.
+    /// Directories to be created for it, outermost first, relative to the mount.
     pub new_directories: Vec<PathBuf>,
 }
 
-/// What happens to a file.
+/// What kind of change it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It did not exist.
+    /// The file is new.
     Create,
-    /// It gets new content.
+    /// The file gets new content.
     Modify,
-    /// It goes away.
+    /// The file is removed.
     Delete,
-    /// It gets another name, possibly in another mount.
+    /// The file is renamed, possibly into another mount.
     Move {
         /// The other mount's alias.
         alias: String,
-        /// Where that mount really is.
+        /// The real path of that mount.
         host_root: PathBuf,
-        /// Which directory that is.
+        /// Identity of that directory.
         root: RootIdentity,
         /// The new location below it.
         location: PathBuf,
     },
 }
 
-/// Which file it is and when it was last written.
+/// Identity and last modification of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
     /// `st_ino`.
@@ -78,7 +78,7 @@ impl From<&Stat> for FileStamp {
     }
 }
 
-/// Content that a change leaves behind.
+/// The content after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentDigest {
     /// Its digest.
@@ -87,63 +87,62 @@ pub struct ContentDigest {
     pub bytes: u64,
 }
 
-/// Keeps what is needed to put changes back. Called on every change, before anything can be seen of it.
+/// The journal: keeps what is needed to undo changes. Called for every change before any of it is visible.
 pub trait Recorder: Sync {
-    /// Returns once the intent and the means to undo are stored; an error means that nothing may be changed.
-    /// Gives up when `stop` says so.
+    /// Returns once the intent (write-ahead) and the data for undo are stored. On an error nothing may be changed. Gives up when `stop` is cancelled.
     ///
     /// # Errors
     /// Why it could not be stored.
     fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError>;
 
-    /// What was recorded counts from here on: unless it is settled, the next start puts it back. Called with the folders locked, right before the first
-    /// change: what other gates did until then is not to be taken for what this call did.
+    /// Makes the recorded intent effective: unless it is settled, the next start undoes the change. Called with the directories locked, right before
+    /// the first change, so that changes of other gates until then are not attributed to this call.
     ///
     /// # Errors
-    /// Why it cannot count; nothing may be changed then.
+    /// Why it cannot become effective; nothing may be changed then.
     fn begin(&self) -> Result<(), JournalError>;
 
-    /// Waits until the intent of the call is stored. For effects that are no changes of files, right before the first: a command is confined and prepared while
-    /// the disk is at work.
+    /// Waits until the intent of the call is stored. Called right before the first effect that is not a file change: a command is confined and
+    /// prepared while the intent is being written.
     ///
     /// # Errors
     /// Why it could not be stored, for the operator; nothing may be done then.
     fn await_intent(&self) -> Result<(), String>;
 
-    /// Says how it went. After `RolledBack` nothing has changed, and another attempt may be recorded.
+    /// Reports the outcome. After `RolledBack` nothing has changed, and another attempt may be recorded.
     fn settle(&self, settled: TransactionOutcome);
 }
 
-/// How a recorded change ended.
+/// How a recorded transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionOutcome {
-    /// All of it was made.
+    /// All changes were made.
     Committed,
-    /// None of it was made.
+    /// No change was made.
     RolledBack,
-    /// Some of it was made and could not be taken back: what was kept for it must stay until somebody can.
+    /// Some changes were made and could not be rolled back: their undo data must stay until a recovery succeeds.
     Indeterminate,
 }
 
-/// Why what is needed to put a change back could not be kept.
+/// Why the undo data of a change could not be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// There is more to keep than may be.
+    /// The file is larger than the limit for undo data.
     TooLarge {
         /// The size of the file.
         bytes: u64,
-        /// How much may be kept of one file.
+        /// How much of one file may be kept.
         limit: u64,
     },
-    /// What is kept already leaves no room, and must not be let go.
+    /// The journal is full, and none of its entries may be removed yet.
     Full(KeptBound),
-    /// There is no space for it on the disk (`ENOSPC`, `EDQUOT`), or less would be left than must be. The reason is for the operator only.
+    /// There is no disk space (`ENOSPC`, `EDQUOT`), or less than the reserve would remain. The reason is for the operator only.
     NoSpace(String),
-    /// Storing it failed. The reason is for the operator only: it may name places on the host.
+    /// Writing failed. The reason is for the operator only: it may contain host paths.
     Failed(String),
 }
 
-/// A bound of what is kept in all.
+/// A limit on the whole journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptBound {
     /// Disk space.
@@ -153,7 +152,7 @@ pub enum KeptBound {
 }
 
 impl fmt::Display for KeptBound {
-    /// For the operator: what is full, and the remedy.
+    /// For the operator: which limit is reached, and the remedy.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("what was replaced in the last 30 hours fills the ")?;
         match self {
@@ -179,7 +178,7 @@ impl From<String> for JournalError {
     }
 }
 
-/// Remembers nothing: for undoing, which keeps its own books, and for tests.
+/// Records nothing: for undo, which has its own bookkeeping, and for tests.
 #[derive(Debug)]
 pub struct NoopRecorder;
 

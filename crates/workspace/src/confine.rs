@@ -1,10 +1,11 @@
-//! What a command may not see or change in its mounts, and what must be taken away after it ran.
+//! What a command must not see or change in its mounts, and what must be quarantined after it ran.
 //!
-//! A command is given whole mounts, so the rules that are otherwise asked about every single file are told to the kernel beforehand: before it
-//! starts, the mounts are walked, and everything that it must not reach gets a cover. What does not exist yet cannot be covered. So the mounts that
-//! it may change are walked again afterwards, and what it put under a name that other programs obey is moved to quarantine.
+//! A command gets whole mounts, so the rules that the file tools apply to each file must be enforced by the kernel. Before the command starts, the
+//! mounts are walked, and everything that it must not reach gets an overlay mount. A file that does not exist yet cannot have an overlay. So the
+//! writable mounts are walked again afterwards, and what the command put under a name that other programs execute or read as configuration is moved
+//! to quarantine.
 //!
-//! This module mounts nothing and runs nothing: it tells what to cover, relative to a mount's handle.
+//! This module mounts nothing and runs nothing: it computes the overlays, relative to a mount's handle.
 
 mod mount_tree;
 mod hard_links;
@@ -58,16 +59,16 @@ pub use protected_artifact::{PostRunScan, ProtectedArtifact, ProtectedArtifactKi
 pub use quarantine::{Quarantine, Quarantined};
 pub use quarantine_bounds::QuarantineBounds;
 
-/// Each cover is a mount that every command pays for. Where more would be needed, directories are hidden as a whole.
+/// Each overlay is a mount that costs every command time. Where more would be needed, whole directories are masked.
 pub(crate) const MAX_OVERLAYS: usize = 10_000;
 
-/// A walk that has found more to cover than this finds no more.
+/// A walk stops collecting protections at this number.
 const MAX_PROTECTIONS: usize = 200_000;
 
-/// How often a tree is walked in which others keep changing directories.
+/// How often a tree is walked again when other processes keep changing directories.
 const MAX_WALKS: usize = 4;
 
-/// A mount that a command wants.
+/// A mount that a command requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfineRequest<'a> {
     /// The alias, with its `@`.
@@ -82,25 +83,25 @@ pub struct ConfinedMount<'a> {
     tree: MountTree<'a>,
     writable: bool,
     overlays: Vec<MountOverlay>,
-    /// Directories that are hidden as a whole because too much in them is denied.
+    /// Directories that are masked as a whole because too much in them is denied.
     bundled: Vec<PathBuf>,
-    /// How many files have a name elsewhere, and cannot be changed.
+    /// How many files have a hard link elsewhere, and cannot be changed.
     linked: usize,
-    /// What would be told if the command had left it, and was there before.
+    /// Existing files that would be reported if the command had left them.
     reported: HashSet<ReportedLeftover>,
     baseline: Arc<Baseline>,
-    /// How many strays were taken away.
+    /// How many protected artifacts were moved to quarantine.
     quarantined: AtomicUsize,
 }
 
 impl Workspace {
-    /// Walks the wanted mounts and tells what of them a command must not reach.
+    /// Walks the requested mounts and computes the overlays for what a command must not reach.
     ///
-    /// Whoever mounts the covers must open each of them beneath the mount's handle without following links, and must not start the command when
-    /// one of them is not there any more.
+    /// The caller must open each overlay's place beneath the mount's handle without following symlinks, and must not start the command when one of
+    /// them no longer exists.
     ///
     /// # Errors
-    /// An alias that is not mounted, a read-only mount that is to be written, more covers than anybody would wait for, or a tree that cannot be walked.
+    /// An alias that is not mounted, a read-only mount requested as writable, too many overlays, or a tree that cannot be walked.
     pub fn confine(
         &self,
         wanted: &[ConfineRequest<'_>],
@@ -158,8 +159,9 @@ fn unstable_tree(ground: &MountTree<'_>) -> WorkspaceError {
     WorkspaceError::Restless { alias: ground.mount.alias().to_owned() }
 }
 
-/// Walks until nobody moved anything past us. In a tree that never rests, all that was seen in several walks counts; but where a folder moved away before it was
-/// read, or something that no command may see is no longer where it was seen, nobody knows where it is, and no command is started.
+/// Walks until no concurrent move could have hidden anything. In a tree that keeps changing, the results of several walks are merged. But where a
+/// directory was moved before it was read, or something that no command may see is no longer where it was seen, its place is unknown, and the command
+/// is not started.
 fn scan_until_stable(
     ground: &MountTree<'_>,
     writable: bool,
@@ -217,18 +219,18 @@ impl<'a> ConfinedMount<'a> {
         self.writable
     }
 
-    /// Directories that are hidden as a whole because too much in them is denied, as answers show them.
+    /// Directories that are masked as a whole because too much in them is denied, as answers show them.
     pub fn bundled(&self) -> impl Iterator<Item = String> {
         self.bundled.iter().map(|folder| self.tree.mount.show_with_alias(folder))
     }
 
-    /// How many files the command cannot change because they have another name elsewhere.
+    /// How many files the command cannot change because they have a hard link elsewhere.
     #[must_use]
     pub fn linked_elsewhere(&self) -> usize {
         self.linked
     }
 
-    /// What to cover, in this order: parents stand before children, and every place once.
+    /// The overlays in mount order: parents before children, and every place once.
     #[must_use]
     pub fn overlays(&self) -> &[MountOverlay] {
         &self.overlays

@@ -1,18 +1,18 @@
-//! What is denied by default, wherever it lies and in any case.
+//! The built-in deny list: matched at any depth and without regard to case.
 //!
-//! Each line is a sequence of names that is looked for anywhere in a location; what lies below a match is denied too.
-//! `*` stands for any part of one name (a rule that begins with it is an ending), `**` for any number of names. The list is plain data matched by a few lines of code, because compiling it
-//! into regular expressions would cost more than a whole call from the command line.
+//! Each line is a sequence of names that is looked for anywhere in a location; everything below a match is denied too. `*` stands for any part of one
+//! name (a rule that begins with it is a suffix), `**` for any number of names. The list is plain data matched by a few lines of code: compiling it
+//! into regular expressions would take longer than a whole call from the command line.
 
 use std::sync::LazyLock;
 
-/// Secrets, and the parts of a repository that make other programs run things.
+/// Secrets, and the parts of a repository that make other programs execute something.
 pub const DEFAULT_DENY: &[&str] = &[
-    // Environment files; the ones meant to be shared are excepted below.
+    // Environment files; those meant to be shared are excepted below.
     ".env",
     ".env.*",
     ".envrc",
-    // What git would run or obey, in nested repositories, submodules and worktrees too.
+    // What git executes or reads as configuration, in nested repositories, submodules and worktrees too.
     ".git/config",
     ".git/config.worktree",
     ".git/config.lock",
@@ -22,12 +22,12 @@ pub const DEFAULT_DENY: &[&str] = &[
     ".git/modules/**/hooks",
     ".git/worktrees/**/config.worktree",
     ".git-credentials",
-    // The same for other version control.
+    // The same for other version control systems.
     ".hg/hgrc",
     ".hg/hgrc-not-shared",
     ".jj/repo/config.toml",
     ".jj/workspace-config.toml",
-    // Keys and credentials by the folder that tools keep them in.
+    // Keys and credentials, by the directory that tools keep them in.
     ".ssh",
     ".gnupg",
     ".aws",
@@ -70,40 +70,40 @@ pub const DEFAULT_DENY: &[&str] = &[
     "*.jks",
     "*.keystore",
     "*.kdbx",
-    // The gate's own configuration, what it keeps for undoing, of whichever gate, and what files of clients held before it was entered in them.
+    // The gate's configuration, the journal of every gate, and the backups of client files made before the gate was entered in them.
     "toolgate.yaml",
     "toolgate.yml",
     "*.toolgate",
 ];
 
-/// Names that the list above catches and that are meant to be shared.
+/// Names that the list above matches and that are meant to be shared.
 const EXCEPTIONS: &[&str] = &[".env.example", ".env.sample", ".env.template", "cacert.pem"];
 
-/// Folders of published certificates; their `*.pem` files are no keys.
+/// Directories of published certificates; their `*.pem` files are not keys.
 const CERTIFICATE_DIRECTORIES: &[&str] = &["certifi"];
 
-/// Rules that mean a file: there are packages of this name, and folders full of code.
+/// Rules that match a file only: packages and source directories have this name too.
 const FILES_ONLY: &[&str] = &["credentials"];
 
-/// Whether a rule means a file alone.
+/// Whether a rule matches files only.
 pub(crate) fn is_files_only(rule: &str) -> bool {
     FILES_ONLY.contains(&rule)
 }
 
-/// The first rule that denies this folded location, which is that of a folder or of anything else.
+/// The first rule that denies this folded location of a directory or of any other file type.
 pub(crate) fn default_rule(folded: &str, is_directory: bool) -> Option<&'static str> {
     first_rule(folded, |name, below, rule| {
         let is_named = below.is_none() && !is_directory;
         let applies = match rule.strip_prefix('*') {
             Some(ending) => name.ends_with(ending),
-            // Asked about every name of every listing, so the cheapest question comes first.
+            // Called for every name of every listing, so the cheapest comparison comes first.
             None => rule.bytes().next() == name.bytes().next() && begins_with(name, below, rule),
         };
         applies && (is_named || !FILES_ONLY.contains(&rule))
     })
 }
 
-/// The rule whose sequence ends right at this folded location, whatever lies above it.
+/// The rule whose sequence ends exactly at this folded location, whatever lies above it.
 pub(crate) fn rule_ending_at(folded: &str, is_directory: bool) -> Option<&'static str> {
     first_rule(folded, |name, below, rule| {
         let applies = match rule.strip_prefix('*') {
@@ -114,7 +114,7 @@ pub(crate) fn rule_ending_at(folded: &str, is_directory: bool) -> Option<&'stati
     })
 }
 
-/// The first rule that applies from one of the names on: asked with that name, what is below it, and the rule.
+/// The first rule that applies at one of the names. `applies` gets that name, what is below it, and the rule.
 fn first_rule(folded: &str, applies: impl Fn(&str, Option<&str>, &str) -> bool) -> Option<&'static str> {
     let (mut rest, mut among_certificates) = (folded, false);
     loop {
@@ -130,7 +130,7 @@ fn first_rule(folded: &str, applies: impl Fn(&str, Option<&str>, &str) -> bool) 
     }
 }
 
-/// Whether a name and all that is below it are the rule's sequence of names.
+/// Whether a name and everything below it match the rule's whole sequence of names.
 pub(crate) fn matches_all(name: &str, below: Option<&str>, rule: &str) -> bool {
     let further = |rule: &str| {
         below.is_some_and(|below| {
@@ -145,13 +145,13 @@ pub(crate) fn matches_all(name: &str, below: Option<&str>, rule: &str) -> bool {
     }
 }
 
-/// Whether a rule could end at a plain name of this kind, in any case: asked about every name of a tree, so that most need no further thought.
+/// Whether a rule could end at this plain name, in any case. Called for every name of a tree; most names need no further check.
 pub(crate) fn may_end_rule(name: &[u8]) -> bool {
     static LAST_NAMES: LazyLock<LastNameIndex> = LazyLock::new(|| LastNameIndex::of(DEFAULT_DENY));
     LAST_NAMES.may_match(name)
 }
 
-/// The last name of every rule, by the letter that it begins with.
+/// The last name of every rule, indexed by its first byte.
 pub(crate) struct LastNameIndex {
     by_first: Vec<Vec<&'static str>>,
     endings: Vec<&'static str>,
@@ -279,7 +279,7 @@ mod tests {
             let location = names.join("/");
             let above = |end: usize| location.split('/').take(end).collect::<Vec<_>>().join("/");
             let count = location.split('/').count();
-            // What has something below it is a folder.
+            // Everything above the last name is a directory.
             let ends = (1..=count).any(|end| rule_ending_at(&above(end), end < count || is_directory).is_some());
             prop_assert_eq!(default_rule(&location, is_directory).is_some(), ends, "{}", location);
             if rule_ending_at(&location, is_directory).is_some() {

@@ -1,25 +1,25 @@
-//! What the built-in deny list can have nothing to say about, told by a look at the names.
+//! A fast pre-filter: names that no rule of the built-in deny list can match.
 //!
-//! A rule denies a place only where its last name is one of the names on the way, so names that end no rule need no rule to be looked at: that is nearly
-//! every name there is. A glance never errs on the side of letting through; whatever it does not dismiss is judged by the rules themselves.
+//! A rule denies a place only where the rule's last name is one of the names on the way. So a name at which no rule ends, which is nearly every name,
+//! needs no rule to be evaluated. The filter errs only towards "may match"; everything that it does not rule out is judged by the rules themselves.
 
 use crate::deny_list::{DEFAULT_DENY, may_end_rule};
 use crate::name_fold::{BACKUP_ENDINGS, folds_by_case_alone, may_be_backup};
 
-/// Whether no rule denies a location for any of its names, nor as the copy of a place that is denied.
+/// Whether no rule denies a location for any of its names, nor as a backup copy of a denied place.
 pub(crate) fn no_name_can_match(location: &[u8]) -> bool {
     location.split(|byte| *byte == b'/').all(cannot_match)
 }
 
-/// Whether no rule ends at a name, wherever it lies, nor at one that it may be the copy of.
+/// Whether no rule ends at a name at any depth, nor at a name that it may be a backup copy of.
 pub(crate) fn cannot_match(name: &[u8]) -> bool {
     folds_by_case_alone(name) && (!may_match(name) || (!may_end_rule(name) && !may_be_backup(name)))
 }
 
-/// Whether a name begins or ends as one that is looked for does.
+/// Whether a name begins or ends as the last name of a rule does.
 fn may_match(name: &[u8]) -> bool {
     let begins = name.first().is_some_and(|first| FIRST_BYTES.get(usize::from(*first)) == Some(&true));
-    // All are compared, which is faster than to end at the first: there is seldom one.
+    // Compares with all of them instead of stopping at the first match: a match is rare, and the loop without a branch is faster.
     let ends = name.last_chunk().is_some_and(|last| {
         let last = in_lower_case(*last);
         LAST_FOUR_BYTES.iter().fold(false, |found, ending| found | (*ending == last))
@@ -27,12 +27,12 @@ fn may_match(name: &[u8]) -> bool {
     begins || ends || name.ends_with(COPY_MARK)
 }
 
-/// Four letters as a number, the same in either case. Other characters may become one another.
+/// Four letters as an integer, with ASCII case removed. Characters that are not letters may collide.
 const fn in_lower_case(four: [u8; 4]) -> u32 {
     u32::from_le_bytes(four) | 0x2020_2020
 }
 
-/// What the last names of rules begin with, in either case, and the names of copies that begin otherwise than what they are copies of.
+/// First bytes of the last names of rules, in either case, and of backup names that begin differently from the original.
 #[expect(clippy::indexing_slicing, reason = "a mistake here does not compile")]
 const FIRST_BYTES: [bool; 256] = {
     let mut table = [false; 256];
@@ -49,13 +49,13 @@ const FIRST_BYTES: [bool; 256] = {
     table
 };
 
-/// The one ending of a copy that is looked for by itself.
+/// The ending of backup names that is shorter than four bytes, compared by itself.
 const COPY_MARK: &[u8] = b"~";
 
-/// The last four letters of the rules that are endings, and of the endings that make a copy.
+/// The last four bytes of the rules that are suffixes, and of the backup endings.
 #[expect(clippy::indexing_slicing, reason = "a mistake here does not compile")]
 const LAST_FOUR_BYTES: [u32; 16] = {
-    // Where there are fewer, the last place repeats one.
+    // Unused elements repeat one ending.
     let mut endings = [in_lower_case(*b".bak"); 16];
     let mut count = 0;
     let mut rules = DEFAULT_DENY;

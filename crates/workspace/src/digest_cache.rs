@@ -1,7 +1,7 @@
-//! The last large text that was read, so that its digest is known when the same is read again.
+//! One-entry cache of the last large text that was read, with its digest.
 //!
-//! Agents read the same file many times, and hashing is most of what a large one costs. Whether it is the same is found by comparing every byte, which is
-//! many times as fast; never by times, sizes or inode numbers, which somebody else may set. So a digest is always that of the bytes that are answered.
+//! Agents read the same file many times, and hashing dominates the cost of reading a large one. A hit is found by comparing every byte, which is many
+//! times faster than hashing; never by time, size or inode number, which other processes may set. So a digest is always that of the returned bytes.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,28 +11,29 @@ use toolgate_types::Sha256;
 
 use crate::large_file::MIN_PARALLEL_HASH_BYTES;
 
-/// Lengths of texts that are kept: from where hashing takes long, up to where memory counts for more.
+/// Sizes of cached texts: from where hashing takes long, up to where the memory is not worth it.
 const CACHEABLE_BYTES: RangeInclusive<usize> = MIN_PARALLEL_HASH_BYTES..=2 << 20;
 
-/// A text, and what took long to find out about it.
+/// A text, its line count and its digest.
 pub(crate) struct CachedText {
     pub(crate) text: String,
     pub(crate) newlines: u64,
     pub(crate) sha256: Sha256,
 }
 
-/// One text at most for a workspace, however many reads are under way: nobody waits for it, and one that is being compared with is not replaced.
+/// At most one text for a workspace, however many reads are in flight. No read waits for the lock, and an entry that another read compares with is
+/// not replaced.
 #[derive(Default)]
 pub(crate) struct DigestCache(Mutex<Option<Arc<CachedText>>>);
 
 impl DigestCache {
-    /// The text, if a file of this length can be the same.
+    /// The cached text, if it has this length.
     pub(crate) fn get(&self, length: usize) -> Option<Arc<CachedText>> {
         let known = self.0.try_lock().ok()?;
         known.as_ref().filter(|known| known.text.len() == length).cloned()
     }
 
-    /// Where a text of this length may be kept instead of the last one, if nobody compares with that but the one who asks.
+    /// Returns the cache slot for a text of this length, if no other reader uses the current entry.
     pub(crate) fn reserve(&self, length: usize, compared: Option<&Arc<CachedText>>) -> Option<CacheSlot<'_>> {
         if !CACHEABLE_BYTES.contains(&length) {
             return None;
@@ -49,7 +50,7 @@ impl DigestCache {
     }
 }
 
-/// Nobody else keeps a text meanwhile.
+/// The locked cache entry.
 pub(crate) struct CacheSlot<'a>(MutexGuard<'a, Option<Arc<CachedText>>>);
 
 impl CacheSlot<'_> {
@@ -58,7 +59,7 @@ impl CacheSlot<'_> {
     }
 }
 
-/// Without the text: what is in files is not for logs.
+/// Without the text: file contents do not belong in logs.
 impl fmt::Debug for DigestCache {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("LastLarge").finish_non_exhaustive()
@@ -81,7 +82,7 @@ mod tests {
     use crate::testing::{LIMITS, view, workspace};
     use crate::{ReadRequest, Workspace, WorkspaceView};
 
-    /// Reads a file of this content; tells its digest.
+    /// Reads a file of this content; returns its digest.
     fn read(workspace: &Workspace, root: &Path, content: &str) -> Sha256 {
         fs::write(root.join("f"), content).unwrap();
         let (stop, limits) = (Cancellation::never(), Limits { max_read_bytes: 1 << 30, ..LIMITS });
@@ -98,7 +99,7 @@ mod tests {
         assert!(
             workspace.digest_cache.get(MIN_PARALLEL_HASH_BYTES).is_some_and(|known| known.text == content)
         );
-        // A digest that no hashing would give.
+        // A digest that hashing would not give.
         let told = Sha256::of(b"something else");
         let room = workspace.digest_cache.reserve(MIN_PARALLEL_HASH_BYTES, None).unwrap();
         room.store(CachedText { text: content.clone(), newlines: 0, sha256: told });

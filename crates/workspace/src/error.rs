@@ -9,14 +9,14 @@ use toolgate_types::{CancellationReason, ErrorCode, Failure};
 use crate::change::KeptBound;
 use crate::requested_path::{PathStyle, SHORTER, TOO_LONG};
 
-/// What `max_write_bytes` bounds in a call.
+/// What `max_write_bytes` limits in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteBound {
-    /// The content that a file is given.
+    /// The new content of a file.
     Content,
-    /// What is added to its end.
+    /// The bytes appended to it.
     Appended,
-    /// The whole file after a change of its text.
+    /// The whole file after an edit.
     Result,
 }
 
@@ -36,16 +36,16 @@ impl WriteBound {
     }
 }
 
-/// Why a file could not be reached, read or changed. Paths in it are shown as the model named them or as aliases.
+/// Why a file could not be reached, read or changed. Paths are shown as the caller wrote them or with an alias.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkspaceError {
-    /// The path is of a form that is never accepted.
+    /// The path has a form that is never accepted.
     #[error("path {reason}")]
     InvalidPath {
         /// What is wrong with it.
         reason: &'static str,
-        /// How it is written instead.
+        /// The accepted form.
         help: &'static str,
     },
     /// The alias is not mounted.
@@ -55,7 +55,7 @@ pub enum WorkspaceError {
         alias: String,
         /// The aliases there are.
         known: String,
-        /// How paths are written here.
+        /// Which path syntax applies.
         style: PathStyle,
     },
     /// The path must begin with an alias.
@@ -66,27 +66,27 @@ pub enum WorkspaceError {
         /// The aliases there are.
         known: String,
     },
-    /// A `..` in a path of a profile that has none.
+    /// A `..` in a path where the profile allows none.
     #[error("`{path}` has a `..` in it")]
     ParentSegment {
         /// The path as named.
         path: String,
     },
-    /// The path lies outside.
+    /// The path lies outside of every mount.
     #[error("`{path}` is outside the workspace")]
     Outside {
         /// The path as named.
         path: String,
     },
-    /// A link on the way leads outside or nowhere.
+    /// A symlink on the path leads outside or dangles.
     #[error("`{path}` goes through a symbolic link that leads {}", if *.dangling { "nowhere" } else { "outside the workspace" })]
     SymlinkOutside {
         /// The path as named.
         path: String,
-        /// Whether the link's target does not exist.
+        /// Whether the symlink's target does not exist.
         dangling: bool,
     },
-    /// Links lead in a circle.
+    /// Symlinks form a loop.
     #[error("`{path}` goes through symbolic links that lead in a circle")]
     SymlinkLoop {
         /// The path as named.
@@ -120,7 +120,7 @@ pub enum WorkspaceError {
         /// What it is.
         kind: &'static str,
     },
-    /// Nothing there.
+    /// The file does not exist.
     #[error("`{path}` does not exist")]
     NotFound {
         /// The path as named.
@@ -132,19 +132,19 @@ pub enum WorkspaceError {
         /// The path as named.
         path: String,
     },
-    /// A link where the file itself must be named, because the name is to go away.
+    /// A symlink where the file itself must be named, because the name is to be removed.
     #[error("`{path}` is a symbolic link")]
     IsLink {
         /// The path as named.
         path: String,
     },
-    /// A symlink lies on the way to a file that is to be put back, and did not when the file was changed.
+    /// A symlink lies on the path of a file that is to be restored, and did not when the file was changed.
     #[error("`{path}` is reached through a symbolic link that was not there when it was changed")]
     ReplacedByLink {
         /// The path as named.
         path: String,
     },
-    /// What was kept of a file is not what the file held.
+    /// The kept content does not have the digest of the file when it was changed.
     #[error("what was kept of `{path}` is not what it held, so it is not put back")]
     KeptContentDiffers {
         /// The path as named.
@@ -156,7 +156,7 @@ pub enum WorkspaceError {
         /// The path as named.
         path: String,
     },
-    /// Something is there already.
+    /// The file already exists.
     #[error("`{path}` exists already")]
     AlreadyExists {
         /// The path as named.
@@ -168,7 +168,7 @@ pub enum WorkspaceError {
         /// The path as named.
         path: String,
     },
-    /// Too large to be read whole.
+    /// Too large to be read completely.
     #[error("`{path}` has {bytes} bytes, more than the {limit} that may be read at once")]
     ReadLimit {
         /// The path as named.
@@ -183,11 +183,11 @@ pub enum WorkspaceError {
     WriteLimit {
         /// The path as named.
         path: String,
-        /// The size of what is bounded.
+        /// The size of what is limited.
         bytes: u64,
         /// The limit.
         limit: u64,
-        /// What is bounded.
+        /// What is limited.
         bound: WriteBound,
     },
     /// Too large to be read into memory, changed and written back.
@@ -200,7 +200,7 @@ pub enum WorkspaceError {
         /// The limit.
         limit: u64,
     },
-    /// The lines asked for make no sense.
+    /// The requested line range is invalid.
     #[error("lines {start} to {end} are not a range of `{path}`")]
     InvalidRange {
         /// The path as named.
@@ -212,7 +212,7 @@ pub enum WorkspaceError {
         /// What would work.
         help: String,
     },
-    /// The file is not as the call expects it.
+    /// The file is not in the state that the call expects.
     #[error("`{path}` is not in the expected state: {reason}")]
     Precondition {
         /// The path as named.
@@ -220,16 +220,16 @@ pub enum WorkspaceError {
         /// What differs.
         reason: String,
     },
-    /// The call must end.
+    /// The call was cancelled or its deadline passed.
     #[error("{}", match .0 { CancellationReason::Cancelled => "the call was cancelled", CancellationReason::Deadline => "the call took longer than it may" })]
     Stopped(CancellationReason),
-    /// The change could not be recorded, so it was not made.
+    /// The change could not be recorded in the journal, so it was not made.
     #[error("the change could not be recorded, so nothing was changed")]
     NotRecorded(
         /// The reason, for the operator.
         String,
     ),
-    /// What would be lost is too large to be kept for undo, so nothing was changed.
+    /// The content to be replaced is too large to be kept for undo, so nothing was changed.
     #[error(
         "{bytes} bytes are more than the {limit} that are kept of one file for undo, so nothing was changed"
     )]
@@ -239,46 +239,46 @@ pub enum WorkspaceError {
         /// How much is kept of one file.
         limit: u64,
     },
-    /// What would be lost cannot be kept beside what is kept already, so nothing was changed.
+    /// The undo journal has reached its limit, so nothing was changed.
     #[error("the undo journal is full, so nothing was changed")]
     JournalFull(
-        /// What is kept in all.
+        /// The limit that was reached.
         KeptBound,
     ),
-    /// What would be lost has no room on the disk that it would be kept on, so nothing was changed.
+    /// The disk of the undo journal has no space for the content to be replaced, so nothing was changed.
     #[error("the disk that the gate keeps undo and records on is almost full, so nothing was changed")]
     NoSpaceToKeep(
         /// The reason, for the operator.
         String,
     ),
-    /// A change failed half-way and could not be taken back.
+    /// A change failed half-way and could not be rolled back.
     #[error("changing `{path}` failed half-way, and not all of it could be taken back")]
     Unsure {
         /// The path as named.
         path: String,
     },
-    /// So much of a mount must be kept from a command that it is not started.
+    /// So much of a mount would need an overlay that the command is not started.
     #[error(
         "more than {limit} places of `{alias}` would have to be kept from the command, the most in `{most}`"
     )]
     TooManyCovers {
         /// The mount.
         alias: String,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
         /// The directory that holds the most of them.
         most: String,
     },
-    /// What must be kept from a command moves about while it is looked for.
+    /// Files that must be masked are being moved while the mount is walked.
     #[error("files of `{alias}` that no command may see are being moved")]
     Restless {
         /// The mount.
         alias: String,
     },
-    /// A search or listing failed; the text layer or search layer explained why.
+    /// A failure of the text or search layer, with its own explanation.
     #[error("{0}")]
     Other(Box<Failure>),
-    /// There is no file descriptor for it (`EMFILE`, `ENFILE`).
+    /// No file descriptor is available (`EMFILE`, `ENFILE`).
     #[error("{doing} `{path}` failed: {} has too many files open", if *.of_system { "the system" } else { "the gate" })]
     TooManyOpenFiles {
         /// What was being done.
@@ -288,7 +288,7 @@ pub enum WorkspaceError {
         /// Whether the whole system has too many open (`ENFILE`), and not this process alone (`EMFILE`).
         of_system: bool,
     },
-    /// The operating system refused.
+    /// A system call failed.
     #[error("{doing} `{path}` failed: {source}")]
     Io {
         /// What was being done.
@@ -407,12 +407,12 @@ impl WorkspaceError {
         Some(text.to_owned())
     }
 
-    /// What another layer said, passed on as it is.
+    /// Wraps the failure of another layer unchanged.
     pub(crate) fn other(failure: impl Into<Failure>) -> Self {
         Self::Other(Box::new(failure.into()))
     }
 
-    /// Maps what the operating system said about a path.
+    /// Maps an I/O error on a path by its errno.
     pub(crate) fn io(doing: &'static str, path: &str, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.raw_os_error().map(Errno::from_raw_os_error) {
@@ -451,7 +451,7 @@ impl From<WorkspaceError> for Failure {
         if let WorkspaceError::Other(failure) = error {
             return *failure;
         }
-        // A name in it may hold line ends and more.
+        // A file name in it may contain line breaks and other control characters.
         let mut failure = Self::new(error.code(), toolgate_text::escaped_line(&error.to_string()));
         failure.help = error.help();
         match &error {

@@ -1,6 +1,6 @@
-//! What a file wears besides its content: mode, owner, access list, and the attributes that users gave it.
+//! Attributes of a file besides its content: mode, owner, ACL and `user.*` extended attributes.
 //!
-//! New content takes the place of a file under its name, so it must look like it. Where something cannot be copied, access is never widened.
+//! New content replaces a file under its name, so it must keep the file's attributes. Where one cannot be copied, access is never widened.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,15 +9,15 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use rustix::fs::{Gid, Mode, Stat, Uid, XattrFlags};
 
-/// Mode of files that did not exist before.
+/// Mode of new files.
 const NEW_FILE_MODE: u32 = 0o644;
-/// With an access list, the mode's bits of the group are only its upper bound.
+/// With an ACL, the group bits of the mode are only its mask.
 const POSIX_ACL_XATTR: &str = "system.posix_acl_access";
 const MODE_WITHOUT_GROUP: u32 = 0o707;
-/// More than this in one file is more than anybody has; the kernel itself stops at 64 KiB for each.
+/// Buffer for one attribute value or the list of names; Linux limits each to 64 KiB.
 const MAX_XATTR_BYTES: usize = 1 << 16;
 
-/// Mode, owner and attributes.
+/// Mode, owner, ACL and extended attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct FileAttributes {
     mode: u32,
@@ -30,17 +30,17 @@ pub(crate) struct FileAttributes {
 enum PosixAcl {
     None,
     Known(Vec<u8>),
-    /// There may be one, and it cannot be read.
+    /// There may be an ACL, and it cannot be read.
     Unknown,
 }
 
 impl FileAttributes {
-    /// That of a file that did not exist before.
+    /// The attributes of a new file.
     pub(crate) fn for_new_file() -> Self {
         Self { mode: NEW_FILE_MODE, owner: None, access_list: PosixAcl::None, xattrs: Vec::new() }
     }
 
-    /// That of an open file.
+    /// The attributes of an open file.
     pub(crate) fn of(file: &File, stat: &Stat) -> Self {
         let owner = Some((stat.st_uid, stat.st_gid));
         let mut dress = Self { mode: stat.st_mode & 0o777, owner, ..Self::for_new_file() };
@@ -52,12 +52,12 @@ impl FileAttributes {
         dress
     }
 
-    /// The same with another mode.
+    /// With another mode.
     pub(crate) fn with_mode(self, mode: u32) -> Self {
         Self { mode, ..self }
     }
 
-    /// The same with another owner.
+    /// With another owner, if given.
     pub(crate) fn with_owner(self, owner: Option<(u32, u32)>) -> Self {
         Self { owner: owner.or(self.owner), ..self }
     }
@@ -78,14 +78,14 @@ impl FileAttributes {
         }
     }
 
-    /// Puts it on a file that nobody else has open yet.
+    /// Applies them to a file that no other process has open yet.
     pub(crate) fn apply_to(&self, file: &File) -> io::Result<()> {
         if let Some((uid, gid)) = self.owner {
-            // Only root may give files away: an ordinary user keeps its own name on what it writes.
+            // Only root may `chown`: for an ordinary user the file stays its own.
             let _ = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         }
         for (name, value) in &self.xattrs {
-            // Notes of users: a filesystem that has no room for them does not keep a file from being changed.
+            // A filesystem without room or support for `user.*` attributes does not prevent a change.
             let _ = rustix::fs::fsetxattr(file, name, value, XattrFlags::empty());
         }
         let (mode, access_list) = match &self.access_list {
@@ -97,14 +97,14 @@ impl FileAttributes {
         if let Some(list) = access_list
             && rustix::fs::fsetxattr(file, POSIX_ACL_XATTR, list, XattrFlags::empty()).is_ok()
         {
-            // The list brings its own bits for the group; the mode that was asked for bounds them.
+            // The ACL sets its own group bits; the requested mode limits them again.
             rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode))?;
         }
         Ok(())
     }
 }
 
-/// Gives a copy of a file its mode, owner, access list and attributes.
+/// Copies mode, owner, ACL and `user.*` attributes from one file to another.
 ///
 /// # Errors
 /// The file cannot be examined, or the copy's mode cannot be set.
@@ -113,7 +113,7 @@ pub fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
 }
 
 fn xattr_names(file: &File) -> rustix::io::Result<Vec<OsString>> {
-    // Almost every file has none, and then this is one question.
+    // Almost every file has none; then one system call suffices.
     if rustix::fs::flistxattr_query(file)? == 0 {
         return Ok(Vec::new());
     }

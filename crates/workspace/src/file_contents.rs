@@ -1,4 +1,4 @@
-//! Reading a file that is wanted whole and may be kept whole: straight to where it stays, and looked at once.
+//! Reads a whole file directly into the buffer that is returned, in one pass.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -13,9 +13,9 @@ use crate::open::OpenedFile;
 use crate::read::CHUNK_BYTES;
 use crate::view::WorkspaceView;
 
-/// What a file held when it was read.
+/// The content of a file when it was read.
 pub(crate) struct FileContents {
-    /// UTF-8 without NUL, or nothing if it is not.
+    /// `None` if it is not UTF-8 without NUL.
     pub(crate) text: Option<String>,
     pub(crate) bytes: u64,
     pub(crate) newlines: u64,
@@ -23,7 +23,7 @@ pub(crate) struct FileContents {
 }
 
 impl WorkspaceView<'_> {
-    /// Takes in a file that is expected to have so many bytes; nothing, if it has become longer than that.
+    /// Reads a file of an expected size; `None` if it has grown beyond that.
     pub(crate) fn read_contents(
         &self,
         opened: &OpenedFile,
@@ -42,7 +42,7 @@ impl WorkspaceView<'_> {
         expected: usize,
         shown: &str,
     ) -> Result<Option<FileContents>, WorkspaceError> {
-        // One byte more than there should be: that it does not come is the end.
+        // One byte more than expected: a short read then proves the end of the file.
         let mut bytes = Vec::with_capacity(expected.saturating_add(1));
         let mut ended = false;
         while !ended {
@@ -63,8 +63,8 @@ impl WorkspaceView<'_> {
         Ok(Some(FileContents { text, bytes: length, newlines, sha256 }))
     }
 
-    /// All bytes of a file that is to be changed and is expected to have so many. It may have grown, or go on growing; one byte more than may be is enough
-    /// to know that.
+    /// All bytes of a file that is to be changed, of an expected size. It may have grown, or keep growing; one byte over the limit is enough to
+    /// detect that.
     pub(crate) fn read_bytes(
         &self,
         file: &File,
@@ -95,8 +95,7 @@ impl WorkspaceView<'_> {
         }
     }
 
-    /// Reads until a place is full or the file ends; tells how far it came. A file that gave all that was expected of it, and then less than it was asked
-    /// for, has come to its end.
+    /// Reads until the buffer is full or the file ends; returns the number of bytes. A short read after all expected bytes is the end of the file.
     fn fill(
         &self,
         mut file: &File,
@@ -108,7 +107,7 @@ impl WorkspaceView<'_> {
         let mut read = 0;
         while !rest.is_empty() {
             self.stop.check()?;
-            // The last piece asks for the one byte more: that it does not come is the end.
+            // The last read asks for one byte more: a short read then proves the end of the file.
             let next = if rest.len() > CHUNK_BYTES + 1 { CHUNK_BYTES } else { rest.len() };
             match file.read(rest.get_mut(..next).unwrap_or_default()) {
                 Ok(0) => break,

@@ -1,22 +1,22 @@
-//! Files that stay writable, and that a person should know about before saying yes: what is run when a project is built or tested, and what other agents read as
-//! instructions. Nothing is refused because of it.
+//! Files that stay writable but that an approver should know about: what is executed when a project is built or tested, and what other agents read as
+//! instructions. A mark never refuses a call.
 
 use std::path::Path;
 
 use crate::deny_list::{begins_with, split};
 use crate::name_fold::fold;
 
-/// Why a person should know.
+/// Why an approver should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileMark {
-    /// Run, or decides what is run, when a person or a machine builds or tests the project.
+    /// Executed, or decides what is executed, when the project is built or tested.
     Built,
-    /// Read by agents as what to do.
+    /// Read by other agents as instructions.
     Instructions,
 }
 
 impl FileMark {
-    /// What a question says of such a file.
+    /// How the approval question describes such a file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl FileMark {
     }
 }
 
-/// What is marked, in the notation of the deny list.
+/// The marked files, in the notation of the deny list.
 pub const MARKED: [(FileMark, &[&str]); 2] =
     [(FileMark::Built, BUILT), (FileMark::Instructions, INSTRUCTIONS)];
 
@@ -140,7 +140,7 @@ const INSTRUCTIONS: &[&str] = &[
     ".openhands/microagents",
 ];
 
-/// What a person should know of a file at this real location of a mount.
+/// The mark of a file at this real location of a mount.
 #[must_use]
 pub fn mark(location: &Path) -> Option<FileMark> {
     let folded = fold(location);
@@ -151,7 +151,7 @@ fn is_among(folded: &str, rules: &[&str]) -> bool {
     let mut rest = Some(folded);
     while let Some(place) = rest {
         let (name, below) = split(place);
-        // A name alone means a file: `configure` and `makefile` are fine names of directories too.
+        // A single name matches files only: `configure` and `makefile` are legitimate names of directories too.
         let applies = |rule: &&&str| {
             begins_with(name, below, rule) && (rule.contains('/') || rule.starts_with('.') || below.is_none())
         };

@@ -1,4 +1,4 @@
-//! Where a change goes: an open parent directory and one name in it.
+//! The target of a change: an open parent directory and one name in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,26 +16,26 @@ use crate::open::{OpenedFile, check_rules, identify, open_existing};
 use crate::requested_path::{RequestedPath, SHORTER, TOO_LONG};
 use crate::view::WorkspaceView;
 
-/// How often a place that keeps changing under us is looked up anew before giving up.
+/// How often a place that changes concurrently is looked up again.
 const MAX_ATTEMPTS: usize = 32;
 
-/// A place for a file: its parent is open, its rules are passed, and what is there now is open too.
+/// A place for a file: its parent is open, the rules allow it, and the current file is open too.
 #[derive(Debug)]
 pub(crate) struct FileTarget<'a> {
     pub(crate) mount: &'a Mount,
-    /// The parent, or the deepest folder above it that exists.
+    /// The parent, or the deepest existing directory above it.
     pub(crate) directory: File,
-    /// Folders to be made between that and the file.
+    /// Directories to be created between that and the file.
     pub(crate) missing: Vec<OsString>,
     /// The file's own name.
     pub(crate) name: OsString,
     /// The real location below the mount.
     pub(crate) location: PathBuf,
-    /// What is there now.
+    /// The current file.
     pub(crate) existing: Option<OpenedFile>,
     /// Digest of that, where it was read.
     pub(crate) sha256: Option<Sha256>,
-    /// As named.
+    /// The path as requested.
     pub(crate) shown: String,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn find_target<'a>(
     Err(too_many_conflicts(&requested.shown))
 }
 
-/// Like [`find_target`], for what goes away under its name: a link must not stand in for the file it leads to, and be left leading nowhere.
+/// Like [`find_target`], for removing the name itself: a symlink must not stand for its target, or it would be left dangling.
 pub(crate) fn find_named<'a>(
     view: &WorkspaceView<'a>,
     requested: &RequestedPath<'_>,
@@ -80,7 +80,7 @@ pub(crate) fn find_named<'a>(
     Ok(target)
 }
 
-/// Whether a target lies in the mount that was named, and no symlink led into another one.
+/// Whether a target lies in the requested mount, that is, no symlink led into another one.
 fn is_in_named_mount(
     view: &WorkspaceView<'_>,
     target: &FileTarget<'_>,
@@ -89,7 +89,7 @@ fn is_in_named_mount(
     view.mount(requested.mount).is_ok_and(|mount| mount.alias() == target.mount.alias())
 }
 
-/// The same question as [`is_link`] where a link led into another mount: asked of the directory that really holds the last name.
+/// Like [`is_link`], where a symlink led into another mount: checks the directory that really holds the last name.
 fn is_link_elsewhere(
     view: &WorkspaceView<'_>,
     requested: &RequestedPath<'_>,
@@ -102,26 +102,26 @@ fn is_link_elsewhere(
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// Whether the last name of the way to a target is a link.
+/// Whether the last name of the requested path is a symlink.
 fn is_link(target: &FileTarget<'_>, named: &Path) -> bool {
     if target.location == named {
         return false;
     }
     match target.mount.directory().symlink_metadata(named) {
         Ok(metadata) => metadata.is_symlink(),
-        // Absolute links on the way are not followed by this question.
+        // `symlink_metadata` does not follow absolute symlinks on the path.
         Err(_) => named.file_name() != Some(&target.name),
     }
 }
 
 impl WorkspaceView<'_> {
-    /// The place that a path names, for taking away what is there.
+    /// The place that a path names, for removing what is there.
     pub(crate) fn find_unlinked(&self, path: &str) -> Result<FileTarget<'_>, WorkspaceError> {
         find_named(self, &self.request(path)?)
     }
 
-    /// The place that an entry of the journal names with its alias. Never through a symlink: the entry holds real locations, and a link on the way was
-    /// put there since. A file of the gate that this call alone may change was changed by its guard, and goes back without it.
+    /// The place that a journal entry names with its alias. Never through a symlink: the entry holds real locations, so a symlink on the path was put
+    /// there since. A file of the gate that only its own guard may change was changed by that guard, and is restored without it.
     pub(crate) fn find_exactly<'b>(&'b self, path: &'b str) -> Result<FileTarget<'b>, WorkspaceError> {
         let view = WorkspaceView { unlocked: Some(path), ..*self };
         let requested = view.request(path)?;
@@ -145,7 +145,7 @@ pub(crate) fn too_many_conflicts(shown: &str) -> WorkspaceError {
     }
 }
 
-/// The parent of what was opened, at its real location; `None` when it moved meanwhile.
+/// The parent of an opened file, at its real location; `None` when it was moved concurrently.
 fn existing_target<'a>(
     mount: &'a Mount,
     requested: &RequestedPath<'_>,
@@ -176,7 +176,7 @@ fn existing_target<'a>(
     }))
 }
 
-/// The deepest existing folder above a file that does not exist yet; `None` when it appeared meanwhile.
+/// The deepest existing directory above a missing file; `None` when the file appeared concurrently.
 fn new_target<'a>(
     view: &WorkspaceView<'a>,
     requested: &RequestedPath<'_>,
@@ -198,7 +198,7 @@ fn new_target<'a>(
     let Some(first) = missing.first() else { return Ok(None) };
     match stat_name(&opened.file, first) {
         Err(Errno::NOENT) => {}
-        // Openable names were opened above, so this one is a link that leads nowhere, or it has just appeared.
+        // Everything that can be opened was opened above, so this is a dangling symlink, or it has just appeared.
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
             return Err(WorkspaceError::SymlinkOutside { path: requested.shown.to_string(), dangling: true });
         }
@@ -206,7 +206,7 @@ fn new_target<'a>(
         Err(error) => return Err(WorkspaceError::io("looking at", &requested.shown, error.into())),
     }
     let location = missing.iter().fold(opened.location.clone(), |path, name| path.join(name));
-    // Directories are made name by name, which has no bound; opening what is in them has.
+    // `mkdirat` with one name at a time has no limit on the total length; opening what is in the directory has (`PATH_MAX`).
     if !mount.can_locate(&location) {
         return Err(WorkspaceError::InvalidPath { reason: TOO_LONG, help: SHORTER });
     }
@@ -224,7 +224,7 @@ fn new_target<'a>(
     }))
 }
 
-/// Opens a folder beneath a mount. Whatever else has the name by now, a named pipe for one, is refused and never waited for.
+/// Opens a directory beneath a mount. With `O_DIRECTORY` and `O_NONBLOCK` anything else of that name, such as a FIFO, is refused without blocking.
 pub(crate) fn open_directory(mount: &Mount, location: &Path) -> io::Result<File> {
     let path = if location.as_os_str().is_empty() { Path::new(".") } else { location };
     let flags = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -246,7 +246,7 @@ pub(crate) fn open_directory_by_names(mount: &Mount, location: &Path) -> io::Res
     Ok(directory)
 }
 
-/// Opens a folder by its real location; `None` when that is no longer its real location.
+/// Opens a directory by its real location; `None` when that is no longer its real location.
 fn open_directory_exactly(
     mount: &Mount,
     location: &Path,
@@ -255,7 +255,7 @@ fn open_directory_exactly(
     let file =
         match open_directory(mount, location).map_err(|error| WorkspaceError::io("opening", shown, error)) {
             Ok(file) => file,
-            // What the operating system is short of says nothing about who changed what.
+            // A lack of resources or too long a path does not mean that the directory was moved.
             Err(error @ (WorkspaceError::TooManyOpenFiles { .. } | WorkspaceError::InvalidPath { .. })) => {
                 return Err(error);
             }
@@ -292,7 +292,7 @@ pub(crate) fn same_file(one: &Stat, other: &Stat) -> bool {
 }
 
 impl FileTarget<'_> {
-    /// Makes the missing folders, one name at a time and never through a link, and remembers which ones it made.
+    /// Creates the missing directories, one name at a time and never through a symlink, and adds those that it created to `made`.
     pub(crate) fn create_parents(&mut self, made: &mut Vec<(File, OsString)>) -> Result<(), WorkspaceError> {
         for name in std::mem::take(&mut self.missing) {
             let created = match rustix::fs::mkdirat(&self.directory, &name, Mode::from_raw_mode(0o755)) {
@@ -315,7 +315,7 @@ impl FileTarget<'_> {
         Ok(())
     }
 
-    /// Whether this is the file that was found, unmodified. Its link count and change time are not asked: keeping it for undo changes them.
+    /// Whether this is the file that was found, unmodified. Link count and `st_ctime` are not compared: keeping it for undo changes them.
     pub(crate) fn is_unchanged(&self, now: &Stat) -> bool {
         self.existing.as_ref().is_some_and(|existing| is_unmodified(&existing.stat, now))
     }

@@ -1,8 +1,8 @@
-//! What a repository's configuration may say to a command.
+//! The part of a repository's configuration that a command may see.
 //!
-//! A git configuration is a program in disguise: hooks paths, pagers, filters, aliases, credential helpers and included files all make git run
-//! something or obey somebody. A command is shown a copy that holds the format of the repository and where its remotes are, and nothing else.
-//! What is kept is listed; whatever the list does not name is left out, so that a setting invented tomorrow is left out too.
+//! A git configuration can execute code: hooks paths, pagers, filters, aliases, credential helpers and included files all make git run a program or
+//! read settings from elsewhere. A command sees a copy that holds the repository format and the remotes, and nothing else. The copy is built from an
+//! allowlist, so a setting that git introduces tomorrow is left out too.
 
 mod keys;
 mod references;
@@ -16,18 +16,19 @@ use parse::{Setting, parse};
 
 pub(crate) use references::{ConfigReference, references};
 
-/// Shown in place of a configuration that cannot be read: git then guesses the rest, and runs nothing.
+/// Shown in place of a configuration that cannot be parsed: git uses defaults for the rest, and runs nothing.
 const MINIMAL: &[u8] = b"[core]\n\trepositoryformatversion = \"0\"\n";
 
-/// More than this is no configuration that anybody wrote.
+/// A larger file is not taken for a configuration.
 pub(crate) const MAX_CONFIG_BYTES: usize = 256 << 10;
 
-/// More than this is no configuration that git itself writes for a new repository.
+/// Git itself writes far less than this for a new repository.
 pub(crate) const MAX_NEW_CONFIG_BYTES: usize = 64 << 10;
 
-/// A copy of a git configuration with only what is safe to obey and to show: the format, remotes without credentials, branches, and who commits.
+/// A copy of a git configuration with only what is safe to apply and to show: the format, remotes without credentials, branches, and the committer's
+/// name.
 ///
-/// A configuration that does not parse becomes the smallest one that works, never itself.
+/// A configuration that does not parse becomes the smallest valid one, never itself.
 ///
 /// ```
 /// let original = b"[core]\n\tbare = false\n\tpager = evil\n[remote \"origin\"]\n\turl = https://me:secret@example.com/x.git\n";
@@ -58,20 +59,19 @@ pub fn sanitised_git_config(original: &[u8]) -> Vec<u8> {
     copy
 }
 
-/// What a configuration that a command left says.
+/// The verdict on a configuration that a command left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigVerdict {
-    /// Git runs and obeys nothing because of it. It may say where the files of the repository lie, which is another question.
+    /// Git executes nothing because of it. It may set `core.worktree`, which is checked separately.
     Harmless {
-        /// Where it says they lie.
+        /// The value of `core.worktree`.
         worktree: Option<String>,
     },
-    /// Git might run or obey something.
+    /// Git might execute something or read settings from elsewhere.
     Harmful,
 }
 
-/// Whether a configuration makes git run or obey nothing that it did not `before`, so that it may stay where it is. One that was not there before is
-/// expected to be small.
+/// Whether a configuration makes git execute or include nothing beyond what it did `before`, so that it may stay in place. A new one must be small.
 pub(crate) fn judge(original: &[u8], before: Option<&RefusedSettings>) -> ConfigVerdict {
     let largest = if before.is_some() { MAX_CONFIG_BYTES } else { MAX_NEW_CONFIG_BYTES };
     let settings = if original.len() <= largest { parse(original) } else { None };
@@ -90,12 +90,12 @@ pub(crate) fn judge(original: &[u8], before: Option<&RefusedSettings>) -> Config
     ConfigVerdict::Harmless { worktree }
 }
 
-/// The settings of a configuration that no copy shows: what its owner lets git run and obey.
+/// The settings of a configuration that no copy shows: what the owner of the repository allows git to execute and include.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RefusedSettings(HashSet<Vec<u8>>);
 
 impl RefusedSettings {
-    /// Nothing is told of a configuration that does not parse.
+    /// Empty for a configuration that does not parse.
     pub(crate) fn of(original: &[u8]) -> Self {
         let settings = parse(original).unwrap_or_default();
         let is_refused = |setting: &&Setting| {
@@ -104,18 +104,18 @@ impl RefusedSettings {
         Self(settings.iter().filter(is_refused).map(Setting::written).collect())
     }
 
-    /// The settings, to be written down.
+    /// The settings, for a baseline record.
     pub(crate) fn settings(&self) -> &HashSet<Vec<u8>> {
         &self.0
     }
 
-    /// From settings that were written down.
+    /// From settings in a baseline record.
     pub(crate) fn from_settings(settings: HashSet<Vec<u8>>) -> Self {
         Self(settings)
     }
 }
 
-/// All values of a setting without a subsection; `None` of a configuration that does not parse.
+/// All values of a setting without a subsection; `None` if the configuration does not parse.
 pub(crate) fn setting_values(original: &[u8], section: &[u8], key: &[u8]) -> Option<Vec<Vec<u8>>> {
     let is_it = |setting: &Setting| {
         setting.section() == section && setting.subsection().is_none() && setting.key == key
@@ -134,7 +134,7 @@ fn write_header(copy: &mut Vec<u8>, section: &[u8], subsection: Option<&[u8]>) {
     copy.extend_from_slice(b"]\n");
 }
 
-/// Nothing that is written has control characters, so that these two escapes are all there is to do.
+/// No value that is written has control characters, so these two escapes suffice.
 fn write_quoted(copy: &mut Vec<u8>, text: &[u8]) {
     copy.push(b'"');
     for byte in text {

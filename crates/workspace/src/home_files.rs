@@ -1,6 +1,7 @@
-//! Files of a home directory that programs obey: a shell when it starts, a desktop when it is logged in to, git and package managers wherever they are run.
+//! Files of a home directory that programs execute or read as configuration: a shell when it starts, a desktop at login, git and package managers in
+//! any directory.
 //!
-//! They mean something in a home directory and nowhere else, so they are protected only there: `bin` and `.profile` of a project are files like any other.
+//! They have this meaning in a home directory only, so they are protected only there: `bin` and `.profile` of a project are ordinary files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::location::real_location;
 use crate::name_fold::fold;
 
-/// What may be read and not be changed, with all that is below it, from a home directory.
+/// What may be read and not be changed, with everything below it, relative to a home directory.
 pub const HOME_AUTORUN_FILES: &[&str] = &[
     // Shells.
     ".profile",
@@ -40,7 +41,7 @@ pub const HOME_AUTORUN_FILES: &[&str] = &[
     ".config/nushell",
     ".config/powershell",
     ".config/starship.toml",
-    // Sessions, and the environment that they begin with.
+    // Login sessions, and their environment.
     ".pam_environment",
     ".config/environment.d",
     ".config/plasma-workspace",
@@ -62,7 +63,7 @@ pub const HOME_AUTORUN_FILES: &[&str] = &[
     ".config/hypr",
     ".crontab",
     "Library/LaunchAgents",
-    // Programs that are found before those of the system.
+    // Programs found on `PATH` before those of the system.
     "bin",
     ".bin",
     ".local/bin",
@@ -85,7 +86,7 @@ pub const HOME_AUTORUN_FILES: &[&str] = &[
     ".local/share/mise",
     ".config/mise",
     "go/bin",
-    // Version control, editors, terminals, debuggers and interpreters that load code of a person.
+    // Version control, editors, terminals, debuggers and interpreters that load code from the home directory.
     ".gitconfig",
     ".config/git",
     ".hgrc",
@@ -178,8 +179,8 @@ pub const HOME_AUTORUN_FILES: &[&str] = &[
     ".local/state/toolgate",
 ];
 
-/// The places of a mount that are obeyed because a home directory is the mount, lies in it or around it; folded. What a symlink among them leads to is one too: a
-/// person may keep such files elsewhere and link to them. A mount that is itself such a place was chosen to be worked in.
+/// The protected places of a mount that is a home directory, contains one or lies in one; folded. The target of a symlink among them is protected
+/// too: dotfiles are often kept elsewhere and linked. A mount whose root is itself such a place was chosen as a workspace and is not protected.
 pub(crate) fn home_autorun_places(root: &Path, homes: &[PathBuf]) -> Vec<String> {
     let near = homes.iter().filter(|home| home.starts_with(root) || root.starts_with(home));
     let paths = near.flat_map(|home| HOME_AUTORUN_FILES.iter().map(move |rule| home.join(rule)));

@@ -1,4 +1,4 @@
-//! Reading a large file whole: compared with the last one that was read, or hashed by a second thread while this one does everything else.
+//! Reads a large file: compares it with the cached text, or hashes it on a second thread while this one does everything else.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -15,17 +15,17 @@ use crate::file_contents::{FileContents, count_newlines};
 use crate::read::CHUNK_BYTES;
 use crate::view::WorkspaceView;
 
-/// From here on a second thread pays.
+/// The size from which a second thread is worth its start.
 pub(crate) const MIN_PARALLEL_HASH_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// Handed over to be hashed: little, because the hash is what is waited for in the end, and begins with the first of these.
+/// The size of a chunk sent to the hashing thread: small, because the result waits for the hash, which starts with the first chunk.
 const HASH_CHUNK_BYTES: usize = CHUNK_BYTES / 4;
 
-/// So many pieces wait to be hashed before nothing more is read: as much as is usual, because to be woken takes long where there is much to do.
+/// How many chunks are queued before reading blocks: 2 MiB, because waking a thread takes long on a busy machine.
 const MAX_QUEUED_CHUNKS: usize = (2 << 20) / HASH_CHUNK_BYTES;
 
 impl WorkspaceView<'_> {
-    /// A file that is expected to be large; nothing, if it has become longer than that.
+    /// Reads a file that is expected to be large; `None` if it has grown beyond the expected size.
     pub(crate) fn read_large(
         &self,
         file: &File,
@@ -38,7 +38,7 @@ impl WorkspaceView<'_> {
         };
         let (same, other) = reading.compare(&known)?;
         if reading.ended && same == known.text.len() && other.is_empty() {
-            // What was read is this, to the last byte.
+            // The content equals the cached text to the last byte.
             let (text, bytes) = (Some(known.text.clone()), same as u64);
             return Ok(Some(FileContents { text, bytes, newlines: known.newlines, sha256: known.sha256 }));
         }
@@ -49,7 +49,7 @@ impl WorkspaceView<'_> {
     }
 }
 
-/// One file on its way into memory.
+/// A file that is being read.
 struct LargeFileReader<'a> {
     view: &'a WorkspaceView<'a>,
     file: &'a File,
@@ -60,7 +60,7 @@ struct LargeFileReader<'a> {
 }
 
 impl LargeFileReader<'_> {
-    /// Reads as much more as there is room for, once.
+    /// One `read` into the buffer's spare capacity.
     fn read(&mut self, place: &mut Vec<u8>) -> Result<(), WorkspaceError> {
         loop {
             self.view.stop.check()?;
@@ -68,7 +68,7 @@ impl LargeFileReader<'_> {
             match rustix::io::read(self.file, spare_capacity(place)) {
                 Ok(count) => {
                     self.read += count;
-                    // All that was expected, and then less than it was asked for: that is the end.
+                    // A short read after all expected bytes is the end of the file.
                     self.ended = count == 0 || (count < room && self.read >= self.expected);
                     return Ok(());
                 }
@@ -78,7 +78,7 @@ impl LargeFileReader<'_> {
         }
     }
 
-    /// Reads as long as it is a known text; tells how much of that came, and what came instead of its continuation.
+    /// Reads while the content equals a known text; returns how many bytes were equal, and the bytes read in place of its continuation.
     fn compare(&mut self, known: &CachedText) -> Result<(usize, Vec<u8>), WorkspaceError> {
         let mut rest = known.text.as_bytes();
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
@@ -96,8 +96,8 @@ impl LargeFileReader<'_> {
         }
     }
 
-    /// Reads on after what was read, and hashes all of it: that takes longer than everything else, so a second thread does it meanwhile.
-    /// What was compared with is given up for it.
+    /// Reads the rest and hashes everything. Hashing takes longer than all other work, so a second thread does it in parallel. The cache entry
+    /// `compared` may be replaced by the result.
     fn hash(
         &mut self,
         begun: &str,
@@ -118,14 +118,14 @@ impl LargeFileReader<'_> {
                 own.update(begun.as_bytes());
             }
             let gathered = self.read_rest(begun, next, |piece| match &hashing {
-                // Whoever hashes listens to the end.
+                // The hashing thread receives until the channel closes, so `send` does not fail.
                 Ok(_) => drop(pieces.send(piece)),
-                // Where no thread can be had, this one does it.
+                // If no thread could be started, hash here.
                 Err(_) => own.update(&piece),
             });
             drop(pieces);
             let Some(UnhashedContents { text, bytes, newlines }) = gathered? else { return Ok(None) };
-            // Copied while the hash is still being waited for.
+            // Copied for the cache while the hash is still being computed.
             let copy = text.as_ref().and_then(|text| {
                 let room = last_large.reserve(text.len(), compared)?;
                 Some((room, text.clone()))
@@ -151,7 +151,7 @@ struct UnhashedContents {
 }
 
 impl LargeFileReader<'_> {
-    /// Reads on to the end of the file and looks at it. Pieces are given away one after the other, and are the file when put together.
+    /// Reads to the end of the file and checks it. The chunks passed to `give`, concatenated, are the file.
     fn read_rest(
         &mut self,
         begun: &str,
@@ -185,7 +185,7 @@ impl LargeFileReader<'_> {
 }
 
 impl UnhashedContents {
-    /// Takes in a piece, but for a character at its end that is not whole yet and belongs to the next one.
+    /// Appends a chunk; returns the incomplete character at its end, which belongs to the next chunk.
     fn push_chunk(&mut self, piece: &mut Vec<u8>) -> Vec<u8> {
         let cut = match self.text {
             Some(_) => piece.split_off(complete_utf8_len(piece)),
@@ -201,7 +201,7 @@ impl UnhashedContents {
     }
 }
 
-/// Where the last character begins, if it is one of several bytes and not all of them are there. What is not UTF-8 may be cut anywhere.
+/// The length without an incomplete character at the end. Invalid UTF-8 may be cut anywhere.
 fn complete_utf8_len(bytes: &[u8]) -> usize {
     let last_begins = bytes.iter().rev().take(4).position(|byte| byte & 0b1100_0000 != 0b1000_0000);
     let Some(begin) = last_begins.map(|back| bytes.len() - back - 1) else { return bytes.len() };

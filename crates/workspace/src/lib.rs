@@ -1,10 +1,11 @@
-//! Files that are only ever reached through directory handles.
+//! File access through directory handles only.
 //!
-//! A workspace is a set of mounts. A path is text from somebody we do not trust: it chooses a mount and some names, the kernel opens them beneath the
-//! mount's handle, and every rule is asked about what was opened. Nothing here checks a path and then uses it: what was checked is what is used.
-//! Changes are staged without a name, recorded, and then made in one step, so that a crash leaves the old file or the new one.
+//! A workspace is a set of mounts. A path is untrusted text: it selects a mount and names below it. The kernel opens those names beneath the mount's
+//! handle, and every rule is applied to what was opened. Nothing here checks a path and then uses it (no TOCTOU): the checked handle is the one that
+//! is used. Changes are staged in an unnamed file, recorded in the journal, and made by one atomic rename, so a crash leaves the old file or the new
+//! one.
 //!
-//! This crate knows no tool, no profile and no policy; it answers with shown paths and typed errors, and never with a host path.
+//! This crate knows no tool, no profile and no policy. It answers with shown paths and typed errors, never with a host path.
 
 mod name_fold;
 mod deny_list;

@@ -1,4 +1,4 @@
-//! Where a path really leads, for rules that are about files and not about their spellings.
+//! Where a path really leads, for rules about files rather than about path texts.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,27 +14,27 @@ use crate::open::{check_rules, open_existing};
 use crate::requested_path::RequestedPath;
 use crate::view::WorkspaceView;
 
-/// How often a place that keeps changing is looked up anew before giving up.
+/// How often a place that keeps changing is looked up again.
 const MAX_ATTEMPTS: usize = 32;
 
-/// A file or directory that a path leads to, or the place where one would be.
+/// An existing file or directory, or the place where one would be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocatedFile {
-    /// The mount that the path was spelt for, and the real location below it.
+    /// The mount that the path resolved to. It may contain another mount that the file lies in as well.
     pub alias: String,
-    /// Empty for the mount itself.
+    /// The real location below that mount; empty for the mount itself.
     pub location: String,
-    /// Device and inode; nothing where there is no such file.
+    /// Device and inode number; `None` where the file does not exist.
     pub identity: Option<(u64, u64)>,
-    /// The place as `@alias/location` for every mount that holds it, the innermost first.
+    /// The place as `@alias/location` for every mount that contains it, the innermost first.
     pub places: Vec<String>,
 }
 
 impl WorkspaceView<'_> {
-    /// Opens what a path names and says where it really is. Of a file that does not exist, the deepest directory above it that does is opened.
+    /// Opens a path and reports where it really is. For a file that does not exist, the deepest existing directory above it is opened.
     ///
     /// # Errors
-    /// See [`WorkspaceError`]: what no rule lets this call reach is not located either.
+    /// See [`WorkspaceError`]: what the rules deny to this call is not located either.
     pub fn locate(&self, path: &str) -> Result<LocatedFile, WorkspaceError> {
         let requested = self.request(path)?;
         for _ in 0..MAX_ATTEMPTS {
@@ -57,17 +57,17 @@ impl WorkspaceView<'_> {
         Err(too_many_conflicts(&requested.shown))
     }
 
-    /// The same for every file that a patch names.
+    /// [`Self::locate`] for every file that a patch names.
     ///
     /// # Errors
-    /// The patch is none, or one of its paths leads nowhere that this call may reach.
+    /// The text is no patch, or one of its paths leads nowhere that this call may reach.
     pub fn locate_patched(&self, text: &str) -> Result<Vec<LocatedFile>, WorkspaceError> {
         let files = patch::parse(text).map_err(WorkspaceError::other)?;
         let paths = files.iter().flat_map(|file| file.old_path.iter().chain(&file.new_path));
         paths.map(|path| self.locate(path)).collect()
     }
 
-    /// Where a file would be that does not exist; nothing when it has just appeared.
+    /// Where a missing file would be created; `None` when it has just appeared.
     fn missing(&self, requested: &RequestedPath<'_>) -> Result<Option<(usize, PathBuf)>, WorkspaceError> {
         let mut above = requested.clone();
         let mut names: Vec<OsString> = Vec::new();
@@ -84,7 +84,7 @@ impl WorkspaceView<'_> {
         let first = names.first().filter(|_| opened.is_directory());
         match first.map(|name| stat_name(&opened.file, name)) {
             None | Some(Err(Errno::NOENT)) => {}
-            // What can be opened was opened above, so this is a symlink that leads nowhere, or it has just appeared.
+            // Everything that can be opened was opened above, so this is a dangling symlink, or it has just appeared.
             Some(Ok(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
                 let path = requested.shown.to_string();
                 return Err(WorkspaceError::SymlinkOutside { path, dangling: true });
@@ -105,7 +105,7 @@ impl WorkspaceView<'_> {
         location: &Path,
         identity: Option<(u64, u64)>,
     ) -> Result<LocatedFile, WorkspaceError> {
-        // A name that is not text could be spelt in no rule.
+        // No rule could name a path that is not UTF-8.
         let Some(text) = location.to_str() else {
             let path = requested.shown.to_string();
             let reason = "it leads to a name that is not UTF-8".to_owned();

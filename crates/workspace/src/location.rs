@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use rustix::fs::{Mode, OFlags};
 use rustix::path::DecInt;
 
-/// The folder in which the kernel tells about this process's open files. It is asked about every file, and so is looked for once.
+/// `/proc/self/fd`, opened once: a link in it is read for every opened file.
 static PROC_SELF_FD: OnceLock<OwnedFd> = OnceLock::new();
 
 fn proc_self_fd() -> io::Result<&'static OwnedFd> {
@@ -22,7 +22,8 @@ fn proc_self_fd() -> io::Result<&'static OwnedFd> {
     Ok(PROC_SELF_FD.get_or_init(|| folder))
 }
 
-/// Asks the kernel for the path of an open handle. Fails when the system does not tell: a rule that cannot be applied is not passed.
+/// The path of an open handle, from its link in `/proc/self/fd`. Fails when the kernel reports none: a rule that cannot be applied counts as
+/// violated.
 pub(crate) fn real_location(handle: BorrowedFd<'_>) -> io::Result<PathBuf> {
     let target = rustix::fs::readlinkat(proc_self_fd()?, DecInt::from_fd(handle), Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(target.into_bytes()));

@@ -21,14 +21,14 @@ pub enum MountAccess {
     ReadWrite,
 }
 
-/// Which directory the root of a mount is, whatever it is called.
+/// Identity of a mount's root directory, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootIdentity {
     /// `st_dev`.
     pub device: u64,
     /// `st_ino`.
     pub inode: u64,
-    /// `f_fsid`. Device numbers may be others after a reboot; this one stays where a filesystem has an id of its own, and is 0 elsewhere.
+    /// `f_fsid`. Device numbers may change with a reboot; this one does not where the filesystem has an id of its own, and is 0 elsewhere.
     pub filesystem: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct Mount {
     personal: Arc<PersonalPaths>,
 }
 
-/// Where the person whose files these are keeps what programs obey for them, whichever directory they are run in. All paths are absolute.
+/// Where the user keeps files that programs execute or read as configuration in any working directory. All paths are absolute.
 #[derive(Clone, Debug, Default)]
 pub struct PersonalPaths {
     /// Home directories; `~` is the first.
@@ -85,12 +85,12 @@ pub enum MountError {
     /// Not `@` and a lower-case name.
     #[error("`{0}` is not a mount alias; write `@` and a lower-case name, such as `@docs`")]
     InvalidAlias(String),
-    /// The folder could not be opened.
+    /// The directory could not be opened.
     #[error("cannot open `{}` for `{alias}`: {source}", path.display())]
     Open {
         /// The alias.
         alias: String,
-        /// The folder as declared.
+        /// The directory as declared.
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
@@ -101,10 +101,10 @@ pub enum MountError {
 }
 
 impl Mount {
-    /// Takes an open directory as a mount. `declared` is the absolute path the operator wrote.
+    /// Mounts an open directory. `declared` is the absolute path that the operator wrote.
     ///
     /// # Errors
-    /// A bad alias, or a handle whose location the system does not tell.
+    /// A bad alias, or a handle whose location the kernel does not report.
     pub fn new(
         alias: &str,
         directory: std::fs::File,
@@ -133,17 +133,17 @@ impl Mount {
         })
     }
 
-    /// Keeps these files and folders of the gate (absolute host paths) out of reach, where they lie in this mount.
+    /// Makes these files and directories of the gate (absolute host paths) unreachable where they lie in this mount.
     #[must_use]
     pub fn hide_gate_files(mut self, host_paths: &[PathBuf]) -> Self {
         let inside = host_paths.iter().filter_map(|path| self.strip_root(path));
-        // A mount that is itself one of the gate's folders, such as `@state`, is meant to be reached.
+        // A mount whose root is one of the gate's directories, such as `@state`, is meant to be reached.
         let inside = inside.filter(|rest| !rest.as_os_str().is_empty()).map(Path::to_path_buf).collect();
         self.rules = std::mem::take(&mut self.rules).gate_files(inside);
         self
     }
 
-    /// Keeps what these paths make programs obey from being changed, where it lies in this mount.
+    /// Write-protects the autorun files of these home directories where they lie in this mount.
     #[must_use]
     pub fn protect_personal(mut self, personal: Arc<PersonalPaths>) -> Self {
         let places = home_autorun_places(&self.root, &personal.homes);
@@ -152,13 +152,13 @@ impl Mount {
         self
     }
 
-    /// Whether a home directory is this mount or lies in it, so that files are protected which programs obey there.
+    /// Whether a home directory is this mount or lies in it, so that its autorun files are protected.
     #[must_use]
     pub fn holds_home(&self) -> bool {
         self.personal.homes.iter().any(|home| home.starts_with(&self.root))
     }
 
-    /// Bare relative paths mean this mount.
+    /// Makes bare relative paths mean this mount.
     #[must_use]
     pub fn as_default(mut self) -> Self {
         self.is_default = true;
@@ -183,13 +183,13 @@ impl Mount {
         self.access
     }
 
-    /// Where it really is on the host. For the operator and for the journal, never for a model.
+    /// The real path on the host. For the operator and the journal, never for a model.
     #[must_use]
     pub fn host_root(&self) -> &Path {
         &self.root
     }
 
-    /// Which directory its root is.
+    /// Identity of its root directory.
     #[must_use]
     pub fn identity(&self) -> RootIdentity {
         self.identity
@@ -200,7 +200,7 @@ impl Mount {
         &self.nested
     }
 
-    /// Looks for the mounts that lie inside this one, among all of the workspace in their order.
+    /// The mounts that lie inside this one, among all mounts of the workspace in their order.
     pub(crate) fn find_nested(&self, all: &[Self]) -> Vec<NestedMount> {
         let inside = all.iter().enumerate().filter_map(|(index, inner)| {
             let place = inner.root.strip_prefix(&self.root).ok()?;
@@ -221,7 +221,7 @@ impl Mount {
         &self.personal
     }
 
-    /// Whether the directory was removed since it was opened (`st_nlink` of its handle). One that was renamed is still itself.
+    /// Whether the directory was removed since it was opened (`st_nlink` of its handle is 0). A renamed one still counts as present.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         rustix::fs::fstat(self.as_fd()).is_ok_and(|stat| stat.st_nlink == 0)
@@ -235,17 +235,18 @@ impl Mount {
         self.directory.as_fd()
     }
 
-    /// The rest of an absolute host path below this mount, name by name: `/w/a_evil` is not below `/w/a`.
-    /// Whether a path below the mount can be opened: the kernel takes no longer one than `PATH_MAX`, and `/proc/self/fd` tells no longer one.
+    /// Whether a path below the mount can be opened and located: the kernel accepts at most `PATH_MAX` bytes, and `/proc/self/fd` reports no longer
+    /// path.
     pub(crate) fn can_locate(&self, location: &Path) -> bool {
         self.root.as_os_str().len() + 1 + location.as_os_str().len() <= MAX_PATH_BYTES
     }
 
+    /// The rest of an absolute host path below this mount, compared by component: `/w/a_evil` is not below `/w/a`.
     pub(crate) fn strip_root<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&self.declared)).ok()
     }
 
-    /// How a location of this mount is shown: relative in the default mount, with the alias elsewhere.
+    /// How answers show a location of this mount: relative in the default mount, with the alias elsewhere.
     #[must_use]
     pub fn show(&self, location: &Path) -> String {
         if !self.is_default {
@@ -254,13 +255,13 @@ impl Mount {
         let text = location.to_string_lossy().into_owned();
         match text.chars().next() {
             None => ".".to_owned(),
-            // Named like an alias or a home folder: written so that it can be named again.
+            // Looks like an alias or a home directory: `./` makes it a valid relative path again.
             Some('@' | '~') => format!("./{text}"),
             Some(_) => text,
         }
     }
 
-    /// How a location of this mount is shown where every path carries its alias.
+    /// How answers show a location where every path carries its alias.
     #[must_use]
     pub fn show_with_alias(&self, location: &Path) -> String {
         if location.as_os_str() == OsStr::new("") {

@@ -1,4 +1,4 @@
-//! Moving and deleting files. Folders are left alone: moving one would carry denied files to names that no rule knows.
+//! Moving and deleting files. Directories are not moved: that would carry denied files to names that no rule matches.
 
 use rustix::fs::Stat;
 
@@ -12,7 +12,7 @@ use crate::view::WorkspaceView;
 
 const MAX_ATTEMPTS: usize = 64;
 
-/// What a move did.
+/// Result of a move.
 #[derive(Clone, Debug)]
 pub struct MoveResult {
     /// The old path as answers show it.
@@ -23,26 +23,26 @@ pub struct MoveResult {
     pub replaced: bool,
 }
 
-/// What a deletion did.
+/// Result of a deletion.
 #[derive(Clone, Debug)]
 pub struct Deleted {
     /// The path as answers show it.
     pub path: String,
-    /// How much went away.
+    /// Size of the deleted file.
     pub bytes: u64,
 }
 
 /// Whether a move may replace a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// The new name must be free.
+    /// The new name must not exist.
     No,
-    /// What is there goes away.
+    /// An existing file is replaced.
     Yes,
 }
 
 impl WorkspaceView<'_> {
-    /// Gives a file another name.
+    /// Moves a file to another path.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -83,7 +83,7 @@ impl WorkspaceView<'_> {
         find_again: impl Fn() -> Result<FileTarget<'v>, WorkspaceError>,
     ) -> Result<Vec<ChangeStep<'v>>, WorkspaceError> {
         if device(&destination)? != source.existing.as_ref().map(|existing| existing.stat.st_dev) {
-            // Another filesystem: the content is copied there, then the old name goes away, both or neither.
+            // Another filesystem: copy the content there, then remove the old name, both or neither.
             let Some(existing) = &source.existing else { return Err(too_many_conflicts(&source.shown)) };
             let dress = FileAttributes::of(&existing.file, &existing.stat);
             let staged = stage(self, &destination, NewContent::CopyOf(&existing.file), Some(dress))?;
@@ -96,7 +96,7 @@ impl WorkspaceView<'_> {
         Ok(vec![ChangeStep::Remove(destination), ChangeStep::Move(Box::new((source, again)))])
     }
 
-    /// Takes a file away.
+    /// Deletes a file.
     ///
     /// # Errors
     /// See [`WorkspaceError`].

@@ -1,7 +1,7 @@
-//! Names as a careless filesystem would see them.
+//! Names as a case-insensitive or normalising filesystem compares them.
 //!
-//! `.ENV`, `．ｅｎｖ` and `.env` with a zero-width joiner in it are other files on ext4 and the same file on many other
-//! filesystems. Deny rules are matched on the folded name, so that a twin is refused everywhere.
+//! `.ENV`, `．ｅｎｖ` and `.env` with a zero-width joiner in it are other files on ext4 and the same file on many other filesystems. Deny rules are
+//! matched on the folded name, so that such a twin is refused everywhere.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,7 +15,7 @@ pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes)
         && is_plain(bytes)
     {
-        // Plain ASCII folds to lower case; this is nearly every path there is.
+        // Plain ASCII, which is nearly every path, only needs lower case.
         return if bytes.iter().any(u8::is_ascii_uppercase) {
             Cow::Owned(text.to_ascii_lowercase())
         } else {
@@ -27,8 +27,8 @@ pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
     Cow::Owned(folded.join("/"))
 }
 
-/// A glob that matches folded names as it is meant to, where it does not do so as it is written. What it says in ASCII stays: globs are matched
-/// without regard to that case, and a class must not become another one.
+/// The glob folded for matching folded names; `None` where folding does not change it. ASCII characters stay: globs are matched without regard to
+/// ASCII case, and a character class must not become another one.
 pub(crate) fn fold_glob(glob: &str) -> Option<String> {
     if glob.is_ascii() {
         return None;
@@ -43,7 +43,7 @@ pub(crate) fn fold_glob(glob: &str) -> Option<String> {
     (folded != glob).then_some(folded)
 }
 
-/// A wide star is a letter, and what it folds to is not to match everything.
+/// A full-width `＊` is a letter: what it folds to is escaped, so that it does not become a wildcard.
 fn without_new_signs(character: char) -> String {
     let folded: String = character.nfkc().collect();
     match character.is_ascii() || !folded.contains(['*', '?', '[', ']', '{', '}', ',', '\\']) {
@@ -61,11 +61,12 @@ fn is_plain_name(name: &[u8]) -> bool {
     name.iter().all(|byte| is_plain_in_names(*byte)) && !name.last().is_some_and(is_dropped_at_the_end)
 }
 
-/// The same of a single name, and of some that are not plain: asked about every name of a tree, and answered by eight bytes at a time.
+/// Whether folding changes nothing but the case of a single name. Also accepts some names that [`is_plain`] does not. Called for every name of a
+/// tree, so it tests eight bytes at a time.
 pub(crate) fn folds_by_case_alone(name: &[u8]) -> bool {
     let (eights, rest) = name.as_chunks();
     let are_eights = eights.iter().all(|eight| are_folded_by_case_alone(*eight));
-    // Where the rest is short, bytes that were looked at are looked at again with it.
+    // The last eight bytes overlap the chunks before them, unless the name is shorter than that.
     let is_rest = match (rest, name.last_chunk()) {
         ([], _) => true,
         (_, Some(last)) => are_folded_by_case_alone(*last),
@@ -78,11 +79,12 @@ pub(crate) fn folds_by_case_alone(name: &[u8]) -> bool {
     are_eights && is_rest && !name.last().is_some_and(is_dropped_at_the_end)
 }
 
-/// Whether there is nothing but ASCII among eight bytes, and none of it a control character or a colon.
+/// Whether eight bytes are all ASCII, without control characters and colons.
 fn are_folded_by_case_alone(eight: [u8; 8]) -> bool {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     let bytes = u64::from_ne_bytes(eight);
-    // Each sets the highest bit of the bytes that it is named after. No other byte of ASCII has it, unless something is carried from one of those.
+    // Each expression sets the top bit of the bytes that it is named after. No other ASCII byte gets it, except by a carry or borrow from one of
+    // those.
     let delete_and_beyond = bytes.wrapping_add(EACH);
     let control_and_last = bytes.wrapping_sub(EACH * 0x20);
     let colon = (bytes ^ (EACH * b':' as u64)).wrapping_sub(EACH);
@@ -104,7 +106,7 @@ const PLAIN_IN_NAMES: [bool; 256] = {
     table
 };
 
-/// Whether the name may be that of a copy; see [`without_backup_marks`].
+/// Whether the name may be that of a backup copy; see [`without_backup_marks`].
 pub(crate) fn may_be_backup(name: &[u8]) -> bool {
     let end = |ending: &str| {
         let start = name.len().checked_sub(ending.len());
@@ -112,7 +114,7 @@ pub(crate) fn may_be_backup(name: &[u8]) -> bool {
             .and_then(|start| name.get(start..))
             .is_some_and(|end| end.eq_ignore_ascii_case(ending.as_bytes()))
     };
-    // The last letters of the endings, so that most names are done with at once.
+    // Compare the last byte with the last letters of the endings first: most names fail there.
     let may_end = name.last().is_some_and(|last| b"~kgdepoy".contains(&last.to_ascii_lowercase()));
     (may_end && BACKUP_ENDINGS.iter().any(|ending| end(ending)))
         || name.starts_with(b"#")
@@ -130,16 +132,16 @@ fn fold_component(component: &str) -> String {
     stem.trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// What is left of lower-cased letters.
+/// Removes invisible characters from lower-cased text and maps lookalikes to ASCII.
 fn strip_invisible(lower: impl Iterator<Item = char>) -> String {
-    // After lower-casing, because that makes a letter and an invisible dot of `İ`.
+    // After lower-casing, because that splits `İ` into a letter and an invisible combining dot.
     let visible = lower.filter(|character| !is_invisible(*character));
     let folded: String = visible.map(to_ascii_twin).nfkc().collect();
-    // Two letters to whoever compares without case.
+    // A case-insensitive comparison treats `ß` as two letters.
     folded.replace('ß', "ss")
 }
 
-/// Letters that lower-casing leaves different from their ASCII twins.
+/// Maps letters that lower-casing leaves different from their ASCII twins.
 fn to_ascii_twin(character: char) -> char {
     match character {
         'ı' => 'i',
@@ -149,7 +151,7 @@ fn to_ascii_twin(character: char) -> char {
     }
 }
 
-/// Characters that HFS+ and people's eyes pass over.
+/// Characters that HFS+ ignores or that are not displayed.
 fn is_invisible(character: char) -> bool {
     matches!(
         character,
@@ -157,13 +159,13 @@ fn is_invisible(character: char) -> bool {
             | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}'
     ) || character.is_control()
-        // A combining dot is what is left of `İ` after lower-casing.
+        // Lower-casing `İ` leaves a combining dot.
         || character == '\u{0307}'
 }
 
 pub(crate) const BACKUP_ENDINGS: [&str; 8] = ["~", ".bak", ".orig", ".old", ".save", ".swp", ".swo", ".copy"];
 
-/// What editors and people call copies of a file, undone: the names that the last name may be a copy of.
+/// The names that the last name may be a backup copy of, with the marks of editors and people removed.
 pub(crate) fn without_backup_marks(folded: &str) -> Vec<String> {
     let (folder, name) = folded.rsplit_once('/').unwrap_or(("", folded));
     let mut bare = name.strip_prefix('#').and_then(|name| name.strip_suffix('#')).unwrap_or(name);

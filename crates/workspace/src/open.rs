@@ -1,4 +1,4 @@
-//! Opening what was named, beneath a mount's handle, and asking the rules about what was opened.
+//! Opens a requested path beneath a mount's handle and applies the rules to what was opened.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -21,28 +21,28 @@ use crate::rules::PathVerdict;
 use crate::transaction::is_temporary;
 use crate::view::WorkspaceView;
 
-/// The kernel's own bound on links in one path.
+/// Linux's own limit on symlinks in one path (`ELOOP`).
 const MAX_SYMLINKS: usize = 40;
 
-/// Links from one mount into another that were all followed already; more of them means that somebody changes them meanwhile.
+/// Every crossing has already followed all its links, so more than this means that another process keeps changing them.
 const MAX_CROSSINGS: usize = 4;
 
-/// How often a name that keeps being given to other files is opened anew before giving up.
+/// How often a name is opened again when it is replaced concurrently.
 const MAX_ATTEMPTS: usize = 32;
 
-/// Something that exists, is open, and passed the rules.
+/// An open file or directory that passed the rules.
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     pub(crate) file: File,
     pub(crate) stat: Stat,
     /// The real location below the mount.
     pub(crate) location: PathBuf,
-    /// The index of the mount, where a symlink led into another one than was named.
+    /// The index of the mount, where a symlink led into another mount than the requested one.
     led_to: Option<usize>,
 }
 
 impl OpenedFile {
-    /// The index of the mount that it lies in; its rules and its access are the ones that count.
+    /// The index of the mount that it lies in; that mount's rules and access apply.
     pub(crate) fn mount(&self, requested: &RequestedPath<'_>) -> usize {
         self.led_to.unwrap_or(requested.mount)
     }
@@ -56,9 +56,9 @@ impl OpenedFile {
     }
 }
 
-/// Opens what exists at a requested path.
+/// Opens an existing file or directory.
 ///
-/// A symlink that leads into another mount is followed there, and what it leads to is judged as if it had been named there.
+/// A symlink into another mount is followed, and its target is judged as if it had been requested in that mount.
 pub(crate) fn open_existing(
     view: &WorkspaceView<'_>,
     requested: &RequestedPath<'_>,
@@ -66,7 +66,7 @@ pub(crate) fn open_existing(
     open_across(view, requested, MAX_CROSSINGS)
 }
 
-/// The same, through so many links from one mount into another.
+/// The same, with a limit on links from one mount into another.
 fn open_across(
     view: &WorkspaceView<'_>,
     requested: &RequestedPath<'_>,
@@ -74,7 +74,7 @@ fn open_across(
 ) -> Result<OpenedFile, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
     let named = requested.relative();
-    // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
+    // A denied name is not even opened: it could be renamed before its location is read.
     check_name(mount, requested, named, true)?;
     for _ in 0..MAX_ATTEMPTS {
         let file = match open_beneath(view, requested, named)? {
@@ -86,14 +86,14 @@ fn open_across(
             }
         };
         let opened = match identify(mount, file, &requested.shown) {
-            // Replaced between opening and looking: the name is another file's by now, or nobody's.
+            // Replaced between opening it and reading its location: the name now belongs to another file, or to none.
             Err(WorkspaceError::NotFound { .. }) => continue,
             other => other?,
         };
         if is_being_replaced(&opened, requested) {
             continue;
         }
-        // Only what was opened tells whether rules that mean files mean it. Where it lies as it was named, they are asked next.
+        // Rules that match files only need the type of what was opened. Where the location is the requested name, `check_rules` below applies them.
         if opened.location != named {
             check_name(mount, requested, named, opened.is_directory())?;
         }
@@ -115,7 +115,7 @@ enum Led<'a> {
 /// A place of another mount.
 struct LedElsewhere<'a> {
     requested: RequestedPath<'a>,
-    /// Whether the first name that is missing was named by a link.
+    /// Whether a symlink named the first name that is missing.
     leads_nowhere: bool,
 }
 
@@ -137,12 +137,11 @@ fn open_elsewhere(
     }
 }
 
-/// Opens what exists at a requested path and is only to be read: without asking where it is, in the usual case.
+/// Opens an existing file for reading only; in the usual case without reading its location from `/proc/self/fd`.
 ///
-/// That is a file with a plain name, no link on the way to it, no rule against it and no other mount near it. Where the kernel has followed no link, the
-/// names that were asked for were its location while it was looked up, but for their case where a filesystem does not care about that. Denials do not care
-/// about it either, and what a scope names in one case it means there in any. Everything else is left to whoever looks more closely, and knows what to
-/// say about it.
+/// That case is a file with a plain name, no symlink on its path, no rule against it and no nested mount. With `RESOLVE_NO_SYMLINKS` the requested
+/// names were the file's location during lookup, except for their case on a case-insensitive filesystem. Denials ignore case as well, and a scope
+/// that names a file there means it in any case. Everything else goes to [`open_existing`], which also produces the error.
 pub(crate) fn open_to_read(
     view: &WorkspaceView<'_>,
     requested: &RequestedPath<'_>,
@@ -159,13 +158,13 @@ fn open_without_links(view: &WorkspaceView<'_>, requested: &RequestedPath<'_>) -
     if !is_plain || requested.wants_directory || !mount.nested().is_empty() {
         return None;
     }
-    // Asked once and before it is opened, as about a file: what is denied as a folder is denied as a file too.
+    // Judged once, before opening, as a file: what is denied as a directory is denied as a file too.
     let is_reachable = mount.rules().verdict(named, false, view.grant) == PathVerdict::Reachable
         && view.grant.is_none_or(|grant| grant.may_open(mount.alias(), named, false));
     is_reachable.then(|| open_file_by_names(mount, named)).flatten()
 }
 
-/// How long a file is that is there by this name and by no link; nothing, if it is none.
+/// The size of a regular file at this path without symlinks; `None` for anything else.
 pub(crate) fn size_by_names(mount: &Mount, named: &Path) -> Option<u64> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
@@ -184,7 +183,7 @@ fn open_file_by_names(mount: &Mount, named: &Path) -> Option<OpenedFile> {
     is_file.then(|| OpenedFile { file: File::from(file), stat, location: named.to_path_buf(), led_to: None })
 }
 
-/// Asks about the name alone, as that of a folder or of anything else.
+/// Applies the deny rules to the requested name alone, as that of a directory or of any other file type.
 fn check_name(
     mount: &Mount,
     requested: &RequestedPath<'_>,
@@ -197,7 +196,7 @@ fn check_name(
     }
 }
 
-/// Whether another gate has just put new content under the name, so that this is the old content under the name that it has for an instant.
+/// Whether another gate has just exchanged the content, so that this is the old file under its temporary name.
 fn is_being_replaced(opened: &OpenedFile, requested: &RequestedPath<'_>) -> bool {
     let name = opened.location.file_name();
     name.is_some_and(is_temporary) && requested.names().next_back() != name
@@ -229,7 +228,7 @@ fn open_beneath<'r>(
 ) -> Result<Led<'r>, WorkspaceError> {
     match open_path(view.mount(requested.mount)?, named) {
         Ok(file) => Ok(Led::Here(file)),
-        // Either something leads outside, or an absolute link leads back inside, or a link leads nowhere.
+        // Either the path leads outside, or an absolute symlink leads back inside, or a symlink dangles.
         Err(error) if is_escape(&error) || error.kind() == io::ErrorKind::NotFound => {
             reopen_through_links(view, requested)
         }
@@ -237,7 +236,7 @@ fn open_beneath<'r>(
     }
 }
 
-/// Never blocks on a FIFO, never acquires a terminal, never leaves the mount.
+/// Opens beneath the mount; `O_NONBLOCK` for FIFOs, `O_NOCTTY` for terminals.
 fn open_path(mount: &Mount, relative: &Path) -> io::Result<File> {
     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -246,7 +245,7 @@ fn open_path(mount: &Mount, relative: &Path) -> io::Result<File> {
     Ok(mount.directory().open_with(relative, &options)?.into_std())
 }
 
-/// cap-std reports a path that leads outside as a refusal without an error number.
+/// cap-std reports a path that leads outside as `PermissionDenied` without an errno.
 fn is_escape(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
@@ -263,7 +262,7 @@ fn reopen_through_links<'r>(
         let requested = led.ok_or_else(outside)?;
         return Ok(Led::Elsewhere(LedElsewhere { requested, leads_nowhere: followed.leads_nowhere }));
     }
-    // The kernel checks the followed path like any other: whoever swapped a link meanwhile gains nothing.
+    // The kernel checks the followed path like any other, so swapping a symlink during the walk gains nothing.
     let opened = open_path(view.mount(requested.mount)?, &followed.path);
     opened.map(Led::Here).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if followed.leads_nowhere => {
@@ -278,17 +277,17 @@ struct FollowedPath {
     /// The index of the mount that it ends in.
     mount: usize,
     path: PathBuf,
-    /// Whether the first name that is missing was named by a link, and not by the caller.
+    /// Whether a symlink, not the caller, named the first name that is missing.
     leads_nowhere: bool,
 }
 
-/// A name on the way, and who named it.
+/// A name on the path, and whether a symlink supplied it.
 struct PathStep {
     name: OsString,
     by_link: bool,
 }
 
-/// How far links were followed. Between two mounts nothing is looked at: names there count as they are written.
+/// How far symlinks were followed. Between two mounts nothing is looked up: names there are taken lexically.
 struct Position<'a> {
     mounts: &'a [Mount],
     mount: usize,
@@ -302,7 +301,7 @@ impl Position<'_> {
         self.mounts.get(self.mount)
     }
 
-    /// Goes up by one directory; false where there is none.
+    /// Goes to the parent directory; false where there is none.
     fn climb(&mut self) -> bool {
         match &mut self.between {
             Some(between) => between.pop() && self.arrive(),
@@ -315,7 +314,7 @@ impl Position<'_> {
         }
     }
 
-    /// Goes down by one name; false where that leads back into the mount that was left.
+    /// Descends by one name; false where that leads back into the mount that was left.
     fn enter(&mut self, name: &OsStr) -> bool {
         match &mut self.between {
             Some(between) => {
@@ -329,8 +328,8 @@ impl Position<'_> {
         }
     }
 
-    /// Goes on in the mount that the path has come to, if it has come to one. Back in the mount that was left, what the mount is called on the host
-    /// would be found out by trying names.
+    /// Continues in the mount that the path has reached, if any. Returning into the mount that was left is refused: otherwise a caller could find out
+    /// the mount's name on the host by trying names.
     fn arrive(&mut self) -> bool {
         let Some(between) = &self.between else { return true };
         let found = self.mounts.iter().enumerate();
@@ -345,7 +344,7 @@ impl Position<'_> {
         true
     }
 
-    /// Follows an absolute link: what is left of it in the same mount, else all of it from the root of the filesystem.
+    /// Follows an absolute symlink: returns the rest of it below the same mount, or all of it from the root of the filesystem.
     fn jump(&mut self, target: &Path) -> PathBuf {
         self.path.clear();
         match self.mount().and_then(|mount| mount.strip_root(target)) {
@@ -358,7 +357,8 @@ impl Position<'_> {
         }
     }
 
-    /// What a link at this place holds; an error where there is none. Nothing is asked about a place in no mount, and the root of a mount is no link.
+    /// The target of a symlink at this position; an error where there is none. A place in no mount is never read, and the root of a mount is not a
+    /// symlink.
     fn read_link(&self) -> io::Result<PathBuf> {
         match (&self.between, self.mount()) {
             (None, Some(mount)) if !self.path.as_os_str().is_empty() => {
@@ -369,7 +369,7 @@ impl Position<'_> {
     }
 }
 
-/// Spells out every link on the way, turning absolute ones that land inside into relative paths.
+/// Resolves every symlink on the path, turning absolute ones that land inside a mount into relative paths.
 fn follow_links(
     view: &WorkspaceView<'_>,
     requested: &RequestedPath<'_>,
@@ -382,7 +382,8 @@ fn follow_links(
     let mut links = 0;
     let mut missing = None;
     while let Some(PathStep { name, by_link }) = pending.pop_front() {
-        // Only what a link names leads from one mount into another: names of the caller behind a link that leads out of its mount try the host.
+        // Only names from a symlink may lead from one mount into another: the caller's own names behind a symlink out of its mount would probe the
+        // host.
         if position.between.is_some() && !by_link {
             return Err(outside());
         }
@@ -429,9 +430,9 @@ fn follow_links(
     }
 }
 
-/// What was opened, and where it really is.
+/// The opened file, its `stat` and its real location.
 pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<OpenedFile, WorkspaceError> {
-    // Asked before whether it still has a name: the kernel tells a made-up place for what has none.
+    // The location is read before `fstat`: for an unlinked file the kernel reports a path that does not exist, and the later `st_nlink` reveals it.
     let located = real_location(file.as_fd());
     let stat =
         rustix::fs::fstat(&file).map_err(|error| WorkspaceError::io("looking at", shown, error.into()))?;
@@ -448,13 +449,13 @@ pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<OpenedF
     Ok(OpenedFile { file, stat, location, led_to: None })
 }
 
-/// A name that is gone is told as `name (deleted)`, also where the file has other names. There may be a file that is really called that.
+/// For a removed name the kernel reports `name (deleted)`, even if the file has other hard links. A file may really be called that.
 fn is_deleted_suffix(located: &Path, stat: &Stat) -> bool {
     located.as_os_str().as_bytes().ends_with(b" (deleted)")
         && !rustix::fs::lstat(located).is_ok_and(|there| same_file(&there, stat))
 }
 
-/// The location below the mount, also when the mount's own folder was renamed since it was opened.
+/// The location below the mount, also when the mount's directory was renamed since it was opened.
 fn below_root(mount: &Mount, located: &Path) -> Option<PathBuf> {
     if let Ok(rest) = located.strip_prefix(mount.host_root()) {
         return Some(rest.to_path_buf());

@@ -1,4 +1,4 @@
-//! Applying a unified diff to several files, all or none.
+//! Applies a unified diff to several files, all or none.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,16 @@ use crate::write::DryRun;
 
 const MAX_ATTEMPTS: usize = 16;
 const DIFF_CONTEXT: usize = 3;
-/// Files that one patch may change. All of them are open at once, each with its folder, and a process may not have many open.
+/// Files that one patch may change. All of them are open at the same time, each with its directory, and the number of open descriptors is limited
+/// (`RLIMIT_NOFILE`).
 const MAX_FILES: usize = 200;
 
-/// What a patch did, or would do.
+/// Result of a patch, or of its dry run.
 #[derive(Clone, Debug)]
 pub struct Patched {
     /// File by file, in the patch's order.
     pub files: Vec<PatchedFile>,
-    /// The changes as they were really made: where a hunk was moved, its real place.
+    /// The changes as actually made: a hunk that was applied at another line stands there.
     pub diff: String,
 }
 
@@ -35,7 +36,7 @@ pub struct Patched {
 pub struct PatchedFile {
     /// The file as answers show it.
     pub path: String,
-    /// Its old name, if it has another one now.
+    /// Its old path, if it was renamed.
     pub from: Option<String>,
     /// What happened to it.
     pub action: PatchAction,
@@ -55,7 +56,7 @@ pub enum PatchAction {
 }
 
 impl PatchAction {
-    /// The word in answers.
+    /// The word used in answers.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -100,7 +101,7 @@ impl WorkspaceView<'_> {
     }
 }
 
-/// The steps of a patch while they are gathered.
+/// The steps of a patch while they are collected.
 #[derive(Default)]
 struct PatchPlan<'v> {
     steps: Vec<ChangeStep<'v>>,
@@ -167,7 +168,7 @@ impl<'v> PatchPlan<'v> {
         target
     }
 
-    /// The new text, and its place in the diff that is answered.
+    /// The new text; also appends the change to the diff of the result.
     fn changed(
         &mut self,
         view: &WorkspaceView<'_>,
@@ -198,7 +199,7 @@ impl<'v> PatchPlan<'v> {
         Ok(())
     }
 
-    /// Two spellings may name one file; only now, with both opened, can that be seen.
+    /// Two different paths may name one file; that shows only now, with both opened.
     fn reject_duplicates(&self) -> Result<(), WorkspaceError> {
         let mut seen = BTreeSet::new();
         match self.places.iter().find(|place| !seen.insert(*place)) {

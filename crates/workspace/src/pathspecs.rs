@@ -1,7 +1,8 @@
-//! The rules of a mount as git understands them: pathspecs that leave out of a history what tools do not reach in the files.
+//! The rules of a mount as git pathspecs, which exclude from a history what tools cannot reach among the files.
 //!
-//! Git matches bytes and knows no twins, so that not every rule can be said exactly. Where that is so, a denial leaves out more than the rule does, and a scope that would let in
-//! more is refused. Names of which only a careless filesystem makes a denied one (`．env`, `.e\u{200b}nv`) are shown: they are other files, and hold what was put there.
+//! Git compares bytes and does not fold names, so not every rule can be expressed exactly. Where it cannot, a denial excludes more than the rule
+//! does, and a scope that would include more is refused. Names that only a normalising filesystem turns into a denied one (`．env`, `.e\u{200b}nv`)
+//! are shown: in a commit they are other files with other content.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +11,27 @@ use crate::error::WorkspaceError;
 use crate::rules::{MountRules, PathGrant};
 use crate::view::Workspace;
 
-/// More alternatives of one glob than this are not spelt out.
+/// A glob with more alternatives than this is not expanded.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// What stands before a pattern that is left out: from the root of the worktree, without regard to case, `*` within one directory.
+/// Prefix of an excluding pattern: relative to the root of the worktree, case-insensitive, `*` does not cross a `/`.
 const EXCLUDE: &str = ":(top,exclude,icase,glob)";
 const INCLUDE: &str = ":(top,glob)";
 const EVERYTHING: &str = ":(top)";
 
-/// What a copy of a denied file is called: `~`, `.bak`, `.orig`, `.old`, `.save`, `.swp`, `.swo`, `.copy`; and what some filesystems take for the name itself.
+/// Suffixes of copies of a denied file: `~`, `.bak`, `.orig`, `.old`, `.save`, `.swp`, `.swo`, `.copy`; and those that some filesystems drop from the
+/// name.
 const COPY_SUFFIX_GLOBS: [&str; 5] = ["", "~*", ".[bosc][arlwo][kivpod]*", ".", "[ :]*"];
 
-/// A glob that git cannot be told.
+/// A glob that no pathspec expresses.
 struct Inexpressible;
 
 impl Workspace {
-    /// Pathspecs with which git, run at the root of a mount that is the root of a worktree, shows of its history only what tools reach there.
+    /// Pathspecs with which git, run at the root of a mount that is the root of a worktree, shows only the history of files that tools can reach
+    /// there.
     ///
     /// # Errors
-    /// An alias that is not mounted, or a scope or grant that git cannot be told.
+    /// An alias that is not mounted, or a scope or grant that pathspecs cannot express.
     pub fn git_pathspecs(
         &self,
         alias: &str,
@@ -36,7 +39,7 @@ impl Workspace {
     ) -> Result<Vec<String>, WorkspaceError> {
         let mount = self.mount(alias).ok_or_else(|| self.unknown(alias))?;
         let unsayable = || WorkspaceError::OutOfScope { path: alias.to_owned() };
-        // What a grant covers is asked about each path, and git asks nobody.
+        // A grant is evaluated for each path, which git cannot do.
         if grant.is_some() {
             return Err(unsayable());
         }
@@ -54,7 +57,7 @@ impl Workspace {
     }
 }
 
-/// What is let in.
+/// The included patterns.
 fn scope(rules: &MountRules) -> Result<BTreeSet<String>, Inexpressible> {
     let Some(patterns) = rules.scope_texts() else { return Ok(BTreeSet::from([EVERYTHING.to_owned()])) };
     let mut all = BTreeSet::new();
@@ -64,13 +67,13 @@ fn scope(rules: &MountRules) -> Result<BTreeSet<String>, Inexpressible> {
         }
     }
     match all.is_empty() {
-        // Without any, git would show everything.
+        // Without any pathspec, git would show everything.
         true => Err(Inexpressible),
         false => Ok(all),
     }
 }
 
-/// What the built-in list denies, wherever it lies; nothing below `.git` is ever in a commit.
+/// The built-in deny list, at any depth; nothing below `.git` is ever in a commit.
 fn built_in() -> impl Iterator<Item = String> {
     DEFAULT_DENY.iter().filter(|rule| !rule.starts_with(".git/")).flat_map(|rule| {
         let (directory, name) = rule.rsplit_once('/').map_or(("", *rule), |(above, name)| (above, name));
@@ -83,7 +86,7 @@ fn built_in() -> impl Iterator<Item = String> {
     })
 }
 
-/// What the operator denies, and what is the gate's own.
+/// The operator's denials and the gate's own files.
 fn denials(rules: &MountRules, place: &str) -> Result<Vec<String>, Inexpressible> {
     let mut all = Vec::new();
     for own in rules.gate_places() {
@@ -99,15 +102,15 @@ fn denials(rules: &MountRules, place: &str) -> Result<Vec<String>, Inexpressible
     Ok(all.iter().filter(can_match).map(|pattern| format!("{EXCLUDE}{place}{pattern}")).collect())
 }
 
-/// The letters of a name, none of which means anything to a glob.
+/// Escapes the characters of a name that are special in a glob.
 fn escaped(text: &str) -> String {
     let special = |letter: char| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '{' | '}');
     let escape = |letter: char| special(letter).then_some('\\').into_iter().chain([letter]);
     text.chars().flat_map(escape).collect()
 }
 
-/// A pattern without braces that matches at least what a denial does, without regard to case. Git compares single letters of a class with case although it was
-/// told not to: they become lower-case, and a class of anything else any letter. What has twins beyond ASCII becomes any letters.
+/// A pattern without braces that matches at least what a denial does, without regard to case. Despite `icase`, git compares single letters of a class
+/// with case: they become lower case, and a class of anything else becomes `?`. A character beyond ASCII, which may have twins, becomes `*`.
 fn widen(pattern: &str) -> String {
     let mut loose = String::new();
     let mut rest = pattern.chars();
@@ -131,7 +134,7 @@ fn widen(pattern: &str) -> String {
     loose
 }
 
-/// The same pattern for git, as long as both mean exactly the same by it; `None` of one that matches nothing.
+/// The same pattern for git, where both dialects mean exactly the same; `None` for one that matches nothing.
 fn translate(pattern: &str) -> Result<Option<String>, Inexpressible> {
     if pattern.starts_with('/') || pattern.split('/').any(|name| matches!(name, "" | "." | "..")) {
         return Ok(None);
@@ -154,23 +157,23 @@ fn translate(pattern: &str) -> Result<Option<String>, Inexpressible> {
     }
     match has_wildcard {
         true => Ok(Some(pattern.to_owned())),
-        // To git, a path without wildcards is everything below it as well.
+        // For git, a path without wildcards includes everything below it as well.
         false => as_wildcard(pattern).map(Some),
     }
 }
 
-/// A class of one letter is a wildcard.
+/// Turns one letter into a class of that letter, which git treats as a wildcard.
 fn as_wildcard(pattern: &str) -> Result<String, Inexpressible> {
     let last = pattern.chars().rev().find(|letter| letter.is_ascii_alphanumeric()).ok_or(Inexpressible)?;
     let (before, after) = pattern.rsplit_once(last).ok_or(Inexpressible)?;
     Ok(if before.ends_with('\\') { return Err(Inexpressible) } else { format!("{before}[{last}]{after}") })
 }
 
-/// Goes behind the end of a class, whose `[` was read, and answers with what is in it.
+/// Skips to the end of a class whose `[` was read, and returns its content.
 fn skip_class(rest: &mut std::str::Chars<'_>) -> String {
     let mut class = String::new();
     for letter in rest.by_ref() {
-        // The first letter, after a sign of negation, is one even if it is a bracket.
+        // A `]` that comes first, or right after a negation, is a literal.
         let is_first = matches!(class.as_str(), "" | "!" | "^");
         if letter == ']' && !is_first {
             break;
@@ -180,7 +183,7 @@ fn skip_class(rest: &mut std::str::Chars<'_>) -> String {
     class
 }
 
-/// A pattern for each choice of the alternatives in its braces.
+/// Expands the alternatives in braces into one pattern each.
 fn alternatives(pattern: &str) -> Result<Vec<String>, Inexpressible> {
     let (mut done, mut left) = (Vec::new(), vec![pattern.to_owned()]);
     while let Some(pattern) = left.pop() {
@@ -197,7 +200,7 @@ fn alternatives(pattern: &str) -> Result<Vec<String>, Inexpressible> {
     Ok(done)
 }
 
-/// What stands before the first braces, their alternatives, and what stands after.
+/// The text before the first braces, their alternatives, and the text after.
 fn first_braces(pattern: &str) -> Option<(&str, Vec<&str>, &str)> {
     let (mut depth, mut opened, mut begins) = (0_usize, None, 0);
     let mut choices = Vec::new();
@@ -208,7 +211,7 @@ fn first_braces(pattern: &str) -> Option<(&str, Vec<&str>, &str)> {
             '[' => {
                 let mut rest = letters.as_str().chars();
                 let class = skip_class(&mut rest);
-                // The class and its end.
+                // The class and its closing bracket.
                 class.chars().chain([']']).for_each(|_| _ = letters.next());
             }
             '{' => {

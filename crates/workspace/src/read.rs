@@ -1,4 +1,4 @@
-//! Reading: one pass that hashes, counts, tells text from binary, and keeps only the lines and bytes asked for.
+//! Reading: one pass that hashes, counts lines, detects binary content, and keeps only the requested lines and bytes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek as _};
@@ -12,14 +12,14 @@ use crate::file_contents::{FileContents, count_newlines};
 use crate::open::{OpenedFile, open_to_read};
 use crate::view::WorkspaceView;
 
-/// Which part of a file to answer with, and what to do when that is too much.
+/// Which part of a file to return, and what to do when that exceeds the limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadRequest {
     /// First line, from 1.
     pub start_line: Option<u64>,
     /// Last line, inclusive.
     pub end_line: Option<u64>,
-    /// Refuse a file over the limit instead of cutting it; lines asked for by number are cut all the same.
+    /// Refuse a file over the limit instead of truncating it; a requested line range is truncated all the same.
     pub refuse_oversize: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct FileRead {
     pub bytes: u64,
     /// Digest of the whole file.
     pub sha256: Sha256,
-    /// The text asked for, or that it is not text.
+    /// The requested text, or that the file is binary.
     pub content: FileContent,
 }
 
@@ -43,12 +43,12 @@ pub enum FileContent {
     Text(TextWindow),
     /// Anything else.
     Binary {
-        /// The first bytes, enough to tell what kind of file it is.
+        /// The first bytes, enough to detect the file type.
         beginning: Vec<u8>,
     },
 }
 
-/// The part of a text that was kept.
+/// The part of a text that is returned.
 #[derive(Debug)]
 pub struct TextWindow {
     /// The bytes as they are in the file, cut at a character boundary.
@@ -59,11 +59,11 @@ pub struct TextWindow {
     pub total_lines: u64,
     /// Number of the first line kept.
     pub first_line: u64,
-    /// Number of the last line kept, wholly or in part; one less than the first when nothing was kept.
+    /// Number of the last line kept, completely or in part; one less than the first when nothing was kept.
     pub last_line: u64,
 }
 
-/// A file of which nothing is left out.
+/// The whole content of a file.
 #[derive(Debug)]
 pub struct EntireFile {
     /// The path as answers show it.
@@ -72,7 +72,7 @@ pub struct EntireFile {
     pub bytes: u64,
     /// Its digest.
     pub sha256: Sha256,
-    /// What is in it.
+    /// The content.
     pub content: EntireContent,
 }
 
@@ -87,13 +87,13 @@ pub enum EntireContent {
 
 pub(crate) const CHUNK_BYTES: usize = 128 * 1024;
 
-/// How much of a file that is not text is answered with, to tell what kind of file it is.
+/// How much of a binary file is returned, to detect its type.
 const BEGINNING: usize = 8 * 1024;
 
-/// Less is not read at once where it is not known how much will come.
+/// The smallest read buffer, for a file whose size is not known.
 const MIN_READ_BYTES: usize = 4096;
 
-/// Nobody makes room for more than this before there is something to put there.
+/// The largest buffer allocated on the strength of `st_size` alone, before any data has arrived.
 const MAX_PREALLOCATED_BYTES: usize = 16 << 20;
 
 impl WorkspaceView<'_> {
@@ -112,7 +112,7 @@ impl WorkspaceView<'_> {
         let shown = self.show(self.mount(opened.mount(&requested))?, &opened.location);
         let is_oversize =
             request.refuse_oversize && window.is_whole() && opened.size() > self.limits.max_read_bytes;
-        // What is not text by its first bytes is answered with its type and size; nothing of it is kept while it is read.
+        // A file whose first bytes are binary is answered with its type and size only, so the limit does not apply to it.
         if is_oversize && !is_binary(&first_bytes(&opened)) {
             let (bytes, limit) = (opened.size(), self.limits.max_read_bytes);
             return Err(WorkspaceError::ReadLimit { path: shown, bytes, limit });
@@ -126,7 +126,7 @@ impl WorkspaceView<'_> {
         Ok(with_beginning(self.read_streaming(&opened, scan, expected, shown)?, &opened))
     }
 
-    /// All of a file, whatever is in it, if it has no more bytes than this.
+    /// The whole file, text or binary, if it has at most this many bytes.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -145,7 +145,7 @@ impl WorkspaceView<'_> {
         }
         let bytes =
             self.read_bytes(&opened.file, opened.size(), most, &shown).map_err(|error| match error {
-                // It has grown meanwhile.
+                // It has grown since `fstat`.
                 WorkspaceError::TooLargeToChange { path, bytes, .. } => too_long(path, bytes),
                 other => other,
             })?;
@@ -154,7 +154,7 @@ impl WorkspaceView<'_> {
         Ok(EntireFile { path, bytes: length, sha256, content })
     }
 
-    /// A file that is wanted whole and expected to be no longer than may be kept.
+    /// A whole file whose size is expected to be within the limit.
     fn read_to_end(
         &self,
         opened: &OpenedFile,
@@ -164,7 +164,7 @@ impl WorkspaceView<'_> {
         if let Some(whole) = self.read_contents(opened, expected, &shown)? {
             return Ok(into_file_read(whole, shown));
         }
-        // It has grown meanwhile, perhaps beyond what may be kept, and is read anew.
+        // It has grown since `fstat`, perhaps over the limit: read it again in chunks.
         let mut file = &opened.file;
         file.rewind().map_err(|error| WorkspaceError::io("reading", &shown, error))?;
         self.read_streaming(
@@ -175,7 +175,7 @@ impl WorkspaceView<'_> {
         )
     }
 
-    /// A file, however long it is.
+    /// Reads a file of any size in chunks.
     fn read_streaming(
         &self,
         opened: &OpenedFile,
@@ -183,13 +183,13 @@ impl WorkspaceView<'_> {
         expected: usize,
         shown: String,
     ) -> Result<FileRead, WorkspaceError> {
-        // One byte more than there should be: that it does not come is the end.
+        // One byte more than expected: a short read then proves the end of the file.
         let mut buffer = vec![0; expected.saturating_add(1).clamp(MIN_READ_BYTES, CHUNK_BYTES)];
         stream(&opened.file, &mut buffer, expected, self, &shown, |chunk| scan.feed(chunk))?;
         scan.finish(shown)
     }
 
-    /// Digest of an open file, from its beginning.
+    /// Digest of an open file, from its current position.
     pub(crate) fn hash(&self, file: &File, shown: &str) -> Result<Sha256, WorkspaceError> {
         let mut hasher = Sha256Hasher::new();
         let mut buffer = vec![0; CHUNK_BYTES];
@@ -197,7 +197,7 @@ impl WorkspaceView<'_> {
         Ok(hasher.finish())
     }
 
-    /// The whole text of an open file, and its digest, when it is text and not over the limit.
+    /// The whole text of an open file, if it is text and within the limit.
     pub(crate) fn read_text(
         &self,
         opened: &OpenedFile,
@@ -216,7 +216,7 @@ impl WorkspaceView<'_> {
     }
 }
 
-/// Adds the first bytes of a file that turned out not to be text. They are read anew: nothing is decided by them, and most files are text.
+/// Adds the first bytes of a file that turned out to be binary. They are read a second time: nothing is decided by them, and most files are text.
 fn with_beginning(mut read: FileRead, opened: &OpenedFile) -> FileRead {
     if let FileContent::Binary { beginning } = &mut read.content {
         *beginning = first_bytes(opened);
@@ -231,7 +231,7 @@ fn first_bytes(opened: &OpenedFile) -> Vec<u8> {
     bytes
 }
 
-/// Whether a file that begins so is not text, whatever follows: a NUL, or bytes that are not UTF-8. A character that goes on past the end is neither.
+/// Whether a file that begins like this is binary, whatever follows: it has a NUL or invalid UTF-8. A character cut off at the end is neither.
 fn is_binary(beginning: &[u8]) -> bool {
     memchr::memchr(0, beginning).is_some()
         || std::str::from_utf8(beginning).is_err_and(|error| error.error_len().is_some())
@@ -245,8 +245,7 @@ fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
     }
 }
 
-/// Feeds a file to a consumer chunk by chunk, giving up when the call must end. A file that gave all that was expected of it, and then less than it was
-/// asked for, has come to its end.
+/// Feeds a file to a consumer chunk by chunk; stops when the call is cancelled. A short read after all expected bytes is the end of the file.
 fn stream(
     mut file: impl Read,
     buffer: &mut [u8],
@@ -311,7 +310,7 @@ struct FileScan {
 }
 
 impl FileScan {
-    /// The size is what is expected of the file, and may turn out wrong.
+    /// `size` is the expected size and may turn out wrong.
     fn new(window: LineRange, limit: u64, size: usize) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let room = if window.is_whole() { size.min(limit).min(MAX_PREALLOCATED_BYTES) } else { 0 };
@@ -393,7 +392,7 @@ impl FileScan {
     }
 }
 
-/// What is to be said about a file that was kept whole.
+/// The result for a file that was read completely.
 fn into_file_read(whole: FileContents, path: String) -> FileRead {
     let FileContents { text, bytes, newlines, sha256 } = whole;
     let content = text.map_or(FileContent::Binary { beginning: Vec::new() }, |text| {
@@ -411,7 +410,7 @@ fn into_file_read(whole: FileContents, path: String) -> FileRead {
 }
 
 fn text_window(kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64) -> TextWindow {
-    // Only the limit can have cut inside a character: the whole file was found to be UTF-8.
+    // Only the limit can have cut inside a character: the whole file was validated as UTF-8.
     let text = String::from_utf8(kept).unwrap_or_else(|error| {
         let whole = error.utf8_error().valid_up_to();
         let mut kept = error.into_bytes();
@@ -423,7 +422,7 @@ fn text_window(kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64
     TextWindow { text, truncated, total_lines, first_line, last_line: first_line + newlines + partial - 1 }
 }
 
-/// Checks UTF-8 and the absence of NUL across chunk borders.
+/// Validates UTF-8 and the absence of NUL across chunk boundaries.
 #[derive(Default)]
 struct Utf8Check {
     broken: bool,
@@ -490,7 +489,7 @@ mod tests {
         for length in [0, 1, 5000, large + 100, large, text.len()] {
             let text = text.get(..text.floor_char_boundary(length)).unwrap();
             std::fs::write(scratch.path().join("f"), text).unwrap();
-            // What was read before is remembered, and this may be its beginning.
+            // The last text is cached, and this may be a prefix of it.
             let expected = [before, text.len().saturating_sub(1), text.len(), text.len() + 1];
             let expected =
                 expected.into_iter().chain([0, 10, large - CHUNK_BYTES, large, large + 1, 8 * CHUNK_BYTES]);

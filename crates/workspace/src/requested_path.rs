@@ -1,6 +1,6 @@
-//! What was named: text turned into a mount and names below it, or refused.
+//! The path of a request: text parsed into a mount and names below it, or refused.
 //!
-//! This is the lexical half. It decides nothing about safety on its own: whatever passes here is opened beneath a handle by the kernel.
+//! This is the lexical half and no security check: whatever passes here is opened beneath a handle by the kernel.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
 
-/// How a profile lets paths be written.
+/// Which path syntax a profile accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathStyle {
     /// Relative to the workspace, absolute inside it, or with an alias.
@@ -19,7 +19,7 @@ pub enum PathStyle {
 }
 
 impl PathStyle {
-    /// How a path is written, for those who wrote it in a form that is never accepted.
+    /// An example of a valid path, for a request whose form is never accepted.
     pub(crate) fn example(self) -> &'static str {
         match self {
             Self::Free => "name a file relative to the workspace, such as `src/main.rs`",
@@ -28,26 +28,26 @@ impl PathStyle {
     }
 }
 
-/// A path as it was named, bound to a mount.
+/// A path as requested, resolved to a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestedPath<'a> {
     /// Index of the mount in the workspace.
     pub(crate) mount: usize,
-    /// Names below the mount with a slash between them; no `.`, no `..`, none empty.
+    /// Names below the mount, separated by slashes; no `.`, no `..`, none empty.
     location: String,
-    /// Whether it ended in a slash, so that only a directory will do.
+    /// Whether it ended in a slash, so that only a directory matches.
     pub(crate) wants_directory: bool,
     /// The text, shortened for messages.
     pub(crate) shown: Cow<'a, str>,
 }
 
 impl RequestedPath<'_> {
-    /// The names as a path below the mount, which is empty for the mount itself.
+    /// The names as a path below the mount; empty for the mount itself.
     pub(crate) fn relative(&self) -> &Path {
         Path::new(&self.location)
     }
 
-    /// The same request for a place of another mount, where a symlink led; nothing where its name is not text.
+    /// The same request for a place of another mount, where a symlink led; `None` where its name is not UTF-8.
     pub(crate) fn led_to(&self, mount: usize, location: &Path) -> Option<Self> {
         let location = location.to_str()?.to_owned();
         Some(Self { mount, location, wants_directory: self.wants_directory, shown: self.shown.clone() })
@@ -61,7 +61,7 @@ impl RequestedPath<'_> {
         self.location.split('/').filter(|name| !name.is_empty()).map(OsStr::new)
     }
 
-    /// Takes the last name away.
+    /// Removes and returns the last name.
     pub(crate) fn pop(&mut self) -> Option<OsString> {
         let last = self.names().next_back()?.to_owned();
         self.location.truncate(self.location.rfind('/').unwrap_or(0));
@@ -71,13 +71,13 @@ impl RequestedPath<'_> {
 
 /// `PATH_MAX` without the NUL at the end.
 pub(crate) const MAX_PATH_BYTES: usize = 4095;
-/// What is said of a path that no system call takes.
+/// The message for a path that is too long for any system call.
 pub(crate) const TOO_LONG: &str = "is longer than 4095 bytes, counted from the root of the filesystem";
-/// What helps there (`ENAMETOOLONG`).
+/// The help for it (`ENAMETOOLONG`).
 pub(crate) const SHORTER: &str = "choose a shorter path";
 const MAX_NAME_BYTES: usize = 255;
 
-/// Reads a path as named.
+/// Parses a path as requested.
 pub(crate) fn parse<'a>(
     text: &'a str,
     style: PathStyle,
@@ -116,7 +116,7 @@ pub(crate) fn parse<'a>(
     Ok(RequestedPath { mount, location, wants_directory, shown })
 }
 
-/// A path that begins with an alias, without the `./` and `/` in front of it; any other path as it is.
+/// Strips `./` and `/` in front of an alias; any other path is returned unchanged.
 fn strip_before_alias(text: &str) -> &str {
     let mut rest = text;
     while let Some(less) = rest.strip_prefix("./").or_else(|| rest.strip_prefix('/')) {
@@ -125,7 +125,7 @@ fn strip_before_alias(text: &str) -> &str {
     if rest.starts_with('@') { rest } else { text }
 }
 
-/// A path that lies outside; where paths begin with an alias, that is what it lacks.
+/// The error for a path outside of every mount; where an alias is mandatory, that the alias is missing.
 fn outside(style: PathStyle, shown: &str, mounts: &[Mount]) -> WorkspaceError {
     let path = shown.to_owned();
     match style {
@@ -134,7 +134,7 @@ fn outside(style: PathStyle, shown: &str, mounts: &[Mount]) -> WorkspaceError {
     }
 }
 
-/// Long paths are cut in messages: a model should not be able to fill its own context with them.
+/// Shortens long paths in messages: a model should not be able to fill its own context with them.
 fn shorten(text: &str) -> Cow<'_, str> {
     const MAX_SHOWN_CHARS: usize = 200;
     if text.len() <= MAX_SHOWN_CHARS || text.chars().count() <= MAX_SHOWN_CHARS {
@@ -153,12 +153,12 @@ fn is_windows_form(text: &str) -> bool {
     }
 }
 
-/// `..\..\x` is one odd name here and a way out elsewhere; nobody means the odd name.
+/// `..\..\x` is a single odd name on Linux and an escape on Windows, and is never meant as the odd name.
 fn climbs_with_backslashes(text: &str) -> bool {
     text.contains('\\') && text.split(['/', '\\']).any(|name| name == "..")
 }
 
-/// The mount, and what the text says about the place in it.
+/// The mount, and the rest of the text below it.
 fn choose_mount<'t>(
     text: &'t str,
     style: PathStyle,
@@ -202,7 +202,7 @@ pub(crate) fn known_aliases(mounts: &[Mount]) -> String {
     aliases.join(", ")
 }
 
-/// Names without `.` and `..`, with a slash between them; `None` when they climb out, or at any `..` where none is allowed.
+/// The names without `.` and `..`, separated by slashes. `None` when they climb out of the mount, or for any `..` in [`PathStyle::AliasOnly`].
 fn normalise(rest: &str, style: PathStyle) -> Option<String> {
     let mut location = String::with_capacity(rest.len());
     for name in rest.split('/') {
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// The names, one after the other, as the standard library tells them.
+    /// The names in order, as the standard library parses them.
     fn names_of(rest: &str, style: PathStyle) -> Option<Vec<&OsStr>> {
         let mut names = Vec::new();
         for component in Path::new(rest).components() {

@@ -1,4 +1,4 @@
-//! Space that a model must leave on the filesystem of the gate's record: a command or a flood of changes that fills it would switch the record off.
+//! Disk space reserved on the filesystem of the audit log: a command or a flood of changes that fills it would stop the audit log.
 
 use std::fs::File;
 use std::io;
@@ -7,19 +7,19 @@ use std::sync::OnceLock;
 use rustix::fs::StatVfs;
 use rustix::io::Errno;
 
-/// Kept free unless the operator says otherwise: as much as a command writes within two ticks of the sandbox at 1.6 GB/s.
+/// The default: what a command writes at 1.6 GB/s within two polls of the sandbox.
 pub const USUAL_RESERVE_BYTES: u64 = 64 * 1024 * 1024;
-/// As many inodes: a filesystem without a free one (`f_favail`) is as full as one without a free block.
+/// The same for inodes: a filesystem without a free one (`f_favail`) is as full as one without a free block.
 const USUAL_INODES: u64 = 4096;
-/// Of a small filesystem no more than this part is kept free.
+/// On a small filesystem at most this fraction is reserved.
 const USUAL_PART: u64 = 50;
-/// What removes and moves files may go on until this part of the reserve is left: it takes an entry of the undo journal and no more.
+/// Removing and moving files stays possible until this fraction of the reserve is left: it only adds an entry to the undo journal.
 const PART_FOR_REMOVALS: u64 = 4;
 
-/// Opens a directory of the filesystem in question.
+/// Opens a directory on the filesystem in question.
 type Open = Box<dyn Fn() -> io::Result<File> + Send + Sync>;
 
-/// How much must be left free, and where.
+/// How much must stay free, and where.
 pub struct DiskReserve {
     open: Open,
     directory: OnceLock<File>,
@@ -32,28 +32,28 @@ impl std::fmt::Debug for DiskReserve {
     }
 }
 
-/// What may still be done, so many bytes before the reserve.
+/// What may still be done before the reserve is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Headroom {
     /// Anything.
     Enough,
-    /// Files may be removed and moved. Why no more, for the operator.
+    /// Only removing and moving files. The reason is for the operator.
     RemovalsOnly(String),
-    /// Nothing that takes space. Why, for the operator.
+    /// Nothing that takes space. The reason is for the operator.
     Nothing(String),
-    /// Nothing that takes space, because it cannot be told how much is left. Why, for the operator.
+    /// Nothing that takes space, because the free space is unknown. The reason is for the operator.
     Unknown(String),
 }
 
 impl DiskReserve {
-    /// On the filesystem of a directory, which is opened when it is first asked for. Without a size, 64 MiB or a fiftieth of the filesystem, whichever is
-    /// less; zero keeps nothing free.
+    /// A reserve on the filesystem of a directory, which is opened on first use. Without a size: 64 MiB or a fiftieth of the filesystem, whichever is
+    /// less. Zero disables it.
     #[must_use]
     pub fn new(open: impl Fn() -> io::Result<File> + Send + Sync + 'static, bytes: Option<u64>) -> Self {
         Self { open: Box::new(open), directory: OnceLock::new(), bytes }
     }
 
-    /// What may be done where so many bytes are about to be written.
+    /// What may be done if this many bytes are about to be written.
     #[must_use]
     pub fn headroom(&self, bytes: u64) -> Headroom {
         self.measure(bytes).unwrap_or_else(|error| {
@@ -68,7 +68,7 @@ impl DiskReserve {
         })
     }
 
-    /// Whether a running command must be ended. Where that cannot be told, it was told when the command began.
+    /// Whether a running command must be killed. False if the free space cannot be determined: it was when the command started.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.measure(0).is_ok_and(|headroom| headroom != Headroom::Enough)
@@ -77,9 +77,9 @@ impl DiskReserve {
     fn measure(&self, bytes: u64) -> io::Result<Headroom> {
         let stat = self.stat()?;
         let size = stat.f_blocks.saturating_mul(stat.f_frsize);
-        // What of `f_bfree` is for root alone (ext4 keeps five percent) is not counted.
+        // `f_bavail` leaves out the blocks of `f_bfree` that are reserved for root (five percent on ext4).
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        // A filesystem that does not tell its size has one of zero, and so no reserve; btrfs has no number of inodes.
+        // A filesystem that reports no size (`f_blocks` is 0) gets no reserve; btrfs reports no number of inodes.
         let reserve = self.bytes.unwrap_or(USUAL_RESERVE_BYTES.min(size / USUAL_PART)).min(size);
         let inodes = if reserve == 0 { 0 } else { USUAL_INODES.min(stat.f_files / USUAL_PART) };
         let note = match () {

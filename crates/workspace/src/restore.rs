@@ -1,4 +1,4 @@
-//! Putting earlier content back, several files at once, all or none.
+//! Restores earlier content of several files, all or none.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,72 +21,72 @@ use crate::swap::{backup_name, unfinished_name};
 use crate::transaction::{ChangeStep, CommitAttempt, LOCK_TIMEOUT, commit_with_timeout};
 use crate::view::WorkspaceView;
 
-/// One file to be put back.
+/// One file to be restored.
 #[derive(Debug)]
 pub enum Restoration {
-    /// The file gets this content and mode again.
+    /// Restore content and mode.
     Content {
         /// With its alias.
         path: String,
-        /// What it held.
+        /// The kept content.
         content: File,
-        /// The digest of that, where it is known: something else is not put back.
+        /// The digest of that, where it is known: content with another digest is not restored.
         sha256: Option<Sha256>,
         /// Its mode.
         mode: u32,
-        /// Whose it was, user and group, where there is no file now that says so.
+        /// User and group, for a file that no longer exists and so cannot supply them.
         owner: Option<(u32, u32)>,
-        /// What it is expected to be now.
+        /// The expected current state.
         expect: ExpectedContent,
     },
-    /// The file goes away.
+    /// Remove the file.
     Absence {
         /// With its alias.
         path: String,
-        /// What it is expected to be now.
+        /// The expected current state.
         expect: ExpectedContent,
     },
-    /// The file gets its old name again.
+    /// Give the file its old name again.
     Name {
-        /// With its alias: where it is.
+        /// The current path, with its alias.
         now: String,
-        /// With its alias: where it was.
+        /// The old path, with its alias.
         before: String,
-        /// What is expected to be where it is.
+        /// What is expected at the current path.
         moved: MovedFile,
-        /// What is expected to be where it was.
+        /// What is expected at the old path.
         expect: ExpectedContent,
     },
 }
 
-/// What is expected under the new name of a file that moved.
+/// What is expected under the new name of a moved file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovedFile {
     /// Content with this digest.
     Digest(Sha256),
-    /// This very file, not written to since: for those that are too large to be hashed.
+    /// Exactly this file, not written to since: for files that are too large to hash.
     Stamp(FileStamp),
     /// Whatever is there is moved.
     Anything,
 }
 
-/// What a file is expected to be before it is put back.
+/// The expected state of a file before it is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedContent {
     /// Content with this digest.
     Digest(Sha256),
-    /// Nothing there.
+    /// No file.
     Absent,
-    /// Whatever is there may go.
+    /// Whatever is there may be replaced.
     Anything,
 }
 
-/// How long to wait for folders that other programs hold.
+/// How long to wait for directory locks of other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockTimeout {
     /// As long as for any other change.
     Default,
-    /// Not at all: somebody will try again.
+    /// Not at all: the caller retries later.
     NoWait,
 }
 
@@ -100,7 +100,7 @@ impl LockTimeout {
 }
 
 impl WorkspaceView<'_> {
-    /// Puts files back, all or none: by the rules of the mounts, and never through a symlink.
+    /// Restores files, all or none: subject to the rules of the mounts, and never through a symlink.
     ///
     /// # Errors
     /// `Precondition` when a file is not what it is expected to be; else see [`WorkspaceError`].
@@ -120,7 +120,7 @@ impl WorkspaceView<'_> {
         }
     }
 
-    /// The place, if what is there is what is expected.
+    /// The place, if its current state is the expected one.
     fn expected<'b>(
         &'b self,
         path: &'b str,
@@ -141,7 +141,7 @@ impl WorkspaceView<'_> {
         Err(WorkspaceError::Precondition { path: path.to_owned(), reason: found.to_owned() })
     }
 
-    /// Whether what lies under the new name of a file is what moved there; `false` where nothing does.
+    /// Whether the file at the new path is the one that was moved there; `false` where there is none.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -160,7 +160,7 @@ impl WorkspaceView<'_> {
         }
     }
 
-    /// Takes away folders of a mount if they are empty, innermost first. What the rules keep from being changed stays.
+    /// Removes empty directories of a mount, innermost first. What the rules protect from change stays.
     pub fn remove_empty_directories(&self, alias: &str, folders: &[PathBuf]) {
         let Some(mount) = self.workspace.mount(alias) else { return };
         for folder in folders.iter().rev() {
@@ -170,13 +170,13 @@ impl WorkspaceView<'_> {
                 continue;
             }
             if let Ok(parent) = open_directory_by_names(mount, parent) {
-                // Not empty means in use: it stays.
+                // A directory that is not empty is in use and stays.
                 let _ = rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
             }
         }
     }
 
-    /// Opens what a crash left under a temporary name beside a file, if anything.
+    /// Opens the file that a crash left under a temporary name beside a file, if any.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -190,11 +190,11 @@ impl WorkspaceView<'_> {
         open_regular_file(&folder, name)
     }
 
-    /// Takes away a temporary name that a crash left beside a file, and the others that some filesystems need.
-    /// `is_known` is asked whether the content is to be had elsewhere; what it does not know may be the only copy, and stays.
+    /// Removes a temporary name that a crash left beside a file, and the secondary names used on filesystems without `O_TMPFILE` or
+    /// `RENAME_EXCHANGE`. `is_known` returns whether the content is stored elsewhere; unknown content may be the only copy, and stays.
     ///
     /// # Errors
-    /// `Precondition` when something unknown is left; else see [`WorkspaceError`].
+    /// `Precondition` when unknown content is left; else see [`WorkspaceError`].
     pub fn remove_stale_temporary(
         &self,
         alias: &str,
@@ -216,11 +216,11 @@ impl WorkspaceView<'_> {
             }
             unlink(&name)?;
         }
-        // Never more than a part of what was about to be written.
+        // This is at most a partial copy of what was about to be written.
         unlink(&unfinished_name(name))
     }
 
-    /// The folder of a file; nothing when there is none any more.
+    /// The parent directory of a file; `None` when it no longer exists.
     fn parent_of(&self, alias: &str, beside: &Path) -> Result<Option<File>, WorkspaceError> {
         let Some(mount) = self.workspace.mount(alias) else { return Ok(None) };
         match open_directory_by_names(mount, beside.parent().unwrap_or(Path::new(""))) {
@@ -232,7 +232,7 @@ impl WorkspaceView<'_> {
         }
     }
 
-    /// Digest of a file, or nothing when there is none.
+    /// Digest of a file; `None` when it does not exist.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -244,7 +244,7 @@ impl WorkspaceView<'_> {
     }
 }
 
-/// Opens a regular file in a folder, never through a link and never waiting for anybody.
+/// Opens a regular file in a directory: `O_NOFOLLOW`, and `O_NONBLOCK` so that a FIFO does not block.
 fn open_regular_file(folder: &File, name: &OsStr) -> Result<Option<File>, WorkspaceError> {
     let path = || name.to_string_lossy().into_owned();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -261,11 +261,11 @@ fn open_regular_file(folder: &File, name: &OsStr) -> Result<Option<File>, Worksp
     Ok(Some(file))
 }
 
-/// The steps of putting back while they are gathered.
+/// The steps of a restoration while they are collected.
 #[derive(Default)]
 struct RestorePlan<'v> {
     steps: Vec<ChangeStep<'v>>,
-    /// Places that an earlier step leaves free, so that a later one finds nothing there.
+    /// Places that an earlier step vacates, so that a later one finds no file there.
     freed: Vec<(String, PathBuf)>,
 }
 
@@ -283,14 +283,14 @@ impl<'v> RestorePlan<'v> {
                 };
                 let dress = restored_attributes(&target, content, *mode, *owner, path)?;
                 let staged = stage(view, &target, NewContent::CopyOf(content), Some(dress))?;
-                // Compared with what was just copied, not with what could be read before: the file may be open elsewhere.
+                // Compares the digest of the staged copy, not of an earlier read: another process may have the file open.
                 if sha256.is_some_and(|sha256| sha256 != staged.after.sha256) {
                     return Err(WorkspaceError::KeptContentDiffers { path: path.clone() });
                 }
                 self.steps.push(ChangeStep::Put(target, staged));
             }
             Restoration::Absence { path, expect } => {
-                // What is gone already is as it should be, whatever took it away.
+                // A file that is already gone is in the wanted state, whatever removed it.
                 let target = view.find_exactly(path)?;
                 if target.existing.is_some() {
                     self.remove(view.expected(path, *expect)?);
@@ -320,7 +320,7 @@ impl<'v> RestorePlan<'v> {
         }
     }
 
-    /// A place that is free, or that may be and will be.
+    /// A place that is vacant, or that a step may and will vacate.
     fn vacate(
         &mut self,
         view: &'v WorkspaceView<'_>,
@@ -337,14 +337,14 @@ impl<'v> RestorePlan<'v> {
         self.freed(target).ok_or_else(|| WorkspaceError::AlreadyExists { path: path.to_owned() })
     }
 
-    /// The place as it will be after the steps so far, if one of them leaves it free.
+    /// The place as it will be after the steps so far, if one of them vacates it.
     fn freed(&self, target: FileTarget<'v>) -> Option<FileTarget<'v>> {
         let is_freed = self.freed.contains(&place(&target));
         is_freed.then_some(FileTarget { existing: None, sha256: None, ..target })
     }
 }
 
-/// The mode that was kept; all else like the file that is there, or, where there is none, like what was kept.
+/// The kept mode; all other attributes from the current file or, where there is none, from the kept copy.
 fn restored_attributes(
     target: &FileTarget<'_>,
     content: &File,

@@ -1,6 +1,6 @@
-//! Which files may be reached at all.
+//! Which files may be reached.
 //!
-//! Rules are asked about the real location of what was opened, never about what was named. A deny beats a scope.
+//! Rules are applied to the real location of what was opened; denials to the requested name as well. A deny beats a scope.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -22,34 +22,34 @@ pub struct InvalidGlob {
     pub reason: String,
 }
 
-/// Which files of any mount one call was granted.
+/// The files of any mount that one call was granted.
 pub trait PathGrant: Send + Sync + std::fmt::Debug {
     /// Whether a real location below a mount is among them.
     fn covers(&self, location: &Path) -> bool;
 
-    /// Whether the call may open what really lies at a location of this mount: not where it was decided about other files. What is found below a
-    /// directory that was opened is not asked about.
+    /// Whether the call may open what really lies at this location of the mount: false where the decision was about other files. Not called for what
+    /// is found below an opened directory.
     fn may_open(&self, alias: &str, location: &Path, is_directory: bool) -> bool {
         let _ = (alias, location, is_directory);
         true
     }
 }
 
-/// What of a mount may be reached, and what of that may be changed.
+/// Which files of a mount may be reached, and which of them may be changed.
 #[derive(Clone, Debug, Default)]
 pub struct MountRules {
     deny: Option<FoldedGlobs>,
     scope: Option<GlobSet>,
-    /// The globs of the scope as they were written.
+    /// The globs of the scope as written.
     scope_texts: Vec<String>,
     protected: Option<FoldedGlobs>,
     /// Folded.
     gate_files: Vec<String>,
-    /// Folded, and protected with all that is below.
+    /// Folded; protected with everything below.
     protected_places: Vec<String>,
 }
 
-/// The answer about one location.
+/// The verdict on one location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathVerdict {
     Reachable,
@@ -64,10 +64,10 @@ impl MountRules {
         Self::default()
     }
 
-    /// The operator's own denials, as globs; a folder means all that is in it.
+    /// The operator's own denials, as globs; a directory includes everything in it.
     ///
     /// # Errors
-    /// A glob that does not parse, or a class of which nobody could say what it denies where a filesystem ignores case.
+    /// A glob that does not parse, or a character class that is ambiguous on a case-insensitive filesystem.
     pub fn deny(mut self, patterns: &[String]) -> Result<Self, InvalidGlob> {
         patterns.iter().try_for_each(|pattern| has_clear_classes(pattern))?;
         let texts: Vec<String> = patterns.iter().flat_map(|pattern| with_everything_below(pattern)).collect();
@@ -95,18 +95,18 @@ impl MountRules {
         Ok(self)
     }
 
-    /// Folded places that may be read but not changed, nor may what is below them.
+    /// Folded places that may be read but not changed, with everything below them.
     pub(crate) fn protect_places(mut self, places: Vec<String>) -> Self {
         self.protected_places = places;
         self
     }
 
-    /// The places that are protected with all that is below them.
+    /// The places that are protected with everything below them.
     pub(crate) fn protected_places(&self) -> &[String] {
         &self.protected_places
     }
 
-    /// Whether this is, or lies in, such a place.
+    /// Whether this is, or lies in, a protected place.
     pub(crate) fn is_protected_place(&self, location: &Path) -> bool {
         if self.protected_places.is_empty() {
             return false;
@@ -115,7 +115,7 @@ impl MountRules {
         self.protected_places.iter().any(|place| is_at_or_below(&folded, place))
     }
 
-    /// Whether such a place lies in this one, so that a symlink here decides what it is.
+    /// Whether a protected place lies below this one, so that a symlink here would redirect it.
     pub(crate) fn is_above_protected_place(&self, location: &Path) -> bool {
         if self.protected_places.is_empty() {
             return false;
@@ -124,14 +124,14 @@ impl MountRules {
         self.protected_places.iter().any(|place| is_at_or_below(place, &folded))
     }
 
-    /// The gate's own files and folders, as locations inside this mount.
+    /// The gate's own files and directories, as locations inside this mount.
     #[must_use]
     pub fn gate_files(mut self, locations: Vec<PathBuf>) -> Self {
         self.gate_files = locations.iter().map(|location| fold(location).into_owned()).collect();
         self
     }
 
-    /// Whether tools reach the file at a real location of the mount.
+    /// Whether tools can reach the file at a real location of the mount.
     #[must_use]
     pub fn reaches(&self, location: &Path) -> bool {
         self.verdict(location, false, None) == PathVerdict::Reachable
@@ -146,12 +146,12 @@ impl MountRules {
         if let Some(rule) = self.denying_rule(location, is_directory) {
             return PathVerdict::Denied { rule };
         }
-        // Directories are passed so that what lies in scope below them can be reached; their entries are asked about.
+        // Directories are passable so that what lies in scope below them can be reached; the scope is applied to their entries.
         let reachable = is_directory || self.is_in_scope(location, grant);
         if reachable { PathVerdict::Reachable } else { PathVerdict::OutOfScope }
     }
 
-    /// Whether an entry of a folder that is itself reachable is so too: the same as the verdict, for whoever asks about every entry of a tree.
+    /// Whether an entry of a reachable directory is reachable: the same result as [`Self::verdict`], cheap enough for every entry of a tree.
     pub(crate) fn reaches_entry(
         &self,
         location: &Path,
@@ -163,7 +163,7 @@ impl MountRules {
             && (is_directory || self.is_in_scope(location, grant))
     }
 
-    /// The rule that keeps everybody from a location, real or named, of a folder or of anything else.
+    /// The rule that denies a location, real or as named, of a directory or of any other file type, to every caller.
     pub(crate) fn denying_rule(&self, location: &Path, is_directory: bool) -> Option<String> {
         if let Some(rule) = self.operators_rule(location) {
             return Some(rule);
@@ -174,7 +174,7 @@ impl MountRules {
         built_in_rule(location, is_directory).map(str::to_owned)
     }
 
-    /// The gate's own files, and what the operator denies.
+    /// A match among the gate's own files or the operator's denials.
     pub(crate) fn operators_rule(&self, location: &Path) -> Option<String> {
         if self.gate_files.is_empty() && self.deny.is_none() {
             return None;
@@ -183,13 +183,13 @@ impl MountRules {
         if let Some(own) = self.gate_files.iter().find(|own| is_at_or_below(&folded, own)) {
             return Some(format!("the gate's own {own}"));
         }
-        // An operator's pattern means what it says, letter by letter, and its twins.
+        // An operator's pattern matches the name as written and its folded twins.
         let raw = location.to_string_lossy();
         let globs = self.deny.as_ref()?;
         globs.first_match(&raw).or_else(|| globs.first_match(&folded)).map(str::to_owned)
     }
 
-    /// The same as a plain answer, for whoever asks about every file of a tree.
+    /// Whether [`Self::operators_rule`] matches, without naming the rule: called for every file of a tree.
     pub(crate) fn is_denied_by_operator(&self, location: &Path) -> bool {
         if self.gate_files.is_empty() && self.deny.is_none() {
             return false;
@@ -203,18 +203,18 @@ impl MountRules {
             || self.deny.as_ref().is_some_and(is_denied)
     }
 
-    /// Whether this is, or lies in, one of the gate's own files and folders.
+    /// Whether this is, or lies in, one of the gate's own files and directories.
     pub(crate) fn is_gate_owned(&self, location: &Path) -> bool {
         let folded = fold(location);
         self.gate_files.iter().any(|own| is_at_or_below(&folded, own))
     }
 
-    /// The gate's own files and folders, as folded locations.
+    /// The gate's own files and directories, as folded locations.
     pub(crate) fn gate_places(&self) -> &[String] {
         &self.gate_files
     }
 
-    /// Whether a file is among what the mount and the call are limited to.
+    /// Whether the scope of the mount and the grant of the call include a file.
     #[inline]
     pub(crate) fn is_in_scope(&self, location: &Path, grant: Option<&dyn PathGrant>) -> bool {
         self.scope.as_ref().is_none_or(|globs| globs.is_match(location))
@@ -226,7 +226,7 @@ impl MountRules {
         self.scope.is_some()
     }
 
-    /// The globs that the mount is limited to, as they were written.
+    /// The globs of the scope as written; `None` without a scope.
     pub(crate) fn scope_texts(&self) -> Option<&[String]> {
         self.scope.is_some().then_some(self.scope_texts.as_slice())
     }
@@ -236,12 +236,12 @@ impl MountRules {
         self.deny.as_ref().map(|globs| globs.texts.as_slice()).unwrap_or_default()
     }
 
-    /// Whether there are only the built-in rules, which judge an entry of a reachable folder by its name and those above it.
+    /// Whether only the built-in rules apply, which judge an entry of a reachable directory by its name and the names above it.
     pub(crate) fn depend_on_names_only(&self) -> bool {
         self.gate_files.is_empty() && self.deny.is_none() && self.scope.is_none()
     }
 
-    /// Whether there are globs, which may speak of any location.
+    /// Whether there are globs, which may match any location.
     pub(crate) fn has_globs(&self) -> bool {
         self.deny.is_some() || self.scope.is_some() || self.protected.is_some()
     }
@@ -259,9 +259,9 @@ fn built_in_rule(location: &Path, is_directory: bool) -> Option<&'static str> {
     rule(&folded).or_else(|| without_backup_marks(&folded).iter().find_map(|name| rule(name)))
 }
 
-/// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
+/// Whether the built-in list denies this place by its own name. Places below a denied one are not asked about.
 pub(crate) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
-    // The name alone is all that is needed to be done with most places.
+    // The last name alone rules out most places.
     let name = place.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     !name.is_some_and(cannot_match) && is_denied_when_folded(place, is_directory)
 }
@@ -272,7 +272,7 @@ fn is_denied_when_folded(place: &Path, is_directory: bool) -> bool {
     is_denied(&folded) || without_backup_marks(&folded).iter().any(|name| is_denied(name))
 }
 
-/// `src/**` is everything below `src`, `*` stays within one directory.
+/// `src/**` matches everything below `src`; `*` does not cross a `/`.
 fn compile(patterns: &[String], ignore_case: bool) -> Result<GlobSet, InvalidGlob> {
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
@@ -288,7 +288,7 @@ fn compile(patterns: &[String], ignore_case: bool) -> Result<GlobSet, InvalidGlo
         .map_err(|error| InvalidGlob { glob: patterns.join(", "), reason: error.kind().to_string() })
 }
 
-/// Whether it is plain what the classes of a denial deny.
+/// Rejects character classes in a denial that are ambiguous where case is ignored.
 fn has_clear_classes(pattern: &str) -> Result<(), InvalidGlob> {
     let unclear = |reason: String| Err(InvalidGlob { glob: pattern.to_owned(), reason });
     if has_class_beyond_ascii(pattern) {
@@ -303,20 +303,20 @@ fn has_clear_classes(pattern: &str) -> Result<(), InvalidGlob> {
     }
 }
 
-/// Whether a folded location is another one, or lies in it.
+/// Whether a folded location is `own`, or lies below it.
 pub(crate) fn is_at_or_below(folded: &str, own: &str) -> bool {
     folded.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// `secrets` and `secrets/` mean the folder and all that is in it.
+/// `secrets` and `secrets/` mean the directory and everything in it.
 fn with_everything_below(pattern: &str) -> Vec<String> {
     let trimmed = pattern.trim_end_matches('/');
-    // Like the built-in rules, a name alone is meant wherever it lies.
+    // As in the built-in rules, a single name matches at any depth.
     let anywhere = if trimmed.contains('/') { trimmed.to_owned() } else { format!("**/{trimmed}") };
     let trimmed = anywhere.as_str();
     let mut patterns = vec![trimmed.to_owned()];
     match trimmed.strip_suffix("/**") {
-        // The folder itself is denied with its content, so that it can be neither listed nor moved away.
+        // The directory itself is denied with its content, so that it can be neither listed nor moved.
         Some(folder) if !folder.is_empty() && folder != "**" => patterns.push(folder.to_owned()),
         Some(_) => {}
         None => patterns.push(format!("{trimmed}/**")),
@@ -324,8 +324,8 @@ fn with_everything_below(pattern: &str) -> Vec<String> {
     patterns
 }
 
-/// Globs matched on folded locations, remembering their text so that a denial can say which rule it was. Each stands there as it was written, and
-/// once more as it is folded where that is something else.
+/// Globs matched on folded locations, with their texts, so that a denial can name its rule. Each is compiled as written, and once more folded where
+/// that differs.
 #[derive(Clone, Debug)]
 struct FoldedGlobs {
     texts: Vec<String>,
@@ -424,7 +424,7 @@ mod tests {
             for twin in twins {
                 assert!(denied(&rules, twin), "{pattern} lets {twin} through");
                 assert!(rules.is_denied_by_operator(Path::new(twin)), "{pattern} lets {twin} through");
-                // The rule is told as it was written.
+                // A denial names the rule as written.
                 assert!(
                     rules.operators_rule(Path::new(twin)).unwrap().contains(pattern),
                     "{pattern}, {twin}"
@@ -452,7 +452,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
-        /// Whoever asks a filesystem that ignores case for a denied name in another case is asking for the same file.
+        /// On a case-insensitive filesystem, a denied name in another case is the same file.
         #[test]
         fn a_name_is_denied_in_every_case_or_in_none(
             pieces in prop::collection::vec("[a-cA-C]|\\[[a-cA-C]{1,2}\\]|\\[!(aA|bB|aAbB|cC1)\\]|\\[[a-b]-[b-c]\\]|\\*|\\?|ä|É|\\{a,B\\}", 1..4),
@@ -500,7 +500,7 @@ mod tests {
             let rules = MountRules::new().deny(&["secrets/".into(), "drafts/**".into()]).unwrap();
             let rules = rules.scope(&["a/**".into(), "SRC/**".into()]).unwrap();
             let rules = rules.gate_files(vec![PathBuf::from("var/state")]);
-            // A walk goes down until it meets what may not be reached.
+            // A walk descends until it meets something unreachable.
             let mut location = PathBuf::new();
             for (number, name) in names.iter().enumerate() {
                 location.push(name);
@@ -514,7 +514,7 @@ mod tests {
         }
     }
 
-    /// One name or several: those of a rule, perhaps cut short, spelt otherwise or made those of a copy, and others.
+    /// One or several names: those of a rule, perhaps truncated, in another form or as a backup copy, and others.
     fn names() -> impl Strategy<Value = String> {
         let rule = (
             "[#.x]{0,2}",
@@ -562,7 +562,7 @@ mod tests {
             prop_assert_eq!(is_denied_by_name(&place, is_directory), is_denied_when_folded(&place, is_directory), "{:?}", place);
             let rule = built_in_rule(&place, is_directory).map(str::to_owned);
             prop_assert_eq!(MountRules::new().denying_rule(&place, is_directory), rule, "{:?}", place);
-            // Who asks about a file need not ask about a folder of the same name.
+            // What is denied as a directory is denied as a file of the same name.
             if built_in_rule(&place, true).is_some() {
                 prop_assert!(built_in_rule(&place, false).is_some(), "{:?}", place);
             }

@@ -1,7 +1,7 @@
 //! Content on disk that has no name yet.
 //!
-//! New content is written and saved under no name at all (`O_TMPFILE`), so that a crash before the change leaves nothing behind.
-//! Where a filesystem cannot do that, it waits in memory and gets a temporary name only after the change was recorded.
+//! New content is written and synced in an unnamed file (`O_TMPFILE`), so a crash before the change leaves nothing behind. Where the filesystem lacks
+//! `O_TMPFILE`, it stays in a `memfd` and gets a temporary name only after the change was recorded.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,31 +22,32 @@ use crate::file_target::FileTarget;
 use crate::swap::{rename_to_free_name, unfinished_name};
 use crate::view::WorkspaceView;
 
-/// What a file will hold.
+/// The future content of a file.
 #[derive(Clone, Copy)]
 pub(crate) enum NewContent<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
     /// These bytes, with their digest.
     Digested(&'a [u8], &'a dyn Fn() -> Sha256),
-    /// What a file holds now, then these bytes.
+    /// The current content of a file, then these bytes.
     Appended(&'a File, &'a [u8]),
-    /// What another file holds.
+    /// The content of another file.
     CopyOf(&'a File),
 }
 
-/// Content that waits for its name.
+/// Content that has no name yet.
 #[derive(Debug)]
 pub(crate) struct StagedFile {
     file: Arc<File>,
-    /// Which file it is; nothing for one in memory.
+    /// `stat` of the unnamed file; `None` for one in memory.
     on_disk: Option<Box<Stat>>,
     attributes: FileAttributes,
     sync: Option<PendingSync>,
     pub(crate) after: ContentDigest,
 }
 
-/// Writes content beside its target, unnamed, and begins to save it. Unless told otherwise, it is dressed like the file that it replaces.
+/// Writes content to an unnamed file on the target's filesystem and starts syncing it. By default it gets the attributes of the file that it
+/// replaces.
 pub(crate) fn stage(
     view: &WorkspaceView<'_>,
     target: &FileTarget<'_>,
@@ -66,7 +67,7 @@ pub(crate) fn stage(
         on_disk = Some(Box::new(rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?));
         saving = Some(PendingSync::begin(&file));
     }
-    // Hashing takes longer than writing, but not longer than the disk.
+    // Hashing takes longer than writing, but less time than the fsync that runs in parallel.
     let after = match content {
         NewContent::Bytes(bytes) => ContentDigest { sha256: Sha256::of(bytes), bytes: bytes.len() as u64 },
         NewContent::Digested(bytes, sha256) => ContentDigest { sha256: sha256(), bytes: bytes.len() as u64 },
@@ -87,7 +88,7 @@ fn unnamed_file(directory: &File) -> io::Result<(File, bool)> {
     }
 }
 
-/// Writes content, and says what was copied from other files.
+/// Writes content; returns the digest of what was copied from other files.
 fn write(
     view: &WorkspaceView<'_>,
     file: &File,
@@ -98,7 +99,7 @@ fn write(
     let written = match content {
         NewContent::Bytes(bytes) | NewContent::Digested(bytes, _) => (&*file).write_all(bytes),
         NewContent::Appended(existing, bytes) => {
-            // The file may be growing while it is copied; what is copied is bounded all the same.
+            // The file may grow while it is copied; the copy is limited all the same.
             writer.copy_from(existing, view.changeable(), view).and_then(|()| writer.write_all(bytes))
         }
         NewContent::CopyOf(source) => writer.copy_from(source, u64::MAX, view),
@@ -142,7 +143,7 @@ impl HashingWriter<'_> {
 }
 
 impl StagedFile {
-    /// Whether it lies on the disk already and only needs a name.
+    /// Whether it is an unnamed file on disk that only needs a name.
     pub(crate) fn has_no_name(&self) -> bool {
         self.on_disk.is_some()
     }
@@ -152,21 +153,21 @@ impl StagedFile {
         self.on_disk.as_deref().map(FileStamp::from)
     }
 
-    /// Waits until the content lies on the disk, so that no name ever leads to less. What waits in memory is saved when it gets its name.
+    /// Waits until the content is synced, so that no name ever refers to incomplete content. Content in memory is synced when it gets its name.
     pub(crate) fn wait_for_sync(&mut self) -> io::Result<()> {
         self.sync.take().map_or(Ok(()), PendingSync::finish)
     }
 
-    /// Gives the content a name in a directory, and says which file that is; fails if the name is taken.
+    /// Gives the content a name in a directory and returns its `stat`; fails if the name exists.
     pub(crate) fn link(&self, directory: &File, name: &OsStr) -> io::Result<Stat> {
-        // Nothing but its link count and `st_ctime` changes from staging to here.
+        // Only the link count and `st_ctime` have changed since it was staged.
         let Some(ours) = self.on_disk.as_deref().copied() else { return self.copy_to(directory, name) };
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         rustix::fs::linkat(CWD, unnamed, directory, name, AtFlags::SYMLINK_FOLLOW)?;
         Ok(ours)
     }
 
-    /// Whatever has the unfinished name is known to be half of something, so that a crash leaves no riddle.
+    /// Writes under the unfinished name first: after a crash, a file of that name is known to be incomplete.
     fn copy_to(&self, directory: &File, name: &OsStr) -> io::Result<Stat> {
         let unfinished = unfinished_name(name);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,7 +1,7 @@
-//! Old and new change places, one file at a time, and change back.
+//! Exchanges old and new files one at a time, and exchanges them back on rollback.
 //!
-//! Between any two of these system calls somebody else may give the name to another file. So nothing is unlinked that is not known: either it is
-//! the file that was staged, or the one that was found before and is kept in the journal. When it cannot be told what is where, both stay.
+//! Between any two of these system calls another process may give the name to another file. So only known files are unlinked: the one that was
+//! staged, or the one that was found before and is kept in the journal. When it is unclear which file is where, both stay.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,15 +14,15 @@ use crate::file_target::{FileTarget, is_unmodified, same_file, stat_name};
 use crate::staged_file::StagedFile;
 use crate::transaction::ChangeStep;
 
-/// How often files change places before whoever keeps giving the name to others is left alone with it.
+/// How often files are exchanged before giving up against a process that keeps replacing the name.
 const MAX_EXCHANGES: usize = 64;
 
-/// How a step went.
+/// How a step ended.
 #[derive(Debug)]
 pub(crate) enum SwapOutcome {
-    /// It was made; this is the file it put there, if it put one.
+    /// It was made; this is the file that it created, if any.
     Done(Option<Stat>),
-    /// Somebody changed the file after it was looked at; nothing was done.
+    /// The file was changed after it was examined; nothing was done.
     Conflict,
 }
 
@@ -31,11 +31,11 @@ pub(crate) enum SwapOutcome {
 pub(crate) enum SwapError {
     /// Nothing was done.
     Untouched(WorkspaceError),
-    /// Something was done and could not be taken back.
+    /// Something was done and could not be rolled back.
     Indeterminate(WorkspaceError),
 }
 
-/// A reason to be unsure about a place; each of them is told in the same words.
+/// The state of a place is unclear; every cause gives the same message.
 struct LeftInPlace;
 
 impl From<Errno> for LeftInPlace {
@@ -54,7 +54,7 @@ impl ChangeStep<'_> {
         }
     }
 
-    /// Takes back what [`ChangeStep::swap`] did. An error says that something is left, for the next start to put right.
+    /// Reverses [`ChangeStep::swap`]. On an error something is left for the next start to recover.
     pub(crate) fn swap_back(&self, temporary: &OsStr, ours: Option<&Stat>) -> Result<(), WorkspaceError> {
         let taken_back = match (self, ours) {
             (Self::Put(target, _), Some(ours)) if target.existing.is_none() => {
@@ -71,7 +71,7 @@ impl ChangeStep<'_> {
         taken_back.map_err(|LeftInPlace| indeterminate(self.place()))
     }
 
-    /// Takes the old content away. It was compared with what was found before, and that was recorded.
+    /// Removes the old content. It was compared with what was found before, and that is recorded.
     pub(crate) fn discard_old(&self, temporary: &OsStr) {
         let replaced = match self {
             Self::Put(target, _) => target.existing.is_some(),
@@ -79,14 +79,14 @@ impl ChangeStep<'_> {
             Self::Move(..) => false,
         };
         if replaced {
-            // A leftover is no reason to take the change back: it has a name that says what it is.
+            // A leftover does not justify a rollback: its name identifies it as garbage.
             let _ = rustix::fs::unlinkat(&self.place().directory, temporary, AtFlags::empty());
         }
     }
 }
 
-/// Asked first, with the folder locked: what another gate has put there is never taken out only to be put back, so that nobody reads meanwhile
-/// what was never meant to be seen. Whoever locks nothing is found by the comparison afterwards.
+/// Checked first, with the directory locked: a file that another gate has put there is never swapped out and back, which would briefly expose content
+/// that is not meant to be visible. Processes that take no lock are detected by the comparison after the swap.
 fn is_still_there(target: &FileTarget<'_>) -> bool {
     stat_name(&target.directory, &target.name).is_ok_and(|now| target.is_unchanged(&now))
 }
@@ -99,7 +99,7 @@ fn untouched(target: &FileTarget<'_>, error: impl Into<std::io::Error>) -> SwapE
     SwapError::Untouched(WorkspaceError::io("changing", &target.shown, error.into()))
 }
 
-/// A new file appears under its own name at once, or not at all when the name was taken meanwhile.
+/// Creates a new file under its own name atomically, or not at all when the name was taken concurrently.
 fn create(target: &FileTarget<'_>, staged: &StagedFile, temporary: &OsStr) -> Result<SwapOutcome, SwapError> {
     let directory = &target.directory;
     let linked = if staged.has_no_name() {
@@ -120,7 +120,7 @@ fn create(target: &FileTarget<'_>, staged: &StagedFile, temporary: &OsStr) -> Re
     }
 }
 
-/// Takes a new file away again, if it is still the one that was put there and nobody wrote into it.
+/// Removes a new file again, if it is still the one that was created and was not written to.
 fn uncreate(target: &FileTarget<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), LeftInPlace> {
     let directory = &target.directory;
     match rename_to_free_name(directory, &target.name, directory, temporary) {
@@ -135,7 +135,7 @@ fn uncreate(target: &FileTarget<'_>, temporary: &OsStr, ours: &Stat) -> Result<(
     Err(LeftInPlace)
 }
 
-/// Old and new change places. If what came out is not what was found before, they change back.
+/// Exchanges old and new. If the file that came out is not the one found before, exchanges them back.
 fn exchange(
     target: &FileTarget<'_>,
     staged: &StagedFile,
@@ -170,10 +170,10 @@ fn exchange(
     }
 }
 
-/// Gives the name back to what waits under the temporary one, and takes ours away.
+/// Gives the name back to the file under the temporary name, and removes ours.
 ///
-/// Somebody may give the name to newer files meanwhile, again and again. Whatever comes out and is not what had just been put there is newer, and must
-/// get the name back in turn; only when nobody came between is the other one what was replaced.
+/// Other processes may give the name to newer files again and again. A file that comes out and is not the one just put there is newer, and must get
+/// the name back in turn. Only if nothing came between is the other file the one that was replaced.
 fn exchange_back(
     target: &FileTarget<'_>,
     temporary: &OsStr,
@@ -189,7 +189,7 @@ fn exchange_back(
         } else if discard(&target.directory, temporary, &named)? {
             return Ok(());
         } else {
-            // Somebody wrote into it while it had the name, so that is where it belongs.
+            // It was written to while it had the name, so it goes back there.
             rename_exchange(target, temporary)?;
             return Err(LeftInPlace);
         }
@@ -197,14 +197,14 @@ fn exchange_back(
     Err(LeftInPlace)
 }
 
-/// Gives the name back to the file that was found before, which waits under the temporary name.
+/// Gives the name back to the original file, which has the temporary name.
 fn restore_original(target: &FileTarget<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), LeftInPlace> {
     let directory = &target.directory;
     let old = stat_name(directory, temporary)?;
     if exchange_back(target, temporary, ours, &old).is_ok() {
         return Ok(());
     }
-    // Where the filesystem cannot exchange, nothing was done; elsewhere the names are no longer these files'.
+    // Where the filesystem lacks `RENAME_EXCHANGE`, nothing was done; elsewhere the names may belong to other files by now.
     let is_as_before = is_unmodified(ours, &stat_name(directory, &target.name)?)
         && is_unmodified(&old, &stat_name(directory, temporary)?);
     if !is_as_before {
@@ -218,7 +218,7 @@ fn rename_exchange(target: &FileTarget<'_>, temporary: &OsStr) -> Result<(), Err
     rustix::fs::renameat_with(directory, temporary, directory, &target.name, RenameFlags::EXCHANGE)
 }
 
-/// Unlinks a name if it is that of a known file that nobody wrote into; says whether it was.
+/// Unlinks a name if it is that of a known, unmodified file; returns whether it was.
 fn discard(directory: &File, name: &OsStr, known: &Stat) -> Result<bool, Errno> {
     if !is_unmodified(known, &stat_name(directory, name)?) {
         return Ok(false);
@@ -227,7 +227,7 @@ fn discard(directory: &File, name: &OsStr, known: &Stat) -> Result<bool, Errno> 
     Ok(true)
 }
 
-/// For filesystems that cannot exchange: keep the old file under a second name, then rename over it.
+/// For filesystems without `RENAME_EXCHANGE`: keep the old file under a second hard link, then rename over it.
 fn replace(target: &FileTarget<'_>, temporary: &OsStr, ours: Stat) -> Result<SwapOutcome, SwapError> {
     let directory = &target.directory;
     let kept = backup_name(temporary);
@@ -254,26 +254,26 @@ fn replace(target: &FileTarget<'_>, temporary: &OsStr, ours: Stat) -> Result<Swa
             Err(_) => Err(SwapError::Indeterminate(indeterminate(target))),
         },
         not_done => {
-            // Only a second name of a file that still has its first one.
+            // This is only a second hard link of a file that still has its first name.
             let _ = rustix::fs::unlinkat(directory, &kept, AtFlags::empty());
             give_up(not_done.map_err(|error| untouched(target, error)))
         }
     }
 }
 
-/// Where the old file waits while the new one takes its name.
+/// The name that keeps the old file while the new one takes its name.
 pub(crate) fn backup_name(temporary: &OsStr) -> OsString {
     let mut second = temporary.to_owned();
     second.push("~");
     second
 }
 
-/// Where new content is written on filesystems without unnamed files, until it is whole.
+/// The name under which new content is written on filesystems without `O_TMPFILE`, until it is complete.
 pub(crate) fn unfinished_name(temporary: &OsStr) -> OsString {
     backup_name(&backup_name(temporary))
 }
 
-/// The file leaves its name. If another one was there by now, it gets its name back.
+/// Moves the file from its name to the temporary one. If another file was there by now, it gets its name back.
 fn move_to_temporary(target: &FileTarget<'_>, temporary: &OsStr) -> Result<SwapOutcome, SwapError> {
     let directory = &target.directory;
     if !is_still_there(target) {
@@ -336,7 +336,7 @@ pub(crate) fn rename_to_free_name(
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             rustix::fs::linkat(from, name, to, new_name, AtFlags::empty())?;
             rustix::fs::unlinkat(from, name, AtFlags::empty()).inspect_err(|_| {
-                // Both names are those of one file now; without the new one it is as before.
+                // Both names are hard links of one file now; unlinking the new one restores the former state.
                 let _ = rustix::fs::unlinkat(to, new_name, AtFlags::empty());
             })
         }
@@ -359,7 +359,7 @@ mod tests {
 
     const TEMPORARY: &str = ".a.txt.tmp.x";
 
-    /// Prepares one step in a folder that holds `a.txt` and `b.txt`, and lets a test make it.
+    /// Prepares one step in a directory that holds `a.txt`, passes it to a test, and returns the files that are left.
     fn with_step(
         make: impl for<'v> Fn(&'v WorkspaceView<'v>) -> ChangeStep<'v>,
         test: impl FnOnce(&Path, &ChangeStep<'_>),
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// As editors save: a new file takes the name.
+    /// As editors save: a new file is renamed over the name.
     fn save(root: &Path, name: &str, content: &str) {
         fs::write(root.join("saved"), content).unwrap();
         fs::rename(root.join("saved"), root.join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! What unit tests share: a workspace of one folder.
+//! Shared by unit tests: a workspace of one directory.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ pub(crate) fn mount(alias: &str, root: &Path) -> Mount {
     Mount::new(alias, File::open(root).unwrap(), root, MountAccess::ReadWrite, MountRules::new()).unwrap()
 }
 
-/// A workspace whose only mount is this folder.
+/// A workspace whose only mount is this directory.
 pub(crate) fn workspace(root: &Path) -> Workspace {
     Workspace::new(vec![mount("@w", root).as_default()]).unwrap()
 }

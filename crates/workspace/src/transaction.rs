@@ -1,7 +1,8 @@
-//! Making one or several changes, all or none.
+//! Makes one or several changes atomically: all or none.
 //!
-//! Everything is staged and recorded first. Then, with the folders locked against other gates, old and new change places in one step each.
-//! What came out is compared with what was expected, so that a change made meanwhile by anyone is put back instead of being lost.
+//! Everything is staged and recorded in the journal first. Then, with the directories locked against other gates, old and new files are exchanged,
+//! one rename each. The file that came out is compared with the expected one, so a concurrent change by any process is put back instead of being
+//! lost.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,7 +20,7 @@ use crate::staged_file::StagedFile;
 use crate::swap::{SwapError, SwapOutcome};
 use crate::view::WorkspaceView;
 
-/// How long other gates may hold a folder.
+/// How long to wait for a directory lock of another gate.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One change, ready to be made.
@@ -27,22 +28,22 @@ pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum ChangeStep<'a> {
     /// New content for a place.
     Put(FileTarget<'a>, StagedFile),
-    /// The file at a place goes away.
+    /// Removes the file at a place.
     Remove(FileTarget<'a>),
-    /// The file at the first place moves to the second, which must be free.
+    /// Moves the file at the first place to the second, which must not exist.
     Move(Box<(FileTarget<'a>, FileTarget<'a>)>),
 }
 
-/// How an attempt went.
+/// How an attempt ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CommitAttempt {
     /// All changes were made.
     Committed,
-    /// Somebody changed a file after it was looked at; nothing was done.
+    /// A file was changed after it was examined; nothing was done.
     Conflict,
 }
 
-/// How an attempt ended: what the journal is told, and what the caller is told.
+/// How an attempt ended, for the journal and for the caller.
 struct TransactionEnd {
     settled: TransactionOutcome,
     answer: Result<CommitAttempt, WorkspaceError>,
@@ -63,7 +64,7 @@ pub(crate) fn commit(
     commit_with_timeout(view, steps, recorder, LOCK_TIMEOUT)
 }
 
-/// Makes all changes or none, waiting only so long for folders that others hold.
+/// Makes all changes or none, with a timeout for directory locks.
 pub(crate) fn commit_with_timeout(
     view: &WorkspaceView<'_>,
     mut steps: Vec<ChangeStep<'_>>,
@@ -76,7 +77,7 @@ pub(crate) fn commit_with_timeout(
         steps.iter().zip(&names).map(|(step, name)| step.plan(name)).collect();
     recorder.record(&planned, view.stop).map_err(|error| not_recorded(view, error))?;
     drop(planned);
-    // The disk had time for it while the changes were recorded.
+    // The fsync was started before the changes were recorded, and ran in parallel.
     let saved = steps.iter_mut().try_for_each(ChangeStep::save);
     saved.inspect_err(|_| recorder.settle(TransactionOutcome::RolledBack))?;
     let mut locks = DirectoryLocks::new();
@@ -112,14 +113,14 @@ fn create_directories_and_swap<'s>(
     };
     if ending.settled == TransactionOutcome::RolledBack {
         for (directory, name) in made.iter().rev() {
-            // A folder that others have begun to use meanwhile is not empty, and stays.
+            // Fails with `ENOTEMPTY` if other processes have put files into the directory; then it stays.
             let _ = rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR);
         }
     }
     ending
 }
 
-/// A step that was made, its temporary name, and the file that it put there.
+/// A step that was made, its temporary name, and the file that it created.
 type AppliedStep<'s, 'a> = (&'s ChangeStep<'a>, &'s OsString, Option<Stat>);
 
 fn swap_all<'s>(
@@ -151,8 +152,8 @@ fn swap_all<'s>(
     }
     made.iter().for_each(|(step, name, _)| step.discard_old(name));
     if steps.iter().all(|step| matches!(step, ChangeStep::Put(..))) {
-        // Others need not wait for the disk: their own changes are saved with these. If this process dies before the journal knows, what they made of
-        // these files is left alone: only content that is still the very same is put back.
+        // Other gates need not wait for the fsync: it covers their changes in the directory too. If this process dies before the journal is settled,
+        // their later changes of these files survive: recovery restores only content that is still exactly what this call wrote.
         locks.clear();
     }
     TransactionEnd {
@@ -161,7 +162,7 @@ fn swap_all<'s>(
     }
 }
 
-/// Takes back what was made before a step failed, newest first. Whatever cannot be taken back stays in the journal for the next start.
+/// Rolls back the steps made before one failed, newest first. What cannot be rolled back stays in the journal for the next start.
 fn roll_back(made: &[AppliedStep<'_, '_>], answer: Result<CommitAttempt, WorkspaceError>) -> TransactionEnd {
     let mut ending = TransactionEnd::rolled_back(answer);
     for (step, name, ours) in made.iter().rev() {
@@ -172,7 +173,7 @@ fn roll_back(made: &[AppliedStep<'_, '_>], answer: Result<CommitAttempt, Workspa
     ending
 }
 
-/// `.name.tmp.<id>`, cut so that it fits into a name. Never inside a character: the journal must be able to write it down.
+/// `.name.tmp.<id>`, truncated to fit into `NAME_MAX`. Never inside a character: the journal stores it as text.
 fn temporary_name(name: &OsStr) -> OsString {
     const MAX_STEM_BYTES: usize = 200;
     let name = name.to_string_lossy();
@@ -182,20 +183,22 @@ fn temporary_name(name: &OsStr) -> OsString {
     OsString::from(format!(".{kept}.tmp.{}", toolgate_types::CallId::fresh()))
 }
 
-/// Whether a name looks like one of the above.
+/// Whether a name looks like a temporary one.
 pub(crate) fn is_temporary(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let id = name.strip_prefix('.').and_then(|rest| rest.rsplit_once(".tmp.")).map(|(_, id)| id);
     id.is_some_and(|id| id.trim_end_matches('~').parse::<toolgate_types::CallId>().is_ok())
 }
 
-/// Folders that no other gate changes meanwhile.
+/// Locks on directories, held against other gates.
 ///
-/// The journal's entry counts only once they are locked, and they stay so until it is settled. Of a name that is free the next start cannot tell whose doing
-/// that was: if somebody else could use it, or free it, while the entry counts, and this process died, what they did would be put back.
+/// The journal entry becomes effective only once they are held, and they are held until it is settled, unless all steps are `Put`s, which free no
+/// name. At the next start, recovery cannot know which gate freed a name: if another gate could take or free it while the entry is effective, and this
+/// process died, recovery would undo the other gate's change.
 type DirectoryLocks<'s> = Vec<FileLock<&'s File>>;
 
-/// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
+/// fsyncs the directories. The changes are already made and visible; only their durability after a power failure is in doubt, and that is worth an
+/// error.
 fn sync_directories(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
     folders.iter().try_for_each(|(folder, shown)| {
         let saved = folder.sync_all();
@@ -205,7 +208,8 @@ fn sync_directories(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
     })
 }
 
-/// Locks every folder once, in one order for all gates, so that none waits for another in a circle. Says which they are, and how they are called.
+/// Locks every directory once, ordered by device and inode in all gates, so that they cannot deadlock. Returns the directories with their shown
+/// paths.
 fn lock_folders<'s>(
     view: &WorkspaceView<'_>,
     steps: &'s [ChangeStep<'_>],
@@ -226,7 +230,8 @@ fn lock_folders<'s>(
     Ok(folders.into_iter().map(|(_, folder, shown)| (folder, shown)).collect())
 }
 
-/// Waits for the lock as long as the call may take: whoever holds it for good must not hold us. Nothing where there are no locks.
+/// Waits for the lock until the timeout or the call's deadline, so that a process that never releases it cannot block this one. `None` where the
+/// filesystem has no locks.
 fn lock<'s>(
     view: &WorkspaceView<'_>,
     folder: &'s File,
@@ -235,14 +240,14 @@ fn lock<'s>(
 ) -> Result<Option<FileLock<&'s File>>, WorkspaceError> {
     match FileLock::within(folder, patience, || view.stop.check().is_err()) {
         Ok(locked) => Ok(Some(locked)),
-        // Which program that is concerns the operator alone: the reason is told to the model.
+        // The model sees this reason; which program holds the lock concerns the operator only.
         Err(NotLocked::Held(_)) => {
             view.stop.check()?;
             let reason = "its folder is locked by another program".to_owned();
             Err(WorkspaceError::Precondition { path: shown.to_owned(), reason })
         }
         Err(NotLocked::Failed(error)) => match Errno::from_io_error(&error) {
-            // Filesystems without locks are left to the comparison after the swap.
+            // Without locks, the comparison after the swap has to detect conflicts.
             Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::INVAL) => Ok(None),
             _ => Err(WorkspaceError::io("locking the folder of", shown, error)),
         },
@@ -250,7 +255,7 @@ fn lock<'s>(
 }
 
 impl<'a> ChangeStep<'a> {
-    /// The place whose content is at stake.
+    /// The place whose content changes.
     pub(crate) fn place(&self) -> &FileTarget<'a> {
         match self {
             Self::Put(target, _) | Self::Remove(target) => target,
@@ -258,7 +263,7 @@ impl<'a> ChangeStep<'a> {
         }
     }
 
-    /// Waits until the new content, if there is one, lies on the disk.
+    /// Waits until the new content, if any, is synced.
     fn save(&mut self) -> Result<(), WorkspaceError> {
         match self {
             Self::Put(target, staged) => {
@@ -325,7 +330,7 @@ impl FileTarget<'_> {
         }
     }
 
-    /// Folders that do not exist yet, outermost first.
+    /// Directories that do not exist yet, outermost first.
     fn new_folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> =
             self.location.ancestors().skip(1).take(self.missing.len()).map(PathBuf::from).collect();
@@ -350,7 +355,7 @@ mod tests {
     use crate::testing::{view, workspace};
 
     thread_local! {
-        /// What a test does whenever its thread has saved a folder.
+        /// What a test does whenever its thread has synced a directory.
         static WHEN_SAVED: RefCell<Box<dyn FnMut()>> = RefCell::new(Box::new(|| {}));
     }
 
@@ -358,7 +363,7 @@ mod tests {
         WHEN_SAVED.with_borrow_mut(|look| look());
     }
 
-    /// Another gate, which knocks at `here/` and `there/` and writes down which of them it finds locked.
+    /// Another gate, which tries to lock `here/` and `there/` and records which of them are locked.
     #[derive(Clone)]
     struct Neighbour {
         root: PathBuf,
@@ -397,8 +402,8 @@ mod tests {
 
     type Change = fn(&WorkspaceView<'_>, &Neighbour);
 
-    /// Makes a change among `here/a`, `here/b` and `there/`, and says which of the two folders were locked when it counted, each time that one had
-    /// been saved, when the journal was told, and in the end.
+    /// Makes a change among `here/a`, `here/b` and `there/`. Returns which of the two directories were locked when the entry became effective, after
+    /// each fsync of a directory, when the journal was settled, and in the end.
     fn locked_during(change: Change) -> Vec<String> {
         let scratch = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(scratch.path()).unwrap();
@@ -418,7 +423,7 @@ mod tests {
         neighbour.seen.lock().unwrap().split_off(0)
     }
 
-    /// What a move to another filesystem is made of.
+    /// The steps of a move to another filesystem.
     fn copy_and_remove(view: &WorkspaceView<'_>, neighbour: &Neighbour) {
         let (from, to) = (view.find_by_name("here/a").unwrap(), view.find_by_name("there/a").unwrap());
         let staged = stage(view, &to, NewContent::Bytes(b"old"), None).unwrap();
@@ -426,7 +431,7 @@ mod tests {
         assert_eq!(commit(view, steps, neighbour).unwrap(), CommitAttempt::Committed);
     }
 
-    /// A deletion that is taken back, because somebody was faster at another file.
+    /// A deletion that is rolled back because of a conflict at another file.
     fn overtaken(view: &WorkspaceView<'_>, neighbour: &Neighbour) {
         let (from, other) = (view.find_by_name("here/a").unwrap(), view.find_by_name("here/b").unwrap());
         let staged = stage(view, &other, NewContent::Bytes(b"new"), None).unwrap();

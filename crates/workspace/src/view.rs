@@ -41,7 +41,7 @@ impl Workspace {
         Ok(Self { mounts, digest_cache: DigestCache::default(), hard_links: HardLinks::default() })
     }
 
-    /// The same, with a say about files that have another name outside of what a command may change.
+    /// Sets whether a command may change files that have another hard link outside of its writable mounts.
     #[must_use]
     pub fn with_hard_links(self, hard_links: HardLinks) -> Self {
         Self { hard_links, ..self }
@@ -53,7 +53,8 @@ impl Workspace {
         &self.mounts
     }
 
-    /// A path as named, spelt with the alias of its mount and without `.` and `..`. Nothing is looked up; `None` where the name leads out of the mounts.
+    /// The path with the alias of its mount and without `.` and `..`. Lexical only: nothing is opened. `None` where it is invalid or leads out of the
+    /// mounts.
     #[must_use]
     pub fn spelt(&self, path: &str, style: PathStyle) -> Option<String> {
         let requested = requested_path::parse(path, style, &self.mounts).ok()?;
@@ -67,7 +68,7 @@ impl Workspace {
         self.mounts.iter().find(|mount| mount.alias() == alias)
     }
 
-    /// Mounts that lie inside another one, with their places in it.
+    /// Mounts that lie inside this one, with their places in it.
     pub(crate) fn nested_mounts<'m>(
         &'m self,
         mount: &'m Mount,
@@ -77,20 +78,20 @@ impl Workspace {
     }
 }
 
-/// A workspace together with what one call may do in it: every operation is a method of this.
+/// A workspace with the permissions of one call: every operation is a method of this.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkspaceView<'a> {
     /// The mounts.
     pub workspace: &'a Workspace,
-    /// How paths are written.
+    /// Which path syntax is accepted.
     pub style: PathStyle,
-    /// The call's bounds.
+    /// The call's limits.
     pub limits: &'a Limits,
-    /// Which files, where the caller was granted only some.
+    /// The granted files, where the caller was granted only some.
     pub grant: Option<&'a dyn PathGrant>,
-    /// When to give up.
+    /// Cancellation of the call.
     pub stop: &'a Cancellation,
-    /// The one protected file, with its alias, that this call may change all the same.
+    /// The one protected file, with its alias, that this call may change nevertheless.
     pub unlocked: Option<&'a str>,
 }
 
@@ -106,7 +107,7 @@ impl<'a> WorkspaceView<'a> {
             .ok_or(WorkspaceError::InvalidPath { reason: "has no mount", help: self.style.example() })
     }
 
-    /// What the rules say about a location, those of mounts inside this one too: coming through the outer mount is no way around them.
+    /// The verdict of all rules on a location, those of nested mounts too: a path through the outer mount does not bypass them.
     pub(crate) fn verdict(&self, mount: &Mount, location: &Path, is_directory: bool) -> PathVerdict {
         let own = mount.rules().verdict(location, is_directory, self.grant);
         let inner = self.inner_mounts(mount, location);
@@ -116,7 +117,7 @@ impl<'a> WorkspaceView<'a> {
         refusals.next().unwrap_or(PathVerdict::Reachable)
     }
 
-    /// Whether a file may be changed, also as far as mounts inside this one have a say.
+    /// Whether a file may be changed, by the rules of this mount and of nested ones.
     pub(crate) fn may_change(&self, mount: &Mount, location: &Path) -> bool {
         let may = |mount: &Mount, location: &Path| {
             let unlocked = self.unlocked.is_some_and(|path| path == mount.show_with_alias(location));
@@ -129,7 +130,7 @@ impl<'a> WorkspaceView<'a> {
         may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, rest))
     }
 
-    /// Mounts that lie inside another one and hold a location of it, with the rest of the way.
+    /// The nested mounts that contain a location of the outer one, with the rest of the path.
     fn inner_mounts<'l>(
         &self,
         mount: &'l Mount,
@@ -142,7 +143,7 @@ impl<'a> WorkspaceView<'a> {
         inside.filter_map(move |(inner, place)| Some((inner, location.strip_prefix(place).ok()?)))
     }
 
-    /// Where a path really leads, as answers show it: the file that is there, or the place where it would be.
+    /// Where a path really leads, as answers show it: the existing file, or the place where it would be created.
     ///
     /// # Errors
     /// See [`WorkspaceError`].

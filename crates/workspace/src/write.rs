@@ -1,4 +1,4 @@
-//! Writing, appending, and changing a text in place: each replaces a whole file in one step.
+//! Writing, appending, and editing a text: each replaces the whole file atomically.
 
 use std::cell::LazyCell;
 
@@ -15,49 +15,49 @@ use crate::staged_file::{NewContent, stage};
 use crate::transaction::{ChangeStep, CommitAttempt, commit};
 use crate::view::WorkspaceView;
 
-/// How often a change is tried anew when somebody else was faster.
+/// How often a change is retried after a conflict with another process.
 const MAX_ATTEMPTS: usize = 64;
 
-/// A file that is appended to or edited has at most this many times the bytes that one call may write.
+/// A file that is appended to or edited may have at most this many times the bytes that one call may write.
 const MAX_CHANGED_PER_WRITTEN: u64 = 64;
 
-/// What a write did.
+/// Result of a write.
 #[derive(Clone, Debug)]
 pub struct WriteResult {
     /// The path as answers show it.
     pub path: String,
     /// Whether the file is new.
     pub created: bool,
-    /// Digest of what was there before, where it had to be known.
+    /// Digest of the content before, where it had to be computed.
     pub sha256_before: Option<Sha256>,
-    /// Digest of what is there now.
+    /// Digest of the content now.
     pub sha256_after: Sha256,
     /// Size of the file now.
     pub bytes: u64,
 }
 
-/// What a change of a text did, or would do.
+/// Result of an edit, or of its dry run.
 #[derive(Clone, Debug)]
 pub struct Transformed {
     /// The text before.
     pub before: String,
     /// The text after.
     pub after: String,
-    /// What was written; for a rehearsal, what would have been.
+    /// What was written; in a dry run, what would have been.
     pub written: WriteResult,
 }
 
-/// Whether to make a change or only to say what it would be.
+/// Whether to make a change or only to compute its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRun {
     /// Make it.
     No,
-    /// Only say what it would be.
+    /// Only compute the result.
     Yes,
 }
 
 impl WorkspaceView<'_> {
-    /// Gives a file this content. With `if_match`, only if the file now has that digest.
+    /// Replaces the content of a file. With `if_match`, only if the file now has that digest.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -81,7 +81,7 @@ impl WorkspaceView<'_> {
         )
     }
 
-    /// Adds to the end of a file; makes it if it is not there.
+    /// Appends to a file; creates it if it does not exist.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -96,7 +96,7 @@ impl WorkspaceView<'_> {
         self.retry_on_conflict(
             &requested,
             |target| {
-                // The file is copied and exchanged as a whole, so that it has a bound as well.
+                // An append copies the whole file and exchanges it, so the whole file is limited too.
                 let (bytes, limit) =
                     (target.existing.as_ref().map_or(0, OpenedFile::size), self.changeable());
                 if bytes > limit {
@@ -113,10 +113,10 @@ impl WorkspaceView<'_> {
         )
     }
 
-    /// Reads a text, lets `change` make a new one of it, and writes that back if nobody was faster.
+    /// Reads a text, passes it to `change`, and writes the result back; retries after a conflict.
     ///
     /// # Errors
-    /// See [`WorkspaceError`]; what `change` says is passed on.
+    /// See [`WorkspaceError`]; an error of `change` is passed on.
     pub fn transform(
         &self,
         path: &str,
@@ -136,7 +136,7 @@ impl WorkspaceView<'_> {
                 check_match(if_match, Some(Sha256::of(before.as_bytes())), &requested.shown)?;
             }
             let after = change(&before);
-            // Whoever ran out of time says so, whatever the change made of it.
+            // A passed deadline is reported as such, whatever `change` returned.
             self.stop.check()?;
             let after = after.map_err(WorkspaceError::other)?;
             self.check_write_size(after.len() as u64, WriteBound::Result, &requested.shown)?;
@@ -204,12 +204,12 @@ impl WorkspaceView<'_> {
         Ok(())
     }
 
-    /// How large a file may be that is appended to, or read into memory and changed: an append and an edit may be small, and their work is not.
+    /// The largest file that may be appended to or edited: however small the change, the whole file is copied.
     pub(crate) fn changeable(&self) -> u64 {
         self.limits.max_write_bytes.saturating_mul(MAX_CHANGED_PER_WRITTEN)
     }
 
-    /// Digest of what is there, when the call says what it expects.
+    /// Digest of the current content, if the call has a precondition.
     fn check_digest(
         &self,
         target: &FileTarget<'_>,
@@ -227,7 +227,7 @@ impl WorkspaceView<'_> {
     }
 }
 
-/// The digests of a text before and after a change. What both begin with is hashed once: hashing takes longer than any other work on a text.
+/// The digests of a text before and after a change. The common prefix is hashed once: hashing takes longer than any other work on a text.
 fn digests(before: &[u8], after: &[u8]) -> (Sha256, Sha256) {
     let same = common_prefix_len(before, after);
     let mut of_before = Sha256Hasher::new();

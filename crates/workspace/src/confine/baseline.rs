@@ -1,4 +1,4 @@
-//! The baseline: what there was in a mount before commands ran in it. What is there later is compared with this.
+//! The baseline: the protected files of a mount before commands ran in it. Later scans are compared with it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use super::scanner::{BaselineFile, Protection, ScanResult};
 use super::targets::AutorunTarget;
 use crate::name_fold::fold;
 
-/// What there was before commands ran. All places are relative to the mount.
+/// The state of a mount before commands ran. All places are relative to the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Baseline {
-    /// What there was of all that is judged.
+    /// Every file that a later scan judges.
     pub(super) known: HashMap<PathBuf, BaselineFile>,
-    /// Directories that the walk did not look into, so that nothing is known of what they hold.
+    /// Directories that the walk did not enter, so that their content is unknown.
     pub(super) hidden: HashSet<PathBuf>,
-    /// What git is made to obey, in the order of their places.
+    /// Files that git executes or reads as configuration, sorted by place.
     pub(super) targets: Vec<AutorunTarget>,
-    /// Symlinks with a protected name: those cannot be covered.
+    /// Symlinks with a protected name: they cannot have an overlay.
     pub(super) links: HashMap<PathBuf, FileIdentity>,
     pub(super) repositories: HashSet<PathBuf>,
-    /// The gate's own files and directories, as folded places. Another gate has others.
+    /// The gate's own files and directories, as folded places. They differ between gates.
     pub(super) own: HashSet<PathBuf>,
 }
 
 impl Baseline {
-    /// Takes what the first walk remembered out of what it saw.
+    /// Takes the baseline out of the result of the first walk.
     pub(super) fn from_scan(seen: &mut ScanResult, ground: &MountTree<'_>) -> Self {
         let is_hidden = |(place, seal): &(PathBuf, Protection)| {
             matches!(seal, Protection::Mask { directory: true }).then(|| place.clone())
@@ -43,13 +43,13 @@ impl Baseline {
         }
     }
 
-    /// Puts what an older baseline says in place of what was seen now, wherever the older walk looked: what it does not know is new.
+    /// Replaces what was seen now by what an older baseline says, wherever the older walk looked: what it does not know is new.
     ///
-    /// `at` is where the directory of the older baseline lies in this mount, and empty when it is the mount or around it.
+    /// `at` is where the directory of the older baseline lies in this mount; empty when it is the mount itself or contains it.
     pub(super) fn inherit(mut self, older: &Self, at: &Path) -> Self {
         let looked = |place: &Path| {
             let is_hidden = || place.ancestors().skip(1).any(|above| older.hidden.contains(above));
-            // What is this gate's own may be any file to the other one.
+            // A file owned by this gate may be an ordinary file to the other one.
             let is_own =
                 || self.own.iter().any(|own| is_at_or_below(place, own) && !older.holds_gate_owned(place));
             place.starts_with(at) && !is_hidden() && !is_own()
@@ -81,7 +81,7 @@ impl Baseline {
         place.ancestors().any(|above| self.hidden.contains(above))
     }
 
-    /// The same for a mount that lies at `place` in this one; `None` when the walk did not look there.
+    /// The baseline for a mount that lies at `place` in this one; `None` when the walk did not look there.
     pub(super) fn below(&self, place: &Path) -> Option<Self> {
         if self.is_unscanned(place) {
             return None;
@@ -94,7 +94,7 @@ impl Baseline {
         })
     }
 
-    /// The same for a mount around this one, in which this one lies at `place`.
+    /// The baseline for a mount that contains this one at `place`.
     pub(super) fn within(&self, place: &Path) -> Self {
         let folded = PathBuf::from(fold(place).into_owned());
         Self {

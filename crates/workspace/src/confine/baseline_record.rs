@@ -1,9 +1,9 @@
-//! The file that says which baseline commands of a gate run against, and whether any of them runs.
+//! The file that stores the baseline of a gate's running commands, and whether any of them is running.
 //!
-//! One byte for the state, then which directory it is about, then the baseline. The gate that made it holds an exclusive `flock` on it for as long as it
-//! lives: a record that can be locked is one of a gate that is gone. The baseline is complete before the state says that a command runs, so that a gate
-//! which is killed in between leaves a record of a command that never ran. Nothing is synced to disk: the page cache outlives a killed process, and
-//! after a power cut the record may be missing.
+//! One byte for the state, then the identity of the directory, then the baseline. The gate that created it holds an exclusive `flock` on it for its
+//! lifetime: a record that can be locked is orphaned. The baseline is complete before the state becomes `Running`, so a gate that is killed in
+//! between leaves a record of a command that never ran. Nothing is fsynced: the page cache survives a killed process, and after a power failure the
+//! record may be missing.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,25 +18,25 @@ use super::baseline::Baseline;
 use super::codec::Codec;
 use super::lineage::Lineage;
 
-/// How the name of a record ends.
+/// The file name suffix of a record.
 pub(super) const RECORD_SUFFIX: &str = ".run";
 
-/// The first byte of what follows the state. Another number is another format.
+/// The byte after the state: the version of the format.
 const VERSION: u8 = 1;
 
-/// A longer record is none.
+/// A longer file is not accepted as a record.
 const MAX_RECORD_BYTES: u64 = 256 << 20;
 
-/// What the commands of a record do.
+/// The state of a record's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
-    /// Nothing runs, and all that was left has been looked at.
+    /// No command runs, and everything that was left has been scanned.
     Idle,
-    /// The mount is being walked; nothing runs yet.
+    /// The mount is being walked; no command runs yet.
     Starting,
     /// A process may be alive.
     Running,
-    /// Nothing runs, and not all that was left has been looked at.
+    /// No command runs, and not everything that was left has been scanned.
     Ended,
 }
 
@@ -52,7 +52,7 @@ impl RunState {
         }
     }
 
-    /// Whether commands have changed something that is not settled yet.
+    /// Whether commands may have made changes that were not scanned yet.
     pub(super) fn is_open(self) -> bool {
         matches!(self, Self::Running | Self::Ended)
     }
@@ -63,13 +63,13 @@ impl RunState {
 pub(super) struct BaselineRecord {
     pub(super) name: OsString,
     file: FileLock<File>,
-    /// Where the baseline begins.
+    /// The offset of the baseline.
     body: u64,
     state: RunState,
 }
 
 impl BaselineRecord {
-    /// A new one. To be made while the registry is locked: between making and locking it, it looks like one of a gate that is gone.
+    /// Creates a record. The registry must be locked: between creation and locking, the record looks orphaned.
     pub(super) fn create(folder: &Dir, lineage: &Lineage) -> io::Result<Self> {
         let name = OsString::from(format!("{}{RECORD_SUFFIX}", CallId::fresh()));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -81,7 +81,7 @@ impl BaselineRecord {
         Ok(Self { name, body: head.len() as u64, file, state: RunState::Starting })
     }
 
-    /// Writes the baseline down. Nothing may be running.
+    /// Writes the baseline. No command may be running.
     pub(super) fn write(&self, before: &Baseline) -> io::Result<()> {
         let mut body = Vec::new();
         before.encode(&mut body);
@@ -89,7 +89,7 @@ impl BaselineRecord {
         self.file.write_all_at(&body, self.body)
     }
 
-    /// Says what the commands do. Only what changes is written.
+    /// Sets the state; writes only a change.
     pub(super) fn set(&mut self, state: RunState) -> io::Result<()> {
         if self.state != state {
             self.file.write_all_at(&[state.byte()], 0)?;
@@ -109,16 +109,16 @@ pub(super) struct ForeignRecord {
     pub(super) name: OsString,
     pub(super) state: RunState,
     content: Vec<u8>,
-    /// Held when the gate is gone, so that one gate at a time deals with what it left.
+    /// The lock on an orphaned record, so that only one gate at a time handles it.
     pub(super) orphaned: Option<FileLock<File>>,
 }
 
-/// A record that cannot be read.
+/// A record that cannot be decoded.
 #[derive(Debug)]
 pub(super) struct UnreadableRecord;
 
 impl ForeignRecord {
-    /// Reads one; `None` where no command of it is or was at work. What a gate that is gone left without having run anything is removed.
+    /// Opens a record; `None` if no command of it is or was running. An orphaned record without a run is removed.
     pub(super) fn open(folder: &Dir, name: OsString) -> io::Result<Option<Self>> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(folder, &name, flags, Mode::empty()) {
@@ -134,7 +134,7 @@ impl ForeignRecord {
         };
         let mut first = [0];
         reader.read_at(&mut first, 0)?;
-        // An empty file is one of a gate that was gone before it wrote anything.
+        // An empty file is from a gate that was killed before it wrote anything.
         let state = RunState::ALL.into_iter().find(|state| [state.byte()] == first).unwrap_or(RunState::Idle);
         if state == RunState::Idle || (abandoned.is_some() && !state.is_open()) {
             if abandoned.is_some() {
@@ -159,7 +159,7 @@ impl ForeignRecord {
         self.parts().map(|(lineage, _)| lineage).ok_or(UnreadableRecord)
     }
 
-    /// To be asked only where [`State::is_open`]: until then it is being written.
+    /// Only valid if [`RunState::is_open`]: before that it is still being written.
     pub(super) fn before(&self) -> Result<Baseline, UnreadableRecord> {
         let before = self.parts().and_then(|(_, mut body)| {
             let before = Baseline::decode(&mut body)?;

@@ -1,11 +1,11 @@
-//! The baselines that commands run against, shared by all commands and servers that are at work in the same directories, also those of other gates.
+//! The baselines that commands run against, shared by all commands and servers in the same directories, also across gates.
 //!
-//! A command could build something under a harmless name while another one starts, and let that one take it for known. So a baseline is taken only while
-//! nothing runs in its directory, in one around it or in one inside it; whatever starts later runs against the same one. And it is written down before
-//! the first command starts: a gate that is killed leaves it, and the next one looks for what its commands left.
+//! A command could build something under a harmless name while another one starts, and so get it into the other's baseline. So a baseline is taken
+//! only while no command runs in its directory, in one that contains it or in one inside it; commands that start later run against the same one. And
+//! it is written to disk before the first command starts: after a gate was killed, the next one can scan for what its commands left.
 //!
-//! Every gate has a record for each directory in one folder of the user ([`super::record`]). The registry, a lock on one file of that folder, is held while
-//! records are made and read, and never during a walk.
+//! Every gate has a record for each directory in one directory of the user ([`super::baseline_record`]). The registry, a `flock` on one file there,
+//! is held while records are created and read, and never during a walk.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -33,21 +33,21 @@ use crate::view::Workspace;
 /// The file whose lock is the registry.
 const REGISTRY_LOCK: &str = "registry.lock";
 
-/// How often a command that waits for the walk of another one looks whether it is done.
+/// Polling interval of a command that waits for another one's walk.
 const WAIT_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The baselines of this gate, and its view of those of others.
+/// The baselines of this gate, and its access to those of others.
 #[derive(Debug)]
 pub struct Baselines {
     directory: Dir,
     registry: File,
     entries: Mutex<Vec<BaselineEntry>>,
     lineages: Mutex<HashMap<PathBuf, Arc<Lineage>>>,
-    /// What was moved to quarantine, by device and inode, until nothing runs any more.
+    /// What was moved to quarantine, by device and inode, until no command runs any more.
     pub(super) quarantined: Mutex<HashMap<(u64, u64), Quarantined>>,
 }
 
-/// A directory that commands of this gate work in, or have worked in.
+/// A directory that commands of this gate run in, or have run in.
 #[derive(Debug)]
 pub(super) struct BaselineEntry {
     lineage: Arc<Lineage>,
@@ -58,24 +58,24 @@ pub(super) struct BaselineEntry {
     is_starting: bool,
     /// Commands that may have a process.
     alive: usize,
-    /// Commands that have ended and whose traces are being looked for.
+    /// Commands that have ended and whose changes are being scanned for.
     ending: usize,
-    /// Whether something was left that nobody has looked at to the end.
+    /// Whether changes were left that no scan has covered completely.
     unsettled: bool,
     /// How many commands were started.
     starts: u64,
 }
 
-/// A baseline that one of this gate builds on.
+/// An older baseline that a baseline of this gate inherits from.
 #[derive(Clone, Debug)]
 pub(super) struct BaselineSource {
     lineage: Arc<Lineage>,
     before: Arc<Baseline>,
-    /// The record, when the gate that made it is gone.
+    /// The record, if it is orphaned.
     orphaned: Option<Arc<OrphanedRecord>>,
 }
 
-/// A record of a gate that is gone. Others take it for one that is in use while this one deals with it.
+/// An orphaned record. Its lock makes it look in use to other gates while this one handles it.
 #[derive(Debug)]
 struct OrphanedRecord {
     name: OsString,
@@ -83,10 +83,10 @@ struct OrphanedRecord {
 }
 
 impl Baselines {
-    /// Opens the folder that all gates of this user share.
+    /// Opens the directory that all gates of this user share.
     ///
     /// # Errors
-    /// It belongs to another user or can be written by others, or the operating system refuses.
+    /// It belongs to another user or is writable by others, or a system call fails.
     pub fn open(folder: Dir) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&folder)?;
         let ownership = Ownership { owner: stat.st_uid, group: stat.st_gid, mode: stat.st_mode };
@@ -102,10 +102,10 @@ impl Baselines {
         Ok(Self { directory: folder, registry, entries, lineages, quarantined: taken })
     }
 
-    /// Walks the wanted mounts like [`Workspace::confine`], and registers those that may be changed until the run is settled.
+    /// Walks the requested mounts like [`Workspace::confine`], and registers the writable ones until the run is settled.
     ///
     /// # Errors
-    /// As [`Workspace::confine`]; or a baseline cannot be written down, or one that a gate left cannot be read.
+    /// As [`Workspace::confine`]; or a baseline cannot be written, or an orphaned one cannot be read.
     pub fn confine<'r>(
         &'r self,
         workspace: &'r Workspace,
@@ -124,15 +124,15 @@ impl Baselines {
                 }
             }
         };
-        // From here on, dropping takes the registration back.
+        // From here on, dropping `run` cancels the registration.
         let run = ConfinedRun::new(self, uses);
         run.begin(workspace.confine(wanted, grant, stop)?)
     }
 
-    /// Whether a gate that is gone left something in one of the mounts that may be changed.
+    /// Whether a gate that no longer runs left unscanned changes in one of the writable mounts.
     ///
     /// # Errors
-    /// What it left cannot be read.
+    /// Its record cannot be read.
     pub fn has_orphaned(&self, workspace: &Workspace) -> Result<bool, WorkspaceError> {
         let writable = workspace.mounts().iter().filter(|mount| mount.access() == MountAccess::ReadWrite);
         let lineages: Vec<_> = writable.map(|mount| self.lineage(mount)).collect::<Result<_, _>>()?;
@@ -235,7 +235,7 @@ impl Baselines {
         Ok(used)
     }
 
-    /// What other gates have registered in directories that meet one of these.
+    /// The records of other gates whose directories overlap one of these.
     fn others(
         &self,
         entries: &[BaselineEntry],
@@ -274,13 +274,13 @@ impl Baselines {
     }
 
     fn names(&self) -> io::Result<Vec<OsString>> {
-        // The folder itself is open with `O_PATH`, which cannot be read.
+        // `self.directory` is opened with `O_PATH`, which cannot be read.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let entries = rustix::fs::Dir::new(rustix::fs::openat(&self.directory, c".", flags, Mode::empty())?)?;
         entries.map(|entry| Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned())).collect()
     }
 
-    /// Decides what each mount is compared with, and writes it down.
+    /// Determines the baseline of each mount, and writes it to the record.
     pub(super) fn begin(
         &self,
         uses: &mut [Option<DirectoryUse>],
@@ -293,7 +293,7 @@ impl Baselines {
             if used.is_new {
                 entry.start(&used.sources, &mount.baseline).map_err(|error| unusable(&error))?;
                 used.is_new = false;
-                // The record of this gate says all that those say.
+                // The record of this gate contains everything that those do.
                 used.sources.retain(|source| !source.is_inside(&entry.lineage, &self.directory));
             }
             entry.starts += 1;
@@ -302,7 +302,7 @@ impl Baselines {
         Ok(())
     }
 
-    /// Says of what gates that are gone left around a directory that this directory has been looked at.
+    /// Rewrites the orphaned records of surrounding directories so that this directory counts as scanned.
     pub(super) fn settle_orphans(&self, lineage: &Lineage, sources: Vec<BaselineSource>) {
         let Ok(_registry) = self.lock_registry() else { return };
         for source in sources {
@@ -320,8 +320,8 @@ impl Baselines {
         }
     }
 
-    /// Whether another command may be changing something in this directory, here or in another gate. What cannot be told is answered with no: then
-    /// nobody else is relied on.
+    /// Whether another command may be changing this directory, in this gate or in another. False if unknown: then an
+    /// incomplete scan counts as partial, and is not left to the other command.
     pub(super) fn has_concurrent_run(&self, index: usize) -> bool {
         let entries = self.entries();
         let Some(lineage) = entries.get(index).map(|entry| Arc::clone(&entry.lineage)) else { return false };
@@ -377,7 +377,7 @@ impl BaselineEntry {
         &self.lineage
     }
 
-    /// Whether something was left here that no command under way will look at.
+    /// Whether changes were left here that no running command will scan for.
     fn needs_scan(&self) -> bool {
         self.unsettled && self.alive == 0 && self.ending == 0
     }
@@ -390,7 +390,7 @@ impl BaselineEntry {
         }
     }
 
-    /// Writes the baseline down, where it is not what the record holds, and says that a command runs.
+    /// Writes the baseline, unless the record already holds it, and sets the state to `Running`.
     fn start(&mut self, sources: &[BaselineSource], fresh: &Baseline) -> io::Result<()> {
         let inherited = sources.iter().filter_map(|source| source.for_mount(&self.lineage));
         let before = inherited.fold(None, |before: Option<Baseline>, (older, at)| {
@@ -417,7 +417,7 @@ impl BaselineEntry {
         IdleSnapshot((self.alive == 0).then_some(self.starts))
     }
 
-    /// Its traces have been looked for; where that was done to the end, and nothing ran in between, nothing is left.
+    /// The scan after the command has ended. If it was complete and no command ran during it, nothing is left.
     pub(super) fn settle(&mut self, looked: ScanCoverage, quiet: &IdleSnapshot) {
         self.ending = self.ending.saturating_sub(1);
         match looked {
@@ -428,7 +428,7 @@ impl BaselineEntry {
         self.write_state();
     }
 
-    /// Takes a registration back under which nothing was started.
+    /// Cancels a registration under which nothing was started.
     pub(super) fn cancel(&mut self, is_new: bool) {
         match is_new {
             true => self.is_starting = false,
@@ -441,26 +441,26 @@ impl BaselineEntry {
         self.state() == RunState::Idle
     }
 
-    /// A state that could not be written says that something runs, and the next gate looks once too often.
+    /// If the write fails, the record stays at `Running`, and the next gate makes an unnecessary scan.
     fn write_state(&mut self) {
         let state = self.state();
         let _ = self.record.set(state);
     }
 }
 
-/// Whether nothing ran when the traces of a command began to be looked for, and how many had been started by then.
+/// Set if no command ran when a scan began: how many had been started by then.
 #[derive(Debug)]
 pub(super) struct IdleSnapshot(Option<u64>);
 
 impl BaselineSource {
-    /// Whether it says anything about a mount.
+    /// Whether it contains anything about a mount.
     fn concerns(&self, lineage: &Lineage) -> bool {
         let around = self.lineage.path_to(lineage);
         lineage.path_to(&self.lineage).is_some()
             || around.is_some_and(|place| !self.before.is_unscanned(&place))
     }
 
-    /// The baseline as a mount sees it, and the part of the mount that it is about.
+    /// The baseline with places relative to a mount, and the part of the mount that it covers.
     fn for_mount(&self, lineage: &Lineage) -> Option<(Baseline, PathBuf)> {
         if let Some(place) = lineage.path_to(&self.lineage) {
             let before = if is_same_directory(place.clone()) {
@@ -474,7 +474,8 @@ impl BaselineSource {
         Some((self.before.below(&place)?, PathBuf::new()))
     }
 
-    /// Removes the record of a gate that is gone, when its directory is this one or lies in it.
+    /// Whether the source is covered by this directory's own record, or its gate still runs. Removes an orphaned record whose directory is this one
+    /// or lies in it.
     fn is_inside(&self, lineage: &Lineage, folder: &Dir) -> bool {
         let is_inside = lineage.path_to(&self.lineage).is_some();
         if let Some(abandoned) = self.orphaned.as_ref().filter(|_| is_inside) {

@@ -1,6 +1,6 @@
-//! How a baseline is written down: length-prefixed, little-endian, paths as the bytes they are.
+//! The binary encoding of a baseline: length-prefixed, little-endian, paths as raw bytes.
 //!
-//! JSON has no form for names that are not UTF-8, and a command chooses such names.
+//! JSON cannot represent names that are not UTF-8, and a command chooses such names.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -8,11 +8,11 @@ use std::hash::Hash;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-/// A value that can be written into a record and read back.
+/// A value that can be encoded into a record and decoded.
 pub(super) trait Codec: Sized {
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Takes the value from the front of the input; `None` when it is not there whole.
+    /// Decodes the value from the front of the input; `None` when it is incomplete.
     fn decode(input: &mut &[u8]) -> Option<Self>;
 }
 
@@ -140,7 +140,7 @@ impl<K: Codec + Ord, V: Codec> Codec for BTreeMap<K, V> {
     }
 }
 
-/// Nothing is reserved by the length that is read: input that is too short ends the loop.
+/// Preallocates nothing: a length that exceeds the input ends the loop at the first missing element.
 fn decode_all<T: Codec, C: FromIterator<T>>(input: &mut &[u8]) -> Option<C> {
     let length = u64::decode(input)?;
     (0..length).map(|_| T::decode(input)).collect()

@@ -1,4 +1,4 @@
-//! A command or server at work, as the baselines know it: from its walk until what it left has been looked at.
+//! A running command or server, from the walk before it until its changes have been scanned.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,26 +6,26 @@ use super::baselines::{BaselineEntry, BaselineSource, Baselines, IdleSnapshot};
 use super::{ConfinedMount, ProtectedArtifact, Quarantine, Quarantined};
 use crate::error::WorkspaceError;
 
-/// The mounts of one command, each with the baseline that it is compared with.
+/// The mounts of one command, each with its baseline.
 ///
-/// Dropping it without settling says that something may have been left: the next command in the same directories looks first.
+/// Dropping it without settling marks the directories as unscanned: the next command there scans first.
 #[derive(Debug)]
 pub struct ConfinedRun<'r> {
     baselines: &'r Baselines,
     mounts: Vec<ConfinedMount<'r>>,
     uses: Mutex<Vec<Option<DirectoryUse>>>,
-    /// Whether the mounts have been walked, so that something may be started.
+    /// Whether the mounts have been walked, so that a process may be started.
     has_begun: bool,
 }
 
-/// How far what a command left in a mount has been looked at.
+/// How far the changes of a command in a mount have been scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanCoverage {
-    /// To the end, and all that was found has been taken away.
+    /// Completely, and everything that was found is in quarantine.
     Complete,
-    /// Not to the end, but another command is at work there, and it is looked at again when that one has ended.
+    /// Not completely, but another command runs there, and the mount is scanned again when that one ends.
     Deferred,
-    /// Not to the end.
+    /// Not completely.
     Partial,
 }
 
@@ -33,9 +33,9 @@ pub enum ScanCoverage {
 #[derive(Debug)]
 pub(super) struct DirectoryUse {
     pub(super) index: usize,
-    /// Whether it is still to take the baseline.
+    /// Whether the baseline is still to be taken.
     pub(super) is_new: bool,
-    /// Whether something was left here that no command under way will look at.
+    /// Whether changes were left here that no running command will scan for.
     pub(super) is_inherited: bool,
     pub(super) sources: Vec<BaselineSource>,
     /// Set when the command has ended.
@@ -64,19 +64,19 @@ impl<'r> ConfinedRun<'r> {
         Ok(self)
     }
 
-    /// The mounts, in the order in which they were wanted.
+    /// The mounts, in the order of the request.
     #[must_use]
     pub fn mounts(&self) -> &[ConfinedMount<'r>] {
         &self.mounts
     }
 
-    /// Whether something was left in one of its mounts that nobody has looked at to the end: by a gate that was killed, or because files kept moving.
+    /// Whether one of its mounts has changes that no scan has covered completely: by a gate that was killed, or because files kept moving.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         self.uses().iter().flatten().any(|used| used.is_inherited)
     }
 
-    /// To be said when no process of the command is alive any more.
+    /// Must be called when no process of the command is alive any more.
     pub fn ended(&self) {
         let (mut uses, mut entries) = (self.uses(), self.baselines.entries());
         for used in uses.iter_mut().flatten().filter(|used| used.quiet.is_none()) {
@@ -84,17 +84,18 @@ impl<'r> ConfinedRun<'r> {
         }
     }
 
-    /// Whether another command may be changing something in this mount, so that it will be looked at again.
+    /// Whether another command may be changing this mount, so that it will be scanned again.
     #[must_use]
     pub fn has_concurrent_run(&self, mount: usize) -> bool {
         let index = self.uses().get(mount).and_then(|used| Some(used.as_ref()?.index));
         index.is_some_and(|index| self.baselines.has_concurrent_run(index))
     }
 
-    /// Takes a stray away, one at a time in this gate: what another command has taken away before is told by both. `None` when it is not there any more.
+    /// Moves an artifact to quarantine, one at a time in this gate; if another command has already moved it, both report it. `None` when it no longer
+    /// exists.
     ///
     /// # Errors
-    /// Whatever the operating system says; the stray may then still be obeyed.
+    /// An I/O error; the artifact may then still take effect.
     pub fn quarantine(
         &self,
         mount: &ConfinedMount<'_>,
@@ -112,7 +113,7 @@ impl<'r> ConfinedRun<'r> {
         }
     }
 
-    /// To be said after [`ConfinedRun::ended`], when a mount was looked at.
+    /// Must be called after [`ConfinedRun::ended`], when a mount was scanned.
     pub fn settle(&self, mount: usize, looked: ScanCoverage) {
         let used = self.uses().get_mut(mount).and_then(Option::take);
         let Some(DirectoryUse { index, quiet: Some(quiet), sources, .. }) = used else { return };
@@ -130,7 +131,7 @@ impl<'r> ConfinedRun<'r> {
         }
     }
 
-    /// To be said when nothing was started after all.
+    /// Must be called when no process was started after all.
     pub fn cancel(self) {
         let (mut uses, mut entries) = (self.uses(), self.baselines.entries());
         for used in uses.iter_mut().filter_map(Option::take) {

@@ -1,8 +1,8 @@
 //! Which repository git finds from a directory, and which configurations it reads there.
 //!
-//! The way is git's own: a `.git` directory or symlink, or a `gitdir:` file as linked worktrees, submodules and `--separate-git-dir` have one; `commondir`,
-//! `config.worktree` and includes. It may lead out of the mount, and then goes on at the host's path: nothing that is read there is shown or changed, it
-//! only says which places of the mount git obeys.
+//! The search follows git's own rules: a `.git` directory or symlink, or a `gitdir:` file as linked worktrees, submodules and `--separate-git-dir`
+//! have one; `commondir`, `config.worktree` and includes. It may lead out of the mount and continues on the host's path: nothing that is read there
+//! is shown or changed, it only determines which places of the mount git executes or reads.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,19 +20,19 @@ use crate::git_config::{ConfigReference, MAX_CONFIG_BYTES, RefusedSettings, refe
 use crate::location::real_location;
 use crate::mount::Mount;
 
-/// A longer `gitdir` or `commondir` holds no path: `PATH_MAX` is 4096.
+/// A longer `gitdir` or `commondir` file holds no valid path: `PATH_MAX` is 4096.
 const MAX_POINTER_BYTES: usize = 4096;
 
-/// How deep configurations include others; git itself gives up at 10.
+/// How deep configurations may include others; git itself gives up at 10.
 const MAX_INCLUDE_DEPTH: usize = 10;
 
-/// How many files one configuration may come to, with all that it includes.
+/// How many files one configuration may comprise, with all its includes.
 const MAX_CONFIGURATIONS: usize = 50;
 
-/// How many linked worktrees of one repository are asked where they are.
+/// How many linked worktrees of one repository are looked up.
 const MAX_WORKTREES: usize = 64;
 
-/// How many directories below `modules` are looked at; a repository with more is not followed.
+/// How many directories below `modules` are examined; a repository with more is not followed.
 const MAX_MODULES: usize = 1000;
 
 /// A repository, by the absolute paths of its two directories. They differ for a linked worktree.
@@ -53,7 +53,7 @@ impl GitDirectory {
         Some(Self::at(mount, own))
     }
 
-    /// The one that has its own files here.
+    /// The one whose own directory is this.
     pub(super) fn at(mount: &Mount, own: PathBuf) -> Self {
         let common = open(mount, &own.join("commondir")).ok();
         let common = common.and_then(|file| read_prefix(&file, MAX_POINTER_BYTES).ok());
@@ -61,7 +61,7 @@ impl GitDirectory {
         Self { common: common.unwrap_or_else(|| own.clone()), own }
     }
 
-    /// What git reads as the configuration of this repository, with all includes.
+    /// The configurations that git reads for this repository, with all includes.
     pub(super) fn configurations(&self, mount: &Mount) -> Vec<GitConfigFile> {
         let mut reader = GitConfigReader::new(mount);
         reader.read(self.common.join("config"), false, 0);
@@ -69,12 +69,12 @@ impl GitDirectory {
         reader.found
     }
 
-    /// The directories that hold the files of this repository, as far as it says so itself: the one around it, and its linked worktrees.
+    /// The worktrees that the repository itself names: the directory that contains it, and its linked worktrees.
     pub(super) fn worktrees(&self, mount: &Mount) -> Vec<PathBuf> {
         let is_dot_git = self.common.file_name() == Some(OsStr::new(".git"));
         let around = self.common.parent().filter(|_| is_dot_git).unwrap_or(&self.common);
         let linked = entries(mount, &self.common.join("worktrees"), MAX_WORKTREES);
-        // The `config.worktree` of a linked worktree lies beside the file that says where its `.git` is.
+        // The `config.worktree` of a linked worktree lies beside the `gitdir` file that points to its `.git`.
         let linked = linked.into_iter().chain([self.own.clone()]).filter_map(|kept| {
             let content = read_prefix(&open(mount, &kept.join("gitdir")).ok()?, MAX_POINTER_BYTES).ok()?;
             pointer_target(&kept, &content, b"")?.parent().map(Path::to_path_buf)
@@ -82,7 +82,7 @@ impl GitDirectory {
         std::iter::once(around.to_path_buf()).chain(linked).collect()
     }
 
-    /// The repositories of submodules, at any depth; `None` if there are too many to look at.
+    /// The repositories of submodules, at any depth; `None` if there are too many.
     pub(super) fn modules(&self, mount: &Mount) -> Option<Vec<PathBuf>> {
         let (mut found, mut left) = (Vec::new(), vec![self.common.join("modules")]);
         let mut seen = 0;
@@ -92,7 +92,7 @@ impl GitDirectory {
                 if seen > MAX_MODULES {
                     return None;
                 }
-                // A submodule may be called `a/b`, so that a directory may hold only others.
+                // A submodule may be called `a/b`, so a directory may hold only further directories.
                 if ["HEAD", "config"].iter().any(|name| open(mount, &entry.join(name)).is_ok()) {
                     left.push(entry.join("modules"));
                     found.push(entry);
@@ -110,9 +110,9 @@ impl GitDirectory {
 pub(super) struct GitConfigFile {
     pub(super) path: PathBuf,
     pub(super) names: Vec<ConfigReference>,
-    /// What it lets git run and obey, if it is there.
+    /// The settings that make git execute or include something; `None` if the file does not exist.
     pub(super) refused: Option<RefusedSettings>,
-    /// Whether another one names it, so that nothing else protects it.
+    /// Whether another configuration includes it, so that nothing else protects it.
     pub(super) is_included: bool,
 }
 
@@ -122,7 +122,7 @@ impl GitConfigFile {
     }
 }
 
-/// What git reads for the person in whichever repository, with all includes.
+/// The user's configurations that git reads in every repository, with all includes.
 pub(super) fn personal_configurations(mount: &Mount) -> Vec<GitConfigFile> {
     let mut reader = GitConfigReader::new(mount);
     for path in &mount.personal().git_configs {
@@ -131,7 +131,7 @@ pub(super) fn personal_configurations(mount: &Mount) -> Vec<GitConfigFile> {
     reader.found
 }
 
-/// A configuration whose content is known, with all includes.
+/// A configuration with known content, with all includes.
 pub(super) fn configurations_of(mount: &Mount, path: PathBuf, content: &[u8]) -> Vec<GitConfigFile> {
     let mut reader = GitConfigReader::new(mount);
     reader.add(path, Some(content), false, 0);
@@ -178,7 +178,7 @@ impl<'m> GitConfigReader<'m> {
     }
 }
 
-/// Where a path of a configuration leads from a directory, by its names alone.
+/// Resolves a path of a configuration against a directory, lexically.
 pub(super) fn absolute(mount: &Mount, directory: &Path, path: &str) -> Option<PathBuf> {
     if path.contains('\0') {
         return None;
@@ -206,14 +206,14 @@ fn normalised(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// Where a file leads that holds one path after a mark.
+/// The target of a file that holds one path after a prefix.
 fn pointer_target(directory: &Path, content: &[u8], mark: &[u8]) -> Option<PathBuf> {
     let path = content.strip_prefix(mark)?.trim_ascii();
     let path = Path::new(OsStr::from_bytes(path));
     (!path.as_os_str().is_empty()).then(|| normalised(&directory.join(path))).flatten()
 }
 
-/// The directories in a directory.
+/// The subdirectories of a directory.
 fn entries(mount: &Mount, directory: &Path, most: usize) -> Vec<PathBuf> {
     let Ok(opened) = open(mount, directory) else { return Vec::new() };
     let Ok(entries) = rustix::fs::Dir::read_from(&opened) else { return Vec::new() };
@@ -225,8 +225,8 @@ fn entries(mount: &Mount, directory: &Path, most: usize) -> Vec<PathBuf> {
     entries.take(most).map(|entry| directory.join(OsStr::from_bytes(entry.file_name().to_bytes()))).collect()
 }
 
-/// Opens a file or directory by its absolute path, as git does: without leaving the mount where that suffices, and at the host's path otherwise. Never waits for
-/// the other end of a FIFO (`O_NONBLOCK`), never takes a terminal.
+/// Opens a file or directory by its absolute path, as git does: beneath the mount where that suffices, and on the host otherwise. `O_NONBLOCK` avoids
+/// blocking on a FIFO, `O_NOCTTY` acquiring a terminal.
 fn open(mount: &Mount, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let beneath = mount.strip_root(path).map(|place| open_beneath(mount, place));

@@ -1,9 +1,9 @@
-//! Files with another name outside of what a command may change.
+//! Files with another hard link outside of what a command may change.
 //!
-//! A write goes to the inode, whatever name it came by: in a `node_modules` of pnpm, an environment of uv or a tree that `cp -al` made, writing a file writes the
-//! package store, the cache or the backup. So the walk before a command asks each regular file of a writable mount how many names it has (`statx`, 1 to
-//! 2 µs per file), counts those that it meets, and where some are elsewhere the file is frozen. It can then be neither changed nor replaced by the command; file tools
-//! still replace it, since they exchange the inode.
+//! A write goes to the inode, whatever its name: in a `node_modules` of pnpm, an environment of uv or a tree made by `cp -al`, writing a file writes
+//! the package store, the cache or the backup. So the walk before a command reads the link count of each regular file of a writable mount (`statx`, 1
+//! to 2 µs per file) and counts the links that it meets; a file that has links elsewhere is mounted read-only. The command can then neither change
+//! nor replace it; file tools still can, since they exchange the inode.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::CStr;
@@ -14,20 +14,20 @@ use rustix::fs::{AtFlags, StatxFlags};
 
 use super::scanner::{Protection, ScanResult};
 
-/// Beyond so many, whole directories are frozen: each cover is a mount, which costs every command about 15 µs.
+/// Beyond this number whole directories are made read-only: each overlay is a mount, which costs every command about 15 µs.
 const MAX_PROTECTED_FILES: usize = 500;
 
-/// What commands may do to files with another name elsewhere.
+/// What commands may do to files with another hard link elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HardLinks {
     /// Read them.
     #[default]
     Protect,
-    /// Change them, and so what lies elsewhere.
+    /// Change them, and so the content elsewhere.
     Allow,
 }
 
-/// A regular file with more than one name.
+/// A regular file with more than one hard link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HardLinkedFile {
     inode: (u32, u32, u64),
@@ -35,7 +35,7 @@ pub(super) struct HardLinkedFile {
 }
 
 impl HardLinkedFile {
-    /// Looks at a file; nothing where it has one name, or is not there any more.
+    /// Examines a file; `None` if it has one link, or no longer exists.
     pub(super) fn look(folder: BorrowedFd<'_>, name: &CStr) -> Option<Self> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
         let found = rustix::fs::statx(folder, name, flags, StatxFlags::NLINK | StatxFlags::INO).ok()?;
@@ -44,7 +44,8 @@ impl HardLinkedFile {
     }
 }
 
-/// Freezes what has a name elsewhere, or where the command may not change it: a hook with a second name is a hook. How many files that are.
+/// Makes files read-only that have a hard link elsewhere, or at a place that the command may not change: a second link to a hook is a hook. Returns
+/// their number.
 pub(super) fn protect_hard_links(sightings: &mut ScanResult) -> usize {
     let elsewhere = with_names_elsewhere(sightings);
     let count = elsewhere.len();
@@ -78,7 +79,8 @@ fn places(mut files: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     files
 }
 
-/// The directory at the top that holds most, or the one in it that holds nine tenths of that: `node_modules/.pnpm` rather than `node_modules`.
+/// The top-level directory that holds most of them, or a subdirectory of it with nine tenths of those: `node_modules/.pnpm` rather than
+/// `node_modules`.
 fn densest_directory(files: &BTreeSet<PathBuf>) -> Option<PathBuf> {
     let mut directory = PathBuf::new();
     let mut within: Vec<&PathBuf> = files.iter().collect();

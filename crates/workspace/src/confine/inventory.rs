@@ -1,4 +1,4 @@
-//! What lies in a directory that programs obey as a whole and that is not frozen: every entry with its identity, so that a change anywhere in it is seen.
+//! The content of a writable directory that a program loads as a whole: every entry with its identity, so that any change in it is detected.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,13 +12,13 @@ use super::mount_tree::{FileIdentity, identity};
 use crate::file_target::open_directory;
 use crate::mount::Mount;
 
-/// A directory with more in it is frozen instead.
+/// A directory with more entries is made read-only instead.
 const MAX_ENTRIES: usize = 4096;
 
 /// The entries of a directory at any depth, by their places in the mount.
 pub(super) type Inventory = BTreeMap<PathBuf, FileIdentity>;
 
-/// What there is; `None` if there is too much, or a directory cannot be read.
+/// All entries; `None` if there are too many, or a directory cannot be read.
 pub(super) fn inventory(mount: &Mount, place: &Path) -> Option<Inventory> {
     let (mut found, mut left) = (Inventory::new(), vec![place.to_path_buf()]);
     while let Some(directory) = left.pop() {

@@ -1,7 +1,7 @@
-//! What a command leaves that is no danger to git or to the gate, and may be one to a person: it is told, and stays.
+//! Files left by a command that endanger neither git nor the gate, but possibly the user: they are reported, and stay.
 //!
-//! A symlink that leads out of the mount is followed by `cp -rL`, by archivers and by editors, though by no tool of the gate. Programs that open a FIFO wait
-//! for its other end. Both have honest uses: `venv/bin/python` leads to `/usr/bin`, and tests make FIFOs.
+//! A symlink that leads out of the mount is followed by `cp -rL`, by archivers and by editors, though by no tool of the gate. Programs that open a
+//! FIFO block until its other end is opened. Both have legitimate uses: `venv/bin/python` leads to `/usr/bin`, and tests make FIFOs.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,7 +14,7 @@ use toolgate_search::{EntryKind, ScannedDir, ScannedEntry};
 use super::mount_tree::MountTree;
 use crate::mount::Mount;
 
-/// One thread of a walk remembers no more than this.
+/// The limit for one thread of a walk.
 pub(super) const MAX_LEFTOVERS: usize = 1000;
 
 /// Something that a command left and that stays.
@@ -26,10 +26,10 @@ pub struct Leftover {
     pub kind: LeftoverKind,
 }
 
-/// What was left.
+/// The kind of leftover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftoverKind {
-    /// A symlink to a place that is not in the mount.
+    /// A symlink to a place outside of the mount.
     OutwardLink,
     /// A FIFO.
     Fifo,
@@ -49,10 +49,10 @@ impl LeftoverKind {
     }
 }
 
-/// What is told, by its path and its inode.
+/// A reported leftover, by its path and its inode.
 pub(super) type ReportedLeftover = (String, u64);
 
-/// Whether an entry is something to tell, and got its name since the mount was first looked at; with its inode.
+/// Whether an entry is to be reported and got its name since the mount was first scanned; with its inode.
 pub(super) fn classify_leftover(
     ground: &MountTree<'_>,
     folder: &ScannedDir<'_>,
@@ -80,7 +80,7 @@ pub(super) fn classify_leftover(
     (changed >= since).then_some((Leftover { path, kind }, stat.st_ino))
 }
 
-/// Whether a target is outside, by its names alone: a symlink on the way that leads out is told by itself.
+/// Whether a target is outside, lexically: a symlink on the path that leads out is reported itself.
 fn points_outside(mount: &Mount, folder: &Path, target: &Path) -> bool {
     let (mut place, rest) = match target.is_absolute() {
         false => (folder.to_path_buf(), target),

@@ -1,4 +1,4 @@
-//! Which directory a mount is, and which directories it lies in: two gates may have mounted the same one, or one inside the other.
+//! The identity of a mount's directory and of its ancestors: two gates may have mounted the same one, or one inside the other.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use super::codec::Codec;
 use crate::mount::Mount;
 
-/// A directory, told from another one that got its inode number later by when it was made.
+/// A directory. Its birth time (`stx_btime`) distinguishes it from a later one with the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DirectoryId {
     device: (u64, u64),
@@ -27,7 +27,7 @@ impl DirectoryId {
     }
 }
 
-/// A directory with all that it lies in, from the root of the filesystem down, each with its name.
+/// A directory with its ancestors, from the root of the filesystem down, each with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lineage(Vec<(DirectoryId, PathBuf)>);
 
@@ -39,7 +39,7 @@ impl Lineage {
             Ok((id, directory.file_name().map(PathBuf::from).unwrap_or_default()))
         };
         let steps: io::Result<Vec<_>> = mount.host_root().ancestors().map(step).collect();
-        // A directory that was renamed since it was opened is still itself; what it lies in is not known then.
+        // A directory that was renamed since it was opened keeps its identity; its ancestors are then unknown.
         let steps = steps.ok().filter(|steps| steps.first().is_some_and(|(id, _)| *id == own));
         let mut steps = steps.unwrap_or_else(|| vec![(own, PathBuf::new())]);
         steps.reverse();

@@ -1,4 +1,4 @@
-//! A mount with everything that has a say about what is in it.
+//! A mount with all rules that apply to its content.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -23,16 +23,16 @@ use crate::name_fold::fold;
 use crate::rules::PathGrant;
 use crate::view::Workspace;
 
-/// The folders of version control: as a link they lead to one that nobody has looked at.
+/// Directories of version control: one that is a symlink would lead to a directory that was not checked.
 const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".jj"];
 
-/// Which file it is, and when anything about it changed last.
+/// Identity and last change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileIdentity {
     pub(super) device: u64,
     pub(super) inode: u64,
     changed: (i64, i64),
-    /// The clock of a filesystem is coarse, so that a quick change may be told by this alone.
+    /// Filesystem timestamps are coarse; a quick change may show in the size only.
     size: i64,
     pub(super) is_directory: bool,
 }
@@ -40,7 +40,7 @@ pub(super) struct FileIdentity {
 impl FileIdentity {
     pub(super) fn of(stat: &Stat) -> Self {
         let (device, inode) = (stat.st_dev, stat.st_ino);
-        // What lies in a directory is looked at by itself, so that a directory is the same for as long as it is there.
+        // The content of a directory is compared by itself, so a directory is unchanged as long as it exists.
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Self { device, inode, changed: (0, 0), size: 0, is_directory: true };
         }
@@ -65,25 +65,25 @@ impl Codec for FileIdentity {
     }
 }
 
-/// The kernel's types for time differ between machines.
+/// The kernel's time types differ between architectures.
 fn signed(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-/// A mount, and the mounts that lie inside it.
+/// A mount, and the mounts nested in it.
 #[derive(Debug)]
 pub(super) struct MountTree<'a> {
     pub(super) mount: &'a Mount,
     inner: Vec<(&'a Mount, &'a Path)>,
-    /// Last names of places that have a meaning of their own.
+    /// Last names of places with a meaning of their own.
     names: Vec<String>,
-    /// Whether there are globs, so that every single place must be asked about.
+    /// Whether there are globs, so that every place must be checked.
     has_globs: bool,
     has_scope: bool,
     /// What git reads in every repository.
     pub(super) personal: Vec<GitConfigFile>,
     protects_links: bool,
-    /// When it was first looked at.
+    /// When it was first scanned.
     pub(super) since: Duration,
 }
 
@@ -118,12 +118,12 @@ impl<'a> MountTree<'a> {
         }
     }
 
-    /// Whether everything must be asked about.
+    /// Whether every place must be checked.
     pub(super) fn has_globs(&self) -> bool {
         self.has_globs
     }
 
-    /// Whether files with another name elsewhere are kept from being changed.
+    /// Whether files with a hard link elsewhere are write-protected.
     pub(super) fn protects_links(&self) -> bool {
         self.protects_links
     }
@@ -133,21 +133,21 @@ impl<'a> MountTree<'a> {
         self.has_scope
     }
 
-    /// Whether anything but a glob could have something to say about an entry of this name. Most names of a tree end here.
+    /// Whether any rule other than a glob could match an entry of this name. For most names of a tree this is the only check.
     pub(super) fn may_match(&self, name: &[u8]) -> bool {
         !cannot_match(name)
             || may_trigger_execution(name)
             || self.names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
     }
 
-    /// This mount, and those inside it that hold the place, each with the rest of the way.
+    /// This mount, and the nested ones that contain the place, each with the rest of the path.
     fn mounts_at<'p>(&'p self, place: &'p Path) -> impl Iterator<Item = (&'a Mount, &'p Path)> {
         let inner =
             self.inner.iter().filter_map(move |(inner, root)| Some((*inner, place.strip_prefix(root).ok()?)));
         std::iter::once((self.mount, place)).chain(inner)
     }
 
-    /// Whether the operator denies it, or it is the gate's own.
+    /// Whether the operator denies it, or it belongs to the gate.
     pub(super) fn is_denied_by_operator(&self, place: &Path) -> bool {
         self.mounts_at(place).any(|(mount, rest)| mount.rules().is_denied_by_operator(rest))
     }
@@ -161,7 +161,7 @@ impl<'a> MountTree<'a> {
         self.mount.rules().gate_places().iter().map(PathBuf::from).chain(inner)
     }
 
-    /// Whether it is the gate's own.
+    /// Whether it belongs to the gate.
     pub(super) fn is_gate_owned(&self, place: &Path) -> bool {
         self.mounts_at(place).any(|(mount, rest)| mount.rules().is_gate_owned(rest))
     }
@@ -171,12 +171,12 @@ impl<'a> MountTree<'a> {
         self.mounts_at(place).any(|(mount, rest)| mount.rules().is_protected_place(rest))
     }
 
-    /// Whether a symlink here decides what such a place is.
+    /// Whether a symlink here would redirect a protected place.
     pub(super) fn is_above_protected_place(&self, place: &Path) -> bool {
         self.mounts_at(place).any(|(mount, rest)| mount.rules().is_above_protected_place(rest))
     }
 
-    /// Whether anything at this place is looked at after a command, whatever it is.
+    /// Whether anything at this place is judged after a command, whatever it is.
     pub(super) fn is_judged(&self, place: &Path, part: Option<RepositoryPart>) -> bool {
         part.is_some()
             || place.parent().is_some_and(|folder| has_name(folder, "hooks"))
@@ -187,47 +187,47 @@ impl<'a> MountTree<'a> {
             || self.is_protected_place(place)
     }
 
-    /// Whether a file is among what the mount and the call are limited to.
+    /// Whether the scope of the mount and the grant of the call include a file.
     pub(super) fn is_in_scope(&self, place: &Path, grant: Option<&dyn PathGrant>) -> bool {
         let inner = self.mounts_at(place).skip(1).all(|(mount, rest)| mount.rules().is_in_scope(rest, None));
         inner && self.mount.rules().is_in_scope(place, grant)
     }
 
-    /// Whether the rules let a file be changed.
+    /// Whether the rules allow a file to be changed.
     pub(super) fn may_change(&self, place: &Path) -> bool {
         self.mounts_at(place).all(|(mount, rest)| mount.rules().may_change(rest))
     }
 
-    /// Whether this is the root of a mount that may not be changed.
+    /// Whether this is the root of a read-only mount.
     pub(super) fn is_read_only_mount(&self, place: &Path) -> bool {
         self.inner.iter().any(|(inner, root)| inner.access() == MountAccess::ReadOnly && *root == place)
     }
 }
 
-/// Whether a link of this folded name leads to the inside of a repository, or to files that programs obey.
+/// Whether a symlink of this folded name leads into a repository, or to autorun files.
 pub(super) fn is_autorun_directory(folded: &str) -> bool {
     VERSION_CONTROL.contains(&folded) || autorun_directories().any(|name| name == folded)
 }
 
-/// Which file has this name; never what it links to.
+/// The identity of the file with this name; symlinks are not followed.
 pub(super) fn identity(folder: BorrowedFd<'_>, name: &CStr) -> Option<FileIdentity> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| FileIdentity::of(&stat))
 }
 
-/// The content of a small regular file, or its first bytes; never through a link, and without waiting for anybody.
+/// The content of a small regular file, or its first bytes: `O_NOFOLLOW`, and `O_NONBLOCK` so that a FIFO does not block.
 pub(super) fn read_small(folder: BorrowedFd<'_>, name: &CStr, most: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
     read_prefix(&file, most)
 }
 
-/// The content of an open regular file up to one byte more than `most`, so that too large a file can be told.
+/// The content of an open regular file up to one byte more than `most`, so that the caller can detect a larger file.
 pub(super) fn read_prefix(file: &File, most: usize) -> io::Result<Vec<u8>> {
     let stat = rustix::fs::fstat(file)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // With room for one byte more than there is, the second `read(2)` is the one that finds the end.
+    // With room for one byte more than the size, the second `read(2)` finds the end of the file.
     let expected = usize::try_from(stat.st_size).unwrap_or(most).min(most);
     let mut content = Vec::with_capacity(expected + 1);
     file.take(most as u64 + 1).read_to_end(&mut content)?;

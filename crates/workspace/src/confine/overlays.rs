@@ -1,4 +1,5 @@
-//! From what was seen to what is mounted: each place once, parents before children, and nobody can move a cover away by moving what it lies in.
+//! Turns the result of a scan into overlay mounts: each place once, parents before children, with the directories above pinned so that no rename
+//! moves an overlay away.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -6,21 +7,21 @@ use std::path::{Path, PathBuf};
 use super::scanner::{Protection, ScanResult};
 use super::{MAX_OVERLAYS, MAX_PROTECTIONS, MountOverlay};
 
-/// What is mounted over a mount.
+/// The overlays of a mount.
 pub(super) struct OverlayPlan {
     pub(super) overlays: Vec<MountOverlay>,
-    /// Directories that are hidden as a whole because too much in them is denied.
+    /// Directories that are masked as a whole because too much in them is denied.
     pub(super) bundled: Vec<PathBuf>,
 }
 
-/// The covers for all that was seen; where even hiding whole directories leaves too many, the directory with the most of them.
+/// The overlays for everything that was seen. If there are too many even after masking whole directories: the directory with the most of them.
 pub(super) fn plan_overlays(seen: ScanResult, writable: bool) -> Result<OverlayPlan, PathBuf> {
     let is_complete = seen.protections.len() <= MAX_PROTECTIONS;
     let hidden = out_of_scope(&seen.out_of_scope, &seen.reachable);
     let mut seals: BTreeMap<PathBuf, Protection> = BTreeMap::new();
     for (place, seal) in seen.protections.into_iter().chain(hidden) {
         let strongest = seals.entry(place).or_insert(Protection::ReadOnly);
-        // Of two that are as strong, the one from the latest walk stands first.
+        // Of two that are equally strong, the one from the latest walk comes first.
         if priority(&seal) > priority(strongest) {
             *strongest = seal;
         }
@@ -51,7 +52,7 @@ fn to_overlays(seals: BTreeMap<PathBuf, Protection>, pins: BTreeSet<PathBuf>) ->
     covers.into_values().collect()
 }
 
-/// The directories that hold something hidden, and how much, the fullest first.
+/// The directories that contain something masked, with the count, the fullest first.
 fn densest_directories(seals: &BTreeMap<PathBuf, Protection>) -> Vec<(PathBuf, usize)> {
     let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
     for (place, _) in seals.iter().filter(|(_, seal)| matches!(seal, Protection::Mask { .. })) {
@@ -63,8 +64,8 @@ fn densest_directories(seals: &BTreeMap<PathBuf, Protection>) -> Vec<(PathBuf, u
     counts
 }
 
-/// Directories to hide as a whole: as many of the fullest as it takes, or all of them where each holds little, so that those around them are next. The
-/// mount itself cannot be hidden.
+/// Directories to mask as a whole: as many of the fullest as needed, or all of them where each holds little, so that their parents are next. The
+/// mount itself cannot be masked.
 fn directories_to_mask(seals: &BTreeMap<PathBuf, Protection>, pins: usize) -> Vec<PathBuf> {
     let mut left = (seals.len() + pins).saturating_sub(MAX_OVERLAYS);
     let folders = densest_directories(seals).into_iter().filter(|(folder, _)| !folder.as_os_str().is_empty());
@@ -94,7 +95,7 @@ fn priority(seal: &Protection) -> u8 {
     }
 }
 
-/// Hides each file that is out of scope, or the largest folder around it in which nothing else may be reached.
+/// Masks each file that is out of scope, or the largest directory above it that contains nothing reachable.
 fn out_of_scope(files: &[PathBuf], reachable: &[PathBuf]) -> Vec<(PathBuf, Protection)> {
     let open: HashSet<&Path> = reachable.iter().flat_map(|folder| folder.ancestors()).collect();
     let hide = |file: &PathBuf| {
@@ -108,11 +109,11 @@ fn out_of_scope(files: &[PathBuf], reachable: &[PathBuf]) -> Vec<(PathBuf, Prote
     hidden.into_iter().collect()
 }
 
-/// Leaves out what lies in a hidden folder, and freezing what cannot be changed anyway.
+/// Removes what lies in a masked directory, and read-only overlays on what is read-only anyway.
 fn without_redundant(seals: BTreeMap<PathBuf, Protection>, writable: bool) -> BTreeMap<PathBuf, Protection> {
     let mut kept = BTreeMap::new();
     let (mut hidden, mut frozen): (Option<PathBuf>, Option<PathBuf>) = (None, None);
-    // Paths sort by component, so that all that lies in a folder follows it at once.
+    // Paths sort by component, so the content of a directory directly follows it.
     for (place, seal) in seals {
         let is_below =
             |folder: &Option<PathBuf>| folder.as_ref().is_some_and(|folder| place.starts_with(folder));
@@ -130,13 +131,13 @@ fn without_redundant(seals: BTreeMap<PathBuf, Protection>, writable: bool) -> BT
     kept
 }
 
-/// The repositories, and every folder on the way to a cover, as far as they are not covered or frozen themselves.
+/// The repositories, and every directory on the path to an overlay, unless they are masked or read-only themselves.
 fn pins(seals: &BTreeMap<PathBuf, Protection>, repositories: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut pins = BTreeSet::new();
     let places = seals.keys().map(PathBuf::as_path).chain(repositories.iter().map(PathBuf::as_path));
     for place in places {
         let folders: Vec<&Path> = place.ancestors().filter(|folder| !folder.as_os_str().is_empty()).collect();
-        // From the top down to the first one that keeps all that is in it.
+        // From the top down to the first one that protects everything in it.
         let free = folders.iter().rev().take_while(|folder| !seals.contains_key(**folder));
         pins.extend(free.map(|folder| folder.to_path_buf()));
     }

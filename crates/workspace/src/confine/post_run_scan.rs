@@ -1,7 +1,6 @@
-//! The walk after a command: what it put under a name that other programs obey.
+//! The walk after a command: what it put under a name that other programs execute or read as configuration.
 //!
-//! Only what is new or not what it was is looked at. New secrets are left alone: they are denied
-//! from now on, and harm nobody.
+//! Only new and changed files are examined. New secrets stay where they are: they are denied from now on, and execute nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -30,15 +29,15 @@ use crate::git_config::{ConfigVerdict, MAX_CONFIG_BYTES, judge};
 use crate::name_fold::fold;
 use crate::rules::is_denied_by_name;
 
-/// A file that tells where a repository is holds one path.
+/// A file that points to a repository holds one path.
 const MAX_GIT_POINTER_BYTES: usize = 64 * 1024;
 
-/// More hooks than git knows are no hooks.
+/// Git knows fewer hooks than this; with more of them the whole directory is quarantined.
 const MAX_HOOKS: usize = 64;
 
 impl ConfinedMount<'_> {
-    /// What the command left in this mount that may not stay. To be asked when no process of the command is alive any more, and with time of its
-    /// own: what is not looked at stays.
+    /// What the command left in this mount that must not stay. To be called when no process of the command is alive any more, and with a deadline of
+    /// its own: what is not scanned stays.
     ///
     /// # Errors
     /// A tree that cannot be walked.
@@ -68,7 +67,7 @@ impl ConfinedMount<'_> {
     }
 }
 
-/// What is known already about configurations: one file may have thousands of names.
+/// Cached verdicts on configurations: one file may have thousands of hard links.
 #[derive(Default)]
 struct ConfigVerdictCache(Mutex<HashMap<FileIdentity, ConfigVerdict>>);
 
@@ -92,11 +91,11 @@ impl ConfigVerdictCache {
 struct PostRunFindings {
     artifacts: Vec<ProtectedArtifact>,
     repositories: HashSet<PathBuf>,
-    /// What lies in a folder called `hooks`, which may be that of a repository.
+    /// Files in a directory called `hooks`, which may be that of a repository.
     hooks: Vec<ProtectedArtifact>,
-    /// What makes repositories of new ones that are not called `.git`.
+    /// The `HEAD` files of new repositories that are not called `.git`.
     heads: Vec<ProtectedArtifact>,
-    /// Files that lead to a repository, with their content.
+    /// Files that point to a repository, with their content.
     pointers: Vec<(ProtectedArtifact, Vec<u8>)>,
     closed: Vec<PathBuf>,
     leftovers: Vec<Leftover>,
@@ -113,7 +112,7 @@ impl PostRunFindings {
         self.leftovers.extend(other.leftovers);
     }
 
-    /// The directories that have a `.git` which was not there, or was another one.
+    /// The directories whose `.git` is new or was replaced.
     fn new_worktrees(&self, before: &Baseline) -> Vec<PathBuf> {
         let repositories = self.repositories.iter().filter(|place| !before.repositories.contains(*place));
         let pointers = self.pointers.iter().map(|(stray, _)| &stray.location);
@@ -121,7 +120,7 @@ impl PostRunFindings {
         dot_git.filter_map(|place| place.parent().map(Path::to_path_buf)).collect()
     }
 
-    /// Only now all repositories are known.
+    /// Resolves findings that depend on the set of all repositories, which is known only now.
     fn into_artifacts(mut self, ground: &MountTree<'_>) -> Vec<ProtectedArtifact> {
         let repositories = self.repositories;
         let is_hook = |stray: &ProtectedArtifact| {
@@ -146,7 +145,7 @@ impl PostRunFindings {
     }
 }
 
-/// A folder that became a repository stops being one without its `HEAD`; what else is in it may be somebody's work.
+/// Quarantining `HEAD` is enough to undo a new repository; its other content may be the user's work.
 fn collapse_repositories(
     strays: Vec<ProtectedArtifact>,
     heads: Vec<ProtectedArtifact>,
@@ -162,7 +161,7 @@ fn collapse_repositories(
     elsewhere.chain(heads.into_iter().filter(is_doomed)).collect()
 }
 
-/// Many hooks in one folder are taken away with their folder.
+/// Many hooks in one directory are quarantined together with the directory.
 fn collapse_hooks(ground: &MountTree<'_>, hooks: Vec<ProtectedArtifact>) -> Vec<ProtectedArtifact> {
     let mut by_folder: BTreeMap<PathBuf, Vec<ProtectedArtifact>> = BTreeMap::new();
     for hook in hooks {
@@ -185,26 +184,27 @@ struct PostRunScanner<'s> {
     ground: &'s MountTree<'s>,
     before: &'s Baseline,
     judged: &'s ConfigVerdictCache,
-    /// What would be told and was there when it began: the clock of a filesystem is coarse.
+    /// Leftovers that existed when the command began: filesystem timestamps are too coarse to exclude them.
     reported: &'s HashSet<ReportedLeftover>,
     found: PostRunFindings,
 }
 
-/// What is known about the folder of an entry.
+/// What is known about the directory of an entry.
 #[derive(Clone, Copy)]
 struct PostRunDirContext {
     in_repository: bool,
-    /// Whether the repository was none before, and is not called `.git` either.
+    /// Whether the repository is new, and is not called `.git` either.
     is_new: bool,
     in_hooks: bool,
-    /// Whether these are files in a directory called `hooks` which was no repository's before: they were harmless then, whatever is known of them.
+    /// Whether these are files in a directory called `hooks` that was no repository's before: they were harmless then, so the baseline does not
+    /// excuse them.
     is_unknown: bool,
-    /// Whether something in it may have got its name since the command began.
+    /// Whether an entry in it may have got its name since the command began.
     is_recent: bool,
 }
 
 impl PostRunScanner<'_> {
-    /// Whether to go into the entry.
+    /// Whether to descend into the entry.
     fn entry(&mut self, folder: &ScannedDir<'_>, around: PostRunDirContext, entry: ScannedEntry<'_>) -> bool {
         let is_directory = entry.kind == EntryKind::Directory;
         let name = entry.name.to_bytes();
@@ -259,14 +259,14 @@ impl PostRunScanner<'_> {
         is_directory
     }
 
-    /// Whether to go into something that is as it was before; `None` for what is not. A cover is no proof: it falls off when somebody who is not
-    /// kept from the place moves it away.
+    /// Whether to descend into an unchanged entry; `None` for a changed one. An overlay is no proof: it goes away when an unconfined process moves
+    /// the place it is mounted on.
     fn enters_known(&self, place: &Path, is_directory: bool, now: FileIdentity) -> Option<bool> {
         let BaselineFile { identity: known, below, .. } = self.before.known.get(place)?;
         if below.is_some() && inventory(self.ground.mount, place) != *below {
             return None;
         }
-        // The gate writes its own files meanwhile, and what lies in a folder is looked at by itself.
+        // The gate writes its own files while a command runs, and the content of a directory is compared by itself.
         let may_change = is_directory || self.ground.is_gate_owned(place);
         let is_known = if may_change { known.is_same_file(&now) } else { *known == now };
         is_known.then(|| is_directory && !self.before.hidden.contains(place))
@@ -305,13 +305,13 @@ impl PostRunScanner<'_> {
             None if folded == ".git" => {
                 self.pointer(stray(ProtectedArtifactKind::GitPointer), read(MAX_GIT_POINTER_BYTES))
             }
-            // A file called `hooks` is no folder of hooks.
+            // A regular file called `hooks` is not a hooks directory.
             Some(RepositoryPart::Hooks) | None => {
                 let named = stray(ProtectedArtifactKind::ProgramConfig);
                 if is_sequencer_file(&fold(&named.location))
                     && self.has_new_steps(&named, read(MAX_SEQUENCER_BYTES))
                 {
-                    // It counts in a repository only, like what lies among hooks.
+                    // It takes effect only in a repository, like what lies among hooks.
                     self.found
                         .hooks
                         .push(ProtectedArtifact { kind: ProtectedArtifactKind::GitTodo, ..named });
@@ -332,7 +332,7 @@ impl PostRunScanner<'_> {
     ) -> bool {
         let before = self.before.known.get(&stray.location).map(|known| &known.refused);
         let judge = || read().map_or(ConfigVerdict::Harmful, |content| judge(&content, before));
-        // What was said before is said of this place alone.
+        // The verdict with a baseline holds for this place only, so it is not cached.
         let judgement = if before.is_none() { self.judged.judge(stray.identity, judge) } else { judge() };
         match judgement {
             ConfigVerdict::Harmless { worktree } => {
@@ -342,7 +342,7 @@ impl PostRunScanner<'_> {
         }
     }
 
-    /// What cannot be read may be anything.
+    /// Unreadable content counts as new.
     fn has_new_steps(&self, todo: &ProtectedArtifact, content: io::Result<Vec<u8>>) -> bool {
         let Some(content) = content.ok().filter(|content| content.len() <= MAX_SEQUENCER_BYTES) else {
             return true;
@@ -353,12 +353,12 @@ impl PostRunScanner<'_> {
             .any(|step| !before.is_some_and(|before| before.contains(step)))
     }
 
-    /// What cannot be read leads nowhere that anybody knows.
+    /// An unreadable pointer is treated as empty, and so leads to no known repository.
     fn pointer(&mut self, stray: ProtectedArtifact, content: io::Result<Vec<u8>>) {
         self.found.pointers.push((stray, content.unwrap_or_default()));
     }
 
-    /// Git writes where a submodule's files are into the submodule's configuration; any other repository has them around itself.
+    /// Git writes `core.worktree` into a submodule's configuration; any other repository lies in its own worktree.
     fn is_worktree(&self, repository: &Path, value: &str) -> bool {
         let is_module = repository.components().any(|name| name.as_os_str() == "modules");
         let place =
@@ -395,7 +395,7 @@ impl TreeVisitor for PostRunScanner<'_> {
     }
 }
 
-/// Whether a file leads to where worktrees and submodules of a repository in the mount are kept.
+/// Whether a file points to the place where a repository in the mount keeps its worktrees and submodules.
 fn points_to_known_gitdir(
     ground: &MountTree<'_>,
     repositories: &HashSet<PathBuf>,
@@ -406,7 +406,7 @@ fn points_to_known_gitdir(
     let content = content.trim_ascii_end();
     let Some(path) = content.strip_prefix(b"gitdir: ").filter(|_| !has_name(&stray.location, "commondir"))
     else {
-        // The repository of a worktree is two levels above what is kept for the worktree.
+        // The repository of a linked worktree is two levels above the worktree's own directory.
         let above = folder.parent().filter(|above| above.ends_with("worktrees")).and_then(Path::parent);
         return content == b"../.." && above.is_some_and(|above| repositories.contains(above));
     };
@@ -420,11 +420,11 @@ fn points_to_known_gitdir(
         let is_kept = folder.ends_with("worktrees") || folder.ends_with("modules");
         is_kept && folder.parent().is_some_and(|repository| repositories.contains(repository))
     };
-    // Links are not walked into, so that a known repository is really where its path says.
+    // The walk follows no symlinks, so a known repository really lies at its path.
     target.is_some_and(|target| repositories.contains(&target) && target.ancestors().skip(1).any(kept_for))
 }
 
-/// Where a relative path leads from a folder, if it goes up first and then down only.
+/// Resolves a relative path from a directory, if it goes up first and then only down.
 fn resolve_relative(folder: &Path, path: &Path) -> Option<PathBuf> {
     let mut place = folder.to_path_buf();
     let mut goes_down = false;

@@ -1,4 +1,4 @@
-//! What may not stay where a command left it.
+//! Files and directories that must not stay where a command left them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,30 +8,30 @@ use super::repositories::{RepositoryPart, part};
 use crate::autorun_files::ends_at_autorun_file;
 use crate::name_fold::fold;
 
-/// Why something may not stay.
+/// Why something must not stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProtectedArtifactKind {
-    /// Git would run it.
+    /// Git would execute it.
     Hook,
-    /// A configuration that makes git run or obey something.
+    /// A configuration that makes git execute or include something.
     GitConfig,
-    /// A `.git` or `commondir` file that leads git to a repository which is not where those of worktrees and submodules are.
+    /// A `.git` or `commondir` file that points to a repository outside of where worktrees and submodules are kept.
     GitPointer,
-    /// What a repository's configuration makes git run or include.
+    /// A file that a repository's configuration makes git execute or include.
     GitTarget,
-    /// Steps of a rebase that run something.
+    /// Steps of a rebase that execute something.
     GitTodo,
-    /// A configuration that another program obeys: Mercurial's, Jujutsu's, direnv's, an editor's, another agent's.
+    /// A configuration of another program: Mercurial, Jujutsu, direnv, an editor, another agent.
     ProgramConfig,
-    /// A configuration or a kept file of a gate.
+    /// A configuration or journal file of a gate.
     GateConfig,
-    /// Where this gate keeps its own files.
+    /// A place where this gate keeps its own files.
     OwnFile,
-    /// A link with a protected name.
+    /// A symlink with a protected name.
     Link,
-    /// What makes a repository of a folder that was none: it has hooks or a configuration that nobody looked at.
+    /// What turns a directory into a repository: its hooks and configuration were not checked before.
     Repository,
-    /// A folder that cannot be looked into.
+    /// A directory that cannot be read.
     Unreadable,
 }
 
@@ -51,7 +51,7 @@ impl ProtectedArtifactKind {
         Self::Unreadable,
     ];
 
-    /// The kind as records write it.
+    /// The kind as the audit log writes it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,16 +70,16 @@ impl ProtectedArtifactKind {
     }
 }
 
-/// What a command left in a mount that may not stay.
+/// What a command left in a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostRunScan {
-    /// What was found, in path order.
+    /// What must not stay, in path order.
     pub found: Vec<ProtectedArtifact>,
-    /// Whether not everything could be looked at in time, so that there may be more.
+    /// Whether the scan did not finish before its deadline, so that there may be more.
     pub incomplete: bool,
-    /// Whether a directory moved away before it could be read: something was certainly not seen where it is, and another walk may see it.
+    /// Whether a directory was moved before it could be read: its content was not scanned, and another walk may find it.
     pub missed: bool,
-    /// What stays and is only told, in path order.
+    /// What stays and is only reported, in path order.
     pub leftovers: Vec<Leftover>,
 }
 
@@ -88,7 +88,7 @@ pub struct PostRunScan {
 pub struct ProtectedArtifact {
     /// Where it is, relative to the mount.
     pub location: PathBuf,
-    /// Why it may not stay.
+    /// Why it must not stay.
     pub kind: ProtectedArtifactKind,
     pub(super) identity: FileIdentity,
 }
@@ -98,7 +98,7 @@ impl ProtectedArtifact {
         self.location.parent()
     }
 
-    /// The repository whose part this is.
+    /// The repository that this belongs to.
     pub(super) fn repository(&self) -> Option<&Path> {
         let name = self.location.file_name()?;
         match (self.kind, part(&fold(Path::new(name)))) {
@@ -115,7 +115,7 @@ impl ProtectedArtifact {
     }
 }
 
-/// Which program obeys a file at this folded place.
+/// The kind of a file at this folded place that a program executes or reads as configuration.
 pub(super) fn autorun_kind(folded: &str) -> Option<ProtectedArtifactKind> {
     const PROGRAMS: [&str; 5] =
         [".envrc", ".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".jj/workspace-config.toml"];

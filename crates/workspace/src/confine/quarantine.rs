@@ -1,7 +1,7 @@
-//! Taking away what a command left, without losing it.
+//! Moves what a command left to quarantine, without losing it.
 //!
-//! Nothing is followed: the folder is opened name by name, what is taken is first given a name that nothing obeys, and only then looked at. What cannot
-//! be moved further keeps that name, which no tool reaches.
+//! No symlink is followed: the directory is opened name by name; the artifact is first renamed to an inert name, and only then examined. What cannot
+//! be moved further keeps that name, which no tool can reach.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,41 +24,41 @@ use crate::error::WorkspaceError;
 use crate::mount::Mount;
 use crate::swap::rename_to_free_name;
 
-/// What lies on another filesystem is copied up to this size.
+/// A file on another filesystem is copied up to this size.
 const MAX_COPY_BYTES: u64 = 64 << 20;
 
-/// How many numbers are tried for one name; other mounts of the call may have taken some.
+/// How many numbers are tried for one name; other mounts of the call may have used some.
 const MAX_NAME_ATTEMPTS: usize = 10_000;
 
-/// Where what a call left is kept.
+/// Where the artifacts of a call are kept.
 #[derive(Clone, Debug)]
 pub struct Quarantine<'q> {
-    /// The folder, out of reach of every tool.
+    /// The directory, unreachable for every tool.
     pub directory: &'q Dir,
-    /// Whose doing it is.
+    /// The call that left them.
     pub call: CallId,
-    /// When, as records write it.
+    /// The time, as the audit log writes it.
     pub when: String,
     /// How much is kept.
     pub bounds: QuarantineBounds,
 }
 
-/// Something that was taken away.
+/// Something that was moved to quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
     /// Where it was, as answers show it.
     pub path: String,
-    /// Where it is now: below the quarantine folder, or in its own folder if it could not be moved out of it.
+    /// Where it is now: below the quarantine directory, or in its own directory if it could not be moved out of it.
     pub kept_as: String,
-    /// Whether it could not be moved out of its folder and only lost its name.
+    /// Whether it could not be moved out of its directory and was only renamed.
     pub in_place: bool,
 }
 
 impl ConfinedMount<'_> {
-    /// Takes a stray away. `None` when it is not there any more.
+    /// Moves an artifact to quarantine. `None` when it no longer exists.
     ///
     /// # Errors
-    /// Whatever the operating system says; the stray may then still be obeyed.
+    /// An I/O error; the artifact may then still take effect.
     pub fn quarantine(
         &self,
         stray: &ProtectedArtifact,
@@ -71,7 +71,7 @@ impl ConfinedMount<'_> {
         };
         let private = private_name(&name);
         let hidden = match rename_to_free_name(&folder, &name, &folder, &private) {
-            // The command may have taken the right to write from the directory, and not from its owner the right to give it back.
+            // The command may have removed write permission from the directory; as its owner, the gate can restore it.
             Err(Errno::ACCESS) if make_writable(&folder).is_ok() => {
                 rename_to_free_name(&folder, &name, &folder, &private)
             }
@@ -84,7 +84,7 @@ impl ConfinedMount<'_> {
         }
         let taken = stat(folder.as_fd(), &private).map_err(failed)?;
         if !FileIdentity::of(&taken).is_same_file(&stray.identity) {
-            // Somebody else has put another file there meanwhile, and gets it back.
+            // Another process has put another file there since the scan; it gets its name back.
             rename_to_free_name(&folder, &private, &folder, &name).map_err(|errno| failed(errno.into()))?;
             return Ok(None);
         }
@@ -103,7 +103,7 @@ impl ConfinedMount<'_> {
     }
 }
 
-/// A place in the quarantine folder.
+/// A place in the quarantine directory.
 struct QuarantineSlot {
     directory: File,
     call: String,
@@ -111,7 +111,7 @@ struct QuarantineSlot {
 }
 
 impl QuarantineSlot {
-    /// Finds a number from `first` on that is free for this name, and holds it with an empty note.
+    /// Finds a free number for this name, from `first` on, and reserves it with an empty note.
     fn open(quarantine: &Quarantine<'_>, name: &OsStr, first: usize) -> io::Result<Self> {
         let call = quarantine.call.to_string();
         match rustix::fs::mkdirat(quarantine.directory, call.as_str(), Mode::RWXU) {
@@ -144,7 +144,7 @@ impl QuarantineSlot {
         format!("{note}\n").into_bytes()
     }
 
-    /// Moves what has the private name here, and says where it is below the quarantine folder.
+    /// Moves the privately named file here; returns its path below the quarantine directory.
     fn move_in(
         &self,
         quarantine: &Quarantine<'_>,
@@ -176,7 +176,7 @@ impl QuarantineSlot {
         file.sync_all()
     }
 
-    /// From another filesystem. The private name goes away only when the copy is on the disk.
+    /// Copies from another filesystem. The private name is unlinked only after the copy is fsynced.
     fn copy(&self, from: &File, private: &OsStr, taken: &Stat) -> io::Result<()> {
         match FileType::from_raw_mode(taken.st_mode) {
             FileType::RegularFile => self.copy_file(from, private)?,
@@ -215,18 +215,18 @@ fn note_name(name: &OsStr) -> OsString {
     note
 }
 
-/// A name that nothing obeys and that the deny list keeps from every tool.
+/// An inert name that the deny list protects from every tool.
 fn private_name(name: &OsStr) -> OsString {
     OsString::from(format!(".{}.{}.toolgate", shortened(name), CallId::fresh()))
 }
 
-/// What of a name is kept, so that there is room for what is put around it.
+/// The part of a name that is kept, so that the prefix and suffix fit.
 fn shortened(name: &OsStr) -> String {
     let fits = |character: &char| !character.is_control() && *character != char::REPLACEMENT_CHARACTER;
     name.to_string_lossy().chars().filter(fits).take(40).collect()
 }
 
-/// Which file is at a place; `None` when there is none, or only through a link.
+/// The identity of the file at a place; `None` when it does not exist, or only behind a symlink.
 pub(super) fn identify_place(mount: &Mount, place: &Path) -> Option<FileIdentity> {
     let (folder, name) = open_parent(mount, place).ok()??;
     stat(folder.as_fd(), &name).ok().map(|stat| FileIdentity::of(&stat))
@@ -236,7 +236,7 @@ fn stat(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
     Ok(rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Opens the folder of a place name by name, so that no link is followed; `None` when it is not there any more.
+/// Opens the directory of a place name by name, so that no symlink is followed; `None` when it no longer exists.
 fn open_parent(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString)>> {
     let Some(name) = place.file_name() else { return Ok(None) };
     let mut folder = open_directory(mount.as_fd(), OsStr::new("."))?;
@@ -251,7 +251,8 @@ fn open_parent(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString
     Ok(Some((File::from(folder), name.to_owned())))
 }
 
-/// Gives the owner all rights over an open directory. A descriptor of `O_PATH` cannot be given to `fchmod`, but its entry in `/proc` leads to the same inode.
+/// Gives the owner all permissions on an open directory. `fchmod` rejects an `O_PATH` descriptor, but `chmod` of its link in `/proc/self/fd` changes
+/// the same inode.
 fn make_writable(directory: &File) -> io::Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode) | Mode::RWXU;
     Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode)?)

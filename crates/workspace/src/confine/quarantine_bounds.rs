@@ -1,11 +1,11 @@
-//! How much of what commands left is kept.
+//! Limits on the quarantine.
 //!
-//! A command decides how much that is, so it is bounded as things are added: whenever another sixteenth of the bound came in, counted by all gates that share
-//! the directory. What is too old goes, then the largest: a flood of large files does not cost a person the small one that an editor wrote while a
-//! command ran. The note beside it stays, and says that the content is no longer kept.
+//! A command decides how much is quarantined, so the limits are enforced as artifacts are added: after every sixteenth of the limit, counted by all
+//! gates that share the directory. Expired artifacts are removed first, then the largest: a flood of large files does not displace the small one that
+//! an editor wrote while a command ran. The note beside an artifact stays, and then says that the content is no longer kept.
 //!
-//! A tree that a command made may be as deep and as wide as it likes. It is removed without recursion: each subdirectory is first moved up, to one directory
-//! of things to be removed, so that one descriptor is enough; and a bounded number of names at a time. Whatever is left then, or by a process that was killed, is
+//! A tree made by a command may be arbitrarily deep and wide. It is removed without recursion: each subdirectory is first moved up into the trash
+//! directory, so that one descriptor suffices; and a bounded number of names at a time. What is left then, or by a process that was killed, is
 //! removed by the next sweep.
 
 use std::ffi::{OsStr, OsString};
@@ -23,33 +23,33 @@ use crate::append_counter::{AppendCounter, COUNTER_STEP, counter_units};
 /// The version of the notes beside quarantined files.
 pub(super) const NOTE_VERSION: u32 = 1;
 
-/// Things to be removed. No call is named like this.
+/// What is to be removed. Not a valid call id.
 const TRASH_DIR: &str = ".dropping";
-/// Its lock keeps sweeps apart.
+/// Its lock serialises sweeps.
 const SWEEP_LOCK: &str = "sweeping";
-/// Its length says how much was added since the last sweep.
+/// Its length is what was added since the last sweep ([`AppendCounter`]).
 const ADDED_COUNTER: &str = "added";
 
-/// How many things are kept, whatever their size.
+/// How many artifacts are kept, whatever their size.
 const MAX_ENTRIES: usize = 10_000;
-/// Names that one sweep removes.
+/// How many names one sweep removes.
 const MAX_REMOVED_PER_SWEEP: usize = 100_000;
-/// Names that are looked at to find out how large one thing is, and how deep. What is larger than that is the first to go.
+/// How many names are visited to measure one artifact, and how deep. A larger one is the first to be removed.
 const MAX_MEASURED: usize = 10_000;
 const MAX_MEASURED_DEPTH: usize = 64;
-/// Notes that are kept of what is not, the newest.
+/// How many notes of removed artifacts are kept; the newest.
 const MAX_NOTES: usize = 10_000;
-/// What a name takes beside its content, about: an inode and an entry of a directory. An empty file is not for nothing.
+/// The approximate cost of a name beside its content: an inode and a directory entry. So an empty file has a cost too.
 const NAME_BYTES: u64 = 4096;
 /// The longest note that is read.
 const MAX_NOTE_BYTES: u64 = 64 << 10;
 
-/// Bounds of the quarantine.
+/// Limits of the quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuarantineBounds {
-    /// Disk space of what is kept.
+    /// Disk space of all artifacts.
     pub max_bytes: u64,
-    /// What is older is not kept.
+    /// Older artifacts are removed.
     pub max_age: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Default for QuarantineBounds {
     }
 }
 
-/// One thing that was taken away.
+/// One quarantined artifact.
 struct QuarantineEntry {
     call: CallId,
     name: OsString,
@@ -67,7 +67,7 @@ struct QuarantineEntry {
 }
 
 impl QuarantineBounds {
-    /// Counts something that was added. Of a directory it is not known how much that is, so it counts for a whole step.
+    /// Counts an added artifact. The size of a directory is unknown, so it counts as a whole step.
     pub(super) fn count_added(&self, quarantine: &Dir, taken: &Stat) {
         let step = (self.max_bytes / 16).max(1);
         let bytes = match FileType::from_raw_mode(taken.st_mode) {
@@ -80,7 +80,7 @@ impl QuarantineBounds {
         }
     }
 
-    /// Removes what is too old or too much, if another sixteenth was added since the last time. Where another gate is at it, that is enough.
+    /// Removes expired and excess artifacts, if a sixteenth was added since the last sweep. Skipped while another gate sweeps.
     ///
     /// # Errors
     /// The directory cannot be read or written.
@@ -109,7 +109,7 @@ impl QuarantineBounds {
         Ok(())
     }
 
-    /// What has to go: what is too old, then the largest, and of two the older one.
+    /// What must be removed: the expired, then the largest, and of two equal ones the older.
     fn excess(&self, kept: Vec<QuarantineEntry>, now: SystemTime) -> Vec<QuarantineEntry> {
         let expired = self.expired(now);
         let (mut gone, mut left): (Vec<QuarantineEntry>, Vec<QuarantineEntry>) =
@@ -117,7 +117,7 @@ impl QuarantineBounds {
         left.sort_by_key(|one| (std::cmp::Reverse(one.bytes), one.call));
         let mut bytes: u64 = left.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
         let mut left = left.into_iter().peekable();
-        // With the step that may be added before the next sweep, that is within the bound.
+        // This leaves room for the step that may be added before the next sweep.
         let target = self.max_bytes - self.max_bytes / 16;
         while bytes > target || left.len() > MAX_ENTRIES {
             let Some(one) = left.next() else { break };
@@ -132,7 +132,7 @@ impl QuarantineBounds {
         u64::try_from(then.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Removes notes of what is no longer kept, where they are too old or too many; the oldest first.
+    /// Removes notes of removed artifacts that are expired or too many; the oldest first.
     fn remove_notes(&self, quarantine: &Dir) -> io::Result<()> {
         let expired = self.expired(SystemTime::now());
         let mut calls: Vec<CallId> = calls_below(quarantine)?.map(|(call, _)| call).collect();
@@ -150,7 +150,7 @@ impl QuarantineBounds {
                 }
             }
             if is_expired || left == 0 {
-                // Not empty where something is kept.
+                // Fails where the directory is not empty.
                 let _ = quarantine.remove_dir(call.to_string());
             }
         }
@@ -158,13 +158,13 @@ impl QuarantineBounds {
     }
 }
 
-/// Whether this is a note of something that is no longer there. Everything else has a note beside it.
+/// Whether this is a note without its artifact. Every artifact has a note beside it.
 fn is_note_alone(directory: &Dir, name: &OsStr) -> bool {
     let noted = name.as_encoded_bytes().strip_suffix(b".json").map(OsStr::from_bytes);
     !directory.exists(note_of(name)) && noted.is_none_or(|noted| directory.symlink_metadata(noted).is_err())
 }
 
-/// The directories of calls, one at a time. What is named otherwise is left alone.
+/// The directories of calls, one at a time. Other names are ignored.
 fn calls_below(quarantine: &Dir) -> io::Result<impl Iterator<Item = (CallId, Dir)> + use<'_>> {
     let open = move |entry: io::Result<DirEntry>| {
         let entry = entry.ok()?;
@@ -179,7 +179,7 @@ fn entries_in(quarantine: &Dir) -> io::Result<Vec<QuarantineEntry>> {
     for (call, directory) in calls_below(quarantine)? {
         for entry in directory.entries()? {
             let name = entry?.file_name();
-            // Everything has a note beside it, and a note has none.
+            // Every artifact has a note beside it, and a note has none.
             if directory.exists(note_of(&name)) {
                 let bytes = measure(&directory, &name);
                 kept.push(QuarantineEntry { call, name, bytes });
@@ -195,7 +195,7 @@ fn note_of(name: &OsStr) -> OsString {
     note
 }
 
-/// Opens a directory, and nothing through a symlink.
+/// Opens a directory with `O_NOFOLLOW`.
 fn open_directory(directory: &Dir, name: &OsStr) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Dir::from_std_file(rustix::fs::openat(directory, name, flags, Mode::empty())?.into()))
@@ -205,7 +205,7 @@ fn space(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512).saturating_add(NAME_BYTES)
 }
 
-/// How much a file or a tree takes; as much as can be, where it is too wide or too deep to find out.
+/// The disk usage of a file or a tree; `u64::MAX` if it is too wide or too deep to measure.
 fn measure(directory: &Dir, name: &OsStr) -> u64 {
     const UNMEASURABLE: u64 = u64::MAX;
     let Ok(stat) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return 0 };
@@ -237,12 +237,12 @@ fn measure(directory: &Dir, name: &OsStr) -> u64 {
     bytes
 }
 
-/// Moves something to where things are removed, and says so in its note.
+/// Moves an artifact to the trash directory, and records that in its note.
 fn discard_entry(quarantine: &Dir, dropping: &Dir, kept: &QuarantineEntry) -> io::Result<()> {
     let directory = quarantine.open_dir(kept.call.to_string())?;
     let note = note_of(&kept.name);
     let mut said: Value = read_note(&directory, &note).unwrap_or_else(|| json!({"version": NOTE_VERSION}));
-    // Notes of the first gates say no version. One of a later format is not ours to judge.
+    // The earliest notes have no version. An artifact whose note has a later one is left alone.
     if said.get("version").is_some_and(|version| *version != json!(NOTE_VERSION)) {
         return Ok(());
     }
@@ -259,7 +259,7 @@ fn read_note(directory: &Dir, note: &OsStr) -> Option<Value> {
     is_short.then(|| serde_json::from_slice(&directory.read(note).ok()?).ok())?
 }
 
-/// Gives something a fresh name in the directory of things to be removed. A directory is moved only by those who may write it: its `..` changes.
+/// Moves something to the trash directory under a fresh name. Moving a directory needs write permission on it, because its `..` changes.
 fn move_to_trash(directory: &Dir, name: &OsStr, dropping: &Dir) -> io::Result<()> {
     let fresh = CallId::fresh().to_string();
     let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -269,7 +269,7 @@ fn move_to_trash(directory: &Dir, name: &OsStr, dropping: &Dir) -> io::Result<()
     Ok(rustix::fs::renameat(directory, name, dropping, fresh)?)
 }
 
-/// Removes all that is there, as long as there is not too much of it; says whether there was not.
+/// Removes everything in the trash, up to the limit; returns whether it is empty.
 fn empty_trash(dropping: &Dir) -> io::Result<bool> {
     let mut removed = 0;
     loop {
@@ -284,7 +284,7 @@ fn empty_trash(dropping: &Dir) -> io::Result<bool> {
             if entry.file_type()?.is_dir() {
                 let directory = open_directory(dropping, &entry.file_name())?;
                 removed += flatten(&directory, dropping, MAX_REMOVED_PER_SWEEP - removed)?;
-                // Not empty where there was too much of it.
+                // Fails if the directory still has content.
                 let _ = dropping.remove_dir(entry.file_name());
             } else {
                 dropping.remove_file(entry.file_name())?;
@@ -296,7 +296,7 @@ fn empty_trash(dropping: &Dir) -> io::Result<bool> {
     }
 }
 
-/// Removes the files of a directory, and moves its subdirectories up; says how many there were.
+/// Removes the files of a directory, and moves its subdirectories to the trash; returns how many entries there were.
 fn flatten(directory: &Dir, dropping: &Dir, most: usize) -> io::Result<usize> {
     let mut removed = 0;
     for entry in directory.entries()? {
@@ -321,7 +321,7 @@ mod tests {
 
     use super::*;
 
-    /// Puts something of so many bytes into the quarantine, as a call that was made so many days ago.
+    /// Puts a file of this size into the quarantine, as a call of so many days ago.
     fn keep(quarantine: &Path, days_ago: u64, name: &str, bytes: usize) -> CallId {
         let then = CallId::fresh().unix_millis() - days_ago * 24 * 60 * 60 * 1000;
         let number = bytes + usize::try_from(days_ago).unwrap();
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(note, "{\"version\":1,\"path\":\"@project/x\",\"kept\":false}\n");
         assert!(!quarantine.join(ancient.0.to_string()).exists(), "nor is its note kept");
         assert!(quarantine.join("of a person").exists());
-        // Under the step nothing is looked at.
+        // Below the step nothing is swept.
         let folder = Dir::open_ambient_dir(quarantine, cap_std::ambient_authority()).unwrap();
         QuarantineBounds { max_bytes: 1, ..QuarantineBounds::default() }.apply(&folder).unwrap();
         assert!(exists(json));
@@ -383,7 +383,7 @@ mod tests {
             std::fs::write(newer.join(format!("{number}-b.json")), "{}").unwrap();
         }
         sweep(scratch.path(), 2 << 20);
-        // The newest notes stay, and so does what is kept, each with its note.
+        // The newest notes stay, and so do the kept artifacts with their notes.
         assert_eq!(std::fs::read_dir(&newer).unwrap().count(), MAX_NOTES + 1);
         let notes = names().filter(|name| name.to_str().unwrap().ends_with(".json")).count();
         assert!(notes <= kept + 1, "{notes} notes beside {kept} things");

@@ -1,8 +1,8 @@
-//! What git keeps of a rebase, a cherry-pick or a revert that is under way, and runs when a person goes on with it.
+//! The state of a rebase, cherry-pick or revert in progress, which git executes when the user continues it.
 //!
-//! A command may go on with it too, so these files stay writable. But a step can be a line for the shell (`exec`), and a merge strategy that git does not have built
-//! in is a program (`git-merge-NAME`; a path where it has a slash): what was not there before is seen afterwards. Options of a strategy name no program,
-//! and what `git am` keeps has neither.
+//! A command may continue it too, so these files stay writable. But a step can be a shell command (`exec`), and a merge strategy that is not built
+//! into git is a program (`git-merge-NAME`; a path if it contains a slash). Those that are new are detected after the command. Strategy options name
+//! no program, and the state of `git am` has neither.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::git_config::setting_values;
 /// A longer file of this kind was not written by git.
 pub(super) const MAX_SEQUENCER_BYTES: usize = 1 << 20;
 
-/// Strategies that run no program but git.
+/// Strategies that are built into git.
 const STRATEGIES: [&[u8]; 6] = [b"octopus", b"ort", b"ours", b"recursive", b"resolve", b"subtree"];
 
 /// The files, by their folded place in a repository.
@@ -53,14 +53,14 @@ pub(super) fn is_sequencer_directory(folded: &str) -> bool {
     SEQUENCER_FILES.into_iter().any(|(names, _)| names.split('/').next() == Some(folded))
 }
 
-/// What the file at this folded place makes git run.
+/// What the file at this folded place makes git execute.
 pub(super) fn executed_steps(folded: &str, content: &[u8]) -> HashSet<Vec<u8>> {
     match sequencer_file(folded) {
         Some(SequencerFile::Steps) => shell_steps(content),
         Some(SequencerFile::Strategy) => programs([content.trim_ascii().to_vec()]),
         Some(SequencerFile::Options) => match setting_values(content, b"options", b"strategy") {
             Some(values) => programs(values),
-            // Git reads no further than we do, but it is not for us to say how far that is.
+            // Git might still parse a part of what this parser rejects, so the whole file counts as one step.
             None => HashSet::from([content.to_vec()]),
         },
         None => HashSet::new(),

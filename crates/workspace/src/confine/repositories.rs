@@ -1,4 +1,4 @@
-//! Which folders git takes for a repository, told by the names in them.
+//! Detects directories that git takes for a repository, by the names in them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +8,7 @@ use toolgate_search::{EntryKind, ScannedDir, ScannedEntry};
 
 use crate::name_fold::{fold, is_plain};
 
-/// The parts of a repository that decide what git runs and obeys.
+/// The parts of a repository that decide what git executes or reads as configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RepositoryPart {
     Hooks,
@@ -16,7 +16,7 @@ pub(super) enum RepositoryPart {
     CommonDirectory,
 }
 
-/// Which part of a repository has this folded name.
+/// The part of a repository with this folded name.
 pub(super) fn part(folded: &str) -> Option<RepositoryPart> {
     match folded {
         "hooks" => Some(RepositoryPart::Hooks),
@@ -26,12 +26,12 @@ pub(super) fn part(folded: &str) -> Option<RepositoryPart> {
     }
 }
 
-/// A folder called `.git`, or one with what git asks for: `HEAD`, and either `objects` and `refs` or a `commondir` that tells where they are.
+/// A directory called `.git`, or one with what git requires: `HEAD`, and either `objects` and `refs` or a `commondir` that points to them.
 pub(super) fn is_repository(folder: &ScannedDir<'_>) -> bool {
     has_name(folder.path(), ".git") || looks_like_repository(folder.entries())
 }
 
-/// Whether the last name of a place is this one, or a twin of it.
+/// Whether the last name of a place is this one, or a folded twin.
 pub(super) fn has_name(place: &Path, name: &str) -> bool {
     place.file_name().is_some_and(|last| fold(Path::new(last)) == name)
 }
@@ -51,12 +51,12 @@ fn looks_like_repository<'e>(entries: impl Iterator<Item = ScannedEntry<'e>>) ->
     head && (common || (objects && references))
 }
 
-/// Whether a folder is no repository without an entry of this name.
+/// Whether an entry of this name is required for a directory to be a repository.
 pub(super) fn is_head(name: &[u8]) -> bool {
     marker_name(name) == Some("head")
 }
 
-/// Which of the names that tell a repository this is, or is a twin of.
+/// Which of the names that mark a repository this is, or is a folded twin of.
 fn marker_name(name: &[u8]) -> Option<&'static str> {
     const NAMES: [&str; 4] = ["head", "refs", "objects", "commondir"];
     if is_plain(name) {

@@ -1,4 +1,4 @@
-//! The walk before a command: what there is that it must not reach.
+//! The walk before a command: finds what the command must not reach or change.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
@@ -25,7 +25,7 @@ use crate::git_config::{MAX_CONFIG_BYTES, RefusedSettings, sanitised_git_config}
 use crate::name_fold::fold;
 use crate::rules::{PathGrant, is_denied_by_name};
 
-/// How a place is kept from a command.
+/// How a place is protected from a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
     ReadOnly,
@@ -37,32 +37,32 @@ pub(super) enum Protection {
 #[derive(Debug, Default)]
 pub(super) struct ScanResult {
     pub(super) protections: Vec<(PathBuf, Protection)>,
-    /// Files that the mount or the call is not limited to.
+    /// Files outside of the scope of the mount or the grant of the call.
     pub(super) out_of_scope: Vec<PathBuf>,
-    /// Folders that hold a file which may be reached; told only where there are files that may not.
+    /// Directories that contain a reachable file; recorded only where some files are not reachable.
     pub(super) reachable: Vec<PathBuf>,
     pub(super) repositories: Vec<PathBuf>,
-    /// Links with a protected name.
+    /// Symlinks with a protected name.
     pub(super) links: Vec<(PathBuf, FileIdentity)>,
-    /// What is there of all that would be judged afterwards.
+    /// The existing files of all that will be judged afterwards.
     pub(super) known: HashMap<PathBuf, BaselineFile>,
-    /// What git is made to obey.
+    /// What git is configured to execute or read.
     pub(super) targets: Vec<AutorunTarget>,
-    /// Regular files with several names, where those matter.
+    /// Regular files with several hard links, where those matter.
     pub(super) linked: HashMap<PathBuf, HardLinkedFile>,
-    /// What would be told if a command had left it.
+    /// Existing files that would be reported if a command had left them.
     pub(super) reported: HashSet<ReportedLeftover>,
 }
 
-/// Something that was there before the command.
+/// A file that existed before the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BaselineFile {
     pub(super) identity: FileIdentity,
-    /// Of a git configuration: what it lets git run and obey.
+    /// For a git configuration: the settings that make git execute or include something.
     pub(super) refused: RefusedSettings,
-    /// Of a rebase that is under way: the steps that run something.
+    /// For a rebase in progress: the steps that execute something.
     pub(super) steps: HashSet<Vec<u8>>,
-    /// Of a directory that programs obey and that is not frozen: what is in it.
+    /// For a writable directory that a program loads as a whole: its content.
     pub(super) below: Option<Inventory>,
 }
 
@@ -73,7 +73,7 @@ impl BaselineFile {
 }
 
 impl BaselineFile {
-    /// The same for a mount whose places are others.
+    /// With places relative to another mount.
     pub(super) fn map_places(&self, place: impl Fn(&Path) -> Option<PathBuf>) -> Self {
         let moved = |below: &Inventory| {
             below.iter().filter_map(|(path, identity)| Some((place(path)?, *identity))).collect()
@@ -112,7 +112,7 @@ impl ScanResult {
         }
     }
 
-    /// What an earlier walk has seen and is where it was: what is gone cannot be covered.
+    /// What an earlier walk has seen and still exists: an overlay needs an existing place.
     pub(super) fn retain_existing(mut self, ground: &MountTree<'_>) -> Self {
         let kind =
             |place: &Path| ground.mount.directory().symlink_metadata(place).ok().map(|found| found.is_dir());
@@ -124,7 +124,7 @@ impl ScanResult {
         });
         self.out_of_scope.retain(|place| kind(place) == Some(false));
         self.repositories.retain(|place| kind(place) == Some(true));
-        // What a link was in the latest walk is what counts, and where a target leads.
+        // For symlinks and targets only the latest walk counts.
         self.links.clear();
         self.targets.clear();
         self.linked.clear();
@@ -132,7 +132,7 @@ impl ScanResult {
     }
 }
 
-/// What is known about the folder of an entry.
+/// What is known about the directory of an entry.
 #[derive(Clone, Copy)]
 struct DirContext {
     in_repository: bool,
@@ -164,7 +164,7 @@ impl<'l> Scanner<'l> {
         self.seen.protections.push((place, seal));
     }
 
-    /// Whether to go into the entry.
+    /// Whether to descend into the entry.
     fn entry(&mut self, folder: &ScannedDir<'_>, around: DirContext, entry: ScannedEntry<'_>) -> bool {
         let is_directory = entry.kind == EntryKind::Directory;
         let name = entry.name.to_bytes();
@@ -185,12 +185,12 @@ impl<'l> Scanner<'l> {
         }
         match entry.kind {
             EntryKind::Symlink => self.link(folder, entry, place, &folded, part),
-            // A socket or a pipe has somebody at its other end, who may not be confined.
+            // The process at the other end of a socket or FIFO might be unconfined.
             EntryKind::Other => self.protect(place, Protection::Mask { directory: false }),
             EntryKind::File => self.file(folder, entry, place, &folded, part),
             EntryKind::Directory => {
                 let enters = self.directory(place.clone(), part);
-                // Nobody looks into it, so that it counts as a whole.
+                // The walk does not descend, so the directory is recorded as a whole.
                 if self.writable && !enters {
                     self.remember(folder.handle(), entry.name, &place);
                 }
@@ -200,7 +200,7 @@ impl<'l> Scanner<'l> {
         false
     }
 
-    /// Asked before anything else is, so that what is looked at is this or something newer.
+    /// The identity is read before the content, so the content is of this version or a newer one.
     fn remember(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &Path) {
         let Some(identity) = identity(folder, name) else { return };
         let mut known = BaselineFile::new(identity);
@@ -230,7 +230,7 @@ impl<'l> Scanner<'l> {
         true
     }
 
-    /// Whether a directory lies among packages, and all that is in it could be remembered.
+    /// Whether a directory lies in a package directory, and its whole content could be recorded.
     fn is_package_content(&mut self, place: &Path) -> bool {
         if !self.writable || !is_in_package(&fold(place)) {
             return false;
@@ -251,7 +251,7 @@ impl<'l> Scanner<'l> {
         folded: &str,
         part: Option<RepositoryPart>,
     ) {
-        // Git obeys a configuration also where nobody may see it.
+        // Git reads a configuration even if the rules hide it from tools.
         let config = (part == Some(RepositoryPart::Config)).then(|| {
             let content = read_small(folder.handle(), entry.name, MAX_CONFIG_BYTES);
             self.config(folder.path(), &place, content)
@@ -265,7 +265,7 @@ impl<'l> Scanner<'l> {
         let seal = match part {
             Some(RepositoryPart::Config) => config.flatten(),
             Some(RepositoryPart::Hooks | RepositoryPart::CommonDirectory) => Some(Protection::ReadOnly),
-            // It tells git where the repository is.
+            // It points git to the repository.
             None if folded == ".git" => Some(Protection::ReadOnly),
             None if is_denied_by_name(&place, false) => Some(Protection::Mask { directory: false }),
             None if is_read_only_file(&fold(&place)) || !self.ground.may_change(&place) => {
@@ -286,7 +286,7 @@ impl<'l> Scanner<'l> {
         }
     }
 
-    /// A link cannot be covered: what it leads to is covered where it lies, and what becomes of the link is seen afterwards.
+    /// A symlink cannot have an overlay: its target gets one at its own place, and a change of the symlink is detected afterwards.
     fn link(
         &mut self,
         folder: &ScannedDir<'_>,
@@ -316,7 +316,7 @@ impl<'l> Scanner<'l> {
         }
     }
 
-    /// A secret is one under every name. What holds the link itself is more than the secret.
+    /// A secret is one under every name. But a directory that contains the symlink itself is not masked: it holds more than the secret.
     fn mask_link_target(&mut self, place: &Path) {
         let Some(opened) = follow(self.ground.mount, place) else { return };
         let directory = opened.is_directory();
@@ -326,7 +326,7 @@ impl<'l> Scanner<'l> {
         }
     }
 
-    /// Git follows links to its hooks and its configuration, so what they lead to in the mount is kept like these.
+    /// Git follows symlinks to its hooks and its configuration, so their targets in the mount are protected like these.
     fn protect_link_target(&mut self, place: &Path, part: RepositoryPart) {
         let Some(opened) = follow(self.ground.mount, place) else { return };
         if opened.location.as_os_str().is_empty() || (part == RepositoryPart::Config && opened.is_directory())
@@ -358,7 +358,7 @@ impl<'l> Scanner<'l> {
         }
     }
 
-    /// Shows a copy of a configuration, and freezes what the original names.
+    /// Substitutes a sanitised copy for a configuration, and makes the files read-only that the original names.
     fn config(
         &mut self,
         repository: &Path,
@@ -371,7 +371,7 @@ impl<'l> Scanner<'l> {
             if let Some(known) = self.seen.known.get_mut(place) {
                 known.refused = RefusedSettings::of(content);
             }
-            // What one called `.git` names was found with its worktree.
+            // For a repository called `.git`, the names were resolved with its worktree.
             if !has_name(repository, ".git") {
                 self.targets(targets(self.ground.mount, repository, content));
             }
@@ -391,12 +391,12 @@ impl<'l> Scanner<'l> {
     }
 }
 
-/// Whether programs obey a file at this folded place, and a command is kept from changing it.
+/// Whether a program executes or reads a file at this folded place, and a command must not change it.
 fn is_read_only_file(folded: &str) -> bool {
     ends_at_autorun_file(folded, false) && !is_in_package(folded)
 }
 
-/// What is shown of a configuration; one that cannot be read is not shown at all.
+/// The overlay for a configuration; one that cannot be read is masked.
 fn sanitised(content: io::Result<Vec<u8>>) -> Option<Protection> {
     match content {
         Ok(content) => Some(Protection::Substitute(sanitised_git_config(&content))),
@@ -407,7 +407,7 @@ fn sanitised(content: io::Result<Vec<u8>>) -> Option<Protection> {
 
 impl TreeVisitor for Scanner<'_> {
     fn visit_dir(&mut self, folder: &ScannedDir<'_>, enter: &mut dyn FnMut(ScannedEntry<'_>)) {
-        // What is too much already only gets more.
+        // Beyond the limit the result is an error anyway.
         if self.seen.protections.len() > MAX_PROTECTIONS {
             return;
         }
@@ -440,7 +440,7 @@ impl TreeVisitor for Scanner<'_> {
         if let Some(identity) = identify_place(self.ground.mount, place).filter(|_| self.writable) {
             self.seen.known.insert(place.to_path_buf(), BaselineFile::new(identity));
         }
-        // The command may own it, and open it.
+        // The command may own it, and could `chmod` it.
         self.protect(place.to_path_buf(), Protection::Mask { directory: true });
     }
 }

@@ -1,7 +1,7 @@
-//! The files that the configuration of a repository makes git run or read.
+//! The files that a repository's configuration makes git execute or read.
 //!
-//! What there is gets frozen. What there is not, and links on the way, cannot be covered: where each of these leads is remembered, and seen again after
-//! the command.
+//! Existing ones are made read-only. Missing ones, and symlinks on the path, cannot have an overlay: where each of them leads is recorded, and
+//! compared after the command.
 
 mod codec_impls;
 
@@ -20,7 +20,7 @@ use crate::name_fold::fold;
 use crate::open::{OpenedFile, identify};
 use crate::rules::is_at_or_below;
 
-/// The hooks that git knows, for where a whole folder is too much to freeze.
+/// The hooks that git knows, for a directory that cannot be read-only as a whole.
 const HOOKS: [&str; 28] = [
     "applypatch-msg",
     "commit-msg",
@@ -52,39 +52,39 @@ const HOOKS: [&str; 28] = [
     "update",
 ];
 
-/// A place that something outside the sandbox obeys.
+/// A place that a program outside the sandbox executes or reads as configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AutorunTarget {
-    /// As it is named, from the mount.
+    /// The path as configured, relative to the mount.
     path: PathBuf,
     purpose: TargetPurpose,
-    /// What something new there is.
+    /// How a new file there is reported.
     kind: ProtectedArtifactKind,
-    /// The links on the way.
+    /// The symlinks on the path.
     links: HashMap<PathBuf, FileIdentity>,
-    /// What it leads to.
+    /// The file that it leads to.
     leads_to: Option<(PathBuf, FileIdentity)>,
 }
 
-/// What a target is for.
+/// Which kind of file a target is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TargetPurpose {
-    /// Whatever lies there is obeyed.
+    /// A file or directory of any kind.
     Anything,
-    /// A file is obeyed.
+    /// A file.
     File,
-    /// A configuration, with what it let git run and obey if it was there.
+    /// A configuration, with the settings that make git execute or include something; `None` if it did not exist.
     Config(Option<RefusedSettings>),
 }
 
 impl AutorunTarget {
-    /// A place where whatever lies there is obeyed.
+    /// A target of any file type.
     pub(super) fn new(mount: &Mount, place: &Path, kind: ProtectedArtifactKind) -> Self {
         let target = Self::with(mount, place, TargetPurpose::Anything, follow(mount, place).as_ref());
         Self { kind, ..target }
     }
 
-    /// A configuration that git reads through a link.
+    /// A configuration that git reads through a symlink.
     pub(super) fn config(mount: &Mount, place: &Path, found: &OpenedFile, content: &[u8]) -> Self {
         Self::with(mount, place, TargetPurpose::Config(Some(RefusedSettings::of(content))), Some(found))
     }
@@ -95,19 +95,19 @@ impl AutorunTarget {
         Self { links: links(mount, place), path: place.to_path_buf(), purpose, kind, leads_to }
     }
 
-    /// What there is to freeze.
+    /// The existing file to make read-only.
     pub(super) fn read_only_path(&self) -> Option<&Path> {
         let location = self.leads_to.as_ref().map(|(location, _)| location.as_path());
         location.filter(|location| !location.as_os_str().is_empty())
     }
 
-    /// Whether a folded location is, or lies in, what is obeyed.
+    /// Whether a folded location is, or lies in, this target.
     fn holds(&self, location: &str) -> bool {
         let is_in = |place: &Path| !place.as_os_str().is_empty() && is_at_or_below(location, &fold(place));
         is_in(&self.path) || self.read_only_path().is_some_and(is_in)
     }
 
-    /// What has come to lie there.
+    /// The artifact at this place, if it is new or changed.
     pub(super) fn artifact(&self, mount: &Mount) -> Option<ProtectedArtifact> {
         let new_link =
             links(mount, &self.path).into_iter().find(|(place, now)| self.links.get(place) != Some(now));
@@ -136,7 +136,7 @@ impl AutorunTarget {
     }
 }
 
-/// What a repository's configuration makes git obey in the mount, asked of a repository that is not called `.git`: those are found from their worktrees.
+/// The targets of a configuration in the mount, for a repository that is not called `.git`: those are found from their worktrees.
 pub(super) fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<AutorunTarget> {
     let repository = GitDirectory::at(mount, mount.host_root().join(repository));
     let configurations = configurations_of(mount, repository.own.join("config"), original);
@@ -144,7 +144,7 @@ pub(super) fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<
     TargetFinder::new(mount, bases, &repository, ConfigOwner::Repository).all(&configurations)
 }
 
-/// What git obeys in the mount when it is run in a directory with a `.git` in it, which is given by its absolute path.
+/// The targets in the mount when git runs in a directory with a `.git` in it, given by its absolute path.
 pub(super) fn worktree_targets(
     mount: &Mount,
     directory: &Path,
@@ -159,13 +159,13 @@ pub(super) fn worktree_targets(
     own.into_iter().chain(personal).collect()
 }
 
-/// What the repositories above the mount make git obey in it: its files are theirs.
+/// The targets in the mount of repositories that contain it: its files are in their worktrees.
 pub(super) fn targets_from_above(mount: &Mount, personal: &[GitConfigFile]) -> Vec<AutorunTarget> {
     let above = mount.host_root().ancestors().skip(1);
     above.flat_map(|directory| worktree_targets(mount, directory, personal)).collect()
 }
 
-/// What came to be obeyed because a command made repositories or worktrees: nothing there was looked at before.
+/// The targets that exist because a command made repositories or worktrees: none of them was checked before.
 pub(super) fn new_targets(
     mount: &Mount,
     worktrees: &[PathBuf],
@@ -189,8 +189,8 @@ fn personal_targets(
     TargetFinder::new(mount, vec![directory.to_path_buf()], repository, ConfigOwner::User).all(personal)
 }
 
-/// Whether git is made to obey what lies at this location, by a repository around it or a submodule of one, or by the person's own configuration. That holds
-/// for every directory around it, since each may become a repository.
+/// Whether this location is a target of a repository that contains it, of a submodule of one, or of the user's own configuration. The latter applies
+/// to every directory above it, since each may become a repository.
 pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
     let personal = personal_configurations(mount);
     let folded = fold(location);
@@ -201,7 +201,7 @@ pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
             let none = GitDirectory { own: directory.join(".git"), common: directory.join(".git") };
             return !personal.is_empty() && holds(personal_targets(mount, directory, &none, &personal));
         };
-        // More submodules than can be asked may name anything.
+        // With more submodules than can be examined, any file might be a target.
         let Some(modules) = repository.modules(mount) else { return true };
         let is_of_module = |module: PathBuf| {
             let module = GitDirectory::at(mount, module);
@@ -212,18 +212,18 @@ pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
     })
 }
 
-/// Whose configuration is followed.
+/// Whose configuration is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfigOwner {
     Repository,
-    /// It holds for all repositories, so a plain word in it is no file of this one.
+    /// It applies to all repositories, so a single word in it is not a file of this one.
     User,
 }
 
 /// All paths are absolute.
 struct TargetFinder<'s> {
     mount: &'s Mount,
-    /// From where git and its hooks are run.
+    /// The directories from which git and its hooks are run.
     bases: Vec<PathBuf>,
     repository: &'s GitDirectory,
     whose: ConfigOwner,
@@ -269,7 +269,7 @@ impl<'s> TargetFinder<'s> {
         }
     }
 
-    /// Settings differ in where their paths begin; all beginnings are tried.
+    /// Settings differ in what their paths are relative to; all bases are tried.
     fn each_place(&mut self, directory: &Path, value: &str, mut then: impl FnMut(&mut Self, PathBuf)) {
         let bases = self.bases.iter().map(PathBuf::as_path).chain([directory]);
         let places = bases.filter_map(|base| absolute(self.mount, base, value));
@@ -278,7 +278,7 @@ impl<'s> TargetFinder<'s> {
         places.into_iter().for_each(|place| then(self, place));
     }
 
-    /// A directory with the whole worktree or repository in it cannot be frozen, but its hooks can.
+    /// A directory that contains the whole worktree or repository cannot be read-only, but its hooks can.
     fn hooks(&mut self, place: PathBuf) {
         if !self.path(place.clone()) {
             let hooks = HOOKS.iter().map(|hook| {
@@ -288,7 +288,7 @@ impl<'s> TargetFinder<'s> {
         }
     }
 
-    /// Whether the place can be kept as a whole.
+    /// Adds a target, unless the place contains the whole worktree or repository; returns whether it did.
     fn path(&mut self, place: PathBuf) -> bool {
         let target = AutorunTarget::new(self.mount, &place, ProtectedArtifactKind::GitTarget);
         let location = target.leads_to.as_ref().map_or(place.as_path(), |(location, _)| location);
@@ -301,7 +301,7 @@ impl<'s> TargetFinder<'s> {
         !holds_all
     }
 
-    /// What a word looks like decides only where there is nothing yet: any file that a command names may be its program.
+    /// The form of a word decides only if there is no such file yet: any existing file in a command line may be its program.
     fn word(&mut self, word: &str, place: PathBuf) {
         let path = self.mount.host_root().join(&place);
         let inside = path.strip_prefix(&self.repository.own).or(path.strip_prefix(&self.repository.common));
@@ -317,17 +317,17 @@ impl<'s> TargetFinder<'s> {
     }
 }
 
-/// Whether git itself writes such a place of a repository all the time: references are named in settings too, and nobody runs them.
+/// Whether git itself constantly writes this part of a repository: settings name references too, and references are not executed.
 fn is_written_by_git(inside: &Path) -> bool {
     const OWN: [&str; 9] =
         ["refs", "objects", "logs", "index", "packed-refs", "info", "worktrees", "modules", "shallow"];
     let name = inside.components().next().and_then(|first| first.as_os_str().to_str());
-    // `HEAD`, `ORIG_HEAD`, `FETCH_HEAD` and their like.
+    // `HEAD`, `ORIG_HEAD`, `FETCH_HEAD` and the like.
     let is_head = |name: &str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     name.is_some_and(|name| OWN.contains(&name) || is_head(name))
 }
 
-/// The links among the folders of a place and at the place itself.
+/// The symlinks among the directories of a place and at the place itself.
 fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, FileIdentity> {
     let folders = place.ancestors().filter(|folder| !folder.as_os_str().is_empty());
     let is_link =
@@ -338,7 +338,7 @@ fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, FileIdentity> {
         .collect()
 }
 
-/// What lies at a place, through links, as far as that is in the mount.
+/// The file at a place, through symlinks that stay in the mount.
 pub(super) fn follow(mount: &Mount, place: &Path) -> Option<OpenedFile> {
     identify(mount, open_beneath(mount, place).ok()?, "").ok()
 }

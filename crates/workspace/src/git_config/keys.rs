@@ -1,18 +1,18 @@
-//! The settings that are kept, each with the values that it may have.
+//! The allowlist of settings, each with its permitted values.
 
 use super::parse::Setting;
 use super::remote::{RemoteUrl, classify_url};
 
-/// What becomes of a setting.
+/// How a setting is treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SettingPolicy {
     /// Shown, as this text.
     Shown(String),
-    /// Does no harm, and is not to be seen.
+    /// Harmless, and not shown.
     Private,
-    /// Says where the files of the repository lie; whether that does harm depends on where that is.
+    /// `core.worktree`: whether it is harmless depends on the place.
     Worktree(String),
-    /// Might make git run or obey something.
+    /// Might make git execute or include something.
     Refused,
 }
 
@@ -24,7 +24,7 @@ enum AllowedValues {
     SwitchOr(&'static [&'static str]),
     OneOf(&'static [&'static str]),
     Number,
-    /// What a person is called.
+    /// The name of a person.
     Person,
     Reference,
     ReferencePattern,
@@ -37,7 +37,7 @@ use AllowedValues::{
     Address as Url, Filter, Number, OneOf, Person, Reference, ReferencePattern, RemoteName, Switch, SwitchOr,
 };
 
-/// Settings of a section as a whole.
+/// Settings of a section without a subsection.
 const SECTION_SETTINGS: &[(&str, &str, AllowedValues)] = &[
     ("core", "repositoryformatversion", OneOf(&["0", "1"])),
     ("core", "filemode", Switch),
@@ -65,7 +65,7 @@ const SECTION_SETTINGS: &[(&str, &str, AllowedValues)] = &[
     ("user", "name", Person),
     ("user", "email", Person),
     ("init", "defaultbranch", Reference),
-    // Which submodules are wanted: all of them, or the folders of this name.
+    // Which submodules are active: all of them, or those at this path.
     ("submodule", "active", RemoteName),
 ];
 
@@ -85,7 +85,7 @@ const SUBSECTION_SETTINGS: &[(&str, &str, AllowedValues)] = &[
     ("submodule", "active", Switch),
 ];
 
-/// What becomes of this setting.
+/// How this setting is treated.
 pub(super) fn policy_for(setting: &Setting) -> SettingPolicy {
     judged(setting).unwrap_or(SettingPolicy::Refused)
 }
@@ -135,7 +135,7 @@ impl AllowedValues {
     }
 }
 
-/// As git reads it: a key alone means true, an empty value false.
+/// As git reads it: a key without a value means true, an empty value false.
 fn switch(value: Option<&str>) -> Option<&'static str> {
     let Some(value) = value else { return Some("true") };
     let is = |word: &str| value.eq_ignore_ascii_case(word);
@@ -152,7 +152,7 @@ fn is_printable(text: &str) -> bool {
     text.len() <= 1024 && !text.chars().any(char::is_control)
 }
 
-/// What a subsection may be called.
+/// Valid names of a subsection.
 fn is_name(text: &str) -> bool {
     is_printable(text) && !text.starts_with('-')
 }
@@ -161,7 +161,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._/-".contains(&byte)
 }
 
-/// A remote may also be named by its address, which would be one that nobody has looked at.
+/// Git also accepts an address as the name of a remote; such an address would bypass the URL check.
 fn is_remote_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
         && !text.contains("..")
@@ -177,7 +177,7 @@ fn is_reference_pattern(text: &str) -> bool {
     is_printable(text) && !text.starts_with('-') && !text.contains([' ', '~', '?', '[', '\\'])
 }
 
-/// What a partial clone leaves out, such as `blob:none`.
+/// A filter of a partial clone, such as `blob:none`.
 fn is_filter(text: &str) -> bool {
     is_printable(text)
         && text.bytes().all(|byte| is_word(byte) || b":=+%".contains(&byte))

@@ -1,4 +1,4 @@
-//! The syntax of git configurations, exactly as git reads it; what git would refuse is refused.
+//! The syntax of git configurations, exactly as git parses it; what git would reject is rejected.
 
 use std::iter::Peekable;
 use std::rc::Rc;
@@ -6,20 +6,20 @@ use std::slice::Iter;
 
 use super::MAX_CONFIG_BYTES;
 
-/// A longer name of a section is nobody's.
+/// The longest accepted section name.
 const MAX_SECTION_BYTES: usize = 1024;
 
-/// More settings than this are nobody's.
+/// The most accepted settings.
 const MAX_SETTINGS: usize = 10_000;
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// The section, and the subsection after a dot; held once for all settings below one header, however many there are.
+    /// The section, and the subsection after a dot; shared by all settings below one header.
     pub(super) header: Rc<[u8]>,
     /// In lower case.
     pub(super) key: Vec<u8>,
-    /// A key alone means true.
+    /// A key without a value means true.
     pub(super) value: Option<Vec<u8>>,
 }
 
@@ -33,18 +33,18 @@ impl Setting {
         self.header.get(self.section().len() + 1..)
     }
 
-    /// The whole setting as one text that no other setting has.
+    /// The whole setting as a unique text.
     pub(super) fn written(&self) -> Vec<u8> {
         let value = self.value.as_deref();
-        // Neither a key nor the end of the text can hold a line feed.
+        // Neither the header nor the key can contain a line feed.
         let mark: &[u8] = if value.is_some() { b"=" } else { b"" };
         [&*self.header, self.key.as_slice(), mark, value.unwrap_or_default()].join(&b'\n')
     }
 }
 
-/// All settings in their order; `None` when git would not read on.
+/// All settings in their order; `None` when git would reject the file.
 pub(super) fn parse(original: &[u8]) -> Option<Vec<Setting>> {
-    // A NUL ends a text for git and not for us.
+    // A NUL ends the text for git, but not for this parser.
     if original.len() > MAX_CONFIG_BYTES || original.contains(&0) {
         return None;
     }
@@ -61,7 +61,7 @@ pub(super) fn parse(original: &[u8]) -> Option<Vec<Setting>> {
             }
             byte if is_space(byte) => {}
             _ if settings.len() == MAX_SETTINGS => return None,
-            // A setting before the first section belongs to nobody, like one below a name that is too long.
+            // A setting before the first section, or below a section name that is too long, makes the file invalid.
             byte if byte.is_ascii_alphabetic() => settings.push(reader.setting(place.clone()?, byte)?),
             _ => return None,
         }
@@ -82,7 +82,7 @@ struct GitConfigParser<'a> {
 }
 
 impl GitConfigParser<'_> {
-    /// `None` at the end. A carriage return before a line feed does not count.
+    /// `None` at the end. A carriage return before a line feed is dropped.
     fn next_or_end(&mut self) -> Option<u8> {
         match self.bytes.next()? {
             b'\r' => Some(if self.bytes.next_if(|next| **next == b'\n').is_some() { b'\n' } else { b'\r' }),
@@ -90,7 +90,7 @@ impl GitConfigParser<'_> {
         }
     }
 
-    /// The end counts as the end of a line.
+    /// The end of the file counts as the end of a line.
     fn next(&mut self) -> u8 {
         self.next_or_end().unwrap_or(b'\n')
     }
@@ -158,7 +158,7 @@ impl GitConfigParser<'_> {
     fn value(&mut self) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         let mut quoted = false;
-        // Where white space began that may turn out to be at the end.
+        // Where white space began that may turn out to be trailing.
         let mut trimmed: Option<usize> = None;
         loop {
             match self.next() {

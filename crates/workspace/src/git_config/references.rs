@@ -1,7 +1,7 @@
-//! What a configuration names that git would run or read: programs, hooks folders, included files.
+//! The files that a configuration makes git execute or read: programs, hooks directories, included files.
 //!
-//! The copy that a command is shown has none of these settings. The original keeps them, and git obeys it outside the sandbox: so whoever may change
-//! the files that it names decides what git runs, without touching the configuration.
+//! The copy that a command sees has none of these settings. The original keeps them, and git applies it outside the sandbox: so write access to a
+//! file that it names decides what git executes, without a change of the configuration.
 
 use std::collections::HashSet;
 
@@ -11,26 +11,26 @@ use super::parse::{Setting, parse};
 /// More than this in one configuration is not followed.
 const MAX_REFERENCES: usize = 1000;
 
-/// Sections whose values are words for people, or addresses.
+/// Sections whose values are text or addresses.
 const HARMLESS_SECTIONS: &[&[u8]] =
     &[b"advice", b"branch", b"color", b"fetch", b"pull", b"push", b"url", b"user"];
 
 /// Something that a configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ConfigReference {
-    /// Another configuration, from the folder of this one.
+    /// Another configuration, relative to the directory of this one.
     Include(String),
-    /// A folder of hooks.
+    /// A hooks directory.
     Hooks(String),
-    /// A file or folder that git reads.
+    /// A file or directory that git reads.
     Path(String),
     /// A word of a command line, which may be a file.
     Word(String),
-    /// Where the files of the repository lie.
+    /// `core.worktree`.
     Worktree(String),
 }
 
-/// What a configuration names, each once. Nothing of one that git would not read.
+/// The references of a configuration without duplicates; none if git would reject it.
 pub(crate) fn references(original: &[u8]) -> Vec<ConfigReference> {
     let mut seen = HashSet::new();
     let settings = parse(original).unwrap_or_default();
@@ -48,7 +48,7 @@ fn references_in(setting: &Setting) -> Vec<ConfigReference> {
     let Some(value) = value.filter(|_| meaning == SettingPolicy::Refused && !is_word) else {
         return Vec::new();
     };
-    // Git passes over such a path if there is nothing.
+    // Git ignores such a path if the file does not exist.
     let path = || value.strip_prefix(":(optional)").unwrap_or(&value).to_owned();
     match (setting.section(), setting.key.as_slice()) {
         (b"include" | b"includeif", b"path") => vec![ConfigReference::Include(path())],
@@ -60,12 +60,12 @@ fn references_in(setting: &Setting) -> Vec<ConfigReference> {
     }
 }
 
-/// The words of a command line as any shell could see them; more than there are does no harm.
+/// The words of a command line, however a shell may split it; extra words are harmless.
 fn words(command: &str) -> impl Iterator<Item = String> {
     let ends_word = |character: char| character.is_whitespace() || "\"'`;&|()<>={}$!,\\".contains(character);
     let can_be_place =
         |word: &&str| !word.is_empty() && !word.starts_with(['-', '~', '%']) && !word.contains("://");
-    // A path may hold a space, so the whole is tried too.
+    // A path may contain a space, so the whole line is tried too.
     std::iter::once(command).chain(command.split(ends_word)).filter(can_be_place).map(str::to_owned)
 }
 

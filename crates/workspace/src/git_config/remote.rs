@@ -1,17 +1,17 @@
-//! Where a remote is, without what would let anybody in.
+//! The URL of a remote, without credentials.
 
-/// What an address is good for.
+/// How a URL may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RemoteUrl {
     /// May be shown, as this text.
     Public(String),
-    /// Does no harm, but tells about the host or may hold a secret.
+    /// Harmless, but reveals something about the host or may contain a secret.
     Private,
-    /// Of a kind that may run a program.
+    /// Of a kind that may execute a program.
     Unsupported,
 }
 
-/// Looks at an address as git would.
+/// Classifies a URL as git would interpret it.
 pub(super) fn classify_url(url: &str) -> RemoteUrl {
     let is_fit = |character: char| !character.is_control() && !character.is_whitespace() && character != '\\';
     if url.is_empty() || url.len() > 2048 || url.starts_with(['-', ':']) || !url.chars().all(is_fit) {
@@ -19,7 +19,7 @@ pub(super) fn classify_url(url: &str) -> RemoteUrl {
     }
     let scheme_end = url.find(|character| !is_scheme(character)).unwrap_or(url.len());
     let (scheme, rest) = url.split_at_checked(scheme_end).unwrap_or((url, ""));
-    // `helper::address` runs the program `git-remote-helper`.
+    // `helper::address` executes the program `git-remote-helper`.
     if rest.starts_with("::") {
         return RemoteUrl::Unsupported;
     }
@@ -39,7 +39,7 @@ fn with_scheme(scheme: &str, rest: &str) -> RemoteUrl {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let user = match scheme {
         "https" | "http" => None,
-        // Whoever logs in by key is no secret; a password is.
+        // A user name for key authentication is not a secret; a password is.
         "ssh" | "git+ssh" | "ssh+git" => user.split(':').next().filter(|user| is_plain_name(user)),
         "git" => None,
         "file" => return RemoteUrl::Private,
@@ -48,7 +48,7 @@ fn with_scheme(scheme: &str, rest: &str) -> RemoteUrl {
     if !is_host(host) {
         return RemoteUrl::Unsupported;
     }
-    // Tokens travel behind `?`; what follows `@` in a path may be the host of a password with a slash in it.
+    // Tokens may follow `?`; an `@` in the path may belong to a password that contains a slash.
     let path = path.split(['?', '#']).next().unwrap_or_default();
     if path.contains('@') {
         return RemoteUrl::Private;
@@ -57,7 +57,7 @@ fn with_scheme(scheme: &str, rest: &str) -> RemoteUrl {
     RemoteUrl::Public(format!("{scheme}://{user}{host}{path}"))
 }
 
-/// `user@host:path`, or a folder.
+/// `user@host:path`, or a directory.
 fn without_scheme(url: &str) -> RemoteUrl {
     let first = url.find([':', '/']).and_then(|position| url.get(position..));
     let Some((login, path)) = url.split_once(':').filter(|_| first.is_some_and(|rest| rest.starts_with(':')))
@@ -72,7 +72,7 @@ fn without_scheme(url: &str) -> RemoteUrl {
     if !is_host(host) || path.starts_with('-') || user.is_some_and(|user| !is_plain_name(user)) {
         return RemoteUrl::Unsupported;
     }
-    // One letter is a drive, and a second `@` says that the colon belongs to a password.
+    // A single letter is a Windows drive, and a second `@` means that the colon belongs to a password.
     if host.len() == 1 || path.contains('@') { RemoteUrl::Private } else { RemoteUrl::Public(url.to_owned()) }
 }
 
@@ -82,7 +82,7 @@ fn is_plain_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// A name or a number, and a port.
+/// A host name or an IP address, with an optional port.
 fn is_host(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((inside, port)) => (inside, port.strip_prefix(':').or(port.is_empty().then_some("0"))),

@@ -1,4 +1,4 @@
-//! Configurations that would run something, and ones that would not.
+//! Configurations that would execute something, and harmless ones.
 
 use proptest::prelude::*;
 
@@ -260,7 +260,7 @@ proptest! {
     fn the_parser_reads_what_git_reads(
         original in "(\\[(core|Remote|a\\.B|x-1)([ \t]\"[a\\\\\".\\] n]{0,3}\")?\\]|[ \t]*[aB1-]{1,2}[ \t]?=?[ ]{0,2}[a\"\\\\#;.nt \t]{0,8}|\r?\n|\\\\\n| |[#;]x\"|\u{feff}|é|\r){0,14}",
     ) {
-        // A setting before the first section is the one thing that git reads and we refuse.
+        // The only input that git accepts and this parser rejects is a setting before the first section.
         let ours = as_we_read(original.as_bytes());
         let gits = as_git_reads(original.as_bytes());
         let has_section = |setting: &Vec<u8>| setting.split(|byte| *byte == b'\n').next().is_some_and(|name| name.contains(&b'.'));

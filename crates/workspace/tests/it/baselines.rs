@@ -1,4 +1,4 @@
-//! Commands that overlap, in one gate and in several, and gates that are killed: what counts as known.
+//! Overlapping commands in one gate and in several, and gates that are killed: what counts as known.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -46,7 +46,7 @@ impl Setting {
         lines.iter().for_each(|line| make(self.work.path(), line));
     }
 
-    /// The parts of a repository whose configuration names a program, all but the one that makes it one.
+    /// The parts of a repository whose configuration names a program, except for `HEAD`.
     fn parts(&self, place: &str) {
         let line = |name: &str| format!("{place}/{name}");
         self.make(&[&line("objects/x"), &line("refs/x"), &line("config = [core]\\n\\tfsmonitor = evil\\n")]);
@@ -74,7 +74,7 @@ fn found(run: &ConfinedRun<'_>) -> Vec<String> {
     strays.found.iter().map(|stray| format!("{} {}", stray.kind.as_str(), shown(&stray.location))).collect()
 }
 
-/// Ends a command whose traces were all looked at, and says what they are.
+/// Ends a command with a complete scan, and returns what the scan found.
 fn end(run: ConfinedRun<'_>) -> Vec<String> {
     run.ended();
     let found = found(&run);
@@ -82,12 +82,12 @@ fn end(run: ConfinedRun<'_>) -> Vec<String> {
     found
 }
 
-/// A command that others see as running, until the value goes away as if its gate had been killed.
+/// A command that other gates see as running, until it ends as if its gate had been killed.
 fn killed(setting: &Setting, workspace: &Workspace, at_work: impl FnOnce()) {
     let gate = setting.gate();
     let run = begin(&gate, workspace, WRITABLE);
     at_work();
-    // What a killed process does not do: no value is dropped, only its descriptors are closed.
+    // A killed process drops no values; only its descriptors are closed.
     let record = setting.records().into_iter().next().unwrap();
     let content = fs::read(&record).unwrap();
     drop(end(run));
@@ -95,7 +95,7 @@ fn killed(setting: &Setting, workspace: &Workspace, at_work: impl FnOnce()) {
     fs::write(record, content).unwrap();
 }
 
-/// The first command builds a repository and takes it apart again; the second one, which began in between, puts it together.
+/// The first command builds a repository and takes it apart again; the second one, which began in between, reassembles it.
 fn attack(
     setting: &Setting,
     first: (&Baselines, &Workspace, ConfineRequest<'_>),
@@ -162,7 +162,7 @@ fn a_baseline_is_renewed_when_nothing_runs_and_not_before() {
     for gate in &gates {
         assert_eq!(end(begin(gate, &workspace, WRITABLE)), Vec::<String>::new());
     }
-    // A mount that nothing can change keeps nobody.
+    // A read-only run does not prevent a new baseline.
     let reading = begin(&gates[0], &workspace, ConfineRequest { writable: false, ..WRITABLE });
     setting.make(&["toolgate.yaml = mine"]);
     assert_eq!(end(begin(&gates[1], &workspace, WRITABLE)), Vec::<String>::new());
@@ -191,10 +191,10 @@ fn what_was_not_looked_at_to_the_end_is_not_known_to_the_next_command() {
         assert_eq!(end(next), ["program_config .envrc"]);
         assert!(!begin(&gate, &workspace, WRITABLE).is_inherited());
         fs::remove_file(setting.work.path().join(".envrc")).unwrap();
-        // The value above was dropped without having been settled.
+        // The value above was dropped without being settled.
         end(begin(&gate, &workspace, WRITABLE));
     }
-    // One that never began leaves nothing to look at.
+    // A run that never began leaves nothing to scan.
     begin(&gate, &workspace, WRITABLE).cancel();
     assert!(!begin(&gate, &workspace, WRITABLE).is_inherited());
 }
@@ -218,14 +218,14 @@ fn what_the_commands_of_a_killed_gate_left_is_not_known_to_the_next_gate() {
         let run = begin(&gate, &workspace, wanted);
         assert!(run.is_inherited());
         assert_eq!(end(run), expected);
-        // Once is enough: what a person makes now is their own.
+        // One scan is enough: what the user creates now is legitimate.
         assert!(!gate.has_orphaned(&workspace).unwrap());
         assert_eq!(end(begin(&gate, &workspace, wanted)), Vec::<String>::new());
         drop(gate);
         fs::remove_dir_all(setting.work.path().join(".git")).unwrap();
         fs::remove_file(setting.work.path().join("sub/deep/.envrc")).unwrap();
     }
-    // Of what was killed around the last mount, the rest is still to be looked at, and that part is not.
+    // Of the killed run around the last mount, this part is settled and the rest is still to be scanned.
     plant();
     let (workspace, gate) = (setting.workspace(), setting.gate());
     assert!(gate.has_orphaned(&workspace).unwrap());
@@ -255,7 +255,7 @@ fn a_record_that_cannot_be_read_stops_commands_until_a_person_has_looked() {
         fs::remove_file(&record).unwrap();
         assert_eq!(end(begin(&gate, &workspace, WRITABLE)), Vec::<String>::new());
     }
-    // A gate that was killed before its command ran says nothing.
+    // A gate that was killed before its command ran leaves nothing to scan.
     fs::write(setting.kept.path().join("x.run"), "S").unwrap();
     fs::write(setting.kept.path().join("y.run"), "").unwrap();
     let gate = setting.gate();
@@ -300,7 +300,7 @@ fn a_stray_that_two_commands_left_is_taken_away_once_and_told_by_both() {
     assert_eq!(calls.count(), 1);
 }
 
-/// To root no mode is a bound. Without `CAP_DAC_OVERRIDE`, which this thread alone gives away, one is.
+/// Root ignores file modes; without `CAP_DAC_OVERRIDE`, which only this thread drops, it does not.
 fn without_override() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
@@ -336,7 +336,7 @@ fn a_directory_without_rights_keeps_nothing_from_being_taken_away() {
 fn hooks_of_a_directory_that_becomes_a_repository_are_not_known() {
     let setting = Setting::new();
     let (workspace, gate) = (setting.workspace(), setting.gate());
-    // Harmless by itself, and so left alone.
+    // Harmless by itself, and so ignored.
     setting.make(&["shelf/hooks/post-update = evil", "shelf/objects/x", "shelf/refs/x"]);
     assert_eq!(end(begin(&gate, &workspace, WRITABLE)), Vec::<String>::new());
     let run = begin(&gate, &workspace, WRITABLE);
@@ -349,7 +349,7 @@ fn symlinks_that_lead_out_and_pipes_are_told_and_stay() {
     let setting = Setting::new();
     let (workspace, gate) = (setting.workspace(), setting.gate());
     setting.make(&["a/old -> ../../..", "a/b/x"]);
-    // The clock of the filesystem is coarse.
+    // Filesystem timestamps are coarse.
     let clock = || fs::metadata(setting.work.path().join("a")).unwrap();
     let before = std::os::unix::fs::MetadataExt::ctime(&clock());
     assert!(before > 0);
@@ -383,7 +383,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
     let error = workspace.confine(&[WRITABLE], None, &Cancellation::never()).map(drop).unwrap_err();
     assert!(matches!(&error, WorkspaceError::TooManyCovers { most, .. } if most == "@project"), "{error}");
     assert!(Failure::from(error).help.unwrap().contains("move them into a directory of their own"));
-    // In a directory of their own they are hidden with it.
+    // In a directory of their own they are masked with it.
     fs::create_dir(setting.work.path().join("certificates")).unwrap();
     for number in 0..10_001 {
         setting.rename(&format!("{number}.pem"), &format!("certificates/{number}.pem"));
@@ -410,7 +410,7 @@ fn a_repository_is_one_in_whichever_case_its_names_are_written() {
     let setting = Setting::new();
     let (workspace, gate) = (setting.workspace(), setting.gate());
     let run = begin(&gate, &workspace, WRITABLE);
-    // On a filesystem that ignores case, git finds all of them.
+    // On a case-insensitive filesystem, git finds all of them.
     setting.make(&["x/head", "x/Objects/y", "x/REFS/y", "x/Config = [core]\\n\\tfsmonitor = evil\\n"]);
     setting.make(&[
         "y/HEAD",

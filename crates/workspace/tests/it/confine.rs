@@ -1,4 +1,4 @@
-//! What a command is kept from, against tables, a plain model, and people who keep changing the tree.
+//! The overlays of a command, against tables, a plain model, and a tree that changes concurrently.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -70,7 +70,7 @@ fn covers_are_as_the_table_says() {
                 MountOverlay::ReadOnly { .. } => assert!(kind.is_dir() || kind.is_file(), "{name}"),
             }
         }
-        // What nobody may change needs neither freezing nor pinning.
+        // In a read-only mount nothing needs a read-only overlay or a pin.
         let unchanged = covers(&workspace(scratch.path()), READ_ONLY, None).unwrap();
         let without: Vec<&str> = expected
             .into_iter()
@@ -236,7 +236,8 @@ fn what_lies_too_deep_is_hidden_whole() {
     assert_eq!(found.len(), 129);
 }
 
-/// Moves a folder while the tree is being walked: out of the one of two folders that is still to be read, into the one that has just been read.
+/// Moves a directory while the tree is being walked: out of the one of two directories that is still to be read, into the one that has just been
+/// read.
 #[derive(Debug)]
 struct Mover {
     root: PathBuf,
@@ -326,7 +327,7 @@ fn lower(place: &Path) -> String {
     place.file_name().unwrap_or_default().to_str().unwrap().to_lowercase()
 }
 
-/// The obvious way: every place of the tree is asked one by one, without a walk and without a shortcut.
+/// The reference: every place of the tree is checked one by one, without a walk and without a shortcut.
 fn expected(tree: &BTreeMap<PathBuf, Node>) -> Vec<String> {
     let has = |folder: &Path, name: &str, kinds: &[Node]| {
         let mut children = tree.iter().filter(|(place, _)| place.parent() == Some(folder));
@@ -409,7 +410,7 @@ proptest! {
                 Node::Link => std::os::unix::fs::symlink("nowhere", path).unwrap(),
             }
         }
-        // A glob that matches nothing makes the walk ask about everything, and must change nothing.
+        // A glob that matches nothing makes the walk check every place, and must change nothing.
         let deny: Vec<String> = if asks_everything { vec!["no/such/place".to_owned()] } else { Vec::new() };
         let project = mount("@project", scratch.path(), MountAccess::ReadWrite, MountRules::new().deny(&deny).unwrap());
         let found = covers(&Workspace::new(vec![project]).unwrap(), WRITABLE, None).unwrap();

@@ -1,4 +1,4 @@
-//! Symlinks from one mount into another: what they lead to is judged by the mount that it lies in.
+//! Symlinks from one mount into another: the target is judged by the rules of the mount that it lies in.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use toolgate_workspace::{
 
 use crate::resolution::LIMITS;
 
-/// Three mounts beside each other, and a directory that is none.
+/// Three mounts beside each other, and a directory that is not mounted.
 fn mounts(root: &Path) -> Workspace {
     for directory in ["w/src", "c/src", "r", "outside"] {
         fs::create_dir_all(root.join(directory)).unwrap();
@@ -87,7 +87,7 @@ fn a_link_into_another_mount_is_read_by_the_rules_of_that_mount() {
         ("dead", Err(ErrorCode::SymlinkOutsideWorkspace)),
         ("directory/missing", Err(ErrorCode::NotFound)),
         ("loop", Err(ErrorCode::SymlinkLoop)),
-        // Names of the caller do not try what the host calls its directories.
+        // The caller's names must not probe directory names of the host.
         ("parent/c/src/x", Err(ErrorCode::SymlinkOutsideWorkspace)),
         ("parent/w/src/x", Err(ErrorCode::SymlinkOutsideWorkspace)),
         ("again", Err(ErrorCode::SymlinkOutsideWorkspace)),
@@ -136,13 +136,13 @@ fn a_link_into_another_mount_is_written_by_the_access_of_that_mount() {
     assert!(root.join("w/x").symlink_metadata().unwrap().is_symlink(), "the link stays what it is");
     assert_eq!(fs::read_to_string(root.join("r/x")).unwrap(), "of r");
     assert!(!root.join("outside/new").exists() && !root.join("c/src/missing").exists());
-    // A link is not deleted in place of the file that it leads to, nor that file in place of the link.
+    // Deleting a symlink deletes neither its target nor the symlink.
     assert_eq!(view.delete("x", &NoopRecorder).unwrap_err().code(), ErrorCode::NotAFile);
     assert_eq!(view.delete("directory/x", &NoopRecorder).unwrap().path, "@c/src/x");
     assert!(!root.join("c/src/x").exists() && root.join("w/x").symlink_metadata().is_ok());
 }
 
-/// An entry of the journal names a place and means it, also where the same names exist in another mount.
+/// A journal entry names a real location, even if the same names exist in another mount.
 #[test]
 fn what_is_put_back_never_goes_through_a_link_into_another_mount() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What git shows of a history with the pathspecs of a mount, compared with what tools reach of the files. The oracle is the host's git.
+//! What git shows of a history with the pathspecs of a mount, compared with the files that tools can reach. The oracle is the host's git.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn shown(root: &Path, workspace: &Workspace) -> BTreeSet<String> {
     git(root, &arguments).lines().map(str::to_owned).collect()
 }
 
-/// A name for each rule of the built-in list, in several cases, as copies, above and below; and names that only look like it.
+/// A name for each rule of the built-in list, in several cases, as backup copies, above and below; and names that only look similar.
 fn names() -> BTreeSet<String> {
     let rules = DEFAULT_DENY.iter().filter(|rule| !rule.starts_with(".git/") && !rule.contains("**"));
     let mut all = BTreeSet::new();
@@ -169,7 +169,7 @@ fn git_shows_what_tools_reach_under_the_rules_of_an_operator() {
         let reached: BTreeSet<String> =
             files.iter().filter(|file| rules.reaches(Path::new(file))).cloned().collect();
         assert!(shown.is_subset(&reached), "{rules:?}: {:?} are shown and not reached", &shown - &reached);
-        // A class becomes any letter, and a letter beyond ASCII any letters: no more than that is left out.
+        // A class becomes `?`, and a character beyond ASCII becomes `*`: nothing more may be excluded.
         let lost: Vec<&String> = reached.difference(&shown).collect();
         assert!(lost.len() <= 3, "{rules:?}: {lost:?} are reached and not shown");
         assert!(files.len() - shown.len() >= hides);

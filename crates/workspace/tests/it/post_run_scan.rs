@@ -1,4 +1,4 @@
-//! What a command leaves under protected names, and where it goes.
+//! What a command leaves under protected names, and how it is quarantined.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn act(root: &Path, lines: &[&str]) {
     }
 }
 
-/// A quarantine folder on the same filesystem as the scratch directories, or on another one.
+/// A quarantine directory on the same filesystem as the scratch directories, or on another one.
 fn quarantine_folder(parent: &Path) -> (TempDir, Dir) {
     let folder = tempfile::tempdir_in(parent).unwrap();
     let open = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
@@ -128,7 +128,7 @@ impl Hooked {
         Self { scratch, workspace }
     }
 
-    /// Confines, lets the command make a hook, then does something to it and takes it away.
+    /// Confines, creates a hook like a command, then does something to it and quarantines it.
     fn taken(&self, folder: &Dir, meanwhile: impl FnOnce(&Path)) -> Option<Quarantined> {
         let confined = confined(&self.workspace);
         make(self.scratch.path(), "new/.git/hooks/pre-push = evil");
@@ -175,7 +175,7 @@ fn folders_and_links_cross_filesystems_as_far_as_they_can() {
     let quarantine = into(&folder);
     let link = confined.quarantine(&found[0], &quarantine).unwrap().unwrap();
     assert_eq!(fs::read_link(kept.path().join(&link.kept_as)).unwrap(), Path::new("/etc/passwd"));
-    // A whole folder is not copied; it stays under a name that nothing obeys and no tool reaches.
+    // A whole directory is not copied; it stays under an inert name that no tool reaches.
     let state = confined.quarantine(&found[1], &quarantine).unwrap().unwrap();
     assert!(state.in_place && state.kept_as.ends_with(".toolgate"), "{state:?}");
     let name = state.kept_as.strip_prefix("@project/").unwrap();
@@ -197,7 +197,7 @@ fn links_planted_on_the_way_are_not_followed() {
         });
         assert_eq!(taken, None, "{planted}");
         assert_eq!(fs::read(outside.path().join("hooks/pre-push")).unwrap(), b"precious");
-        // Not even when the very file lies behind the link.
+        // Not even when the same file lies behind the symlink.
         let hooked = Hooked::new();
         let taken = hooked.taken(&folder, |root| {
             fs::rename(root.join(planted), root.join("aside")).unwrap();
@@ -301,7 +301,7 @@ fn one_file_of_many_names_is_judged_alike_everywhere() {
         }
     }
     let found = strays(&confined);
-    // Where the files of a repository may lie depends on where the repository is.
+    // Which worktree a repository may have depends on where the repository is.
     let of = |prefix: &str| found.iter().filter(|stray| stray.location.starts_with(prefix)).count();
     assert_eq!(of(".git"), 0, "they are no repositories without a `HEAD`");
     assert_eq!(found.len(), 200, "all that are called `.git`");

@@ -1,4 +1,4 @@
-//! Windows, limits and digests of a read, against the same done on a string in memory.
+//! Line ranges, limits and digests of a read, compared with the same on a string in memory.
 
 use std::fs::{self, File};
 
@@ -52,7 +52,7 @@ enum Step {
     Same,
     /// Another text of about this length.
     Write(usize),
-    /// Bytes somewhere in it are these.
+    /// Overwrites some bytes with these.
     Overwrite(prop::sample::Index, &'static [u8]),
     Append(&'static [u8]),
     Shorten(prop::sample::Index),
@@ -81,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// What was read before is remembered; nobody can tell from the answer.
+    /// The last text is cached; the answer must not depend on it.
     #[test]
     fn whatever_was_read_before_the_answer_is_that_of_the_bytes_that_are_there(
         line in "[a-zé漢🦀]{0,60}\n",
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// Large files are read in another way; nobody can tell from the answer.
+/// Large files are read in another way; the answer must not depend on it.
 #[test]
 fn a_large_file_is_read_as_a_small_one_is() {
     let scratch = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ proptest! {
         let root = File::open(scratch.path()).unwrap();
         let mount = Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        // What a model is given at once is no bound here.
+        // The limit for a model's answer does not apply here.
         let (limits, stop) = (Limits { max_read_bytes: 1, ..LIMITS }, Cancellation::never());
         let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let length = bytes.len() as u64;

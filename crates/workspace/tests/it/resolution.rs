@@ -14,7 +14,7 @@ use toolgate_workspace::{
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// What stands at a place of the model.
+/// The node at a place of the model.
 #[derive(Clone, Debug)]
 enum Node {
     Folder,
@@ -22,10 +22,10 @@ enum Node {
     Link(Target),
 }
 
-/// Where a link points.
+/// The target of a symlink.
 #[derive(Clone, Debug)]
 enum Target {
-    /// So many folders up, then these names.
+    /// So many directories up, then these names.
     Relative(usize, Vec<&'static str>),
     /// From the root of the mount.
     AbsoluteInside(Vec<&'static str>),
@@ -49,7 +49,7 @@ fn node() -> impl Strategy<Value = Node> {
     ]
 }
 
-/// A tree of up to three levels in which every parent is a folder.
+/// A tree of up to three levels in which every parent is a directory.
 fn model() -> impl Strategy<Value = Model> {
     prop::collection::vec((names(3), node()), 1..12).prop_map(|entries| {
         let mut model = Model::new();
@@ -88,7 +88,7 @@ fn build(model: &Model, root: &Path, outside: &Path) {
     }
 }
 
-/// The obvious walk: one name at a time, links spelt out where they stand.
+/// The reference walk: one name at a time, symlinks resolved in place.
 fn expected(model: &Model, asked: &[&str]) -> Result<Vec<String>, ErrorCode> {
     let mut names: Vec<String> = Vec::new();
     for name in asked {

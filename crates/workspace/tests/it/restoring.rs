@@ -1,4 +1,4 @@
-//! Putting files back.
+//! Restoring files.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use toolgate_workspace::{ExpectedContent, LockTimeout, NoopRecorder, PathStyle, 
 use crate::confine::workspace;
 use crate::resolution::LIMITS;
 
-/// A process that is being started has every handle of its parent for a moment, locked or not.
+/// A process that is being forked briefly holds every descriptor of its parent, locked or not.
 #[test]
 fn a_folder_is_free_at_once_whatever_is_being_started() {
     const CHANGES: usize = 2000;

@@ -1,4 +1,4 @@
-//! What the file tools do not change, because somebody else obeys it.
+//! Files that the file tools do not change because other programs execute or read them as configuration.
 
 use toolgate_types::{Cancellation, ErrorCode};
 use toolgate_workspace::{NoopRecorder, PathStyle, WorkspaceView};

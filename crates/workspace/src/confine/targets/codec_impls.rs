@@ -1,4 +1,4 @@
-//! Targets in a baseline: written down, and as another mount sees them.
+//! Encoding of targets in a baseline, and their translation to another mount.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use super::{AutorunTarget, TargetPurpose};
 use crate::git_config::RefusedSettings;
 
 impl AutorunTarget {
-    /// Where it is named.
+    /// The path as configured.
     pub(in super::super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same for a mount whose places are others; `None` where it is not in that mount.
+    /// With places relative to another mount; `None` where it is not in that mount.
     pub(in super::super) fn map_places(&self, place: impl Fn(&Path) -> Option<PathBuf>) -> Option<Self> {
         let links = self.links.iter().filter_map(|(link, identity)| Some((place(link)?, *identity)));
         let leads_to =
