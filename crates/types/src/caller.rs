@@ -1,4 +1,4 @@
-//! Who is calling.
+//! The identity of a caller.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AgentName, RunId, SessionId};
 
-/// How much is asked before a call runs. Trust adds questions, never rights.
+/// Which calls need approval before they run. A lower trust adds approvals, never permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
-    /// Every call is asked about.
+    /// Every call needs approval.
     Supervised,
-    /// Calls that change something are asked about.
+    /// Calls that change something need approval.
     Guided,
-    /// No declared call is asked about.
+    /// No declared call needs approval.
     Autonomous,
 }
 
@@ -53,11 +53,11 @@ impl FromStr for Trust {
     }
 }
 
-/// Words of the gate's own in the place of a subject: a record that names one of them must not be taken for somebody's. The first stands for a caller that was
-/// never verified.
+/// Names that the gate itself uses as a subject: no caller may have one of them, so that audit records stay unambiguous. The first stands for a
+/// caller that was never verified.
 pub const RESERVED_SUBJECTS: [&str; 2] = ["unverified", "example"];
 
-/// The verified identity behind a call, with what it was granted.
+/// The verified identity behind a call, with its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The subject, as audit records name it.
@@ -66,10 +66,10 @@ pub struct Caller {
     pub permissions: BTreeSet<String>,
     /// The agent on whose behalf it calls; `None` is a person at the keyboard.
     pub agent: Option<AgentName>,
-    /// The sitting that its changes belong to.
+    /// The session that its changes belong to.
     pub session: SessionId,
     /// The workflow run it belongs to, if any.
     pub run: Option<RunId>,
-    /// How much it is asked.
+    /// Which of its calls need approval.
     pub trust: Trust,
 }

@@ -1,10 +1,10 @@
-//! When long work must end.
+//! Cancellation and deadline of long-running work.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Asked by every loop that could be long. Knows no runtime: the gate plugs its cancellation in as a question.
+/// Checked by every loop that may run long. Independent of any async runtime: the gate supplies its cancellation as a closure.
 #[derive(Clone)]
 pub struct Cancellation {
     deadline: Option<Instant>,
@@ -12,32 +12,32 @@ pub struct Cancellation {
     exceeds_size: Option<Arc<dyn Fn(u64) -> bool + Send + Sync>>,
 }
 
-/// Why work must end.
+/// Why work must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancellationReason {
     /// The call was cancelled.
     Cancelled,
-    /// The call's time is up.
+    /// The deadline of the call has passed.
     Deadline,
 }
 
 impl Cancellation {
-    /// Stops at the deadline, or as soon as `cancelled` says so.
+    /// Stops at the deadline, or as soon as `cancelled` returns true.
     #[must_use]
     pub fn new(deadline: Option<Instant>, cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { deadline, cancelled: Arc::new(cancelled), exceeds_size: None }
     }
 
-    /// Also stops work that says beforehand how many bytes it is about, when that is too much.
+    /// Also rejects work that announces more bytes than `too_much` accepts.
     #[must_use]
     pub fn with_size_limit(self, too_much: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
         Self { exceeds_size: Some(Arc::new(too_much)), ..self }
     }
 
-    /// Asked by work that knows beforehand how many bytes it is about.
+    /// Called by work that knows its size in bytes beforehand.
     ///
     /// # Errors
-    /// It shall not be begun.
+    /// The size is over the limit; the work must not start.
     pub fn check_size(&self, bytes: u64) -> Result<(), CancellationReason> {
         match &self.exceeds_size {
             Some(too_much) if too_much(bytes) => Err(CancellationReason::Cancelled),
@@ -51,13 +51,13 @@ impl Cancellation {
         Self::new(None, || false)
     }
 
-    /// When the time is up.
+    /// The deadline, if any.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Whether work must end now.
+    /// Why work must stop now; `None` if it may continue.
     #[must_use]
     pub fn reason(&self) -> Option<CancellationReason> {
         if (self.cancelled)() {
@@ -69,7 +69,7 @@ impl Cancellation {
         }
     }
 
-    /// `Err` when work must end now.
+    /// `Err` when work must stop now.
     ///
     /// # Errors
     /// The reason to stop.

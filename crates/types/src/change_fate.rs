@@ -1,22 +1,23 @@
-//! What became of the file changes of a call whose process died.
+//! The fate of file changes of a call whose process died.
 
-/// What the undo journal knows about the changes of a call that was interrupted: for the record of that call, and for the operator.
+/// What the undo journal knows about the changes of an interrupted call: for the audit record of that call, and for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeFate {
-    /// The journal has no change of it: no file tool had changed anything yet, or an earlier start put it back. What a command did is not journalled.
+    /// The journal has no change of it: no file tool had changed anything yet, or an earlier start rolled it back. Changes made by a command are not
+    /// journalled.
     NoEntry,
-    /// This start put its changes back.
+    /// This start rolled its changes back.
     PutBack,
     /// They were complete before the process died: they stay, and can be undone.
     Stayed,
-    /// They could not be put back, or not all of them. The journal entry and the blobs stay pending for the next start.
+    /// They could not be rolled back, or not all of them. The journal entry and the blobs stay pending for the next start.
     Unresolved,
     /// The journal no longer keeps entries of that age, or cannot be read.
     Unknown,
 }
 
 impl ChangeFate {
-    /// As records write it.
+    /// As audit records write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -24,12 +24,12 @@ impl Sha256 {
         &self.0
     }
 
-    /// The digest as it is written, for those who put it among other bytes.
-    // A record has four: code that is there once is fetched once.
+    /// The digest as ASCII hexadecimal digits, for writing it into a byte buffer.
+    // An audit record has four digests: not inlined, so that one copy of the code serves all of them.
     #[must_use]
     #[inline(never)]
     pub fn hex_digits(&self) -> [u8; 64] {
-        // Without a table and without a branch: the compiler does sixteen bytes at once.
+        // Without a table and without a branch, so that the compiler vectorises it over sixteen bytes.
         let digit = |nibble: u8| nibble + b'0' + u8::from(nibble > 9) * (b'a' - b'0' - 10);
         let mut digits = [0; 64];
         for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
@@ -45,12 +45,12 @@ impl From<[u8; 32]> for Sha256 {
     }
 }
 
-/// Hashes bytes as they come.
+/// Hashes bytes incrementally.
 #[derive(Clone, Default)]
 pub struct Sha256Hasher(sha2::Sha256);
 
 impl Sha256Hasher {
-    /// Nothing hashed yet.
+    /// An empty hash.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -61,7 +61,7 @@ impl Sha256Hasher {
         self.0.update(bytes);
     }
 
-    /// The digest of all that was added.
+    /// The digest of everything that was added.
     #[must_use]
     pub fn finish(self) -> Sha256 {
         Sha256(self.0.finalize().into())

@@ -1,7 +1,6 @@
 //! The stable codes of everything that can go wrong.
 //!
-//! A code never changes its meaning and never goes away. Profiles translate codes into the words of the system
-//! they dress as; nothing else does.
+//! A code never changes its meaning and is never removed. Profiles translate codes into the words of the system that they emulate; nothing else does.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,62 +29,62 @@ macro_rules! codes {
     };
 }
 
-/// What a code means for the decision that is recorded.
+/// How a code maps to the recorded decision.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CodeKind {
-    /// The call tried to leave what was declared.
+    /// The call tried to leave the declared limits.
     Violation,
     /// The gate refused before the tool ran.
     Refusal,
-    /// The tool ran, or tried to, and could not do it.
+    /// The tool was started and failed.
     Error,
 }
 
 codes! {
-    /// The path is empty, holds NUL, is too long, or is of a form that is never accepted.
+    /// The path is empty, contains NUL, is too long, or has a form that is never accepted.
     InvalidPath = "invalid_path", Refusal;
     /// The path begins with an alias that is not mounted.
     UnknownAlias = "unknown_alias", Refusal;
     /// The path lies outside every mount.
     OutsideWorkspace = "outside_workspace", Violation;
-    /// A symbolic link on the way leads outside, or nowhere.
+    /// A symlink on the path leads outside, or dangles.
     SymlinkOutsideWorkspace = "symlink_outside_workspace", Violation;
-    /// Symbolic links lead in a circle.
+    /// Symlinks form a loop.
     SymlinkLoop = "symlink_loop", Violation;
     /// The file is on the deny list.
     DeniedPath = "denied_path", Violation;
-    /// The file is outside the globs that this agent or mount was given.
+    /// The file is outside the globs that this agent or mount was granted.
     OutOfScope = "out_of_scope", Violation;
     /// The mount, or this file of it, may be read but not changed.
     ReadOnly = "read_only", Violation;
     /// A FIFO, socket or device.
     SpecialFile = "special_file", Violation;
 
-    /// Nothing there.
+    /// The file does not exist.
     NotFound = "not_found", Error;
-    /// There, but not a regular file.
+    /// It exists, but is not a regular file.
     NotAFile = "not_a_file", Error;
-    /// There, but not a directory.
+    /// It exists, but is not a directory.
     NotADirectory = "not_a_directory", Error;
-    /// Something is there already.
+    /// It already exists.
     AlreadyExists = "already_exists", Error;
-    /// The operating system refused.
+    /// The operating system denied access.
     PermissionDenied = "permission_denied", Error;
     /// The file is not text.
     BinaryFile = "binary_file", Error;
-    /// More than may be read at once.
+    /// More bytes than one call may read.
     ReadLimit = "read_limit", Error;
-    /// More than may be written at once.
+    /// More bytes than one call may write.
     WriteLimit = "write_limit", Error;
-    /// The lines asked for do not exist or are the wrong way round.
+    /// The requested line range does not exist or is inverted.
     InvalidRange = "invalid_range", Error;
     /// The pattern or glob does not parse, or would cost too much.
     InvalidPattern = "invalid_pattern", Error;
-    /// The file is not in the state that the call said it expects.
+    /// The file is not in the state that the call expects.
     PreconditionFailed = "precondition_failed", Error;
-    /// The text to replace is not there.
+    /// The text to replace was not found.
     EditNotFound = "edit_not_found", Error;
-    /// The text to replace is there several times.
+    /// The text to replace occurs several times.
     EditAmbiguous = "edit_ambiguous", Error;
     /// The patch does not parse.
     PatchInvalid = "patch_invalid", Error;
@@ -97,25 +96,25 @@ codes! {
     SchemaViolation = "schema_violation", Error;
     /// The workflow has no such edge.
     InvalidTransition = "invalid_transition", Error;
-    /// The command ran and said that it failed.
+    /// The command ran and reported a failure.
     CommandFailed = "command_failed", Error;
     /// There is no such program inside the sandbox.
     CommandNotFound = "command_not_found", Error;
-    /// The command used more memory, processor time, processes or disk than it may.
+    /// The command exceeded its limit on memory, CPU time, processes or disk.
     ResourceLimit = "resource_limit", Error;
     /// The disk or the quota is full.
     DiskFull = "disk_full", Error;
     /// The filesystem is mounted read-only.
     ReadOnlyFilesystem = "read_only_filesystem", Error;
-    /// Any other failure of input or output.
+    /// Any other I/O error.
     IoError = "io_error", Error;
-    /// The call took longer than it may.
+    /// The call exceeded its deadline.
     Timeout = "timeout", Error;
     /// The call was cancelled.
     Cancelled = "cancelled", Error;
     /// The process ended before the call did.
     Interrupted = "interrupted", Error;
-    /// The tool answered with something that it did not declare.
+    /// The tool's answer does not match its declared schema.
     OutputInvalid = "output_invalid", Error;
     /// A defect of the gate or of a tool.
     Internal = "internal", Error;
@@ -126,28 +125,28 @@ codes! {
     Unauthenticated = "unauthenticated", Refusal;
     /// The caller may not make this call.
     NotPermitted = "not_permitted", Refusal;
-    /// The command is one that is never run.
+    /// The command is on the block list.
     CommandBlocked = "command_blocked", Refusal;
-    /// This machine cannot confine the command as far as the operator demands.
+    /// This machine cannot confine the command as far as the operator requires.
     SandboxUnavailable = "sandbox_unavailable", Refusal;
-    /// More calls than this caller may make in the time.
+    /// The caller exceeded its rate limit.
     RateLimited = "rate_limited", Refusal;
-    /// The tool kept failing and rests for a while.
+    /// The tool kept failing, and its circuit breaker is open.
     ToolSuspended = "tool_suspended", Refusal;
     /// The arguments do not fit the tool's schema.
     InvalidArguments = "invalid_arguments", Refusal;
-    /// A person said no.
+    /// The approver denied the call.
     ApprovalDenied = "approval_denied", Refusal;
-    /// Nobody answered in time.
+    /// The approval was not answered before its timeout.
     ApprovalExpired = "approval_expired", Refusal;
-    /// There is nobody to ask.
+    /// No approver is available.
     ApprovalUnavailable = "approval_unavailable", Refusal;
     /// The call could not be recorded, so it may not run.
     AuditUnavailable = "audit_unavailable", Refusal;
 }
 
 impl ErrorCode {
-    /// Whether the call tried to leave what was declared; `studio` ends the loop on these.
+    /// Whether the call tried to leave the declared limits; `studio` ends the loop on these.
     #[must_use]
     pub fn is_violation(self) -> bool {
         self.kind() == CodeKind::Violation

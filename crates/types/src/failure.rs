@@ -1,4 +1,4 @@
-//! Why a call did not do what was asked, in words that a person or a model can act on.
+//! Why a call did not do what was requested, in words that a person or a model can act on.
 
 use serde_json::{Map, Value};
 
@@ -6,8 +6,8 @@ use crate::ErrorCode;
 
 /// A code, a message, and what to do next.
 ///
-/// Messages are lower-case fragments without a final period, with values in backticks. Paths in them are aliases
-/// or relative to the workspace; a host path never goes in here.
+/// Messages are lower-case fragments without a final period, with values in backticks. Paths in them are aliases or relative to the workspace; they
+/// never contain a host path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// The stable code.
@@ -16,11 +16,11 @@ pub struct Failure {
     pub message: String,
     /// What would help.
     pub help: Option<String>,
-    /// Facts a program may use.
+    /// Machine-readable facts.
     pub details: Map<String, Value>,
-    /// What only the operator may know, such as which permission is missing; goes to the audit record, not to the model.
+    /// For the operator only, such as which permission is missing; goes to the audit record, not to the model.
     pub operator_note: Option<String>,
-    /// What only the operator may see, and only now: on a terminal, in no record and no answer, because it may quote what a caller sent.
+    /// For the operator's terminal only: in no record and no answer, because it may quote what a caller sent.
     pub terminal_note: Option<String>,
 }
 
@@ -38,28 +38,28 @@ impl Failure {
         }
     }
 
-    /// Says what to do next.
+    /// Adds what to do next.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Adds a fact for programs.
+    /// Adds a machine-readable fact.
     #[must_use]
     pub fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Adds what only the operator may know.
+    /// Adds a note for the operator only.
     #[must_use]
     pub fn operator_note(mut self, note: impl Into<String>) -> Self {
         self.operator_note = Some(note.into());
         self
     }
 
-    /// Adds what the operator may see on a terminal and nobody keeps.
+    /// Adds a note that is shown on the operator's terminal and stored nowhere.
     #[must_use]
     pub fn terminal_note(mut self, aside: impl Into<String>) -> Self {
         self.terminal_note = Some(aside.into());

@@ -1,4 +1,4 @@
-//! A file whose lock is let go by name.
+//! A file lock that is released explicitly.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 
 use crate::Holder;
 
-/// How often a held lock is tried again. Locks are held for some system calls, so they are usually free by then.
+/// Retry interval for a held lock. Locks are held for a few system calls, so they are usually free by then.
 const RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// A file or a folder that nobody else gets to lock (`flock`). Dropping it lets go.
+/// An exclusive `flock` on a file or directory. Dropping it releases the lock.
 ///
-/// A lock ends with the last who has the file open, and that may be a process which another thread has just forked and which has not become
-/// another program yet. So letting go is said, and not left to closing.
+/// `flock` is released when the last duplicate of the descriptor closes, and a concurrent fork holds one until exec. So `Drop` unlocks explicitly
+/// instead of relying on close.
 pub struct FileLock<F: Borrow<File>> {
     file: F,
     is_held: bool,
 }
 
-/// Why a lock could not be had in time.
+/// Why a lock could not be acquired in time.
 #[derive(Debug)]
 pub enum NotLocked {
-    /// Another process has it: this one, as far as the system says.
+    /// Another process holds it; which one, if the system reports it.
     Held(Option<Holder>),
     /// It cannot be locked at all.
     Failed(io::Error),
 }
 
 impl<F: Borrow<File>> FileLock<F> {
-    /// Waits for whoever has it.
+    /// Blocks until the lock is acquired.
     ///
     /// # Errors
     /// It cannot be locked at all.
@@ -45,20 +45,20 @@ impl<F: Borrow<File>> FileLock<F> {
         }
     }
 
-    /// Waits for nobody.
+    /// Does not block.
     ///
     /// # Errors
-    /// Somebody else has it, or it cannot be locked at all.
+    /// Another process holds it, or it cannot be locked at all.
     pub fn try_lock(file: F) -> Result<Self, TryLockError> {
         file.borrow().try_lock()?;
         Ok(Self { file, is_held: true })
     }
 
-    /// Tries until it is had, until the timeout, or until `is_over` says so between two tries: a process that was stopped (SIGSTOP), or a program that is no
-    /// gate, may hold it for good.
+    /// Retries until the lock is acquired, until the timeout, or until `is_over` returns true between two attempts: a process that was stopped
+    /// (SIGSTOP), or a program that is no gate, may hold it forever.
     ///
     /// # Errors
-    /// Another process has it, which is named, or it cannot be locked at all.
+    /// Another process holds it, which is named, or it cannot be locked at all.
     pub fn within(file: F, timeout: Duration, is_over: impl Fn() -> bool) -> Result<Self, NotLocked> {
         let mut begun = None;
         loop {
@@ -68,7 +68,7 @@ impl<F: Borrow<File>> FileLock<F> {
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(TryLockError::Error(error)) => return Err(NotLocked::Failed(error)),
             }
-            // The clock is asked only where there is something to wait for.
+            // The clock is read only if the first attempt failed.
             if begun.get_or_insert_with(Instant::now).elapsed() >= timeout || is_over() {
                 return Err(NotLocked::Held(Holder::of(file.borrow())));
             }
@@ -76,7 +76,7 @@ impl<F: Borrow<File>> FileLock<F> {
         }
     }
 
-    /// Lets go, and says whether that worked. Where a file stays open for long, others would otherwise wait as long.
+    /// Releases the lock, and returns whether that worked. For a file that stays open for long.
     ///
     /// # Errors
     /// It is still locked.
@@ -103,7 +103,7 @@ impl<F: Borrow<File>> fmt::Debug for FileLock<F> {
 impl<F: Borrow<File>> Drop for FileLock<F> {
     fn drop(&mut self) {
         if self.is_held {
-            // Whatever goes wrong here, closing it does the same a little later.
+            // If this fails, closing the descriptor releases the lock a little later.
             let _ = self.file.borrow().unlock();
         }
     }
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether somebody who opens it anew finds it locked.
+    /// Whether the file is locked for a new descriptor.
     fn is_locked(file: &tempfile::NamedTempFile) -> bool {
         match FileLock::try_lock(file.reopen().unwrap()) {
             Ok(_) => false,
@@ -128,7 +128,7 @@ mod tests {
     fn letting_go_does_not_wait_for_others_who_have_it_open() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let own = file.reopen().unwrap();
-        // As a forked process has it.
+        // A duplicate, as a forked process holds it.
         let inherited = own.try_clone().unwrap();
         let ways: [fn(&File) -> FileLock<&File>; 3] = [
             |file| FileLock::lock(file).unwrap(),

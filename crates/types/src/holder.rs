@@ -1,16 +1,16 @@
-//! Which process holds a lock.
+//! Finds the process that holds a lock.
 
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 
-/// More of `/proc/locks` than this is not read.
+/// How much of `/proc/locks` is read.
 const MAX_LOCKS_BYTES: u64 = 1024 * 1024;
-/// The kernel keeps no more of a process's name.
+/// The kernel keeps no longer process name.
 const MAX_NAME_BYTES: u64 = 64;
 
-/// The process that holds a lock, as far as the system says.
+/// The process that holds a lock, as far as the system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its id.
@@ -20,7 +20,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Looks for the `flock` of a file in `/proc/locks`. Nothing where `/proc` is not there, or the holder is in a PID namespace that is not shown.
+    /// Looks for the `flock` of a file in `/proc/locks`. `None` where `/proc` is not mounted, or the holder is in a PID namespace that is not
+    /// visible.
     #[must_use]
     pub fn of(lock: &File) -> Option<Self> {
         let pid = holder_in(&read("/proc/locks", MAX_LOCKS_BYTES)?, lock.metadata().ok()?.ino())?;
@@ -49,8 +50,8 @@ fn read(path: &str, length: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A row is `1: FLOCK  ADVISORY  WRITE 123 fe:00:4567 0 EOF`: process, device and inode. The device is left out of the comparison: btrfs and overlayfs tell
-/// `fstat` another one. Rows of processes that wait begin with `->`.
+/// A row is `1: FLOCK  ADVISORY  WRITE 123 fe:00:4567 0 EOF`: process, device and inode. The device is not compared: on btrfs and overlayfs, `fstat`
+/// reports another one. Rows of waiting processes begin with `->`.
 fn holder_in(locks: &str, inode: u64) -> Option<u32> {
     locks.lines().find_map(|row| {
         let mut words = row.split_ascii_whitespace().skip(1);

@@ -1,4 +1,4 @@
-//! Identifiers. Each is its own type, so that a run cannot be passed where a session is meant.
+//! Identifiers. Each is its own type, so that a run id cannot be passed as a session id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use uuid::{ContextV7, Timestamp, Uuid};
 
-/// What keeps ids in order that are made in the same millisecond, or after the clock was set back.
+/// Keeps ids ordered that are made in the same millisecond, or after the clock was set back.
 static ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
 
-/// A fresh UUID of version 7: those made later sort later. `Uuid::now_v7` panics where the clock is before 1970; this takes such a clock for one that
-/// stands at 1970.
+/// A fresh UUID of version 7: later ones sort later. `Uuid::now_v7` panics if the clock is before 1970; this takes such a clock as 1970.
 #[must_use]
 pub fn fresh_uuid() -> Uuid {
     uuid_at(SystemTime::now())
@@ -55,7 +54,7 @@ impl CallId {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The id as it is written, for those who put it among other bytes.
+    /// The id as ASCII, for writing it into a byte buffer.
     #[must_use]
     pub fn to_hyphenated(self) -> [u8; 36] {
         let mut digits = [0; 36];
@@ -80,7 +79,7 @@ impl FromStr for CallId {
     }
 }
 
-/// Text that is not an identifier of the wanted kind.
+/// Text that is not a valid identifier of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidId {
     text: String,
@@ -95,7 +94,7 @@ impl fmt::Display for InvalidId {
 
 impl std::error::Error for InvalidId {}
 
-/// Names that may become a folder or a file: one to 128 of `A-Z a-z 0-9 . _ -`, not starting with a dot.
+/// Names that may become a directory or a file: one to 128 of `A-Z a-z 0-9 . _ -`, not starting with a dot.
 fn is_safe_name(text: &str) -> bool {
     (1..=128).contains(&text.len())
         && !text.starts_with('.')
@@ -152,12 +151,12 @@ macro_rules! safe_name {
 }
 
 safe_name!(
-    /// A conversation or a sitting at the command line: what `undo --session` puts back.
+    /// A conversation or a command-line session: what `undo --session` reverts.
     SessionId,
     "a session id (1 to 128 of A-Z a-z 0-9 . _ -, not starting with a dot)"
 );
 safe_name!(
-    /// A run of a workflow: owns one `@state` folder.
+    /// A run of a workflow: owns one `@state` directory.
     RunId,
     "a run id (1 to 128 of A-Z a-z 0-9 . _ -, not starting with a dot)"
 );

@@ -1,20 +1,20 @@
-//! Texts as JSON strings, many bytes at a time.
+//! Escapes text for JSON strings with SIMD.
 
 use wide::u8x16;
 
-/// Compared by one instruction.
+/// Bytes in one SIMD register.
 const LANES: usize = 16;
 
-/// Looked at together where there is much to look at.
+/// Bytes that are tested together in a long text.
 const BLOCK_BYTES: usize = 4 * LANES;
 
-/// Appends a text as it stands between the quotes of a JSON string.
+/// Appends a text, escaped for the inside of a JSON string.
 ///
-/// Copies have a length that the compiler knows, and what of them does not belong there is taken back: that is much faster than asking for the right one.
+/// Copies have a length that is known at compile time, and the excess is truncated afterwards: that is much faster than a copy of variable length.
 pub fn escape_json(text: &[u8], json: &mut Vec<u8>) {
     json.reserve(text.len() + text.len() / LANES + BLOCK_BYTES);
     let mut rest = text;
-    // Behind a block there is another, so that as much can be copied from any place in it.
+    // A second block behind the first makes a full-block copy possible from any position in the first.
     while let Some(blocks) = rest.first_chunk::<{ 2 * BLOCK_BYTES }>() {
         push_first_block(blocks, json);
         rest = rest.get(BLOCK_BYTES..).unwrap_or_default();
@@ -35,12 +35,12 @@ pub fn escape_json(text: &[u8], json: &mut Vec<u8>) {
     }
 }
 
-/// What is too short, and something behind it. Names in listings are: they are put together in registers, without a loop.
+/// Pads a short rest, such as the name of a listed file, to a full register, without a loop.
 #[inline]
 fn pad_to_lanes(rest: &[u8]) -> [u8; LANES] {
     let halves = match (rest.first_chunk(), rest.last_chunk()) {
         (Some(first), Some(last)) => {
-            // The second half overlaps the first by as much as there is too little.
+            // The second half overlaps the first by the number of missing bytes.
             let too_little = u32::try_from(8 * (LANES - rest.len())).unwrap_or(u64::BITS);
             let second = u64::from_le_bytes(*last).checked_shr(too_little).unwrap_or(0);
             u128::from(second) << u64::BITS | u128::from(u64::from_le_bytes(*first))
@@ -72,18 +72,18 @@ fn push_first_block(blocks: &[u8; 2 * BLOCK_BYTES], json: &mut Vec<u8>) {
     json.truncate(begin + BLOCK_BYTES - done);
 }
 
-/// A bit for every byte that cannot stand as it is, the first lowest.
+/// A bit for every byte that needs escaping, the first byte lowest.
 #[inline]
 fn special_mask(block: &[u8; BLOCK_BYTES]) -> u64 {
     let (parts, _) = block.as_chunks::<LANES>();
     parts.iter().rev().fold(0, |marks, lanes| marks << LANES | u64::from(special_lanes(lanes)))
 }
 
-/// The same of fewer: control characters, quotes and backslashes.
+/// The same for one register: control characters, quotes and backslashes.
 #[inline]
 fn special_lanes(lanes: &[u8; LANES]) -> u32 {
     let lanes = u8x16::new(*lanes);
-    // With this bit turned over, the quote follows the control characters, and nothing else does: one comparison less.
+    // XOR moves `"` right behind the control characters, and nothing else: that saves one comparison.
     let controls_and_quotes = (lanes ^ u8x16::splat(b'"' ^ b' ')).simd_le(u8x16::splat(b' '));
     (controls_and_quotes | lanes.simd_eq(u8x16::splat(b'\\'))).to_bitmask()
 }

@@ -1,8 +1,8 @@
-//! What a tool call is made of.
+//! The vocabulary of a tool call.
 //!
-//! Ids, callers, stages, stable codes, outcomes and limits: the words that every other crate speaks.
-//! This crate decides nothing, does no input or output but locking what others opened, and knows no wire format: a
-//! profile or a protocol that wants another spelling of a code or an answer keeps that spelling to itself.
+//! Ids, callers, stages, stable codes, outcomes and limits: the types that every other crate uses. This crate decides nothing, does no I/O except
+//! locking files that others opened, and knows no wire format: a profile or a protocol that writes a code or an answer differently keeps that to
+//! itself.
 
 pub mod id;
 pub mod tool_class;

@@ -1,8 +1,8 @@
-//! How much one call may read, write, list, find and take.
+//! Limits of one call: how much it may read, write, list and find, and how long it may take.
 
 use std::time::Duration;
 
-/// The bounds of one call. Profiles set them, configuration and agents may change them.
+/// The limits of one call. Profiles set them; configuration and agents may change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of file content in one answer.
@@ -11,7 +11,7 @@ pub struct Limits {
     pub max_write_bytes: u64,
     /// Entries in one listing.
     pub max_entries: usize,
-    /// Matches in one search when the call does not say.
+    /// Matches in one search when the call sets no limit.
     pub max_matches: usize,
     /// Bytes of any answer.
     pub max_output_bytes: u64,

@@ -1,38 +1,38 @@
-//! What a command must not find as it is: told by whoever knows the files, put on by whoever confines the command.
+//! Overlays that protect parts of a mount from a command: computed by the workspace, mounted by the sandbox.
 
 use std::path::{Path, PathBuf};
 
-/// Something in a mount that a command must not reach as it is. Paths are relative to the mount; parents stand before children.
+/// A part of a mount that a command must not reach as it is. Paths are relative to the mount; parents come before children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountOverlay {
     /// Can be neither read nor changed.
     Mask {
-        /// Where.
+        /// The place.
         path: PathBuf,
         /// Whether it is a directory.
         directory: bool,
     },
-    /// Can be read, and not be changed, replaced or renamed away; a directory with all that is in it.
+    /// Can be read, but not changed, replaced or renamed; a directory with everything in it.
     ReadOnly {
-        /// Where.
+        /// The place.
         path: PathBuf,
     },
-    /// A directory that cannot be renamed or removed; what is in it can be changed.
+    /// A directory that cannot be renamed or removed; its content can be changed.
     PinDirectory {
-        /// Where.
+        /// The place.
         path: PathBuf,
     },
-    /// A file that is shown with other content and cannot be changed.
+    /// A file that appears with other content and cannot be changed.
     Substitute {
-        /// Where.
+        /// The place.
         path: PathBuf,
-        /// What is shown.
+        /// The content that the command sees.
         content: Vec<u8>,
     },
 }
 
 impl MountOverlay {
-    /// Where it goes, relative to the mount.
+    /// The place, relative to the mount.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {

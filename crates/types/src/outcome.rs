@@ -6,27 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, Sha256, Stage, Structured};
 
-/// What a tool hands back when it did what was asked.
+/// What a tool returns on success.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     /// For the model to read.
     pub text: String,
     /// For programs; fits the tool's output schema.
     pub structured: Structured,
-    /// What is neither, such as pictures. A tool with an output policy hands out none: nothing in them can be filtered.
+    /// Parts that are neither, such as images. Dropped for a tool with an output policy: their content cannot be filtered.
     pub attachments: Vec<Attachment>,
-    /// The whole text, where `text` had to be cut. Whoever can keep it for a while may offer it beside the answer. Nor does it leave a tool with an output policy.
+    /// The whole text, where `text` had to be truncated. A front end that can store it for a while may offer it beside the answer. Dropped for a tool
+    /// with an output policy.
     pub full_text: Option<String>,
-    /// The digest of `text`, where whoever made it knows: the record holds it, and nobody computes it twice.
+    /// The digest of `text`, if its producer has computed it: the audit record needs it, so it is not hashed a second time.
     pub text_sha256: Option<Sha256>,
-    /// The property of `structured` that `text` is the value of, where it was left out: a text is held once.
+    /// The property of `structured` whose value is `text` and was left out there, so that the text is held once.
     pub text_field: Option<&'static str>,
-    /// What a door is given that made the call to show something by address; there is no text then. Nor does it leave a tool with an output policy.
+    /// The content for a resource request (by URI); `text` is empty then. Dropped for a tool with an output policy.
     pub resource: Option<ResourceContent>,
 }
 
 impl ToolOutput {
-    /// An answer of text and structure alone.
+    /// An answer of text and structured content only.
     #[must_use]
     pub fn new(text: impl Into<String>, structured: impl Into<Structured>) -> Self {
         Self {
@@ -40,7 +41,7 @@ impl ToolOutput {
         }
     }
 
-    /// The answer to a door, and what the tool declares to tell programs.
+    /// The answer to a resource request, with the structured content that the tool declares.
     #[must_use]
     pub fn from_resource(browsed: ResourceContent, structured: impl Into<Structured>) -> Self {
         Self { resource: Some(browsed), ..Self::new(String::new(), structured) }
@@ -50,33 +51,33 @@ impl ToolOutput {
 /// A part of an answer that is not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attachment {
-    /// A picture, in base64.
+    /// An image, in base64.
     Image {
-        /// What kind of picture.
+        /// Its media type.
         mime_type: String,
         /// Its bytes in base64.
         data: String,
     },
-    /// A sound, in base64.
+    /// Audio, in base64.
     Audio {
-        /// What kind of sound.
+        /// Its media type.
         mime_type: String,
         /// Its bytes in base64.
         data: String,
     },
-    /// A document that came along.
+    /// An embedded document.
     Document {
-        /// What it is called.
+        /// Its URI.
         uri: String,
-        /// What kind of document.
+        /// Its media type.
         mime_type: Option<String>,
-        /// What is in it.
+        /// Its content.
         content: DocumentContent,
     },
 }
 
 impl Attachment {
-    /// What it holds, as it is sent.
+    /// The content as it is sent.
     #[must_use]
     pub fn data(&self) -> &str {
         match self {
@@ -86,7 +87,7 @@ impl Attachment {
     }
 }
 
-/// What is in a document.
+/// The content of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentContent {
     /// Text.
@@ -96,7 +97,7 @@ pub enum DocumentContent {
 }
 
 impl DocumentContent {
-    /// What it is, as it is sent.
+    /// The content as it is sent.
     #[must_use]
     pub fn data(&self) -> &str {
         match self {
@@ -105,27 +106,27 @@ impl DocumentContent {
     }
 }
 
-/// What is shown by address, for the program that shows it.
+/// The content for a resource request, for the front end that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceContent {
-    /// Some of the files of a mount.
+    /// One page of the files of a mount.
     Page {
-        /// Where they are, relative to the root of the mount, in order, and their sizes.
+        /// Path relative to the root of the mount, in order, and size.
         files: Vec<(String, u64)>,
-        /// After which path there are more, if there are.
+        /// The path after which the next page begins; `None` on the last page.
         next: Option<String>,
     },
     /// A whole file.
     File {
-        /// What is in it.
+        /// Its content.
         content: DocumentContent,
-        /// The digest of that as it is sent, where whoever read it knows: the record holds it, and nobody computes it twice.
+        /// The digest of the content as it is sent, if its reader has computed it: the audit record needs it, so it is not hashed a second time.
         sha256: Option<Sha256>,
     },
 }
 
 impl ResourceContent {
-    /// What the record is of: a file as it is sent, or the paths and sizes as JSON.
+    /// What the audit record's digest covers: a file as it is sent, or the paths and sizes as JSON.
     #[must_use]
     pub fn data(&self) -> Cow<'_, str> {
         match self {
@@ -134,7 +135,7 @@ impl ResourceContent {
         }
     }
 
-    /// The digest of that, where it is known.
+    /// The digest of that, if known.
     #[must_use]
     pub fn sha256(&self) -> Option<Sha256> {
         match self {
@@ -143,7 +144,7 @@ impl ResourceContent {
         }
     }
 
-    /// About how many bytes it has.
+    /// Its approximate size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -156,19 +157,19 @@ impl ResourceContent {
 /// The end of a call. A denial is an outcome like any other.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The tool did it.
+    /// The tool succeeded.
     Done(ToolOutput),
-    /// It was refused, or it failed; the code says which.
+    /// It was denied, or it failed; the code says which.
     Failed {
-        /// Where.
+        /// The stage that failed it.
         stage: Stage,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
 }
 
 impl Outcome {
-    /// What the audit record says.
+    /// The decision for the audit record.
     #[must_use]
     pub fn decision(&self) -> Decision {
         match self {
@@ -179,15 +180,15 @@ impl Outcome {
     }
 }
 
-/// The word in the audit record.
+/// The decision in the audit record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Decision {
     /// The call ran and was answered.
     Allowed,
-    /// The call was refused.
+    /// The call was denied.
     Denied,
-    /// The call was let through and failed.
+    /// The call was allowed and failed.
     Error,
 }
 

@@ -1,14 +1,14 @@
-//! Whether another user of this machine could have written a file or directory that is about to be believed, by its owner and its mode.
+//! Whether another user of this machine could have written a file or directory that is about to be trusted, by its owner and its mode.
 //!
-//! One answer for everything that the gate believes: its configuration, its state, its baselines, its conversations, the keys of callers. Whether a directory
-//! above it could be swapped is a question of its own, for those that know the path.
+//! One check for everything that the gate trusts: its configuration, its state, its baselines, its conversations, the keys of callers. Whether a
+//! parent directory could be swapped is a separate check, for code that knows the path.
 
 /// `S_IWGRP`.
 const GROUP_WRITE: u32 = 0o020;
 /// `S_IWOTH`.
 const OTHER_WRITE: u32 = 0o002;
 
-/// Owner, group and mode of a file or directory, as `fstat` tells them.
+/// Owner, group and mode of a file or directory, from `fstat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ownership {
     /// `st_uid`.
@@ -22,21 +22,21 @@ pub struct Ownership {
 /// Why another user could have written it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherWriter {
-    /// It belongs to this one.
+    /// It belongs to this user id.
     Owner(u32),
-    /// Its mode, of which these are the permission bits, lets others write.
+    /// Its mode, of which these are the permission bits, makes it writable for others.
     Mode(u32),
 }
 
 impl Ownership {
-    /// Who could have written it beside this user and root, who can write everything anyway.
+    /// Who else could have written it, apart from this user and root, which can write everything anyway.
     #[must_use]
     pub fn other_writer(self, this_user: u32) -> Option<OtherWriter> {
         let Self { owner, group, mode } = self;
         if owner != this_user && owner != 0 {
             return Some(OtherWriter::Owner(owner));
         }
-        // A group with the number of its owner is that user's private group (the `umask 002` convention of Debian and Fedora).
+        // A group with the same id as the owner is that user's private group (the `umask 002` convention of Debian and Fedora).
         let has_shared_group = mode & GROUP_WRITE != 0 && group != owner;
         (has_shared_group || mode & OTHER_WRITE != 0).then_some(OtherWriter::Mode(mode & 0o7777))
     }

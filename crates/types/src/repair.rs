@@ -1,8 +1,8 @@
-//! What was mended in the arguments of a call before they were read.
+//! Repairs of the arguments of a call before they are parsed.
 
 use serde::{Deserialize, Serialize};
 
-/// One kind of mistake that leaves no doubt about what was meant.
+/// One kind of syntax error whose intended meaning is unambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repair {
@@ -12,16 +12,16 @@ pub enum Repair {
     Quoted,
     /// A string in single quotes.
     SingleQuotes,
-    /// A name without quotes.
+    /// A key without quotes.
     UnquotedKey,
-    /// A comma behind the last item.
+    /// A comma after the last item.
     TrailingComma,
     /// Braces or brackets that are not closed at the end.
     MissingBrace,
 }
 
 impl Repair {
-    /// The stable word.
+    /// The stable name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -2,23 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where in its life a call was decided.
+/// The stage at which a call was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Stage {
-    /// Is there such a tool?
+    /// The tool is looked up.
     Registry,
-    /// Who is calling?
+    /// The caller is authenticated.
     Auth,
-    /// May that caller make that call?
+    /// The caller's permission for the call is checked.
     Permission,
-    /// Do the arguments fit?
+    /// The arguments are validated.
     Validation,
-    /// Did a person agree, where one must?
+    /// An approval is obtained, where one is required.
     Approval,
-    /// The tool at work.
+    /// The tool runs.
     Execution,
-    /// Does the answer fit, and what of it may leave?
+    /// The answer is validated and filtered.
     Output,
 }
 

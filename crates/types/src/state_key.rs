@@ -1,4 +1,4 @@
-//! The key of one user's own state, and the seals that it makes: what carries no valid seal was not written by this user's gate.
+//! The key of one user's own state, and the seals made with it: state without a valid seal was not written by this user's gate.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ impl StateKey {
         Self(Hmac::new(&block.into()))
     }
 
-    /// HMAC-SHA-256 over a purpose and some parts. Each is preceded by its length, so that no two lists of parts are the same bytes.
+    /// HMAC-SHA-256 over a purpose and some parts. Each is preceded by its length, so that different lists of parts never give the same bytes.
     #[must_use]
     pub fn seal(&self, purpose: &str, parts: &[&[u8]]) -> Sha256 {
         Sha256::from(<[u8; 32]>::from(self.mac(purpose, parts).finalize().into_bytes()))
     }
 
-    /// Whether a seal, as it is written, is that of these parts. Takes as long for a wrong seal as for the right one.
+    /// Whether a hexadecimal seal is that of these parts, in constant time.
     #[must_use]
     pub fn verifies(&self, purpose: &str, parts: &[&[u8]], seal: &[u8]) -> bool {
         let seal = std::str::from_utf8(seal).ok().and_then(|digits| digits.parse::<Sha256>().ok());
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_mac_is_that_of_rfc_4231() {
-        // Test case 1: twenty bytes 0x0b, "Hi There". A key is padded with zeros, so shorter ones are the same as padded ones.
+        // Test case 1: twenty bytes 0x0b, "Hi There". HMAC pads a key with zeros, so a shorter key equals its padded form.
         let mut bytes = [0; 32];
         bytes[..20].fill(0x0b);
         let mut mac = StateKey::new(bytes).0;

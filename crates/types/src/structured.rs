@@ -1,4 +1,4 @@
-//! What programs are told about an answer.
+//! The structured content of an answer.
 
 use std::borrow::Cow;
 
@@ -9,36 +9,36 @@ use crate::json_escape::escape_json;
 
 /// The structured part of an answer.
 ///
-/// Mostly nobody looks into it between the tool and the wire. A tool whose answers have a type of their own says them as JSON at once; a value of a
-/// thousand names would be a thousand allocations, made to be written down and freed.
+/// Usually no code between the tool and the wire inspects it. A tool whose answers have a type of their own serialises them to JSON directly: a
+/// `Value` with a thousand names would take a thousand allocations, only to be serialised and freed.
 #[derive(Clone, Debug)]
 pub enum Structured {
-    /// A value that can be looked into.
+    /// A parsed value.
     Value(Value),
-    /// The same, in words.
+    /// Serialised JSON.
     Raw(RawJsonObject),
 }
 
-/// An object as JSON.
+/// A JSON object as text.
 #[derive(Clone, Debug)]
 pub struct RawJsonObject(String);
 
-/// An object that is put into words, field by field.
+/// Serialises an object field by field.
 #[derive(Debug)]
 pub struct JsonObjectWriter {
     json: Vec<u8>,
-    /// Something could not be put into words.
+    /// Whether a value could not be serialised.
     failed: bool,
 }
 
 impl JsonObjectWriter {
-    /// An object without fields, with room for so many bytes of JSON.
+    /// An object without fields, with capacity for so many bytes of JSON.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self { json: Vec::with_capacity(bytes), failed: false }
     }
 
-    /// Adds a field. A name is one of ours and needs no escape.
+    /// Adds a field. Names are static and need no escaping.
     #[must_use]
     pub fn field(mut self, name: &'static str, value: &impl Serialize) -> Self {
         self.push_key(name);
@@ -46,7 +46,7 @@ impl JsonObjectWriter {
         self
     }
 
-    /// Adds a text.
+    /// Adds a string.
     #[must_use]
     pub fn string(mut self, name: &'static str, text: &str) -> Self {
         self.push_key(name);
@@ -54,7 +54,7 @@ impl JsonObjectWriter {
         self
     }
 
-    /// Adds a list of texts.
+    /// Adds an array of strings.
     #[must_use]
     pub fn strings<'t>(mut self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
         self.push_key(name);
@@ -64,7 +64,7 @@ impl JsonObjectWriter {
             self.push_string(text);
         }
         match self.json.get_mut(begin) {
-            // Before the first there is no comma.
+            // Replaces the comma before the first element.
             Some(comma) => *comma = b'[',
             None => self.json.push(b'['),
         }
@@ -72,7 +72,7 @@ impl JsonObjectWriter {
         self
     }
 
-    /// All of it. Whatever could not be put into words is nothing, which fits no tool's declaration.
+    /// The object. If a value could not be serialised, the result is `null`, which matches no tool's schema.
     #[must_use]
     pub fn finish(mut self) -> Structured {
         if self.json.is_empty() {
@@ -99,13 +99,13 @@ impl JsonObjectWriter {
 }
 
 impl RawJsonObject {
-    /// The JSON, which begins and ends with a brace.
+    /// The JSON text, which begins and ends with a brace.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What stands between the braces.
+    /// The text between the braces.
     #[must_use]
     pub fn fields(&self) -> &str {
         self.0.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default()
@@ -113,7 +113,7 @@ impl RawJsonObject {
 }
 
 impl Structured {
-    /// A value to look into.
+    /// As a parsed value.
     #[must_use]
     pub fn into_value(self) -> Value {
         match self {
@@ -122,7 +122,7 @@ impl Structured {
         }
     }
 
-    /// The same with something added.
+    /// With a modification of the parsed value.
     #[must_use]
     pub fn with(self, add: impl FnOnce(&mut Value)) -> Self {
         let mut value = self.into_value();
@@ -130,7 +130,7 @@ impl Structured {
         Self::Value(value)
     }
 
-    /// In words, if it is an object.
+    /// As JSON text, if it is an object.
     #[must_use]
     pub fn into_raw(self) -> Option<RawJsonObject> {
         match self {
@@ -139,7 +139,7 @@ impl Structured {
         }
     }
 
-    /// The same, for whoever only looks.
+    /// As a parsed value, borrowed if possible.
     #[must_use]
     pub fn value(&self) -> Cow<'_, Value> {
         match self {
@@ -154,7 +154,7 @@ impl Structured {
         matches!(self, Self::Raw(_) | Self::Value(Value::Object(_)))
     }
 
-    /// As JSON.
+    /// As JSON text.
     #[must_use]
     pub fn json(&self) -> Cow<'_, str> {
         match self {
@@ -166,7 +166,7 @@ impl Structured {
 
 impl RawJsonObject {
     fn parse(&self) -> Value {
-        // It cannot fail: these are words that serde wrote.
+        // This cannot fail: serde wrote the text.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
@@ -177,7 +177,7 @@ impl From<Value> for Structured {
     }
 }
 
-/// What is told is the same, however it is held.
+/// Two representations of the same content are equal.
 impl PartialEq for Structured {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,15 +1,15 @@
-//! Time stamps as records write them: UTC, RFC 3339, milliseconds.
+//! Timestamps as audit records write them: UTC, RFC 3339, milliseconds.
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
 
-/// Whether the clock of this machine is before 1970. rustls panics there while it checks a certificate, so no connection is begun.
+/// Whether the clock of this machine is before 1970. rustls panics then while it verifies a certificate, so no connection is opened.
 #[must_use]
 pub fn is_before_1970() -> bool {
     std::time::SystemTime::now() < std::time::UNIX_EPOCH
 }
 
-/// Why no connection is begun then.
+/// The reason why no connection is opened then.
 pub const BEFORE_1970: &str =
     "the clock of this machine is before 1970, so that no certificate can be checked";
 
@@ -22,7 +22,7 @@ pub fn rfc3339_millis(moment: Timestamp) -> String {
     }
 }
 
-/// Appends the same to other bytes.
+/// Appends the same to a byte buffer.
 pub fn put_rfc3339_millis(moment: Timestamp, bytes: &mut Vec<u8>) {
     match digits(moment) {
         Some(digits) => bytes.extend_from_slice(&digits),
@@ -30,7 +30,7 @@ pub fn put_rfc3339_millis(moment: Timestamp, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The stamp, unless its year takes more than four digits: years before the first do.
+/// The timestamp, unless its year does not fit into four digits: years before 0 do not.
 fn digits(moment: Timestamp) -> Option<[u8; 24]> {
     let at = Offset::UTC.to_datetime(moment);
     let year = u16::try_from(at.year()).ok()?;
@@ -86,7 +86,7 @@ mod tests {
                 .into_iter()
                 .filter_map(move |nanoseconds: i64| moment.checked_add(nanoseconds.nanoseconds()).ok())
         };
-        // A step that is no multiple of a day, an hour or a second comes by every hour, month and kind of year.
+        // The step is no multiple of a day, an hour or a second, so it reaches every hour, month and kind of year.
         let everywhere = (0..199_000).filter_map(|step: i64| {
             let moment = Timestamp::MIN.checked_add((step * 3_155_761).seconds()).ok()?;
             moment.checked_add((step * 7_654_321).nanoseconds()).ok()

@@ -1,16 +1,16 @@
-//! How dangerous a tool is, and what it is about.
+//! How dangerous a tool is, and what it works on.
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool can do to the world; questions and permissions follow from it.
+/// The effect of a tool; approvals and permissions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolClass {
     /// Changes nothing.
     Read,
-    /// Changes something that can be put back.
+    /// Changes something that can be undone.
     Write,
-    /// Changes something that may be gone for good.
+    /// Changes something that may be lost for good.
     Destructive,
 }
 
@@ -25,7 +25,7 @@ impl ToolClass {
         }
     }
 
-    /// Whether a call leaves something behind, so that an intent must be on disk before it begins.
+    /// Whether a call has an effect, so that its intent must be on disk before it begins.
     #[must_use]
     pub fn has_effect(self) -> bool {
         self != Self::Read
@@ -44,6 +44,6 @@ pub enum Category {
     Search,
     /// A tool of another MCP server.
     Mcp,
-    /// Asking somebody on the web.
+    /// Requests to the web.
     Web,
 }
