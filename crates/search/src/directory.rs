@@ -1,7 +1,7 @@
-//! Reading directories and opening their children, one name at a time.
+//! Reads directories and opens their children, one name at a time.
 //!
-//! This module is the reason why a walk cannot leave: a child is a single name beneath an open handle, and a
-//! symbolic link is never followed. Everything that opens anything in this crate does it here.
+//! This module guarantees that a walk stays inside: a child is a single name beneath an open handle, and a symlink is never followed. Every open in
+//! this crate happens here.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -15,17 +15,18 @@ use toolgate_types::{Cancellation, CancellationReason};
 use crate::EntryKind;
 use crate::radix_sort::radix_sort_from_bit;
 
-/// Nothing here waits (`NONBLOCK` for FIFOs), follows, becomes a terminal's owner, or is inherited by a child.
+/// `O_NONBLOCK` avoids blocking on a FIFO, `O_NOFOLLOW` following a symlink, `O_NOCTTY` acquiring a terminal, `O_CLOEXEC` inheritance by a child
+/// process.
 const OPEN_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// How many names are read between two looks at the clock.
+/// How many names are read between two checks for cancellation.
 const ENTRIES_PER_CHECK: usize = 1024;
 
-/// Room for the kernel to write names into, reused from one directory to the next.
+/// Buffer for `getdents64`, reused from one directory to the next.
 pub(crate) struct DirentBuffer(Vec<MaybeUninit<u8>>);
 
 impl DirentBuffer {
@@ -40,12 +41,12 @@ pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<Owne
     openat(parent, name, OPEN_FLAGS | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// Opens the same directory anew, so that the position of a handle which others use stays as it is.
+/// Opens the same directory again, so that the position of a shared handle does not move.
 pub(crate) fn reopen(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     open_directory(directory, c".")
 }
 
-/// Opens the file of this name; `None` when it is not a regular one, whatever the directory said about it.
+/// Opens the file of this name; `None` when it is not a regular one, whatever `d_type` said.
 pub(crate) fn open_file(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<(OwnedFd, u64)>, Errno> {
     debug_assert!(!name.to_bytes().contains(&b'/'), "a child is a single name");
     let file = openat(parent, name, OPEN_FLAGS, Mode::empty())?;
@@ -59,18 +60,18 @@ pub(crate) fn regular_size(file: BorrowedFd<'_>) -> Result<Option<u64>, Errno> {
     Ok(is_regular.then(|| u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
-/// Whether an error only says that somebody else changed the tree meanwhile.
+/// Whether an error only means that another process changed the tree concurrently.
 pub(crate) fn is_concurrent_change(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::STALE)
 }
 
-/// The kind of a child whose directory did not say.
+/// The kind of a child whose `d_type` is unknown.
 pub(crate) fn kind_by_stat(parent: BorrowedFd<'_>, name: &CStr) -> Result<EntryKind, Errno> {
     stat_child(parent, name)
         .map(|stat| kind_of(FileType::from_raw_mode(stat.st_mode)).unwrap_or(EntryKind::Other))
 }
 
-/// The metadata of a child, never of what it links to.
+/// The metadata of a child; symlinks are not followed.
 pub(crate) fn stat_child(parent: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
     statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
 }
@@ -85,7 +86,7 @@ fn kind_of(file_type: FileType) -> Option<EntryKind> {
     }
 }
 
-/// A name in a directory, and what the directory says it is; some filesystems do not say.
+/// A name in a directory, and its `d_type`; some filesystems do not report one.
 #[derive(Clone, Copy)]
 pub(crate) struct DirEntry<'a> {
     pub(crate) text: &'a CStr,
@@ -109,7 +110,7 @@ pub(crate) struct DirEntries {
     spans: Vec<EntrySpan>,
 }
 
-/// Where a name stands among all of them.
+/// The position of a name among all of them.
 #[derive(Clone, Copy)]
 pub(crate) struct EntrySpan {
     start: usize,
@@ -136,8 +137,8 @@ impl EntrySpan {
         all.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The bytes that follow so many, as a number. What is beyond the end of a name belongs to others and decides nothing: its final NUL stands where every
-    /// other name that has begun like it goes on.
+    /// The eight bytes after the first `skipped`, as an integer. Bytes beyond the end of the name belong to other names and do not matter: the final
+    /// NUL decides before them.
     fn radix_key(&self, skipped: usize, all: &[u8]) -> u64 {
         let rest = all.get(self.start + skipped..).unwrap_or_default();
         u64::from_be_bytes(rest.first_chunk().copied().unwrap_or_else(|| {
@@ -149,7 +150,7 @@ impl EntrySpan {
 }
 
 impl DirEntries {
-    /// Reads all names but `.` and `..` that `wanted` accepts, in the order of the filesystem.
+    /// Reads all names except `.` and `..` that `wanted` accepts, in the order of the filesystem.
     pub(crate) fn read(
         directory: BorrowedFd<'_>,
         scratch: &mut DirentBuffer,
@@ -190,8 +191,8 @@ impl DirEntries {
     /// Sorts, and keeps the first `limit`.
     pub(crate) fn sort_and_truncate(&mut self, limit: usize) {
         let Self { bytes, spans } = self;
-        // To sort numbers is much faster than to sort names. The number of a name is what makes most of them differ, as much of it as there is room
-        // for, and below that the index of the name.
+        // Sorting integers is much faster than sorting names. The key of a name is its part after the common prefix, as far as it fits, with the
+        // index of the name in the low bits.
         let index_bits = spans.len().next_power_of_two().trailing_zeros();
         let index_mask = (1 << index_bits) - 1;
         let rank = |number: u64| number & !index_mask;
@@ -219,7 +220,7 @@ impl DirEntries {
         *spans = sorted;
     }
 
-    /// All bytes, and where the names stand among them, in their order.
+    /// All bytes, and the positions of the names in sorted order.
     pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<EntrySpan>) {
         (self.bytes, self.spans)
     }
@@ -236,7 +237,7 @@ impl DirEntries {
         self.spans.iter().filter_map(|span| span.name(&self.bytes))
     }
 
-    /// Looks a name up; the names must have been sorted.
+    /// Finds a name; the names must be sorted.
     pub(crate) fn find(&self, name: &CStr) -> Option<DirEntry<'_>> {
         let wanted = name.to_bytes_with_nul();
         let index = self.spans.binary_search_by(|span| span.bytes(&self.bytes).cmp(wanted)).ok()?;
@@ -244,7 +245,7 @@ impl DirEntries {
     }
 }
 
-/// How many bytes all names have in common from the first on.
+/// The length of the common prefix of all names.
 fn common_prefix_len(spans: &[EntrySpan], all: &[u8]) -> usize {
     let length = spans.first().map_or(0, |first| first.bytes(all).len());
     let mut same = 0;
@@ -274,7 +275,7 @@ mod tests {
         fn names_are_sorted_by_their_bytes(
             beginning in prop::collection::vec(1..=255u8, 0..12),
             endings in prop::collection::btree_set(
-                // Some differ only where numbers have no room for them.
+                // Some differ only beyond what fits into a key.
                 (prop::sample::select(vec!["", "aaaaaaaaaa", "aaaaaaaaab"]), prop::collection::vec(prop_oneof![Just(1), Just(b'a'), 1..=255u8], 0..12)),
                 0..200,
             ),
@@ -282,7 +283,7 @@ mod tests {
         ) {
             let all: BTreeSet<Vec<u8>> = endings.iter().map(|(middle, ending)| [beginning.as_slice(), middle.as_bytes(), ending].concat()).collect();
             let mut names = DirEntries::default();
-            // The order of a set of endings says nothing about that of a directory; this one is as good as any.
+            // An arbitrary order, as a directory has it.
             let (even, odd): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(number, _)| number % 2 == 0);
             for (_, name) in odd.into_iter().rev().chain(even) {
                 let text = CString::new(name.clone()).unwrap();

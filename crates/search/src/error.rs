@@ -1,11 +1,11 @@
-//! Why there is no answer at all. What could not be read on the way is counted in the answer instead.
+//! Why a walk fails as a whole. What could not be read during a walk is counted in the result instead.
 
 use std::io;
 
 use rustix::io::Errno;
 use toolgate_types::{ErrorCode, Failure};
 
-/// Why a walk did not even begin.
+/// Why a walk did not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The pattern does not parse, would cost too much, or could never match.
@@ -15,7 +15,7 @@ pub enum Error {
         pattern: String,
         /// What is wrong with it.
         reason: String,
-        /// What would do.
+        /// A remedy.
         help: &'static str,
     },
     /// The glob does not parse, or could never match.
@@ -25,7 +25,7 @@ pub enum Error {
         glob: String,
         /// What is wrong with it.
         reason: String,
-        /// What would do.
+        /// A remedy.
         help: &'static str,
     },
     /// The start is not a directory.
@@ -34,7 +34,7 @@ pub enum Error {
     /// The one file to search is not a regular file.
     #[error("not a regular file")]
     NotAFile,
-    /// The operating system does not let the start be read.
+    /// The start cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] io::Error),
 }
@@ -62,7 +62,7 @@ impl Error {
         }
     }
 
-    /// What would help, if anything is known to.
+    /// A remedy, if one is known.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
@@ -90,7 +90,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Enough of what was asked for to recognise it, on one line.
+/// The beginning of the pattern or glob, on one line.
 fn shortened(text: &str) -> String {
     const MAX_SHOWN_CHARS: usize = 80;
     let mut short = String::new();

@@ -1,4 +1,4 @@
-//! Reading a file for the searcher: with an eye on the clock, and never more of a line than counts.
+//! Reads a file for the searcher: checks for cancellation, and limits the length of lines.
 
 use std::io::{self, Read};
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,7 @@ use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::pattern::ChunkLimits;
 
-/// A file from some place on. Reads where it is told, so that the position of a shared handle stays as it is.
+/// Reads a file with `pread`, so that the position of a shared handle does not move.
 pub(crate) struct OffsetReader<'a> {
     file: BorrowedFd<'a>,
     offset: u64,
@@ -29,9 +29,9 @@ impl<'a> OffsetReader<'a> {
         Ok(read)
     }
 
-    /// Fills the room, unless the file ends before; says how much there was and whether it was all.
+    /// Fills the buffer, unless the file ends before; returns the length and whether that is the whole file.
     ///
-    /// A file as large as it said it is needs no second read to find its end.
+    /// A file of exactly the expected size needs no second read to find its end.
     pub(crate) fn fill(&mut self, room: &mut [u8], expected: u64) -> Result<(usize, bool), Errno> {
         let mut length = 0;
         while let Some(rest) = room.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -51,12 +51,12 @@ impl Read for OffsetReader<'_> {
     }
 }
 
-/// Hands text on in portions and leaves out what a line has beyond its portion.
+/// Passes text on in chunks, and drops what a line has beyond its limit.
 pub(crate) struct LineLimitReader<'a, R> {
     inner: R,
     stop: &'a Cancellation,
     limits: ChunkLimits,
-    /// How much of the current line has been handed on.
+    /// How much of the current line was passed on.
     line: usize,
     pub(crate) stopped: Option<CancellationReason>,
     pub(crate) truncated: bool,
@@ -67,8 +67,8 @@ impl<'a, R: Read> LineLimitReader<'a, R> {
         Self { inner, stop, limits, line: 0, stopped: None, truncated: false }
     }
 
-    /// Shortens the line that these bytes begin with, and returns how many bytes are left. Every other line in them
-    /// is short enough, because there are no more bytes than a line may have.
+    /// Truncates the line that these bytes begin with, and returns how many bytes are left. Every other line in them is short enough, because there
+    /// are no more bytes than a line may have.
     fn truncate_line(&mut self, bytes: &mut [u8]) -> usize {
         let first_end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
         let room = self.limits.line.saturating_sub(self.line);
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives as many bytes at a time as it is told, over and over.
+    /// Returns a given number of bytes at a time, over and over.
     struct Drip<'a>(&'a [u8], std::iter::Cycle<std::vec::IntoIter<usize>>);
 
     impl Read for Drip<'_> {

@@ -1,4 +1,4 @@
-//! Finding files by name.
+//! Finds files by name.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -17,25 +17,24 @@ use crate::{Error, Skipped, VisibilityFilter, WalkRoot};
 /// What to find.
 #[derive(Clone, Copy, Debug)]
 pub struct FindOptions<'a> {
-    /// Without `/`, matches the file's name at any depth; with one, its path relative to the start. `*` and `?` stay
-    /// within a component, `**` does not.
+    /// Without `/`, matches the file's name at any depth; with one, its path relative to the start. `*` and `?` do not cross a `/`, `**` does.
     pub glob: &'a str,
     /// How many paths to return at most: the first in path order.
     pub max_results: usize,
-    /// Whether names that begin with a dot are walked.
+    /// Whether names that begin with a dot are included.
     pub hidden: bool,
     /// Whether ignore files are respected.
     pub respect_gitignore: bool,
     /// Directories of these names are not entered.
     pub skip_directories: &'a [&'a str],
-    /// Only what comes after this path, relative to the root of the mount, in path order: for going on where another walk ended.
+    /// Only what comes after this path, relative to the root of the mount, in path order: to continue where another walk ended.
     pub after: Option<&'a Path>,
-    /// Only paths that are text.
+    /// Only paths that are UTF-8.
     pub text_only: bool,
 }
 
 impl<'a> FindOptions<'a> {
-    /// This glob, with the usual choices.
+    /// This glob, with the default options.
     #[must_use]
     pub fn new(glob: &'a str) -> Self {
         Self {
@@ -53,19 +52,19 @@ impl<'a> FindOptions<'a> {
 /// The files that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FindResults {
-    /// Where they are, relative to the root of the mount, in path order: by component, not by byte.
+    /// Paths relative to the root of the mount, in path order: by component, not by byte.
     pub paths: Vec<PathBuf>,
     /// Whether there are more than the limit.
     pub truncated: bool,
     /// How many files matched as far as the walk went; depends on timing when `truncated` or `stopped`.
     pub files_seen: u64,
-    /// What was not looked at.
+    /// What was not walked.
     pub skipped: Skipped,
-    /// Why the walk ended before all was seen; the paths are then only some of them.
+    /// Why the walk stopped early; the paths are then incomplete.
     pub stopped: Option<CancellationReason>,
 }
 
-/// Finds regular files whose name or path matches a glob. Symbolic links are neither found nor followed.
+/// Finds regular files whose name or path matches a glob. Symlinks are neither found nor followed.
 ///
 /// # Errors
 /// [`Error::InvalidGlob`], [`Error::NotADirectory`] or [`Error::Unreadable`].

@@ -1,17 +1,17 @@
-//! Which files, by name.
+//! File globs.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::Error;
 use crate::path_buffer::as_path;
 
-/// Nobody writes a longer one by hand, and matching takes time in proportion.
+/// Globs written by hand are shorter, and matching takes time in proportion to the length.
 const MAX_GLOB_BYTES: usize = 1024;
 
 const EXAMPLES: &str = "write it like `*.rs`, `src/**/*.rs` or `{a,b}.txt`";
 
-/// A glob over files. Without `/` it is about the name, at any depth; with one it is about the whole path, relative
-/// to where the walk began. `*` and `?` stay within a component, `**` does not.
+/// A glob over files. Without `/` it matches the name, at any depth; with one, the whole path relative to the start of the walk. `*` and `?` do not
+/// cross a `/`, `**` does.
 pub(crate) struct FileGlob {
     set: GlobSet,
     on_name: bool,
@@ -35,7 +35,7 @@ impl FileGlob {
         Ok(Self { set, on_name: !text.contains('/') })
     }
 
-    /// Whether the file of this name, at this path relative to the start of the walk, is meant.
+    /// Whether the file of this name, at this path relative to the start of the walk, matches.
     pub(crate) fn matches(&self, name: &[u8], relative: &[u8]) -> bool {
         self.set.is_match(as_path(if self.on_name { name } else { relative }))
     }

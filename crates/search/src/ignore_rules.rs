@@ -14,13 +14,13 @@ use crate::EntryKind;
 use crate::directory::{DirEntries, open_directory, open_file, reopen, stat_child};
 use crate::path_buffer::as_path;
 
-/// How much of an ignore file counts. Compiling globs costs far more than reading them, and anyone may write one.
+/// How much of an ignore file is used. Compiling globs costs far more than reading them, and any process may have written the file.
 const MAX_IGNORE_FILE_BYTES: usize = 64 * 1024;
 
-/// What the ignore files say about an entry.
+/// The decision of the ignore files on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IgnoreDecision {
-    /// Nothing.
+    /// No rule matches.
     Unmatched,
     /// Leave it out.
     Ignore,
@@ -31,7 +31,7 @@ pub(crate) enum IgnoreDecision {
 /// The ignore files of one directory, and of those above it that have any.
 pub(crate) struct IgnoreRules {
     parent: Option<Arc<IgnoreRules>>,
-    /// How many bytes of a path come before the part that these rules look at.
+    /// How many bytes of a path come before the part that these rules match.
     prefix: usize,
     ignore: Option<Gitignore>,
     gitignore: Option<Gitignore>,
@@ -68,7 +68,7 @@ impl IgnoreRules {
         rules
     }
 
-    /// The rules for what is in a directory whose names are known.
+    /// The rules for the entries of a directory whose names are known.
     pub(crate) fn for_directory(
         directory: BorrowedFd<'_>,
         place: &[u8],
@@ -106,7 +106,7 @@ impl IgnoreRules {
         self.is_repository || self.ignore.is_some() || self.gitignore.is_some() || self.exclude.is_some()
     }
 
-    /// What the rules say about the entry at this place.
+    /// The decision of the rules on the entry at this place.
     pub(crate) fn matched(&self, place: &[u8], is_directory: bool) -> IgnoreDecision {
         let mut words = [IgnoreDecision::Unmatched; 3];
         let [ignore, gitignore, exclude] = &mut words;
@@ -132,7 +132,7 @@ struct IgnoreFilesPresent {
     is_repository: bool,
 }
 
-/// Asks one file, unless a nearer one of the same name has spoken.
+/// Applies one file, unless a nearer one of the same name has decided.
 fn apply_rules(word: &mut IgnoreDecision, rules: Option<&Gitignore>, relative: &Path, is_directory: bool) {
     if let (IgnoreDecision::Unmatched, Some(rules)) = (*word, rules) {
         *word = match rules.matched(relative, is_directory) {
@@ -149,7 +149,7 @@ fn read_exclude(directory: BorrowedFd<'_>) -> Option<Gitignore> {
     read_rules(info.as_fd(), c"exclude")
 }
 
-/// `None` when there is no such file, or nothing in it. A line that does not parse is left out, as git does.
+/// `None` when there is no such file, or it has no rules. A line that does not parse is skipped, as in git.
 fn read_rules(directory: BorrowedFd<'_>, name: &CStr) -> Option<Gitignore> {
     let (file, _) = open_file(directory, name).ok()??;
     let text = read_limited(file.as_fd())?;
@@ -161,7 +161,7 @@ fn read_rules(directory: BorrowedFd<'_>, name: &CStr) -> Option<Gitignore> {
     builder.build().ok().filter(|rules| !rules.is_empty())
 }
 
-/// The file, or as many of its first lines as count.
+/// The file, or as many of its first lines as fit.
 fn read_limited(file: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let mut text = vec![0; MAX_IGNORE_FILE_BYTES];
     let mut length = 0;

@@ -1,21 +1,19 @@
 //! Walks, lists, finds and searches beneath an open directory handle.
 //!
-//! A walk by path can be raced: between reading a directory and opening what it named, somebody swaps a folder for
-//! a symbolic link, and the walk leaves the mount. This one opens every child by a single name beneath the handle
-//! of its parent and never follows a link, so it cannot leave, whoever else is writing in the tree.
+//! A walk by path has a TOCTOU race: between reading a directory and opening an entry, another process can swap a directory for a symlink, and the
+//! walk leaves the mount. This one opens every child by a single name beneath the handle of its parent and never follows a symlink, so it cannot
+//! leave, whatever other processes write in the tree.
 //!
-//! Results are the same on every run: they come in path order, and a limit keeps the first of them in that order,
-//! however many threads were at work.
+//! Results are the same on every run: they come in path order, and a limit keeps the first of them in that order, whatever the number of threads.
 //!
-//! What this crate refuses to know: host paths (it is given handles), deny lists and scopes (the caller answers
-//! [`VisibilityFilter`] for every entry), how answers are worded, and what any of it is for. It never writes, never follows a
-//! symbolic link, and reads nothing that is not a regular file.
+//! What this crate does not know: host paths (it is given handles), deny lists and scopes (the caller implements [`VisibilityFilter`] for every
+//! entry), how answers are worded, and what they are used for. It never writes, never follows a symlink, and reads only regular files.
 //!
 //! # Ignore files
 //!
-//! As in ripgrep, `.ignore`, `.gitignore` and `.git/info/exclude` narrow a walk: those of the folder, of the folders
-//! on the way to it, and of its ancestors up to the root of the mount. They count without a `.git` folder too, since
-//! a mount is often a part of a repository. Rules outside the mount, such as the user's global ones, are not read.
+//! As in ripgrep, `.ignore`, `.gitignore` and `.git/info/exclude` narrow a walk: those of the directory, of the directories on the path to it, and of
+//! its ancestors up to the root of the mount. They apply without a `.git` directory too, since a mount is often a part of a repository. Rules outside
+//! the mount, such as the user's global ones, are not read.
 //!
 //! ```
 //! use std::path::Path;
@@ -34,7 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Where a walk begins, and what can be wrong with that.
+// The start of a walk, and its errors.
 mod error;
 mod walk_root;
 
@@ -44,20 +42,20 @@ mod list;
 mod radix_sort;
 mod path_buffer;
 
-// Which entries count.
+// Which entries are included.
 mod glob;
 mod ignore_rules;
 mod walk_filter;
 
-// Many directories, on several threads, with the same answer every time.
+// Many directories, on several threads, with a deterministic result.
 mod top_k;
 mod work_queue;
 mod walk;
 
-// All that there is, for whoever must know it.
+// Everything beneath a directory, for security scans.
 mod tree_scan;
 
-// What is done with the files that are met.
+// What is done with the files.
 mod find;
 
 mod file_reader;

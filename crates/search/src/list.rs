@@ -1,4 +1,4 @@
-//! Listing one directory.
+//! Lists one directory.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use crate::directory::{DirEntries, DirEntry, DirentBuffer, EntrySpan, kind_by_st
 use crate::path_buffer::PathBuffer;
 use crate::{Error, VisibilityFilter, WalkRoot};
 
-/// What an entry is. A symbolic link is a link here, whatever it leads to.
+/// The type of an entry. A symlink is never followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link; never followed.
+    /// A symlink.
     Symlink,
     /// A FIFO, socket or device.
     Other,
@@ -27,11 +27,11 @@ pub enum EntryKind {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedEntry {
-    /// Where its name stands among the names of the listing.
+    /// The position of its name among the names of the listing.
     pub name: Range<usize>,
     /// What it is.
     pub kind: EntryKind,
-    /// The size of a regular file, when sizes were asked for and it is still there.
+    /// The size of a regular file, when sizes were requested and it still exists.
     pub size: Option<u64>,
 }
 
@@ -44,23 +44,23 @@ pub struct ListOptions {
     pub include_hidden: bool,
     /// Whether symbolic links are listed.
     pub include_symlinks: bool,
-    /// Whether sizes are looked up; one more system call for every file that is returned.
+    /// Whether sizes are looked up; one more system call for every returned file.
     pub with_size: bool,
 }
 
 /// The entries of a directory, sorted by the bytes of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirListing {
-    /// The names of the entries and maybe others that may be seen, in any order; they need not be UTF-8. Each is followed by a NUL, so that no two
-    /// of them make a character together.
+    /// The names of the entries and maybe of other visible ones, in any order; they need not be UTF-8. Each is followed by a NUL, so that the bytes
+    /// of two names never form one character.
     pub names: Vec<u8>,
     /// The entries.
     pub entries: Vec<ListedEntry>,
-    /// How many there are in all that may be seen.
+    /// How many visible entries there are in total.
     pub total: usize,
     /// Whether some were left out because of the limit.
     pub truncated: bool,
-    /// Why reading ended before the end of the directory; the entries are then only some of them.
+    /// Why reading stopped early; the entries are then incomplete.
     pub stopped: Option<CancellationReason>,
 }
 
@@ -119,13 +119,13 @@ impl EntryFilter<'_> {
             || self.visible.visible(self.path.child(name.bytes()), kind == EntryKind::Directory)
     }
 
-    /// `None` when it is gone again.
+    /// `None` when it no longer exists.
     fn kind(&self, name: DirEntry<'_>) -> Option<EntryKind> {
         name.kind.or_else(|| kind_by_stat(self.directory, name.text).ok())
     }
 
     fn entry(&self, span: &EntrySpan, all: &[u8]) -> Option<ListedEntry> {
-        // Most directories say what an entry is, and its name is not looked at again.
+        // Most filesystems report `d_type`, and the name is not looked up again.
         let kind = match span.kind() {
             Some(kind) => kind,
             None => self.kind(span.name(all)?)?,

@@ -1,4 +1,4 @@
-//! Lines as they are answered: cut to a length, as text, with their neighbours.
+//! Matching lines as they are returned: truncated, as text, with their context lines.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::top_k::ResultSize;
 
-/// A line without its end, as text. What is not UTF-8 is replaced.
+/// A line without its terminator, as text. Invalid UTF-8 is replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MatchLine {
     /// The text.
@@ -23,7 +23,7 @@ pub struct MatchLine {
     pub cut_after: bool,
 }
 
-/// A line that matches. Neighbours are given with every match, also those that match themselves.
+/// A matching line. Context lines are included with every match, even if they match themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The file, relative to the root of the mount.
@@ -32,7 +32,7 @@ pub struct Match {
     pub number: u64,
     /// Where in the line the first match begins, in characters from 1.
     pub column: u64,
-    /// The line; if it is cut, the part where the match is.
+    /// The line; if it is truncated, the part that contains the match.
     pub line: MatchLine,
     /// The lines before it.
     pub before: Vec<MatchLine>,
@@ -40,7 +40,7 @@ pub struct Match {
     pub after: Vec<MatchLine>,
 }
 
-/// A match whose path is kept elsewhere.
+/// A match whose path is stored elsewhere.
 pub(crate) struct Hit {
     number: u64,
     column: u64,
@@ -61,17 +61,17 @@ impl Hit {
     }
 }
 
-/// How much of each match is wanted.
+/// Limits on matches.
 #[derive(Clone, Copy)]
 pub(crate) struct MatchLimits {
     pub(crate) before: usize,
     pub(crate) after: usize,
     pub(crate) max_line_bytes: usize,
-    /// More than this cannot be answered, in one file or in all.
+    /// The limit on the result, for one file as for all.
     pub(crate) limit: ResultSize,
 }
 
-/// Takes the matches of one file.
+/// Collects the matches of one file.
 pub(crate) struct MatchSink<'a> {
     matcher: &'a RegexMatcher,
     stop: &'a Cancellation,
@@ -79,7 +79,7 @@ pub(crate) struct MatchSink<'a> {
     hits: Vec<Hit>,
     size: ResultSize,
     recent: VecDeque<(u64, MatchLine)>,
-    /// The first of the hits that may still lack lines after it.
+    /// The index of the first hit that may still lack lines after it.
     incomplete: usize,
     pub(crate) seen: u64,
     pub(crate) is_binary: bool,
@@ -110,7 +110,7 @@ impl<'a> MatchSink<'a> {
         self.size.exceeds(self.limits.limit)
     }
 
-    /// Whether to go on: not when time is up, nor when there is enough and every hit has its neighbours.
+    /// Whether to continue: not after a cancellation, nor when the limit is reached and every hit has its context lines.
     fn should_continue(&mut self) -> bool {
         self.stopped = self.stopped.or_else(|| self.stop.reason());
         while self.hits.get(self.incomplete).is_some_and(|hit| hit.after.len() >= self.limits.after) {
@@ -119,7 +119,7 @@ impl<'a> MatchSink<'a> {
         self.stopped.is_none() && !(self.is_full() && self.incomplete >= self.hits.len())
     }
 
-    /// Gives a line to the hits before it that want it. The searcher hands on all of those, without a gap.
+    /// Appends a line to the preceding hits that still lack context. The searcher delivers all of those lines without a gap.
     fn follow(&mut self, line: &MatchLine) {
         for hit in self.hits.iter_mut().skip(self.incomplete) {
             hit.after.push(line.clone());
@@ -188,7 +188,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// At most `limit` bytes of a line, between characters, with the beginning of `focus` in them.
+/// At most `limit` bytes of a line, cut at character boundaries, containing the beginning of `focus`.
 fn cut(line: &[u8], focus: Range<usize>, limit: usize) -> MatchLine {
     if line.len() <= limit {
         return trimmed(line, limit, false, false);
@@ -198,7 +198,7 @@ fn cut(line: &[u8], focus: Range<usize>, limit: usize) -> MatchLine {
     trimmed(line.get(start..end).unwrap_or_default(), limit, start > 0, end < line.len())
 }
 
-/// Bytes as text, which may have grown by what replaces invalid ones.
+/// Bytes as text, which may have grown by replacement characters.
 fn trimmed(bytes: &[u8], limit: usize, cut_before: bool, cut_after: bool) -> MatchLine {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     let fitting = text.floor_char_boundary(limit);
@@ -207,7 +207,7 @@ fn trimmed(bytes: &[u8], limit: usize, cut_before: bool, cut_after: bool) -> Mat
     MatchLine { text, cut_before, cut_after }
 }
 
-/// The start of the character that this byte belongs to, if it looks like one.
+/// The start of the character that this byte belongs to, if it looks like UTF-8.
 fn char_start(line: &[u8], at: usize) -> usize {
     let is_inside = |index: usize| line.get(index).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
     (at.saturating_sub(3)..=at).rev().find(|index| !is_inside(*index)).unwrap_or(at)

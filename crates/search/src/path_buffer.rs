@@ -1,4 +1,4 @@
-//! Paths relative to a mount, as bytes: built in place, and compared in the order of a walk.
+//! Paths relative to a mount, as bytes: built in place, and compared in walk order.
 
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ pub(crate) struct PathBuffer {
 }
 
 impl PathBuffer {
-    /// Beneath this directory.
+    /// A path beneath this directory.
     pub(crate) fn of(directory: &[u8]) -> Self {
         let mut place = Self { bytes: Vec::with_capacity(256), parent: 0 };
         place.enter(directory);
@@ -36,36 +36,36 @@ impl PathBuffer {
         self.path()
     }
 
-    /// Where we are.
+    /// The current path.
     pub(crate) fn path(&self) -> &Path {
         as_path(&self.bytes)
     }
 
-    /// The same, as bytes.
+    /// The current path as bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The bytes of a path that the kernel gave, as a path.
+/// Bytes from the kernel as a path.
 pub(crate) fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// A path of one's own.
+/// Bytes as an owned path.
 pub(crate) fn into_path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// The order in which a walk that sorts every directory meets paths: by component, not by byte.
 ///
-/// `a/z` comes before `a.txt`, because the folder `a` comes before it.
+/// `a/z` comes before `a.txt`, because the directory `a` comes before it.
 pub(crate) fn walk_order(one: &[u8], other: &[u8]) -> Ordering {
     let rank = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
     one.iter().map(rank).cmp(other.iter().map(rank))
 }
 
-/// A path that sorts in the order of a walk.
+/// A path that sorts in walk order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WalkOrderKey(pub(crate) Vec<u8>);
 

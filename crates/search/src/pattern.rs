@@ -1,35 +1,34 @@
-//! What to search for, compiled once; and how much of a file may be searched in one go with it.
+//! The compiled pattern of a search, and how much text it may be applied to in one step.
 //!
-//! ripgrep's engine never backtracks, so time is linear in the text. But it is linear in the size of the pattern
-//! too, and while the engine is at work nobody can look at the clock. So the larger a pattern is when compiled, the
-//! less text it is given at once, and the shorter is the part of a line that it gets to see.
+//! ripgrep's engine never backtracks, so its time is linear in the text. But it is linear in the size of the pattern too, and the engine cannot be
+//! cancelled while it runs. So the larger the compiled pattern, the less text it gets per step, and the shorter the part of a line that it sees.
 
 use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 
 use crate::Error;
 
-/// Parsing takes memory before any limit on what is compiled can apply.
+/// Parsing takes memory before any limit on the compiled size can apply.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// How much memory the engine may use for remembering states, per thread.
+/// The size of the engine's lazy DFA cache, per thread.
 const MAX_DFA_CACHE_BYTES: usize = 10 * 1024 * 1024;
 
-/// How much text goes to the engine between two looks at the clock.
+/// How much text the engine gets between two checks for cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkLimits {
-    /// Bytes that are read at once.
+    /// Bytes per read.
     pub(crate) step: usize,
-    /// Bytes of a line that count; never fewer than `step`.
+    /// Bytes of a line that are searched; never fewer than `step`.
     pub(crate) line: usize,
 }
 
-/// For plain text up to this length the engine looks for the bytes themselves, and nothing makes it slow.
+/// Plain text up to this length is found by a substring search, which no text makes slow.
 const MAX_LITERAL_BYTES: usize = 100;
 const LITERAL_LIMITS: ChunkLimits = ChunkLimits { step: 64 * 1024, line: 4 * 1024 * 1024 };
 
-/// For a pattern that compiles to at most so many bytes. The worst of each size takes a few seconds for one line of
-/// that length; ordinary patterns of the same size take microseconds, but one cannot tell them apart.
+/// Limits by compiled size in bytes. The worst pattern of each size takes a few seconds for one line of that length; ordinary patterns of the same
+/// size take microseconds, but they cannot be distinguished.
 const LIMITS_BY_REGEX_SIZE: [(usize, ChunkLimits); 4] = [
     (8 * 1024, ChunkLimits { step: 64 * 1024, line: 1024 * 1024 }),
     (128 * 1024, ChunkLimits { step: 64 * 1024, line: 256 * 1024 }),
@@ -51,7 +50,7 @@ impl LinePattern {
         if is_regex { Self::regex(text, case_sensitive) } else { Self::literal(text, case_sensitive) }
     }
 
-    /// Lines end at `\n`; a carriage return before it is text like any other.
+    /// Lines end at `\n`; a carriage return before it is ordinary text.
     fn literal(text: &str, case_sensitive: bool) -> Result<Self, Error> {
         let mut builder = RegexMatcherBuilder::new();
         builder.fixed_strings(true).line_terminator(Some(b'\n')).case_insensitive(!case_sensitive);
@@ -63,14 +62,14 @@ impl LinePattern {
         Self::sized(&mut builder, text, terminator)
     }
 
-    /// Anchors are those of a line, also where lines end with a carriage return.
+    /// `^` and `$` match at lines, also those that end with a carriage return.
     fn regex(text: &str, case_sensitive: bool) -> Result<Self, Error> {
         let mut builder = RegexMatcherBuilder::new();
         builder.multi_line(true).crlf(true).case_insensitive(!case_sensitive);
         Self::sized(&mut builder, text, LineTerminator::crlf())
     }
 
-    /// Finds out how large the pattern is by trying.
+    /// Determines the compiled size by trying the limits in order.
     fn sized(
         builder: &mut RegexMatcherBuilder,
         text: &str,
@@ -92,10 +91,10 @@ impl LinePattern {
         Self { matcher, limits, line_terminator }
     }
 
-    /// Whether it is certain that no line of this text matches, found out without looking at lines.
+    /// Whether certainly no line of this text matches, determined without splitting it into lines.
     ///
-    /// Nothing is certain when the pattern is anchored to the whole text, which then means to every line, nor when
-    /// the text begins with a byte order mark, which is not part of its first line.
+    /// Never certain when the pattern is anchored to the whole text, which here means every line, nor when the text begins with a byte order mark,
+    /// which is not part of its first line.
     pub(crate) fn cannot_match(&self, text: &[u8]) -> bool {
         self.matcher.line_terminator().is_some()
             && !has_byte_order_mark(text)
@@ -144,7 +143,7 @@ fn refusal(text: &str, cause: &grep_regex::Error) -> Error {
     }
 }
 
-/// The parser draws the pattern with a caret under the mistake and ends with `error: what it is`.
+/// The parser prints the pattern with a caret under the mistake and ends with `error: ` and the reason.
 fn reason_in(message: &str) -> String {
     let last = message.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()

@@ -1,10 +1,10 @@
-//! Sorting numbers, many of them at once.
+//! Radix sort of integers.
 
-/// Below this, comparing is faster than counting.
+/// Below this length a comparison sort is faster.
 const MIN_RADIX_LEN: usize = 128;
 
-/// Sorts numbers by their bits from this one up. Many are put in order byte by byte, from the last one to the first, and only by bytes that are not the same
-/// in all of them.
+/// Sorts integers by their bits from `lowest` up. Long lists are sorted byte by byte, from the least significant, skipping bytes that are the same in
+/// all of them.
 pub(crate) fn radix_sort_from_bit(lowest: u32, numbers: &mut Vec<u64>) {
     let rank = |number: &u64| number >> lowest;
     if numbers.is_sorted_by_key(rank) {
@@ -18,7 +18,7 @@ pub(crate) fn radix_sort_from_bit(lowest: u32, numbers: &mut Vec<u64>) {
     let differing =
         numbers.iter().fold(0, |differing, number| differing | (number ^ first)) >> lowest << lowest;
     let mut moved = vec![0; numbers.len()];
-    // Bits below the lowest that share its byte do no harm.
+    // Sorting by further bits in the lowest byte is harmless.
     for shift in (0..u64::BITS).step_by(8) {
         if (differing >> shift) as u8 != 0 {
             counting_pass(shift, numbers, &mut moved);
@@ -27,7 +27,7 @@ pub(crate) fn radix_sort_from_bit(lowest: u32, numbers: &mut Vec<u64>) {
     }
 }
 
-/// Puts numbers in the order of one of their bytes. Those that have it in common stay in the order that they were in.
+/// Sorts stably by one byte.
 fn counting_pass(shift: u32, numbers: &[u64], moved: &mut [u64]) {
     let byte = |number: u64| usize::from((number >> shift) as u8);
     let mut places = [0_usize; 256];
@@ -63,7 +63,7 @@ mod tests {
             let mut sorted = numbers.clone();
             radix_sort_from_bit(lowest, &mut numbers);
             prop_assert!(numbers.is_sorted_by_key(|number| number >> lowest));
-            // They are the same numbers as before.
+            // The result is a permutation of the input.
             sorted.sort_unstable();
             numbers.sort_unstable();
             prop_assert_eq!(numbers, sorted);

@@ -1,4 +1,4 @@
-//! Searching the text of files.
+//! Searches the text of files.
 
 use std::ffi::CStr;
 use std::io::{self, Read};
@@ -21,16 +21,16 @@ use crate::walk::{FileVisitor, WalkOutcome, walk};
 use crate::walk_filter::{Hidden, WalkFilter};
 use crate::{Error, Skipped, VisibilityFilter, WalkRoot};
 
-/// A file of up to this size is read at once and looked at as a whole; of a larger one, so much is looked at first.
+/// A file of up to this size is read completely and searched as a whole; of a larger one, this much is examined first.
 const MAX_WHOLE_READ_BYTES: usize = 64 * 1024;
 
-/// How much memory a thread may take for the lines at hand, with their neighbours.
+/// Memory per thread for the current lines with their context.
 const MAX_LINE_BUFFER_BYTES: usize = 32 * 1024 * 1024;
 
-/// No match is answered with more neighbours than this on either side.
+/// The maximum of context lines on either side of a match.
 pub const MAX_CONTEXT_LINES: usize = 100;
 
-/// What opening a file counts for, beside its bytes, when the walk reckons whether to share its work.
+/// The cost of opening a file, in bytes, for the decision whether to start more threads.
 const FILE_OPEN_COST: u64 = 4 * 1024;
 
 /// Where to search.
@@ -38,16 +38,16 @@ const FILE_OPEN_COST: u64 = 4 * 1024;
 pub enum SearchTarget<'a> {
     /// Everything beneath a directory.
     Tree(WalkRoot<'a>),
-    /// One file, which the caller has opened according to its own rules.
+    /// One file, which the caller has opened and checked.
     File {
-        /// The file. Its position is left alone.
+        /// The file. Its position does not move.
         file: BorrowedFd<'a>,
-        /// Where it lies, relative to the root of the mount.
+        /// Its path, relative to the root of the mount.
         path: &'a Path,
     },
 }
 
-/// What to search for, and how much to answer.
+/// What to search for, and how much to return.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchOptions<'a> {
     /// Text to look for within a line, or a regular expression.
@@ -58,15 +58,15 @@ pub struct SearchOptions<'a> {
     pub case_sensitive: bool,
     /// Only files that match; see [`FindOptions::glob`](crate::FindOptions::glob).
     pub glob: Option<&'a str>,
-    /// How many lines before each match to answer with; never more than [`MAX_CONTEXT_LINES`].
+    /// How many lines before each match to return; never more than [`MAX_CONTEXT_LINES`].
     pub before: usize,
-    /// How many lines after each match to answer with; never more than [`MAX_CONTEXT_LINES`].
+    /// How many lines after each match to return; never more than [`MAX_CONTEXT_LINES`].
     pub after: usize,
-    /// How many matches to answer with at most: the first in path order, then by line.
+    /// How many matches to return at most: the first in path order, then by line.
     pub max_matches: usize,
-    /// How many bytes of text to answer with at most, neighbours included; at least one match is answered.
+    /// How many bytes of text to return at most, context included; at least one match is returned.
     pub max_bytes: usize,
-    /// Longer lines are cut.
+    /// Longer lines are truncated.
     pub max_line_bytes: usize,
     /// Which names that begin with a dot are searched.
     pub hidden: Hidden,
@@ -77,7 +77,7 @@ pub struct SearchOptions<'a> {
 }
 
 impl<'a> SearchOptions<'a> {
-    /// This text, with the usual choices.
+    /// This text, with the default options.
     #[must_use]
     pub fn new(pattern: &'a str) -> Self {
         Self {
@@ -97,16 +97,16 @@ impl<'a> SearchOptions<'a> {
     }
 }
 
-/// How much was done for an answer. Depends on timing when the answer is truncated or stopped.
+/// Statistics of a search. They depend on timing when the result is truncated or stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchStats {
-    /// Files that were opened and looked at.
+    /// Files that were opened and examined.
     pub files_searched: u64,
-    /// Bytes of them.
+    /// Bytes read from them.
     pub bytes_searched: u64,
     /// Files with at least one match.
     pub files_with_matches: u64,
-    /// Matching lines, answered or not.
+    /// Matching lines, returned or not.
     pub matches_seen: u64,
 }
 
@@ -126,11 +126,11 @@ pub struct SearchResults {
     pub matches: Vec<Match>,
     /// Whether there are more than the limits allow.
     pub truncated: bool,
-    /// How much was done for it.
+    /// Statistics.
     pub stats: SearchStats,
     /// What was not searched.
     pub skipped: Skipped,
-    /// Why the search ended before all was seen; the matches are then only some of them.
+    /// Why the search stopped early; the matches are then incomplete.
     pub stopped: Option<CancellationReason>,
 }
 
@@ -179,7 +179,7 @@ pub fn search(
     Ok(all.into_results(options, stopped))
 }
 
-/// Why the search of a file ended before its end.
+/// Why the search of a file stopped before its end.
 enum SearchAbort {
     Failed(Errno),
     Stopped(CancellationReason),
@@ -191,7 +191,7 @@ impl From<Errno> for SearchAbort {
     }
 }
 
-/// What one thread searches with, and what it has found.
+/// The state of one thread of a search.
 struct FileSearcher<'a> {
     pattern: LinePattern,
     searcher: Searcher,
@@ -242,7 +242,7 @@ impl<'a> FileSearcher<'a> {
 }
 
 impl FileSearcher<'_> {
-    /// Searches one file and keeps what it finds. The answer is how many bytes were read.
+    /// Searches one file and keeps its matches. Returns how many bytes were read.
     fn search_file(&mut self, file: BorrowedFd<'_>, size: u64, place: &[u8]) -> Result<u64, SearchAbort> {
         let mut contents = OffsetReader::new(file);
         let (length, is_all) = contents.fill(&mut self.buffer, size)?;
@@ -286,7 +286,7 @@ impl FileSearcher<'_> {
         }
     }
 
-    /// The first matches that fit, of all that were kept.
+    /// The first of the kept matches that fit into the limit.
     fn into_results(self, options: &SearchOptions<'_>, stopped: Option<CancellationReason>) -> SearchResults {
         let limit = ResultSize { count: options.max_matches, bytes: options.max_bytes };
         let mut matches = Vec::new();
@@ -333,7 +333,7 @@ impl FileVisitor for FileSearcher<'_> {
     }
 }
 
-/// Whether a byte order mark says so. Such text is full of NUL bytes, and is text.
+/// Whether a byte order mark says so. UTF-16 text is full of NUL bytes, and is text nevertheless.
 fn is_utf16(text: &[u8]) -> bool {
     text.starts_with(b"\xFF\xFE") || text.starts_with(b"\xFE\xFF")
 }

@@ -1,8 +1,7 @@
-//! The first results in path order, within bounds, from several threads.
+//! The first results in path order, within a limit, from several threads.
 //!
-//! Every thread keeps its own. Once it holds as much as may be answered, nothing after its last path can be part of
-//! the answer; the threads tell each other the smallest such path, and the walk skips all that lies after it. What
-//! is left is the same on every run, however the work was shared out.
+//! Every thread keeps its own. Once it holds as much as the limit allows, nothing after its last path can be part of the result; the threads share
+//! the smallest such path, and the walk skips everything after it. The result is the same on every run, however the work was distributed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::IntoIter;
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::path_buffer::{WalkOrderKey, walk_order};
 
-/// How much of an answer something is.
+/// The size of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResultSize {
     pub(crate) count: usize,
@@ -27,14 +26,14 @@ impl ResultSize {
         Self { count: self.count.saturating_sub(other.count), bytes: self.bytes.saturating_sub(other.bytes) }
     }
 
-    /// Whether this is more than may be answered, so that nothing further can be. One result may be of any size:
-    /// an answer without it would not say what to do about it.
+    /// Whether this exceeds the limit, so that nothing further fits. A single result may have any size: without it the answer would not show what to
+    /// narrow down.
     pub(crate) fn exceeds(self, limit: Self) -> bool {
         self.count > limit.count || (self.bytes > limit.bytes && self.count > 1)
     }
 }
 
-/// The path after which nothing matters any more, as far as any thread knows.
+/// The path after which nothing can be part of the result, as far as any thread knows.
 #[derive(Default)]
 pub(crate) struct Cutoff {
     version: AtomicUsize,
@@ -55,7 +54,7 @@ impl Cutoff {
     }
 }
 
-/// What one thread keeps.
+/// The results of one thread.
 pub(crate) struct TopK<'a, T> {
     limit: ResultSize,
     total: ResultSize,
@@ -71,7 +70,7 @@ impl<'a, T> TopK<'a, T> {
         Self { limit, total, by_path: BTreeMap::new(), cutoff, seen_version: 0, seen: None }
     }
 
-    /// Whether nothing at this path or after it can be part of the answer.
+    /// Whether nothing at this path or after it can be part of the result.
     pub(crate) fn is_past_cutoff(&mut self, path: &[u8]) -> bool {
         let version = self.cutoff.version.load(Ordering::Acquire);
         if version != self.seen_version {
@@ -81,7 +80,7 @@ impl<'a, T> TopK<'a, T> {
         self.seen.as_deref().is_some_and(|last| walk_order(path, last).is_gt())
     }
 
-    /// Keeps this, unless it is no part of the answer.
+    /// Adds a result, unless it is past the cutoff.
     pub(crate) fn insert(&mut self, path: &[u8], value: T, weight: ResultSize) {
         if self.is_past_cutoff(path) {
             return;
@@ -101,12 +100,12 @@ impl<'a, T> TopK<'a, T> {
         }
     }
 
-    /// Adds what another thread kept.
+    /// Adds the results of another thread.
     pub(crate) fn merge(&mut self, other: Self) {
         self.by_path.extend(other.by_path);
     }
 
-    /// Everything kept, in path order; more than the limit, if there is more.
+    /// All results in path order; over the limit, if there are more.
     pub(crate) fn into_sorted(self) -> IntoIter<WalkOrderKey, (T, ResultSize)> {
         self.by_path.into_iter()
     }

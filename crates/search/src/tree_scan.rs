@@ -1,7 +1,7 @@
-//! Everything beneath a directory: all names and kinds, hidden and ignored ones too.
+//! Everything beneath a directory: all names and types, including hidden and ignored ones.
 //!
-//! Finding and searching leave out what nobody wants to see. This walk is for those who must know all that there is, before and after somebody
-//! else is let loose in the tree. It reads directories and nothing else: no entry is opened or looked up that the directory itself describes.
+//! Finding and searching skip what is hidden or ignored. This walk is for security checks before and after a command runs in the tree, which must see
+//! everything. It only reads directories: no entry is opened or looked up whose `d_type` is known.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,13 +23,13 @@ use crate::walk::{MAX_DEPTH, join_or_propagate, thread_count};
 use crate::work_queue::WorkQueue;
 use crate::{EntryKind, Error};
 
-/// How many directories one thread reads before others are worth starting.
+/// How many directories one thread reads before more threads are worth starting.
 const MIN_DIRS_FOR_THREADS: usize = 48;
 
-/// How often a directory that changes while it is read is read again.
+/// How often a directory is read again when it changes during the read.
 const MAX_READ_ATTEMPTS: usize = 16;
 
-/// By how much the time stamps of a filesystem may lag behind the clock: they are taken from the kernel's last tick.
+/// How far filesystem timestamps may lag behind the clock: they are taken at the kernel's last tick.
 const MAX_TIMESTAMP_LAG: Duration = Duration::from_millis(20);
 
 /// A directory that has been read.
@@ -40,35 +40,35 @@ pub struct ScannedDir<'a> {
     changed: Duration,
 }
 
-/// An entry of it.
+/// An entry of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct ScannedEntry<'a> {
     /// A single name.
     pub name: &'a CStr,
-    /// What it is; a link is a link.
+    /// Its type; symlinks are not followed.
     pub kind: EntryKind,
 }
 
 impl<'a> ScannedDir<'a> {
-    /// The open directory, to look closer at one of its entries.
+    /// The open directory, to examine one of its entries.
     #[must_use]
     pub fn handle(&self) -> BorrowedFd<'a> {
         self.handle
     }
 
-    /// Where it is, relative to the start; empty for the start itself.
+    /// Its path, relative to the start; empty for the start itself.
     #[must_use]
     pub fn path(&self) -> &'a Path {
         as_path(self.path)
     }
 
-    /// When it last changed (`st_ctime`), since the beginning of time as the filesystem counts it: nothing has got a name in it since.
+    /// The last change (`st_ctime`) since the Unix epoch: no entry was created or renamed in it since then.
     #[must_use]
     pub fn ctime(&self) -> Duration {
         self.changed
     }
 
-    /// All that is in it, in the order of the filesystem.
+    /// All entries, in the order of the filesystem.
     pub fn entries(&self) -> impl Iterator<Item = ScannedEntry<'a>> {
         let handle = self.handle;
         self.names.iter().filter_map(move |name| {
@@ -78,28 +78,28 @@ impl<'a> ScannedDir<'a> {
     }
 }
 
-/// What one thread does with the directories it meets.
+/// What one thread does with the directories.
 pub trait TreeVisitor: Send {
-    /// Looks at a directory, and enters those of its entries that are directories to go into.
+    /// Examines a directory, and calls `enter` for each subdirectory to descend into.
     fn visit_dir(&mut self, folder: &ScannedDir<'_>, enter: &mut dyn FnMut(ScannedEntry<'_>));
 
-    /// A directory that was to be entered cannot be read, or lies too deep.
+    /// A directory that was to be entered cannot be read, or is nested too deep.
     fn visit_unreadable(&mut self, place: &Path);
 }
 
-/// What a survey leaves behind.
+/// The result of a scan.
 pub struct TreeScan<S> {
     /// One for every thread that took part.
     pub visitors: Vec<S>,
-    /// Whether somebody changed directories meanwhile, so that something may have been moved past us.
+    /// Whether directories were changed during the scan, so that an entry may have been moved past it.
     pub changed_during_scan: bool,
-    /// Whether a directory was gone before it could be read, or changed all the while it was: something was certainly not seen where it is.
+    /// Whether a directory was gone before it could be read, or kept changing while it was: something was certainly not seen at its place.
     pub incomplete: bool,
-    /// Why the survey ended before all was seen.
+    /// Why the scan stopped early.
     pub stopped: Option<CancellationReason>,
 }
 
-/// A time that no filesystem gives to what changes from now on: what has it or a later one may be new, what has an earlier one is not.
+/// A lower bound for the timestamps of changes from now on: what has an earlier one is not new.
 #[must_use]
 pub fn earliest_timestamp() -> Duration {
     let moment = SystemTime::now().checked_sub(MAX_TIMESTAMP_LAG);
@@ -109,7 +109,7 @@ pub fn earliest_timestamp() -> Duration {
 /// Reads every directory beneath this one, on several threads when there are many.
 ///
 /// # Errors
-/// [`Error::NotADirectory`], or [`Error::Unreadable`] when the system fails in a way that says nothing about a single directory.
+/// [`Error::NotADirectory`], or [`Error::Unreadable`] for a failure that is not about a single directory.
 pub fn scan_tree<S: TreeVisitor>(
     directory: BorrowedFd<'_>,
     stop: &Cancellation,
@@ -144,16 +144,16 @@ struct PendingDir {
     depth: usize,
 }
 
-/// Why a survey ended early.
+/// Why a scan stopped early.
 enum ScanAbort {
     Stopped(CancellationReason),
     Failed(Errno),
 }
 
-/// What all threads see.
+/// State shared by all threads.
 struct SharedScan<'a> {
     stop: &'a Cancellation,
-    /// Since the beginning of time as the filesystem counts it.
+    /// When the scan began, since the Unix epoch.
     begun: Duration,
     queue: WorkQueue<Vec<PendingDir>>,
     restless: AtomicBool,
@@ -176,7 +176,7 @@ impl SharedScan<'_> {
                     worker.run(&mut || {});
                     worker
                 };
-                // Without another thread the survey is slower, and otherwise the same.
+                // Without another thread the scan is slower, and otherwise the same.
                 helpers.extend(Builder::new().spawn_scoped(threads, help).ok());
             }
         });
@@ -199,7 +199,7 @@ impl SharedScan<'_> {
         self.missed.store(true, Ordering::Relaxed);
     }
 
-    /// Asked after a directory was read: had somebody taken an entry away while it was not yet read, that would show.
+    /// Called after a directory was read: an entry that was removed before it could be read shows in the `ctime`.
     fn note_ctime(&self, changed: Duration) {
         if changed >= self.begun {
             self.note_change();
@@ -207,7 +207,7 @@ impl SharedScan<'_> {
     }
 }
 
-/// When a directory last changed, since the beginning of time as the filesystem counts it.
+/// The `st_ctime` of a directory, since the Unix epoch.
 fn changed(handle: BorrowedFd<'_>) -> Result<Duration, Errno> {
     let stat = fstat(handle)?;
     let seconds = u64::try_from(stat.st_ctime).unwrap_or(0);
@@ -215,7 +215,7 @@ fn changed(handle: BorrowedFd<'_>) -> Result<Duration, Errno> {
     Ok(Duration::new(seconds, nanos))
 }
 
-/// One thread of a survey.
+/// One thread of a scan.
 struct ScanWorker<'a, S> {
     shared: &'a SharedScan<'a>,
     surveyor: S,
@@ -246,7 +246,7 @@ impl<'a, S: TreeVisitor> ScanWorker<'a, S> {
         }
     }
 
-    /// Gives the directories that were met first, and lie highest, to a thread that has nothing to do.
+    /// Hands the first half of the pending directories, which lie highest, to an idle thread.
     fn share(&mut self) {
         if self.pending.len() > 1 && self.shared.queue.has_idle_worker() {
             let half = self.pending.len() / 2;
@@ -271,7 +271,7 @@ impl<'a, S: TreeVisitor> ScanWorker<'a, S> {
         Ok(())
     }
 
-    /// What is in a directory, read again as long as it changes meanwhile: an entry that gets another name may be in none of the parts that were read.
+    /// The entries of a directory, read again while it changes: an entry that is renamed during the read may appear in no part of it.
     fn names(&mut self, handle: BorrowedFd<'_>) -> Result<(DirEntries, Duration), ScanAbort> {
         let mut before = changed(handle).map_err(ScanAbort::Failed)?;
         for reading in 1.. {
@@ -295,10 +295,10 @@ impl<'a, S: TreeVisitor> ScanWorker<'a, S> {
         Err(ScanAbort::Failed(Errno::AGAIN))
     }
 
-    /// What is gone was moved or removed meanwhile; what is closed to us is told; a system without handles or memory is an error.
+    /// A missing directory was moved or removed concurrently; an inaccessible one is reported; a lack of descriptors or memory is an error.
     fn handle_open_error(&mut self, next: &PendingDir, errno: Errno) -> Result<(), ScanAbort> {
         match errno {
-            // Without the start there is nothing to tell.
+            // Without the start there is no result.
             errno if next.depth == 0 => return Err(ScanAbort::Failed(errno)),
             Errno::ACCESS | Errno::PERM => self.surveyor.visit_unreadable(as_path(&next.path)),
             errno if is_concurrent_change(errno) => self.shared.note_missing(),

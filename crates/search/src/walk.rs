@@ -1,5 +1,4 @@
-//! The walk that finding and searching share: depth first, every directory in the order of its names, on several
-//! threads when there is enough to do.
+//! The walk shared by finding and searching: depth first, every directory in the order of its names, on several threads when there is enough work.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,28 +17,28 @@ use crate::walk_filter::WalkFilter;
 use crate::work_queue::WorkQueue;
 use crate::{EntryKind, Error, WalkRoot};
 
-/// How many levels a walk goes down. Every level may keep a directory open on every thread, and handles are scarce.
+/// How many levels a walk descends. Every level may keep a directory open on every thread, and descriptors are limited.
 pub const MAX_DEPTH: usize = 128;
 
-/// How many threads a walk takes at most; one call must not take the whole machine.
+/// How many threads a walk uses at most; one call must not occupy the whole machine.
 const MAX_THREADS: usize = 4;
 
-/// How much work must have been done before another thread is worth starting; see [`FileVisitor::visit_file`].
+/// How much work must have been done before more threads are worth starting; see [`FileVisitor::visit_file`].
 const MIN_WORK_FOR_THREADS: u64 = 256 * 1024;
 
-/// What reading a directory counts for in that reckoning.
+/// The cost of reading a directory, in the same unit.
 const DIR_READ_COST: u64 = 16 * 1024;
 
-/// What a walk did not look at although it was asked to.
+/// What a walk could not examine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// Files and directories that the operating system did not let us read.
+    /// Files and directories that could not be read.
     pub unreadable: u64,
     /// Directories nested deeper than [`MAX_DEPTH`].
     pub too_deep: u64,
     /// Files and directories for which there was no descriptor: too many files are open (`EMFILE`, `ENFILE`).
     pub no_descriptors: u64,
-    /// Files that turned out not to be text; one in which nothing could match is not looked at so closely.
+    /// Binary files; one in which nothing could match is not checked for that.
     pub binary: u64,
     /// Files with a line so long that only its beginning was searched.
     pub long_lines: u64,
@@ -54,7 +53,7 @@ impl Skipped {
         self.long_lines += other.long_lines;
     }
 
-    /// Counts a failure, unless somebody else has merely changed the tree meanwhile.
+    /// Counts a failure, unless it only means that the tree was changed concurrently.
     pub(crate) fn failed(&mut self, errno: Errno) {
         match errno {
             Errno::MFILE | Errno::NFILE => self.no_descriptors += 1,
@@ -64,9 +63,9 @@ impl Skipped {
     }
 }
 
-/// What one thread does with the files it meets.
+/// What one thread does with the files.
 pub(crate) trait FileVisitor: Send {
-    /// Looks at what the directory says is a regular file. The answer is roughly how many bytes that took.
+    /// Examines what the directory reports as a regular file. Returns the approximate cost in bytes.
     fn visit_file(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -74,11 +73,11 @@ pub(crate) trait FileVisitor: Send {
         place: &[u8],
     ) -> Result<u64, CancellationReason>;
 
-    /// Whether nothing at this place or after it can matter any more.
+    /// Whether nothing at this place or after it can be part of the result.
     fn is_past_cutoff(&mut self, place: &[u8]) -> bool;
 }
 
-/// What a walk leaves behind.
+/// The result of a walk.
 pub(crate) struct WalkOutcome<V> {
     /// One for every thread that took part.
     pub(crate) visitors: Vec<V>,
@@ -86,7 +85,7 @@ pub(crate) struct WalkOutcome<V> {
     pub(crate) stopped: Option<CancellationReason>,
 }
 
-/// A directory whose entries are being looked at.
+/// A directory whose entries are being visited.
 struct OpenDir {
     handle: OwnedFd,
     path: Vec<u8>,
@@ -112,7 +111,7 @@ impl WalkJob {
         self.end.saturating_sub(self.next)
     }
 
-    /// Gives away the later half.
+    /// Splits off the later half.
     fn split(&mut self) -> Self {
         let middle = self.end - self.remaining() / 2;
         let later = Self { dir: Arc::clone(&self.dir), next: middle, end: self.end };
@@ -121,7 +120,7 @@ impl WalkJob {
     }
 }
 
-/// Walks everything beneath `start` that `scope` takes, with a visitor of its own for every thread.
+/// Walks everything beneath `start` that `scope` accepts, with a separate visitor for every thread.
 pub(crate) fn walk<V: FileVisitor>(
     start: WalkRoot<'_>,
     scope: &WalkFilter<'_>,
@@ -165,7 +164,7 @@ fn read_dir(
     Ok((OpenDir { handle, path: place, depth, rules, names }, stopped))
 }
 
-/// What all threads of a walk see.
+/// State shared by all threads of a walk.
 struct SharedWalk<'a> {
     scope: &'a WalkFilter<'a>,
     stop: &'a Cancellation,
@@ -174,7 +173,7 @@ struct SharedWalk<'a> {
 }
 
 impl SharedWalk<'_> {
-    /// Works on the calling thread, and starts others as soon as there is enough for them.
+    /// Works on the calling thread, and starts others as soon as there is enough work.
     fn run_on<'scope, 'env, V: FileVisitor + 'env>(
         &'env self,
         threads: &'scope Threads<'scope, 'env>,
@@ -204,12 +203,12 @@ impl SharedWalk<'_> {
     }
 }
 
-/// A panic on another thread goes on here, as if it had happened on this one.
+/// Propagates a panic of another thread.
 pub(crate) fn join_or_propagate<T>(helper: ScopedJoinHandle<'_, T>) -> T {
     helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Asked once, because the answer takes several system calls.
+/// Determined once, because it takes several system calls.
 pub(crate) fn thread_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT
@@ -227,11 +226,11 @@ struct WalkWorker<'a, V> {
     has_helpers: bool,
 }
 
-/// Why a job was left.
+/// How far a job got.
 enum JobProgress {
-    /// It is done, or the rest of it does not matter.
+    /// It is done, or its rest is past the cutoff.
     Done,
-    /// A directory was met: go on with what is in it. The rest was left to whoever comes first.
+    /// A directory was met: continue with its entries. The rest of the job is back in the queue.
     Descend(WalkJob),
     /// There is enough work for more threads.
     Split(WalkJob),
@@ -261,7 +260,7 @@ impl<'a, V: FileVisitor> WalkWorker<'a, V> {
         }
     }
 
-    /// Looks at files until there is a directory to go into.
+    /// Visits files until there is a directory to descend into.
     fn step(&mut self, mut job: WalkJob) -> Result<JobProgress, CancellationReason> {
         let folder = Arc::clone(&job.dir);
         self.path.enter(&folder.path);
@@ -292,7 +291,7 @@ impl<'a, V: FileVisitor> WalkWorker<'a, V> {
         Ok(JobProgress::Done)
     }
 
-    /// Looks at the entry at the current place; a directory becomes the next job.
+    /// Visits the entry at the current place; a directory becomes the next job.
     fn entry(&mut self, folder: &OpenDir, name: DirEntry<'_>) -> Result<Option<WalkJob>, CancellationReason> {
         let handle = folder.handle.as_fd();
         let Some(kind) = name.kind.or_else(|| kind_by_stat(handle, name.text).ok()) else { return Ok(None) };
@@ -304,7 +303,7 @@ impl<'a, V: FileVisitor> WalkWorker<'a, V> {
         if kind == EntryKind::Directory {
             return self.descend(folder, name);
         }
-        // A folder may lead to the last place, or lie there now; a file there, or on the way, comes before what is wanted.
+        // A directory before `after` may contain later paths; a file at or before it is not wanted.
         if self.shared.scope.after.is_some_and(|after| walk_order(self.path.bytes(), after).is_le()) {
             return Ok(None);
         }

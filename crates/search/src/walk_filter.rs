@@ -1,4 +1,4 @@
-//! Which entries a walk takes: not hidden, not ignored, not skipped by name, and visible to the caller.
+//! Which entries a walk includes: not hidden, not ignored, not skipped by name, and visible to the caller.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::ignore_rules::{IgnoreDecision, IgnoreRules};
 use crate::path_buffer::{as_path, walk_order};
 use crate::{EntryKind, VisibilityFilter, WalkRoot};
 
-/// Which names that begin with a dot a walk takes.
+/// Which names that begin with a dot a walk includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hidden {
     /// None.
     #[default]
     None,
-    /// Those of files; hidden directories are not entered.
+    /// Hidden files; hidden directories are not entered.
     Files,
     /// All.
     All,
@@ -30,20 +30,20 @@ impl Hidden {
     }
 }
 
-/// The choices of one walk.
+/// The filter of one walk.
 pub(crate) struct WalkFilter<'a> {
     pub(crate) visible: &'a dyn VisibilityFilter,
-    /// Files must match this, if there is one.
+    /// Files must match this glob, if there is one.
     pub(crate) glob: Option<FileGlob>,
-    /// Which names that begin with a dot are taken.
+    /// Which names that begin with a dot are included.
     pub(crate) hidden: Hidden,
     /// Whether ignore files are read.
     pub(crate) respect_gitignore: bool,
     /// Directories of these names are not entered.
     pub(crate) skip_directories: &'a [&'a str],
-    /// Nothing up to this place is taken, but what leads to it.
+    /// Nothing up to this place is included, except for directories that lead to it.
     pub(crate) after: Option<&'a [u8]>,
-    /// How many bytes of a path lie before the part relative to the start of the walk.
+    /// The length of the path prefix before the part relative to the start of the walk.
     pub(crate) start: usize,
 }
 
@@ -59,13 +59,13 @@ impl<'a> WalkFilter<'a> {
         Self { visible, glob, hidden, respect_gitignore, skip_directories, after, start }
     }
 
-    /// Whether a place, and all beneath it, comes before the last one.
+    /// Whether a place, and everything beneath it, comes before `after`.
     pub(crate) fn is_past(&self, place: &[u8]) -> bool {
         let leads_to = |after: &[u8]| after.strip_prefix(place).and_then(<[u8]>::first) == Some(&b'/');
         self.after.is_some_and(|after| walk_order(place, after).is_lt() && !leads_to(after))
     }
 
-    /// Whether to take this entry. The caller's rules are asked last, since they may cost the most, and always.
+    /// Whether to include this entry. The caller's rules are always applied, and last, since they may cost the most.
     pub(crate) fn accepts(
         &self,
         name: DirEntry<'_>,
@@ -90,7 +90,7 @@ impl<'a> WalkFilter<'a> {
         }
     }
 
-    /// As in ripgrep, an ignore file may say that something is wanted although it is hidden.
+    /// As in ripgrep, an ignore file may whitelist a hidden entry.
     fn is_listed(
         &self,
         name: DirEntry<'_>,

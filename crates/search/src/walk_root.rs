@@ -1,20 +1,19 @@
-//! Where a walk begins, and what of it may be seen.
+//! Where a walk begins, and which entries are visible.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// Asked about every entry before it is returned, opened or walked into.
+/// Called for every entry before it is returned, opened or entered.
 ///
-/// The deny list and the scopes live behind this question. A directory that is not visible is not entered, so that
-/// nothing beneath it is asked about.
+/// The deny list and the scopes are applied here. A directory that is not visible is not entered, so nothing beneath it is checked.
 pub trait VisibilityFilter: Sync {
-    /// Whether the entry at this place, relative to the root of the mount, may be seen.
+    /// Whether the entry at this place, relative to the root of the mount, is visible.
     fn visible(&self, relative: &Path, is_directory: bool) -> bool;
 
-    /// Whether whatever has this name may be seen in any folder that may be seen. Told of most names where the name is all that matters, and sooner; `false`
-    /// says that the place has to be asked about.
+    /// Whether every entry of this name is visible in any visible directory. A fast path for filters that decide by the name alone; `false` means
+    /// that [`Self::visible`] must decide.
     fn visible_anywhere(&self, name: &[u8]) -> bool {
         let _ = name;
         false
@@ -27,13 +26,12 @@ impl<F: Fn(&Path, bool) -> bool + Sync> VisibilityFilter for F {
     }
 }
 
-/// An open directory, and where it lies in its mount.
+/// An open directory, and its place in its mount.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkRoot<'a> {
-    /// The directory. Its position is left alone, so the handle may be shared.
+    /// The directory. Its position does not move, so the handle may be shared.
     pub directory: BorrowedFd<'a>,
-    /// Where it lies, relative to the root of the mount; empty for the root itself. Only names count: a `.` or `..` in
-    /// it is left out, for the directory has been opened already.
+    /// Its path, relative to the root of the mount; empty for the root itself. `.` and `..` in it are skipped, because the directory is already open.
     pub base: &'a Path,
     /// The root of the mount, for the ignore files between it and `base`; without it they are not read.
     pub mount: Option<BorrowedFd<'a>>,
@@ -52,7 +50,7 @@ impl<'a> WalkRoot<'a> {
         Self { directory: directory.as_fd(), base, mount: Some(mount.as_fd()) }
     }
 
-    /// The names on the way from the root of the mount.
+    /// The names on the path from the root of the mount.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a OsStr> {
         self.base.components().filter_map(|component| match component {
             Component::Normal(name) => Some(name),
@@ -60,7 +58,7 @@ impl<'a> WalkRoot<'a> {
         })
     }
 
-    /// The same, as the beginning of every path in an answer.
+    /// The same, as the prefix of every path in a result.
     pub(crate) fn path_prefix(&self) -> Vec<u8> {
         self.names().map(OsStr::as_bytes).collect::<Vec<_>>().join(&b'/')
     }

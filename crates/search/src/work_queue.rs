@@ -1,4 +1,4 @@
-//! Work that several threads share: last in, first out, until all of it is done.
+//! A work queue shared by several threads: last in, first out, until all jobs are done.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ impl<J> WorkQueue<J> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job. The calling thread must be at work on one, or nobody might be left to see it.
+    /// Adds a job. The calling thread must hold a job itself: otherwise all workers may already have exited.
     pub(crate) fn push(&self, job: J) {
         let mut state = self.lock();
         if !state.closed {
@@ -38,12 +38,12 @@ impl<J> WorkQueue<J> {
         }
     }
 
-    /// Whether a thread has nothing to do. Only a hint: it may be outdated when it arrives.
+    /// Whether a thread is idle. Only a hint: it may be outdated.
     pub(crate) fn has_idle_worker(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// The next job; waits while others are at work that may add one. `None` when all is done.
+    /// The next job; blocks while other threads may still add one. `None` when all are done.
     pub(crate) fn take(&self) -> Option<JobGuard<'_, J>> {
         let mut state = self.lock();
         loop {
@@ -60,7 +60,7 @@ impl<J> WorkQueue<J> {
         }
     }
 
-    /// Drops all jobs and takes no more.
+    /// Drops all jobs and accepts no more.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -71,14 +71,14 @@ impl<J> WorkQueue<J> {
     }
 }
 
-/// A job at hand. It counts as being worked on until this is dropped, also by a panic, so that nobody waits for ever.
+/// A job in progress. It counts as busy until this is dropped, also by a panic, so that no other thread blocks forever.
 pub(crate) struct JobGuard<'q, J> {
     queue: &'q WorkQueue<J>,
     job: Option<J>,
 }
 
 impl<J> JobGuard<'_, J> {
-    /// The job; there is one the first time.
+    /// The job; `None` after the first call.
     pub(crate) fn job(&mut self) -> Option<J> {
         self.job.take()
     }

@@ -35,7 +35,7 @@ fn a_pipe_in_the_tree_is_passed_by() {
     assert_eq!((places(&found), found.stats.files_searched), (vec!["a:1".to_owned(), "z:1".to_owned()], 2));
 }
 
-/// Says stop when it goes, so that a failed assertion does not leave the other thread running.
+/// Sets the flag when dropped, so that a failed assertion does not leave the other thread running.
 struct WhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for WhenDropped<'_> {
@@ -44,7 +44,7 @@ impl Drop for WhenDropped<'_> {
     }
 }
 
-/// Swaps two names as fast as it can until told to stop, and counts.
+/// Swaps two names as fast as it can until the flag is set, and counts.
 fn swap_until(stop: &AtomicBool, swaps: &AtomicUsize, tree: &Tree, one: &str, other: &str) {
     while !stop.load(Ordering::Relaxed) {
         renameat_with(&tree.handle, one, &tree.handle, other, RenameFlags::EXCHANGE).unwrap();
@@ -122,7 +122,7 @@ fn a_tree_without_a_bottom_is_left_at_some_depth() {
     assert_eq!((places(&found), found.skipped.too_deep), (vec!["top:1".to_owned()], 1));
 }
 
-/// Root may read everything, so the thread becomes somebody else; the threads it starts are somebody else too.
+/// Root may read everything, so the thread switches to another user id; the threads it starts inherit that.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|threads| {
         let thread = threads.spawn(|| {

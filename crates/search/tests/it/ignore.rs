@@ -9,7 +9,7 @@ use toolgate_types::Cancellation;
 
 use crate::tree::{Tree, everything, text};
 
-/// What is there, and what of it a walk that includes hidden files should meet; `+` marks those.
+/// The files of a case; `+` marks those that a walk with hidden files should meet.
 const CASES: &[(&str, &str)] = &[
     ("plain names match at any depth", "+.gitignore=skip\n; skip; a/skip; b/skip/c; +a/skipper; +keep"),
     ("a slash anchors", "+.gitignore=/one\na/two\n; one; +b/one; a/two; +b/a/two; +two"),
@@ -36,7 +36,7 @@ const CASES: &[(&str, &str)] = &[
     ("case counts", "+.gitignore=Name\n; Name; +name"),
 ];
 
-/// Writes a case and returns the files that should be met.
+/// Creates the files of a case and returns those that should be met.
 fn arrange(tree: &Tree, case: &str) -> Vec<String> {
     let mut expected = Vec::new();
     for file in case.split("; ") {
@@ -89,7 +89,7 @@ fn sorted_paths(list: &[u8]) -> Vec<String> {
     paths.into_iter().map(text).collect()
 }
 
-/// The table must be what git does, where git is at hand.
+/// Git must agree with the table, where it is installed.
 #[test]
 fn git_agrees_with_the_table() {
     for (what, case) in CASES {
@@ -178,7 +178,7 @@ fn a_huge_ignore_file_counts_as_far_as_it_is_read() {
     while rules.len() < 64 * 1024 - 2 {
         rules.push_str("x\n");
     }
-    // The limit falls within this line, which therefore does not count at all.
+    // The limit falls within this line, so the line does not count at all.
     rules.push_str("last\nmiddle\n");
     tree.write(".gitignore", &rules);
     assert_eq!(tree.walked(&FindOptions::new("*")), ["la", "last", "middle"]);
@@ -208,7 +208,7 @@ fn name() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// ripgrep itself is the model, where it is at hand.
+    /// ripgrep is the oracle, where it is installed.
     #[test]
     fn ripgrep_meets_the_same_files(
         paths in proptest::collection::vec(proptest::collection::vec(name(), 1..4), 1..12),

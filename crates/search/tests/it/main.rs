@@ -1,4 +1,4 @@
-//! What callers of this crate rely on, from outside.
+//! The crate's public behaviour.
 
 #![allow(
     clippy::disallowed_methods,

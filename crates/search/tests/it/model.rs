@@ -1,4 +1,4 @@
-//! Against the slow and obvious: recursion, `read_dir`, and looking at every line.
+//! Compared with a slow and obvious model: recursion, `read_dir`, and a check of every line.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,7 +21,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
         [b"needle", b"NEEDLE", b"x", b" ", b"\n", b"\n", b"\r\n", b"\xFF", "é".as_bytes(), b"need"];
     let text =
         proptest::collection::vec(prop::sample::select(pieces.to_vec()), 0..25).prop_map(|all| all.concat());
-    // Now and then a file that is not text, or one too large to be read at once.
+    // Occasionally a binary file, or one too large for a single read.
     (text, 0..20u8).prop_map(|(mut text, kind)| {
         match kind {
             0 => text.push(0),
@@ -37,7 +37,7 @@ fn grow(files: &[(Vec<Vec<u8>>, Vec<u8>)]) -> Tree {
     let tree = Tree::new();
     for (path, content) in files {
         let path = tree.path().join(OsStr::from_bytes(&path.join(&b'/')));
-        // Where a file stands in the way of a folder, or the other way round, the first one stays.
+        // Where a file is in the way of a directory, or vice versa, the first one stays.
         let _stays = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(path, content));
     }
     tree
@@ -66,7 +66,7 @@ fn naive_files(root: &Path, folder: &Path, hidden: Hidden, files: &mut Vec<PathB
     }
 }
 
-/// One line of an answer, as the model and the crate both can say it.
+/// One line of a result, as the model and the crate can both express it.
 type Plain = (PathBuf, u64, u64, String, Vec<String>, Vec<String>);
 
 fn naive_search(root: &Path, files: Vec<PathBuf>, options: &SearchOptions<'_>) -> Vec<Plain> {
@@ -135,7 +135,7 @@ proptest! {
             }
         }
         prop_assert_eq!(&paged, &all);
-        // A place need not be there to go on after it.
+        // `after` need not exist.
         for gone in ["m", "b/zz", "\u{10ffff}"].map(Path::new) {
             let rest = tree.find(&FindOptions { after: Some(gone), max_results: 10_000, ..finding }).paths;
             let expected: Vec<_> = all.iter().filter(|path| path.as_path() > gone).cloned().collect();

@@ -53,7 +53,7 @@ fn line_ends_are_not_part_of_lines() {
 #[test]
 fn neighbours_are_whole_even_where_they_overlap() {
     let text = "1\n2\n3 x\n4 x\n5\n6 x\n7\n8\n9\n10\n11 x\n";
-    // The second file is larger than what is read at once, so that it takes the other way through the searcher.
+    // The second file is larger than a single read, so that it takes the other path through the searcher.
     let long = format!("{text}{}", "filler line\n".repeat(10_000));
     let tree = Tree::with(&[("a", text), ("b", &long)]);
     for (before, after) in [(0, 0), (1, 0), (0, 1), (1, 1), (2, 3), (5, 5), (20, 20)] {
@@ -118,7 +118,7 @@ fn bytes_that_are_not_text_are_replaced_within_the_limit() {
     tree.write("a", b"\xFF\xFE\xFDneedle\xFF\n".as_slice());
     tree.write("b", [b"needle".as_slice(), &[0xFF; 100]].concat());
     let found = tree.search(&SearchOptions { max_line_bytes: 50, ..SearchOptions::new("needle") });
-    // The first begins with what is a byte order mark of UTF-16, and is no text in that encoding.
+    // The first begins with the byte order mark of UTF-16, but is not valid text in that encoding.
     assert_eq!(places(&found), ["b:1"]);
     assert!(
         found.matches[0].line.text.starts_with("needle\u{FFFD}") && found.matches[0].line.text.len() <= 50

@@ -10,7 +10,7 @@ use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::tree::{Tree, everything};
 
-/// Cancels at the given question, and counts them.
+/// Cancels at the given check, and counts the checks.
 fn at_question(number: usize) -> (Cancellation, Arc<AtomicUsize>) {
     let questions = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&questions);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use toolgate_search::{EntryKind, Error, ScannedDir, ScannedEntry, TreeScan, TreeVisitor, scan_tree};
 use toolgate_types::{Cancellation, CancellationReason};
 
-/// Writes everything down, and enters all folders but those called `closed`.
+/// Records everything, and enters all directories except those called `closed`.
 #[derive(Default)]
 struct Notes {
     seen: BTreeSet<(PathBuf, EntryKind)>,
@@ -71,7 +71,7 @@ proptest! {
         let scratch = tempfile::tempdir().unwrap();
         for (number, names) in places.iter().enumerate() {
             let path = names.iter().filter(|name| *name != "." ).fold(scratch.path().to_path_buf(), |path, name| path.join(name));
-            // What is in the way of another place is passed over. Later places lead through links, and none may lead out.
+            // Entries that conflict with existing ones are skipped. Later places lead through symlinks, and none may lead out.
             match number % 3 {
                 0 => _ = fs::create_dir_all(&path),
                 1 => _ = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, "")),
@@ -108,13 +108,13 @@ fn changes_are_noticed_and_rest_is_too() {
     fs::create_dir_all(&folder).unwrap();
     let is_restless = || surveyed(scratch.path(), &Cancellation::never()).unwrap().1.changed_during_scan;
     for change in ["one", "two"] {
-        // What was changed a moment ago is noticed, and a survey may begin later than that.
+        // A change of a moment ago is detected, and a scan may begin later than that.
         let noticed = (0..1000).any(|number| {
             fs::write(folder.join(format!("{change}{number}")), "").unwrap();
             is_restless()
         });
         assert!(noticed, "{change}");
-        // Time stamps are as coarse as a tick: wait until they say that nothing happens any more.
+        // Timestamps are as coarse as a tick: wait until they show no change any more.
         while is_restless() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! A scratch tree, and the calls under test with the usual choices.
+//! A scratch tree, and the calls under test with the default options.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -62,7 +62,7 @@ impl Tree {
         toolgate_search::find(self.start(), &everything, options, &Cancellation::never()).unwrap()
     }
 
-    /// The files that a walk with these choices meets.
+    /// The files that a walk with these options meets.
     pub(crate) fn walked(&self, options: &FindOptions<'_>) -> Vec<String> {
         self.find(options).paths.into_iter().map(text).collect()
     }
@@ -72,7 +72,7 @@ pub(crate) fn text(path: PathBuf) -> String {
     path.into_os_string().into_string().unwrap()
 }
 
-/// A name that no text can hold.
+/// A name that is not UTF-8.
 pub(crate) fn not_utf8(name: &[u8]) -> &OsStr {
     let name = OsStr::from_bytes(name);
     assert!(name.to_str().is_none());
