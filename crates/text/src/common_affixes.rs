@@ -1,11 +1,11 @@
-//! What two texts have in common at their ends, found at the speed of memory.
+//! Common prefix and suffix of two texts, compared at memory speed.
 
 use std::ops::Range;
 
-/// Compared at once, until there is a difference.
+/// Bytes per comparison, up to the first difference.
 const CHUNK_BYTES: usize = 64;
 
-/// How many bytes are the same at the beginning of both.
+/// Length of the common prefix.
 #[must_use]
 pub fn common_prefix_len(one: &[u8], other: &[u8]) -> usize {
     let (chunks, other_chunks) = (one.as_chunks::<CHUNK_BYTES>().0, other.as_chunks::<CHUNK_BYTES>().0);
@@ -14,7 +14,7 @@ pub fn common_prefix_len(one: &[u8], other: &[u8]) -> usize {
     sure + one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// How many bytes are the same at the end of both.
+/// Length of the common suffix.
 #[must_use]
 pub fn common_suffix_len(one: &[u8], other: &[u8]) -> usize {
     let (chunks, other_chunks) = (one.as_rchunks::<CHUNK_BYTES>().1, other.as_rchunks::<CHUNK_BYTES>().1);
@@ -24,11 +24,11 @@ pub fn common_suffix_len(one: &[u8], other: &[u8]) -> usize {
     sure + one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// The parts of two texts that differ, as whole lines, with some lines around them that do not.
+/// The parts of two texts that differ, as whole lines, with some common lines around them.
 pub(crate) struct ChangedRegion<'t> {
     pub(crate) old: &'t str,
     pub(crate) new: &'t str,
-    /// How many lines, the same in both, stand before these parts.
+    /// How many common lines come before these parts.
     pub(crate) lines_before: usize,
 }
 
@@ -48,13 +48,13 @@ impl<'t> ChangedRegion<'t> {
     }
 }
 
-/// Where the line begins that holds this place.
+/// The start of the line that contains this offset.
 fn line_start(text: &str, at: usize) -> usize {
     let before = text.as_bytes().get(..at).unwrap_or_default();
     memchr::memrchr(b'\n', before).map_or(0, |line_end| line_end + 1)
 }
 
-/// How many bytes the whole lines have that both end with.
+/// Length of the common suffix in whole lines.
 fn common_suffix_lines_len(old: &str, new: &str) -> usize {
     let same = common_suffix_len(old.as_bytes(), new.as_bytes());
     let begins_a_line = |text: &str| {

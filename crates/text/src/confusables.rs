@@ -1,41 +1,41 @@
-//! Text of a call for the person who decides about it: characters that look like others, or like nothing, are escaped.
+//! Escapes text of a call for the person who approves it: lookalike and invisible characters become visible.
 //!
-//! An escape is `\u{a0}`. Where a text itself holds `\u{`, its backslash is escaped (`\u{5c}u{`), so that an escape can be read back and no two texts
-//! are shown as the same one. Which characters stand for themselves is an allowlist for commands and paths: a shell does not take U+00A0 for a blank, so
-//! what follows `ls<U+00A0>#` is no comment, and a person cannot see that. File contents keep their symbols and their scripts (Trojan Source,
-//! CVE-2021-42574, is about their bidirectional controls).
+//! An escape is `\u{a0}`. Where a text itself contains `\u{`, its backslash is escaped (`\u{5c}u{`), so that escapes can be decoded and no two texts
+//! are shown as the same one. For commands and paths an allowlist decides which characters stand for themselves: a shell does not take U+00A0 for a
+//! blank, so what follows `ls<U+00A0>#` is no comment, and a person cannot see that. File contents keep their symbols and their scripts, but not
+//! bidirectional controls (Trojan Source, CVE-2021-42574).
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
 use crate::is_invisible;
 
-/// What a line is, which decides about the characters that stand for themselves in it.
+/// The kind of a line, which decides which characters stand for themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
-    /// A command, a path, arguments: ASCII, and letters that cannot be taken for others.
+    /// A command, a path, arguments: ASCII, and letters that cannot be confused with others.
     Command,
-    /// The content of a file: whatever can be seen.
+    /// The content of a file: every visible character.
     Prose,
-    /// A line of the gate with values of a call in it, which were escaped by [`value`]: as a command, and what is escaped already stays.
+    /// A line of the gate with values of a call in it, which were escaped by [`quote_value`]: like a command, but existing escapes stay.
     Composed,
-    /// Words to read about which nothing is asked: as prose, and what is escaped already stays.
+    /// Text that is not subject to the approval: like prose, but existing escapes stay.
     Remark,
 }
 
-/// What the place can show where the text ends up.
+/// The character set of the output device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charset {
     /// All of Unicode.
     Unicode,
-    /// A terminal in another locale: bytes of UTF-8 above 0x7f are other characters there, or control it (0x9b is CSI).
+    /// A terminal in another locale: UTF-8 bytes above 0x7f are other characters there, or control it (0x9b is CSI).
     Ascii,
 }
 
 /// How lines are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escaping {
-    /// What the lines are.
+    /// The kind of the lines.
     pub content: TextKind,
     /// Where they are shown.
     pub charset: Charset,
@@ -44,17 +44,17 @@ pub struct Escaping {
 /// The columns from one tab stop to the next.
 pub(crate) const TAB_COLUMNS: usize = 8;
 
-/// Shown for a tab, before the spaces up to the next tab stop: a tab and spaces are not the same to `make`, nor to a shell's here-document.
+/// Shown for a tab, before the spaces up to the next tab stop: tabs and spaces differ for `make` and in a shell's here-document.
 const TAB: char = '⇥';
 
-/// Characters that the gate writes itself: edges of rows, brackets of counts, tabs. In a text they are escaped.
+/// Characters that the gate itself writes: edges of rows, brackets of counts, tabs. In a text they are escaped.
 const RESERVED: [char; 5] = [TAB, '⟦', '⟧', '│', '⋮'];
 
-/// More marks than this on one letter cover the rows above it.
+/// More combining marks on one letter would cover the rows above it.
 const MAX_COMBINING_MARKS: usize = 4;
 
 impl Escaping {
-    /// A line, or a part of one that begins at `column`.
+    /// Escapes a line, or a part of one that begins at `column`.
     #[must_use]
     pub fn line(self, line: &str, column: usize) -> String {
         let characters: Vec<char> = line.chars().collect();
@@ -78,7 +78,7 @@ impl Escaping {
                     }
                     '→' if !is_plain && !self.is_exact() => shown.extend("->"),
                     '\\' if self.is_exact() && self.is_escape(rest) => shown.escape('\\'),
-                    // A blank at the end of a line cannot be seen.
+                    // A trailing blank is invisible.
                     ' ' if self.is_exact() && rest.is_empty() => shown.escape(' '),
                     plain if is_plain => shown.push(*plain),
                     other => shown.escape(*other),
@@ -88,19 +88,19 @@ impl Escaping {
         shown.text
     }
 
-    /// Whether the text can be read back from what is shown.
+    /// Whether the original text can be decoded from what is shown.
     fn is_exact(self) -> bool {
         matches!(self.content, TextKind::Command | TextKind::Prose)
     }
 
-    /// Whether a backslash before this could be taken for one of the gate's: that of an escape, or of a count where there is nothing but ASCII.
+    /// Whether a backslash before this could be confused with one of the gate's: that of an escape, or of a count in an ASCII-only output.
     fn is_escape(self, rest: &[char]) -> bool {
         rest.starts_with(&['u', '{']) || self.charset == Charset::Ascii && rest.starts_with(&['{'])
     }
 }
 
-/// A value of a call inside a line of the gate, such as a path: as it is where it cannot be misread, else escaped and in quotes. To be shown as
-/// [`Content::Composed`].
+/// A value of a call inside a line of the gate, such as a path: unchanged where it cannot be misread, else escaped and quoted. To be shown as
+/// [`TextKind::Composed`].
 #[must_use]
 pub fn quote_value(text: &str) -> String {
     let escaping = Escaping { content: TextKind::Command, charset: Charset::Unicode };
@@ -117,7 +117,7 @@ pub fn quote_value(text: &str) -> String {
 struct EscapedLine {
     text: String,
     column: usize,
-    /// How many marks stand on the last letter.
+    /// How many combining marks the last letter has.
     marks: usize,
     before: Option<char>,
 }
@@ -141,24 +141,24 @@ impl EscapedLine {
 
     fn tab(&mut self) {
         self.push(TAB);
-        // It takes one column, whatever `width` fears of what is not ASCII.
+        // It takes one column, although `width` counts two for any non-ASCII character.
         self.column -= width(TAB) - 1;
         while !self.column.is_multiple_of(TAB_COLUMNS) {
             self.push(' ');
         }
     }
 
-    /// Whether a character of a file's content can be seen and told apart here.
+    /// Whether a character of a file's content is visible and unambiguous here.
     fn is_prose(&self, character: char, is_mixed: bool) -> bool {
         match character {
             ascii if ascii.is_ascii() => is_printable_ascii(ascii),
             other if other.is_whitespace() || is_invisible(other) || RESERVED.contains(&other) => false,
             other if !is_printable(other) || is_blank(other) => false,
-            // Jamo that join to syllables which have a character of their own.
+            // Jamo that compose to syllables with a code point of their own.
             '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}' => false,
-            // A letter that is written from right to left turns signs and digits around that stand beside it.
+            // A right-to-left letter reorders neighbouring symbols and digits.
             other if is_right_to_left(other) => !is_mixed,
-            // On an ASCII letter it could be one character with it, which looks the same.
+            // With an ASCII letter it could compose to one character that looks the same.
             mark if is_combining_mark(mark) => {
                 self.marks < MAX_COMBINING_MARKS && self.before.is_some_and(|before| !before.is_ascii())
             }
@@ -168,7 +168,7 @@ impl EscapedLine {
     }
 }
 
-/// How many columns a character takes at most. What is not ASCII is taken for wide: a row that is too short does no harm.
+/// The maximum number of columns of a character. Every non-ASCII character counts as wide: a row that is too short is harmless.
 #[must_use]
 pub fn width(character: char) -> usize {
     if character.is_ascii() { 1 } else { 2 }
@@ -178,8 +178,8 @@ fn is_printable_ascii(character: char) -> bool {
     matches!(character, ' '..='~')
 }
 
-/// Whether a character is none of the general categories Cc, Cf, Cn, Co, Cs, Zl, Zp and Zs, by the tables of the standard library: its `escape_debug` leaves
-/// such a character as it is. The letter before it keeps a combining mark from being escaped because it comes first.
+/// Whether a character is in none of the general categories Cc, Cf, Cn, Co, Cs, Zl, Zp and Zs, by the tables of the standard library: its
+/// `escape_debug` leaves such a character unchanged. The letter before it prevents that a combining mark is escaped for being first.
 fn is_printable(character: char) -> bool {
     let mut buffer = [b'a'; 5];
     let length = buffer.get_mut(1..).map_or(0, |rest| character.encode_utf8(rest).len());
@@ -187,8 +187,8 @@ fn is_printable(character: char) -> bool {
     pair.is_some_and(|pair| pair.escape_debug().count() == 2)
 }
 
-/// Symbols, letters and marks that draw nothing: Braille pattern blank, musical null notehead, blank hieroglyphs, a filler of Khitan, and joiners of Tifinagh
-/// and Brahmi.
+/// Symbols, letters and marks that draw nothing: Braille pattern blank, musical null notehead, blank hieroglyphs, a Khitan filler, and joiners of
+/// Tifinagh and Brahmi.
 fn is_blank(character: char) -> bool {
     matches!(
         character,
@@ -210,14 +210,14 @@ enum UnicodeScript {
     Greek,
     Cyrillic,
     Katakana,
-    /// Ideographs, and what is written between them.
+    /// Ideographs, and the syllables written between them.
     Han,
 }
 
-/// The script of a letter that may be shown in a command. All others are escaped: of most scripts some letter looks like one of ASCII, or like a sign.
+/// The script of a letter that may appear in a command. All others are escaped: most scripts have letters that look like ASCII letters or symbols.
 fn script(character: char) -> Option<UnicodeScript> {
     match character {
-        // Ð and Đ look the same; the others are one letter with a sign, or look like i, k or f.
+        // Ð and Đ look the same; the others are one letter with a symbol, or look like i, k or f.
         'Ð' | '×' | '÷' | 'ı' | 'Ĳ' | 'ĳ' | 'ĸ' | 'Ŀ' | 'ŀ' | 'ŉ' | 'ſ' => None,
         'À'..='ž' | 'Ơ' | 'ơ' | 'Ư' | 'ư' | 'Ạ'..='ỹ' => Some(UnicodeScript::Latin),
         'Ά' | 'Έ'..='Ί' | 'Ό' | 'Ύ'..='Ρ' | 'Σ'..='ώ' => Some(UnicodeScript::Greek),
@@ -228,7 +228,7 @@ fn script(character: char) -> Option<UnicodeScript> {
     }
 }
 
-/// Letters that look like one of another script, or like a sign of ASCII.
+/// Letters that look like one of another script, or like an ASCII symbol.
 fn looks_alike(letter: char) -> bool {
     const GREEK: &str = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧάΰίΐύϊϋόαγηικνορςτυχωώΆΈΉΊΌΎΏΪΫ";
     const CYRILLIC: &str = "АВЕЗКМНОРСТУХЅІЇЈЀЁЍЌЎЬаекопрсухѕіїјѐёѝќўћь";
@@ -237,11 +237,11 @@ fn looks_alike(letter: char) -> bool {
     [GREEK, CYRILLIC, KATAKANA, HAN].iter().any(|letters| letters.contains(letter))
 }
 
-/// Which letters a word of a command has.
+/// Which scripts the letters of a word have.
 struct ScriptMix {
-    /// The only script of the word.
+    /// Whether the word has a single script.
     is_one: bool,
-    /// A letter that looks like no other: those beside it are of its script.
+    /// Whether a letter is unambiguous: then its neighbours are of the same script.
     is_unmistakable: bool,
 }
 
@@ -262,23 +262,23 @@ impl ScriptMix {
             None => is_printable_ascii(character),
             Some(UnicodeScript::Latin) => true,
             Some(UnicodeScript::Katakana | UnicodeScript::Han) if !looks_alike(character) => true,
-            // In a word with letters of another script there is no telling which ones are.
+            // In a word of several scripts the script of each letter is uncertain.
             Some(_) => self.is_one && self.is_unmistakable,
         }
     }
 }
 
-/// Where a line is broken into rows.
+/// Where a line is wrapped into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrapMode {
-    /// Between words, where there are some.
+    /// Between words, where possible.
     Words,
     /// Anywhere: every row but the last is full.
     Anywhere,
 }
 
-/// A line that was escaped, in rows of at most so many columns, so that nothing else has to break it. All but the first are to be marked: the sign that
-/// a row begins with is part of a line, and no sign of a diff.
+/// Wraps an escaped line into rows of at most so many columns, so that the output device does not wrap it itself. The caller must mark all rows but
+/// the first: the first character of a continuation row is content, not a diff sign.
 #[must_use]
 pub fn wrap_rows(line: &str, columns: usize, at: WrapMode) -> Vec<String> {
     let columns = columns.max(width('│'));
@@ -315,7 +315,7 @@ mod tests {
         Escaping { charset: Charset::Ascii, ..escaping }
     }
 
-    /// Reads escapes and tabs back.
+    /// Decodes escapes and tabs.
     fn read(shown: &str) -> String {
         let (mut text, mut rest, mut column) = (String::new(), shown, 0);
         while let Some(first) = rest.chars().next() {
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    /// The characters of a class, by the tables of another crate than the ones that are tested.
+    /// The characters of a class, by the tables of another crate than the tested ones.
     fn class(text: &str) -> Vec<char> {
         use regex_syntax::hir::{Class, HirKind};
 
@@ -401,7 +401,7 @@ mod tests {
         {
             assert!(invisible.contains(&known), "{known:?}");
         }
-        // Private use, no characters, not assigned, and what draws nothing although its category says otherwise.
+        // Private use, non-characters, unassigned, and characters that draw nothing although their category says otherwise.
         invisible.extend([
             '\u{e000}',
             '\u{f8ff}',
@@ -428,7 +428,7 @@ mod tests {
         assert!(raw.is_empty(), "{} characters are shown as they are: {raw:?}", raw.len());
     }
 
-    /// The generators below draw some characters; these are all that are assigned but for private ones.
+    /// The generators below draw some characters; these are all assigned ones except for private use.
     #[test]
     fn every_character_can_be_read_back() {
         for character in class("[^\\p{Cn}\\p{Co}]") {
@@ -480,7 +480,7 @@ mod tests {
             prop_assert_eq!(read(inner), text);
         }
 
-        /// Two commands that look alike as they are do not look alike as they are shown.
+        /// Two commands that look alike unescaped do not look alike escaped.
         #[test]
         fn commands_that_look_alike_are_shown_as_different(pair in pair()) {
             let (one, other) = pair;

@@ -1,8 +1,7 @@
 //! Unified diffs, as `diff -u`, `patch` and `git apply` understand them.
 //!
-//! A line ends with `\n` and nothing else, so CRLF files give lines that end with a carriage return, and the
-//! diff brings them back exactly. The cost is bounded by a budget of work instead of a clock: where the best
-//! diff would cost too much, a longer one that is just as true is given.
+//! Only `\n` ends a line, so CRLF files give lines that end with a carriage return, and the diff reproduces them exactly. The cost is limited by a
+//! work budget instead of a clock: where the shortest diff would cost too much, a longer one that is equally correct is produced.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,21 +12,20 @@ use similar::{Algorithm, DiffTag, capture_diff_slices};
 use crate::common_affixes::ChangedRegion;
 use crate::patch::quoted_name;
 
-/// Steps that the exact algorithm may take for one diff, at its worst.
+/// The worst-case steps that the exact algorithm may take for one diff.
 const MAX_DIFF_STEPS: usize = 16_000_000;
-/// How often a piece that is too large is split at lines that occur only once.
+/// How often a segment that is too large is split at lines that occur only once.
 const MAX_SPLITS: usize = 8;
 
-/// The unified diff that turns `old` into `new`, with `context` lines around each change; empty when they are
-/// the same.
+/// The unified diff that turns `old` into `new`, with `context` lines around each change; empty when they are equal.
 ///
-/// The labels are written as they are given (`a/src/lib.rs`, `/dev/null`), quoted where they need it.
+/// The labels are written as given (`a/src/lib.rs`, `/dev/null`), quoted where necessary.
 #[must_use]
 pub fn unified(old: &str, new: &str, old_label: &str, new_label: &str, context: usize) -> String {
     if old == new {
         return String::new();
     }
-    // Most changes are small, and comparing two texts is much faster than finding all their lines.
+    // Most changes are small, and comparing two texts is much faster than splitting them into lines.
     let ChangedRegion { old, new, lines_before } = ChangedRegion::of(old, new, context);
     let lines = DiffInput {
         old: old.split_inclusive('\n').collect(),
@@ -43,20 +41,20 @@ pub fn unified(old: &str, new: &str, old_label: &str, new_label: &str, context: 
     out
 }
 
-/// A run of old lines that gives way to a run of new lines; one of them may be empty.
+/// A run of old lines that is replaced by a run of new lines; one of them may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LineChange {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-/// The lines that a diff is about.
+/// The lines to be compared.
 struct DiffInput<'t> {
     old: Vec<&'t str>,
     new: Vec<&'t str>,
-    /// How many others stand before them in both texts.
+    /// How many common lines come before them in both texts.
     before: usize,
-    /// How many are shown around each change.
+    /// How many lines are shown around each change.
     context: usize,
 }
 
@@ -101,7 +99,7 @@ fn write_lines(out: &mut String, sign: char, lines: &[&str], range: Range<usize>
 }
 
 fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
-    // What is the same at both ends is not even numbered.
+    // The common prefix and suffix need no numbers.
     let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
     let start = old.iter().zip(new).take_while(same).count();
     let (old, new) = (old.get(start..).unwrap_or_default(), new.get(start..).unwrap_or_default());
@@ -118,7 +116,7 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     search.changes
 }
 
-/// Parts of the two texts that correspond, each line as a number.
+/// Corresponding parts of the two texts, each line as a number.
 #[derive(Clone, Copy)]
 struct DiffSegment<'a> {
     old: &'a [usize],
@@ -128,7 +126,7 @@ struct DiffSegment<'a> {
 }
 
 impl<'a> DiffSegment<'a> {
-    /// The part within these ranges, counted from the beginning of this piece.
+    /// The part within these ranges, relative to this segment.
     fn part(&self, old: Range<usize>, new: Range<usize>) -> Self {
         Self {
             old_start: self.old_start + old.start,
@@ -138,7 +136,7 @@ impl<'a> DiffSegment<'a> {
         }
     }
 
-    /// Without the lines that are the same at the beginning and at the end.
+    /// Without the common lines at the beginning and at the end.
     fn trimmed(&self) -> Self {
         let same = |pair: &(&usize, &usize)| pair.0 == pair.1;
         let start = self.old.iter().zip(self.new).take_while(same).count();
@@ -147,13 +145,13 @@ impl<'a> DiffSegment<'a> {
         rest.part(0..rest.old.len() - end, 0..rest.new.len() - end)
     }
 
-    /// The most that comparing it exactly can cost.
+    /// The worst-case cost of comparing it exactly.
     fn cost(&self) -> usize {
         let lines = self.old.len() + self.new.len();
         lines.saturating_mul(lines)
     }
 
-    /// Lines that occur once in either text, in an order that both share: (old, new) positions.
+    /// Lines that occur once in each text, in an order that both share: (old, new) positions.
     fn anchors(&self) -> Vec<(usize, usize)> {
         let old_places = unique_lines(self.old);
         let new_places = unique_lines(self.new);
@@ -164,7 +162,7 @@ impl<'a> DiffSegment<'a> {
     }
 }
 
-/// Where each line stands, or `None` for a line that stands in several places.
+/// The position of each line; `None` for a line that occurs several times.
 fn unique_lines(lines: &[usize]) -> HashMap<usize, Option<usize>> {
     let mut places = HashMap::new();
     for (index, line) in lines.iter().enumerate() {
@@ -173,10 +171,9 @@ fn unique_lines(lines: &[usize]) -> HashMap<usize, Option<usize>> {
     places
 }
 
-/// The longest selection of pairs, sorted by their first part, whose second part rises too.
+/// The longest subsequence of pairs, sorted by their first element, whose second elements increase too.
 fn longest_increasing_subsequence(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    // `ends` holds, for each length, the pair with the smallest second part that ends a selection of that
-    // length.
+    // `ends` holds, for each length, the pair with the smallest second element that ends a subsequence of that length.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     let second = |index: &usize| pairs.get(*index).map_or(0, |pair| pair.1);
@@ -236,7 +233,7 @@ impl Differ {
         self.compare(&piece.part(old..piece.old.len(), new..piece.new.len()), splits);
     }
 
-    /// Takes the whole piece as changed, and joins it to the change before when they touch.
+    /// Adds the whole segment as a change, merged with the previous change when they touch.
     fn replace(&mut self, piece: &DiffSegment<'_>) {
         let old = piece.old_start..piece.old_start + piece.old.len();
         let new = piece.new_start..piece.new_start + piece.new.len();
@@ -307,7 +304,7 @@ mod tests {
 
     #[test]
     fn gives_up_on_minimal_before_it_gives_up_on_time() {
-        // No line is unique, nothing is shared at the ends, and the exact algorithm would need minutes.
+        // No line is unique, the ends share nothing, and the exact algorithm would need minutes.
         let old = "a\nb\n".repeat(200_000);
         let new = "c\nc\nb\na\n".repeat(100_000) + "d\n";
         assert!(unified(&old, &new, "a", "b", 3).len() >= new.len());

@@ -1,7 +1,7 @@
 //! Exact replacement of text.
 //!
-//! Nothing is guessed: the text to replace is there byte for byte, once, or the edit fails and says what
-//! comes nearest. Several edits happen one after the other or not at all.
+//! No fuzzy matching: the text to replace must occur byte for byte, once, or the edit fails and reports the nearest match. Several edits are applied
+//! in order, all or none.
 
 use std::borrow::Cow;
 
@@ -12,26 +12,26 @@ use toolgate_types::{ErrorCode, Failure};
 use crate::fuzzy_match::{MatchDifference, NearestMatch};
 use crate::line_index::LineIndex;
 
-/// More edits than this in one call are refused: each one reads the whole text.
+/// More edits in one call are refused: each one reads the whole text.
 pub const MAX_EDITS: usize = 1000;
-/// The largest text that [`apply`] makes.
+/// The largest text that [`apply`] produces.
 pub const MAX_EDITED_BYTES: usize = 64 << 20;
-/// The work of all edits of one call together: one unit for each place that is found, and one for each [`BYTES_PER_WORK`] bytes that are read. A place costs
+/// The work of all edits of one call together: one unit for each occurrence, and one for each [`BYTES_PER_WORK`] bytes read. An occurrence costs
 /// about 5 ns twice, found and replaced, so this is less than a second. Without it, a thousand edits that each replace a million letters take nine.
 const MAX_WORK: usize = 64 << 20;
-/// Reading and copying so many bytes costs about as much as one place.
+/// Reading and copying this many bytes costs about as much as one occurrence.
 const BYTES_PER_WORK: usize = 64;
-/// Lines named when the text to replace stands in several places.
+/// How many lines are named when the text to replace occurs several times.
 const MAX_NAMED_LINES: usize = 10;
 
 /// One replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// What must be there, exactly.
+    /// The exact text to replace.
     pub old_text: String,
-    /// What is put in its place.
+    /// The replacement.
     pub new_text: String,
-    /// Whether every occurrence is replaced; otherwise there must be only one.
+    /// Whether every occurrence is replaced; otherwise there must be exactly one.
     pub replace_all: bool,
 }
 
@@ -47,23 +47,23 @@ pub struct Edited {
 /// Applies the edits in order, each to the result of the one before, all or none.
 ///
 /// # Errors
-/// When an edit does not fit; `original` is then all there is.
+/// When an edit does not match; nothing is applied then.
 pub fn apply(original: &str, edits: &[Edit]) -> Result<Edited, EditError> {
     apply_within(original, edits, MAX_EDITED_BYTES)
 }
 
-/// Like [`apply`], but no text larger than `max_bytes` is ever made: that is refused before it is built.
+/// Like [`apply`], but a result larger than `max_bytes` is refused before it is built.
 ///
 /// # Errors
-/// When an edit does not fit, or its result would be too large.
+/// When an edit does not match, or its result would be too large.
 pub fn apply_within(original: &str, edits: &[Edit], max_bytes: usize) -> Result<Edited, EditError> {
     apply_cancellable(original, edits, max_bytes, &|| true)
 }
 
-/// Like [`apply_within`], but `go_on` is asked before each edit, since each one reads the whole text.
+/// Like [`apply_within`], but calls `go_on` before each edit, since each one reads the whole text.
 ///
 /// # Errors
-/// When an edit does not fit, its result would be too large, or `go_on` says no.
+/// When an edit does not match, its result would be too large, or `go_on` returns false.
 pub fn apply_cancellable(
     original: &str,
     edits: &[Edit],
@@ -117,7 +117,7 @@ fn replace(
         return Err(EditError::Unchanged { step });
     }
     let finder = memmem::Finder::new(&edit.old_text);
-    // Counted first and found once more: to remember millions of places takes more than to find them.
+    // Counted first and searched again: storing millions of positions costs more than finding them.
     let places = || finder.find_iter(text.as_bytes());
     let count = places().take(max_places.saturating_add(1)).count();
     if count > max_places {
@@ -151,7 +151,7 @@ fn first_lines(text: &str, places: impl Iterator<Item = usize>) -> Vec<usize> {
     places.take(MAX_NAMED_LINES).map(|offset| lines.number_at(offset)).collect()
 }
 
-/// Which edit of how many.
+/// The position of an edit in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EditIndex {
     /// Counted from 1.
@@ -161,7 +161,7 @@ pub struct EditIndex {
 }
 
 impl std::fmt::Display for EditIndex {
-    /// Nothing for the only edit of a call, so that its message reads plainly.
+    /// Empty for the only edit of a call, so that its message reads naturally.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.of == 1 { Ok(()) } else { write!(formatter, "edit {} of {}: ", self.number, self.of) }
     }
@@ -170,16 +170,16 @@ impl std::fmt::Display for EditIndex {
 /// Why edits were not applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EditError {
-    /// There is nothing to do.
+    /// The call has no edits.
     #[error("there are no edits")]
     NoEdits,
-    /// There is too much to do.
+    /// The call has too many edits.
     #[error("{count} edits are too many for one call")]
     TooManyEdits {
         /// How many edits there are.
         count: usize,
     },
-    /// An empty text stands everywhere.
+    /// An empty text occurs everywhere.
     #[error("{step}`old_text` is empty")]
     Empty {
         /// Which edit.
@@ -191,34 +191,34 @@ pub enum EditError {
         /// Which edit.
         step: EditIndex,
     },
-    /// The text to replace is not there.
+    /// The text to replace was not found.
     #[error("{step}`old_text` is not in the file{}", nearest_message(.nearest.as_deref()))]
     NotFound {
         /// Which edit.
         step: EditIndex,
-        /// What comes nearest.
+        /// The nearest match.
         nearest: Option<Box<NearestMatch>>,
     },
-    /// The text to replace is there several times.
+    /// The text to replace occurs several times.
     #[error("{step}`old_text` is in the file {count} times, at {}", lines_message(.lines, *.count))]
     Ambiguous {
         /// Which edit.
         step: EditIndex,
         /// How many times.
         count: usize,
-        /// The lines where the first ones begin.
+        /// The lines of the first occurrences.
         lines: Vec<usize>,
     },
-    /// The call must end.
+    /// The call was cancelled or its deadline passed.
     #[error("{step}the call must end before this edit")]
     Stopped {
-        /// Which edit was not begun.
+        /// The edit that was not begun.
         step: EditIndex,
     },
-    /// The edits of the call find too many places, or read too much.
+    /// The edits of the call replace too many occurrences, or read too much.
     #[error("{step}together with the edits before it, this one replaces more than one call may")]
     TooMuchWork {
-        /// Which edit was one too many.
+        /// The edit that exceeded the limit.
         step: EditIndex,
     },
     /// The result would be too large.
@@ -228,7 +228,7 @@ pub enum EditError {
         step: EditIndex,
         /// How large the result would be.
         bytes: usize,
-        /// How large it may be.
+        /// The limit.
         max_bytes: usize,
     },
 }
@@ -402,10 +402,10 @@ mod tests {
         let refused = apply_bounded(&text, &edits, 1 << 20, 64 << 10, &count);
         let step = EditIndex { number: 64, of: 1000 };
         assert_eq!(refused, Err(EditError::TooMuchWork { step }), "{} edits were begun", asked.get());
-        // Text that is only read costs a little too.
+        // Text that is only read has a cost too.
         let miss = [edit("a", "b"), everywhere("c", "d")];
         assert!(matches!(apply_bounded("a", &miss, 10, 1, &|| true), Err(EditError::NotFound { .. })));
-        // As many edits of single places are what people send.
+        // As many edits with one occurrence each are legitimate.
         let text: String = (0..1000).map(|number| format!("<{number}>\n")).collect();
         let edits: Vec<Edit> =
             (0..1000).map(|number| edit(&format!("<{number}>"), &format!("[{number}]"))).collect();

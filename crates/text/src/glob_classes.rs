@@ -1,7 +1,7 @@
-//! The classes in brackets of a glob, where they easily say something else than what is meant.
+//! Character classes of a glob that are easily misunderstood.
 //!
-//! Globs are read here as `globset` reads them. One that does not parse has whatever classes it has until then; saying what is wrong with it is
-//! left to whoever compiles it.
+//! Globs are parsed here as `globset` parses them. For an invalid glob the classes before the error count; the error itself is reported where the
+//! glob is compiled.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -12,15 +12,15 @@ struct CharClass {
     ranges: Vec<(char, char)>,
 }
 
-/// Whether a class names characters beyond ASCII. Globs are matched byte by byte, so that such a class matches none of them.
+/// Whether a class names characters beyond ASCII. Globs are matched byte by byte, so such a class matches none of them.
 #[must_use]
 pub fn has_class_beyond_ascii(glob: &str) -> bool {
     let is_beyond = |(first, last): &(char, char)| !first.is_ascii() || !last.is_ascii();
     classes(glob).iter().any(|class| class.ranges.iter().any(is_beyond))
 }
 
-/// A letter that a class leaves out in one case only, as `[!p]` does. Where names are compared without regard to case it cannot be told whether
-/// `P` is meant.
+/// A letter that a class excludes in one case only, as `[!p]` does. Where names are compared without regard to case, it is ambiguous whether `P` is
+/// meant.
 #[must_use]
 pub fn letter_left_out_in_one_case(glob: &str) -> Option<char> {
     let classes = classes(glob);
@@ -31,7 +31,7 @@ pub fn letter_left_out_in_one_case(glob: &str) -> Option<char> {
     })
 }
 
-/// The same letter of ASCII in the other case.
+/// The same ASCII letter in the other case.
 #[must_use]
 pub fn other_case(letter: char) -> char {
     if letter.is_ascii_lowercase() { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
@@ -56,7 +56,7 @@ fn classes(glob: &str) -> Vec<CharClass> {
     classes
 }
 
-/// What follows a bracket, up to the one that closes it.
+/// Parses a class after its opening bracket, up to the closing one.
 fn class(rest: &mut Peekable<Chars<'_>>) -> CharClass {
     let is_negated = rest.next_if(|sign| matches!(sign, '!' | '^')).is_some();
     let mut ranges: Vec<(char, char)> = Vec::new();

@@ -1,12 +1,12 @@
-//! Characters that nobody sees, and that may carry a message or turn what is seen around.
+//! Invisible characters, which may carry a hidden message or reorder the visible text.
 
-/// Whether a character is never shown: it controls, turns the direction of writing, or cannot be seen and may carry a message.
+/// Whether a character is never shown: a control character, a bidirectional control, or an invisible one that may carry a hidden message.
 #[must_use]
 pub fn is_invisible(character: char) -> bool {
     match character {
         '\t' | '\n' => false,
         control if control.is_control() => true,
-        // Soft hyphen; joiners and marks of direction; fillers; variation selectors; tags.
+        // Soft hyphen; joiners and directional marks; fillers; variation selectors; tags.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' => {
             true
         }

@@ -1,18 +1,18 @@
-//! How much a text of JSON becomes once it is read.
+//! The complexity of JSON text, measured before it is parsed.
 //!
-//! A short text can hold very many values, each of which takes far more room than the two bytes that it was written with. So they are counted before
-//! anything is made of them, in one pass that remembers nothing.
+//! A short text can hold very many values, each of which takes far more memory than its two bytes of text. So they are counted before anything is
+//! allocated, in one pass without state.
 
-/// What there is in a message. Of what is not JSON it says something too, and that is no more than there could be.
+/// An upper bound on what a message contains. Defined for invalid JSON too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonComplexity {
-    /// Values and names of members; a few more where there are none.
+    /// Values and member names; may be slightly too high.
     pub values: usize,
-    /// How many levels there are.
+    /// The nesting depth.
     pub depth: usize,
 }
 
-/// Looks at each byte of a message once.
+/// Measures a message in one pass.
 #[must_use]
 pub fn measure(json: &[u8]) -> JsonComplexity {
     let (mut weight, mut level) = (JsonComplexity { values: 1, depth: 0 }, 0_usize);
@@ -34,11 +34,11 @@ pub fn measure(json: &[u8]) -> JsonComplexity {
     weight
 }
 
-/// What comes after the string that begins here.
+/// The text after the string that begins here.
 fn skip_string(mut rest: &[u8]) -> &[u8] {
     while let Some(place) = memchr::memchr2(b'"', b'\\', rest) {
         let is_end = rest.get(place) == Some(&b'"');
-        // Whatever is escaped ends nothing.
+        // An escaped character does not end the string.
         rest = rest.get(place + if is_end { 1 } else { 2 }..).unwrap_or_default();
         if is_end {
             return rest;
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// Values and names of members, counted one by one.
+    /// Values and member names, counted one by one.
     fn counted(value: &Value) -> JsonComplexity {
         let inner: Vec<JsonComplexity> = match value {
             Value::Array(items) => items.iter().map(counted).collect(),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     proptest! {
-        /// Never less than there is, and hardly more.
+        /// Never less than the exact count, and hardly more.
         #[test]
         fn every_value_counts(value in values()) {
             let (found, counted) = (measure(value.to_string().as_bytes()), counted(&value));

@@ -1,9 +1,8 @@
-//! Pure text work, so that the crates that touch files only have to read, ask and write.
+//! Pure text processing, so that the crates that touch files only have to read, decide and write.
 //!
-//! Characters escaped and white space folded for approval cards, exact edits, unified diffs and patches, YAML frontmatter, windows of lines, the nearest known name.
-//! Strings go in and strings come out. This crate does no input or output, asks no clock, and knows no paths:
-//! names found in a patch are handed back as text for the workspace to judge. Every text that it reads may
-//! have been written by a hostile model, so work and answers are bounded and nothing panics. Line ends are
+//! Escaping and white-space folding for approval cards, exact edits, unified diffs and patches, YAML frontmatter, line ranges, the nearest known
+//! name. Strings go in and strings come out. This crate does no I/O, reads no clock, and knows no paths: names found in a patch are returned as text
+//! for the workspace to judge. Every text may have been written by a hostile model, so work and output are bounded and nothing panics. Line ends are
 //! never normalised.
 
 pub mod nearest_name;

@@ -1,27 +1,26 @@
-//! Parts of a text: cut at a character, or picked by line.
+//! Parts of a text: truncated at a character boundary, or selected by line.
 //!
-//! A line ends with `\n` and nothing else; a `\r` before it belongs to the line. What is picked keeps its
-//! line ends exactly, so that it can be written back.
+//! Only `\n` ends a line; a `\r` before it belongs to the line. A selection keeps its line ends exactly, so that it can be written back.
 
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};
 
-/// The longest beginning of `text` that fits into `max_bytes` without cutting a character in two.
+/// The longest prefix of `text` that fits into `max_bytes` and ends at a character boundary.
 #[must_use]
 pub fn truncate_at_char_boundary(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-/// A text whose lines can be picked by number.
+/// A text whose lines can be selected by number.
 #[derive(Clone, Debug)]
 pub struct LineIndex<'a> {
     text: &'a str,
-    /// Where each line begins.
+    /// The start of each line.
     starts: Vec<usize>,
 }
 
 impl<'a> LineIndex<'a> {
-    /// Finds the lines of `text`. An empty text has none, and a final line end does not begin another line.
+    /// Indexes the lines of `text`. An empty text has none, and a final line end does not begin another line.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
         let mut starts = Vec::new();
@@ -46,16 +45,16 @@ impl<'a> LineIndex<'a> {
         self.text.get(start..self.end_of(number))
     }
 
-    /// The number of the line that holds the byte at `offset`; past the end it is the last line.
+    /// The number of the line that contains the byte at `offset`; past the end, the last line.
     #[must_use]
     pub fn number_at(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset)
     }
 
-    /// The lines `first..=last`, counted from 1, exactly as they stand. A `last` past the end means the end.
+    /// The lines `first..=last`, counted from 1, unchanged. A `last` past the end means the end.
     ///
     /// # Errors
-    /// When the lines do not exist or are the wrong way round. Line 1 of an empty text is the empty text.
+    /// When the lines do not exist or the range is inverted. Line 1 of an empty text is the empty text.
     pub fn slice(&self, first: usize, last: usize) -> Result<&'a str, RangeError> {
         if first == 0 || last == 0 {
             return Err(RangeError::Zero);
@@ -75,7 +74,7 @@ impl<'a> LineIndex<'a> {
     }
 }
 
-/// Why lines cannot be picked.
+/// Why lines cannot be selected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RangeError {
     /// Lines are counted from 1.
@@ -84,15 +83,15 @@ pub enum RangeError {
     /// The last line comes before the first.
     #[error("line `{last}` comes before line `{first}`")]
     Backwards {
-        /// The first line asked for.
+        /// The first requested line.
         first: usize,
-        /// The last line asked for.
+        /// The last requested line.
         last: usize,
     },
     /// The first line lies past the end.
     #[error("line `{first}` is past the end: the file has {count} lines")]
     PastEnd {
-        /// The first line asked for.
+        /// The first requested line.
         first: usize,
         /// How many lines there are.
         count: usize,

@@ -1,14 +1,13 @@
-//! The known name that somebody probably meant.
+//! Suggests the known name that was probably meant.
 
-/// Longer names are not compared: they were not misspelt but made up.
+/// Longer names are not compared: they are invented, not misspelled.
 const MAX_NAME_BYTES: usize = 128;
 
 /// The known name nearest to `asked`, or `None` when nothing is near.
 ///
-/// Case, underscores, hyphens and dots do not count, so that `startLine` finds `start_line`. A misspelt name
-/// is found when at most a third of its letters are wrong; a longer name is found by a known name inside it
-/// (`filepath` finds `path`) or by the words that both share (`old_string` finds `old_text`). Among equals
-/// the first wins.
+/// Case, underscores, hyphens and dots are ignored, so that `startLine` finds `start_line`. A misspelled name is found when at most a third of its
+/// letters are wrong; a longer name is found by a known name inside it (`filepath` finds `path`) or by shared words (`old_string` finds `old_text`).
+/// Among equals the first wins.
 #[must_use]
 pub fn nearest_name<'a>(asked: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if asked.is_empty() || asked.len() > MAX_NAME_BYTES {
@@ -23,20 +22,20 @@ pub fn nearest_name<'a>(asked: &str, known: impl IntoIterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
-/// A name taken apart.
+/// A name split into words.
 struct SplitName {
     words: Vec<String>,
     joined: String,
 }
 
-/// How far two names are apart; the order of the variants is the order of preference.
+/// The distance of two names; the order of the variants is the order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
     /// Letters to change.
     Letters(usize),
-    /// One name holds the other; letters that are left over.
+    /// One name contains the other; the number of remaining letters.
     Inside(usize),
-    /// Words that are not shared.
+    /// The number of words that are not shared.
     Words(usize),
 }
 

@@ -1,14 +1,14 @@
-//! Names of strangers inside a line of text: a name cannot end its line, steer a terminal, or be taken for something else on that line.
+//! Quotes untrusted names inside a line of text: a name cannot end its line, control a terminal, or be confused with something else on that line.
 
 use std::borrow::Cow;
 
 use crate::is_invisible;
 
-/// A file name or path as it stands in a line of an answer: as it is, or as a JSON string where it could be misread.
+/// A file name or path as it appears in a line of an answer: unchanged, or as a JSON string where it could be misread.
 ///
-/// Quoted is what holds a line end, a tab, a control or invisible character, what begins with a quote or begins or ends with white space, what looks like a
-/// notice (`[truncated: …`), and what holds a `:` and a number behind it, as matches of a search do. A caller that wants to use the name puts the string into
-/// the arguments of a call as it stands: its escapes are those of JSON.
+/// Quoted are names that contain a line end, a tab, a control or invisible character, that begin with a quote, that begin or end with white space,
+/// that look like a notice (`[truncated: …`), and that contain a `:` followed by a number, as matches of a search do. A caller can copy the string
+/// into the arguments of a call unchanged: its escapes are those of JSON.
 #[must_use]
 pub fn quoted_name(name: &str) -> Cow<'_, str> {
     match is_plain(name) {
@@ -17,7 +17,7 @@ pub fn quoted_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text that must stay on one line, such as a message with a name in it: what ends a line, steers or hides is escaped as in JSON.
+/// A text that must stay on one line, such as a message with a name in it: line ends, control and invisible characters are escaped as in JSON.
 #[must_use]
 pub fn escaped_line(text: &str) -> Cow<'_, str> {
     match text.chars().any(is_escaped) {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is shown is the name, or a JSON string that is read as the name; and no two names look the same.
+        /// The result is the name, or a JSON string that decodes to the name; and no two names look the same.
         #[test]
         fn a_shown_name_says_which_file_it_is(name in "(\\PC|[\u{1}-\u{20}\"\\\\:1\\[\u{7f}\u{85}\u{202e}\u{e0041}]){1,20}") {
             let shown = quoted_name(&name);

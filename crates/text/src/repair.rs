@@ -1,24 +1,24 @@
-//! Arguments that are nearly JSON, made into JSON where the mistakes leave no doubt about what was meant.
+//! Repairs arguments that are almost JSON, where the intended meaning is unambiguous.
 //!
-//! What is mended is a closed list ([`Repair`]). Nothing is guessed: a string that does not end, a number at the very end of the text, a comma before the
-//! end of the text and a name without a value may have lost something, and are left as they are. Text that is JSON is never changed.
+//! The repairs are a closed list ([`Repair`]). Nothing is guessed: an unterminated string, a number at the very end of the text, a comma before the
+//! end of the text and a name without a value may have lost something, and are left unchanged. Valid JSON is never changed.
 
 use serde_json::Value;
 use toolgate_types::Repair;
 
-/// Deeper nesting is not read; serde_json has the same bound.
+/// Deeper nesting is refused; serde_json has the same limit.
 const MAX_DEPTH: usize = 127;
 
-/// JSON, and what was mended to get it.
+/// JSON, and the repairs that produced it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
     /// The text.
     pub json: String,
-    /// Each kind once, in the order in which they were met.
+    /// Each kind once, in the order of occurrence.
     pub repairs: Vec<Repair>,
 }
 
-/// Mends a text. `None` where it is not known what was meant.
+/// Repairs a text. `None` where the meaning is ambiguous.
 #[must_use]
 pub fn repair_json(text: &str) -> Option<Repaired> {
     let mut repairs = Vec::new();
@@ -44,7 +44,7 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok()
 }
 
-/// The text between Markdown fences, if there are any: three backticks, perhaps with `json` behind them.
+/// The text between Markdown fences, if there are any: three backticks, perhaps followed by `json`.
 fn unfenced<'t>(text: &'t str, repairs: &mut Vec<Repair>) -> &'t str {
     let inner = text.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let Some(inner) = inner else { return text };
@@ -52,14 +52,14 @@ fn unfenced<'t>(text: &'t str, repairs: &mut Vec<Repair>) -> &'t str {
     inner.strip_prefix("json").unwrap_or(inner)
 }
 
-/// Copies a text, mending it on the way.
+/// Copies a text, repairing it on the way.
 struct Mender<'t> {
     rest: &'t str,
     json: String,
     repairs: Vec<Repair>,
 }
 
-/// Whether more can follow in an object or an array.
+/// Whether another item follows in an object or an array.
 enum Next {
     Item,
     End,
@@ -136,7 +136,7 @@ impl Mender<'_> {
                 Some(Next::Item)
             }
             Some(other) if other == close => self.copy(1).map(|()| Next::End),
-            // More digits may have been meant.
+            // Further digits may be missing.
             None if !self.json.ends_with(|last: char| last.is_ascii_digit()) => {
                 self.note(Repair::MissingBrace);
                 self.json.push(close);
@@ -174,7 +174,7 @@ impl Mender<'_> {
         Some(())
     }
 
-    /// A string as it is.
+    /// Copies a string unchanged.
     fn string(&mut self) -> Option<()> {
         let mut is_escaped = false;
         let end = self.rest.char_indices().skip(1).find(|(_, letter)| {
@@ -185,7 +185,7 @@ impl Mender<'_> {
         self.copy(end?.0 + 1)
     }
 
-    /// A string in single quotes: what stands in it stays the same.
+    /// A string in single quotes: its content stays the same.
     fn single_quoted(&mut self) -> Option<()> {
         self.json.push('"');
         let mut letters = self.rest.char_indices().skip(1);
@@ -206,7 +206,7 @@ impl Mender<'_> {
         Some(())
     }
 
-    /// A number, `true`, `false` or `null`. Whether it is one is seen when the whole is read.
+    /// A number, `true`, `false` or `null`. Validated when the whole result is parsed.
     fn word(&mut self) -> Option<()> {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.');
         let end = self.rest.find(|letter: char| !is_part(letter)).unwrap_or(self.rest.len());
@@ -292,17 +292,17 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// JSON is never changed, whatever is in it.
+        /// JSON is never changed, whatever its content.
         #[test]
         fn valid_json_is_never_altered(value in any_json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value).unwrap() } else { value.to_string() };
-            // A string that holds an object is the one exception that the list names.
+            // A string that contains an object is the one exception, by [`Repair::Quoted`].
             let is_quoted = value.as_str().is_some_and(|inner| inner.trim_start().starts_with('{') && is_json(inner));
             prop_assume!(!is_quoted);
             prop_assert_eq!(repair_json(&text), Some(Repaired { json: text, repairs: Vec::new() }));
         }
 
-        /// Each mistake made in an object is undone: what comes back is the object.
+        /// Each error introduced into an object is repaired: the result is the object.
         #[test]
         fn what_was_meant_comes_back(value in any_json(), comma in any::<bool>(), close in any::<bool>(), fence in any::<bool>()) {
             let object = json!({"a": value, "b": "end"});
@@ -322,7 +322,7 @@ mod tests {
             prop_assert_eq!(repaired.repairs.is_empty(), !(comma || close || fence));
         }
 
-        /// Any text is refused or made into JSON.
+        /// Any text is refused or becomes JSON.
         #[test]
         fn arbitrary_text_does_not_panic(text in "[a1{}\\[\\],:'\"\\\\` \n]{0,40}|\\PC{0,40}") {
             if let Some(repaired) = repair_json(&text) {

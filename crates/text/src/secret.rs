@@ -1,10 +1,10 @@
-//! Texts of strangers without a secret that they may repeat.
+//! Redacts a secret from untrusted text that may repeat it.
 
-/// A shorter secret also occurs by chance, as a part of words that say nothing about it.
+/// A shorter secret also occurs by chance, as a part of unrelated words.
 const LONG: usize = 8;
 
-/// The text with a mark wherever the secret stood. One of fewer than eight characters is replaced only where it stands by itself: `a` is no reason to take
-/// every `a` out of a message.
+/// Replaces every occurrence of the secret by a mark. A secret of fewer than eight characters is replaced only where it stands alone: `a` is no
+/// reason to remove every `a` from a message.
 #[must_use]
 pub fn without_secret(text: &str, secret: &str, mark: &str) -> String {
     if secret.is_empty() {

@@ -1,8 +1,8 @@
-//! Text of a stranger for a person who decides about it: white space that would push the rest out of sight is counted instead of shown.
+//! Folds white space in untrusted text for the person who approves a call, so that it cannot push the rest out of sight.
 //!
-//! A card that asks for an approval shows the whole call. A hundred blank lines, a thousand spaces or as many zero-width characters before the line
-//! that matters would move that line off the screen, or below the part that a client shows. Such runs are folded into a count. Nothing else is: text
-//! that can be seen stays, all of it. A run of more than one character is named by its digest too, so that no two texts are shown as the same one.
+//! An approval card shows the whole call. A hundred blank lines, a thousand spaces or as many zero-width characters before the line that matters
+//! would move that line off the screen, or below the part that a client shows. Such runs are folded into a count. Nothing else is: all visible text
+//! stays. A run of different characters also shows its digest, so that no two texts are shown as the same one.
 
 use std::fmt::Write as _;
 
@@ -11,31 +11,31 @@ use toolgate_types::Sha256;
 use crate::confusables::{Charset, Escaping, TAB_COLUMNS, TextKind};
 use crate::is_invisible;
 
-/// More blank lines than this in a row are folded.
+/// Longer runs of blank lines are folded.
 const MAX_BLANK_LINES: usize = 2;
 
-/// White space inside a line that is wider than this, as it would be shown, is folded.
+/// White space inside a line that would be shown wider than this is folded.
 const MAX_BLANK_COLUMNS: usize = 40;
 
-/// The digits of a digest that stands for a run: 128 bits, so that no two runs with the same digits can be found.
+/// Digits of the digest that stands for a run: 128 bits, so that finding two runs with the same digits is infeasible.
 const DIGEST_DIGITS: usize = 32;
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
     /// A line of a text.
     Text,
-    /// A line before the hunks of a diff: which file it is about.
+    /// A line before the hunks of a diff: names the file.
     Header,
-    /// Where a hunk begins.
+    /// The header of a hunk.
     Hunk,
-    /// A line that stays.
+    /// An unchanged line.
     Context,
-    /// A new line.
+    /// An added line.
     Added,
-    /// A line that goes away.
+    /// A removed line.
     Removed,
-    /// That a file does not end with a line end.
+    /// The note that a file does not end with a line end.
     Note,
 }
 
@@ -54,7 +54,7 @@ impl RowKind {
         }
     }
 
-    /// What stands before the text of such a line. It is apart from the text: a removed `-- x` is not the header `--- x`.
+    /// The sign before the text of such a line, separated from it: a removed `-- x` is not the header `--- x`.
     fn sign(self) -> &'static str {
         match self {
             Self::Text | Self::Header | Self::Hunk | Self::Note => "",
@@ -67,13 +67,13 @@ impl RowKind {
     fn content(self, text: TextKind) -> TextKind {
         match self {
             Self::Text => text,
-            // Names of files; the gate's own words.
+            // File names; the gate's own words.
             Self::Header | Self::Hunk | Self::Note => TextKind::Command,
             Self::Context | Self::Added | Self::Removed => TextKind::Prose,
         }
     }
 
-    /// Whether lines of this kind are a stranger's, and can be blank.
+    /// Whether lines of this kind hold untrusted text, and can be blank.
     fn may_be_blank(self) -> bool {
         matches!(self, Self::Text | Self::Context | Self::Added | Self::Removed)
     }
@@ -82,9 +82,9 @@ impl RowKind {
 /// A line as it is shown, or a count of blank ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedRow {
-    /// What it is.
+    /// Its kind.
     pub kind: RowKind,
-    /// Without the sign of a diff.
+    /// The text without the diff sign.
     pub text: String,
 }
 
@@ -103,22 +103,22 @@ pub struct Folded {
     pub rows: Vec<FoldedRow>,
     /// How many lines the text has.
     pub lines: usize,
-    /// How many bytes it has, with the line end that it may end with.
+    /// How many bytes it has, including a final line end.
     pub bytes: usize,
-    /// How many of its lines are counted and not shown.
+    /// How many of its lines are counted instead of shown.
     pub blank_lines: usize,
-    /// How many runs inside lines are counted and not shown.
+    /// How many runs inside lines are counted instead of shown.
     pub runs: usize,
 }
 
 impl Folded {
-    /// A command, arguments, or another text in which every character counts.
+    /// A command, arguments, or another text in which every character matters.
     #[must_use]
     pub fn command(text: &str, charset: Charset) -> Self {
         Self::new(text, |_| (RowKind::Text, 0), Escaping { content: TextKind::Command, charset })
     }
 
-    /// A text to read, about which nothing is asked.
+    /// A text that is not subject to the approval.
     #[must_use]
     pub fn remark(text: &str, charset: Charset) -> Self {
         Self::new(text, |_| (RowKind::Text, 0), Escaping { content: TextKind::Remark, charset })
@@ -131,7 +131,7 @@ impl Folded {
         Self::new(diff, |line| hunk.kind(line), Escaping { content: TextKind::Prose, charset })
     }
 
-    /// How large the text is: `3 lines, 2,140 bytes`.
+    /// The size of the text: `3 lines, 2,140 bytes`.
     #[must_use]
     pub fn size(&self) -> String {
         format!("{}, {}", pluralize(self.lines, "line"), pluralize(self.bytes, "byte"))
@@ -156,13 +156,13 @@ impl Folded {
         told
     }
 
-    /// Folds a text, of which each line is of a kind and begins behind so many bytes of sign.
+    /// Folds a text; `kind` returns the kind of each line and the length of its sign.
     fn new(text: &str, mut kind: impl FnMut(&str) -> (RowKind, usize), escaping: Escaping) -> Self {
         let bytes = text.len();
         let lines = text.strip_suffix('\n').unwrap_or(text).split('\n').map(|line| {
             let (kind, sign) = kind(line);
             let line = line.get(sign..).unwrap_or_default();
-            // A tab ends a name with blanks in it, as `patch` wants it; one in a name is escaped.
+            // A trailing tab terminates a name that contains blanks, as `patch` requires; a tab inside a name is escaped.
             let line = line.strip_suffix('\t').filter(|_| kind == RowKind::Header).unwrap_or(line);
             (kind, line)
         });
@@ -198,7 +198,7 @@ impl Folded {
     }
 }
 
-/// How much of a hunk of a diff is still to come. A line is a header because no hunk holds it, and not because of how it begins.
+/// How many lines of a diff's hunk are still to come. A line is a header because it lies outside of every hunk, not because of how it begins.
 #[derive(Default)]
 struct HunkCounter {
     old: usize,
@@ -227,7 +227,7 @@ impl HunkCounter {
         (kind, usize::from(line.starts_with([' ', '+', '-'])))
     }
 
-    /// The counts of `@@ -1,2 +3 @@`, behind its first sign.
+    /// The counts of `@@ -1,2 +3 @@`, after its first sign.
     fn read(line: &str) -> Option<Self> {
         let mut ranges = line.split(' ');
         let mut count = || {
@@ -238,7 +238,7 @@ impl HunkCounter {
     }
 }
 
-/// One line, such as a summary or a path.
+/// Folds one line, such as a summary or a path.
 #[must_use]
 pub fn line(line: &str, escaping: Escaping) -> String {
     joined(pieces(line), escaping)
@@ -258,7 +258,7 @@ fn joined(pieces: Vec<LineSegment<'_>>, escaping: Escaping) -> String {
     text
 }
 
-/// A count, in brackets that are escaped where they occur in a text.
+/// A count in brackets, which are escaped where they occur in a text.
 fn bracketed(count: &str, charset: Charset) -> String {
     match charset {
         Charset::Unicode => format!("⟦{count}⟧"),
@@ -273,11 +273,11 @@ fn digest(text: &str) -> String {
 /// A part of a line.
 enum LineSegment<'t> {
     Text(&'t str),
-    /// Blank characters, or the same invisible character many times.
+    /// Blank characters, or a repeated invisible character.
     Run(&'t str),
 }
 
-/// What a run consists of.
+/// The content of a run.
 fn describe_run(run: &str) -> String {
     let count = run.chars().count();
     let first = run.chars().next().unwrap_or(' ');
@@ -289,7 +289,7 @@ fn describe_run(run: &str) -> String {
     }
 }
 
-/// A line in parts: runs that are folded, and what is between them.
+/// Splits a line into runs to be folded and the text between them.
 fn pieces(line: &str) -> Vec<LineSegment<'_>> {
     let (mut pieces, mut text_start, mut rest_start) = (Vec::new(), 0, 0);
     while let Some(rest) = line.get(rest_start..).filter(|rest| !rest.is_empty()) {
@@ -309,7 +309,7 @@ fn pieces(line: &str) -> Vec<LineSegment<'_>> {
     pieces
 }
 
-/// The bytes of the run that a text begins with: blank characters, or the same invisible one again and again.
+/// The length in bytes of the run that a text begins with: blank characters, or a repeated invisible one.
 fn run_length(text: &str) -> usize {
     let blank = text.chars().take_while(|character| is_blank(*character)).map(char::len_utf8).sum();
     match text.chars().next() {
@@ -320,7 +320,7 @@ fn run_length(text: &str) -> usize {
     }
 }
 
-/// The columns that a run takes at least where it is shown: what is invisible is written out.
+/// The minimum number of columns of a run: invisible characters are shown as escapes.
 fn columns(run: &str) -> usize {
     let columns = |character: char| match character {
         '\t' => TAB_COLUMNS,
@@ -331,8 +331,8 @@ fn columns(run: &str) -> usize {
     run.chars().map(columns).sum()
 }
 
-/// Whether a character leaves its place empty: white space of Unicode, blank letters, and characters without a width. Tags (U+E0000) and controls of
-/// direction are not among these: they may say something.
+/// Whether a character is blank: Unicode white space, blank letters, and characters without a width. Tags (U+E0000) and bidirectional controls are
+/// not blank: they may carry a message.
 fn is_blank(character: char) -> bool {
     match character {
         blank if blank.is_whitespace() => true,
@@ -350,7 +350,7 @@ fn pluralize(count: usize, one: &str) -> String {
     format!("{} {one}{}", group_digits(count), if count == 1 { "" } else { "s" })
 }
 
-/// The same for what has its plural inside.
+/// The same for a noun whose plural is formed inside.
 fn pluralize_runs(count: usize, one: &str) -> String {
     match one.strip_prefix("run") {
         Some(rest) if count != 1 => format!("{} runs{rest}", group_digits(count)),
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(rows(&Folded::diff(diff, Charset::Unicode)), [&shown[..], &end[..]].concat());
     }
 
-    /// A file that holds lines of a diff does not begin a file of its own in the card.
+    /// A file that contains lines of a diff does not begin another file in the card.
     #[test]
     fn no_line_of_a_file_is_taken_for_a_header() {
         let diff =
@@ -455,7 +455,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever can be seen stays, in its order, and no line is lost.
+        /// All visible text stays, in its order, and no line is lost.
         #[test]
         fn nothing_but_blank_characters_is_folded(text in "([a-d\\n\\t \u{3000}]|\\n{3,9}| {41,60}){0,80}") {
             let folded = Folded::command(&text, Charset::Unicode);
@@ -477,7 +477,7 @@ mod tests {
             }
         }
 
-        /// Texts of white space, too, are shown as different when they are.
+        /// Different texts of white space are shown as different too.
         #[test]
         fn no_two_texts_are_shown_as_the_same(one in "(a|[ \\t\\n\u{a0}]{0,3}|[ \\t]{39,43}|\\n{2,4}){0,6}", other in "(a|[ \\t\\n\u{a0}]{0,3}|[ \\t]{39,43}|\\n{2,4}){0,6}") {
             prop_assume!(one != other);

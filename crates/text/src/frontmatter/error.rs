@@ -1,4 +1,4 @@
-//! Why frontmatter cannot be read or changed.
+//! Why frontmatter cannot be parsed or changed.
 
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};
@@ -14,31 +14,31 @@ pub enum FrontmatterError {
     /// There is no second `---`.
     #[error("line 1: the frontmatter is not closed")]
     Unclosed,
-    /// More than anybody needs.
+    /// The frontmatter exceeds the size limit.
     #[error("the frontmatter is larger than {} bytes", super::MAX_BYTES)]
     TooLarge,
-    /// The YAML does not parse, or says something twice.
+    /// The YAML does not parse, or has a duplicate key.
     #[error("line {line}: the frontmatter is not valid: {problem}")]
     Yaml {
         /// The line of the document.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         problem: String,
     },
-    /// A list or a single value.
+    /// A list or a scalar.
     #[error("line {line}: the frontmatter is not a mapping of names to values")]
     NotAMapping {
         /// The line of the document.
         line: usize,
     },
-    /// YAML that could be read, but is not accepted here.
+    /// Valid YAML that is not accepted here.
     #[error("line {line}: {what} are not accepted in frontmatter")]
     NotAccepted {
         /// The line of the document.
         line: usize,
-        /// What is there.
+        /// The construct.
         what: &'static str,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The whole frontmatter is one `{…}`.
@@ -47,17 +47,17 @@ pub enum FrontmatterError {
         /// The line of the document.
         line: usize,
     },
-    /// A field has a value that the operation cannot work on.
+    /// A field has a value of the wrong type for the operation.
     #[error("line {line}: `{field}` is not {wanted}")]
     WrongKind {
         /// The line of the document.
         line: usize,
         /// The field.
         field: String,
-        /// What it should be.
+        /// The expected type.
         wanted: &'static str,
     },
-    /// A field is written in a way that cannot be changed in place.
+    /// A field is written in a form that cannot be changed in place.
     #[error("line {line}: the way `{field}` is written cannot be changed in place")]
     Unwritable {
         /// The line of the document.
@@ -71,26 +71,26 @@ pub enum FrontmatterError {
     /// No such operation.
     #[error("there is no operation `{asked}`")]
     UnknownOperation {
-        /// What was asked for.
+        /// The requested operation.
         asked: String,
         /// What was probably meant.
         nearest: Option<String>,
     },
-    /// An operation has the wrong kind of value.
+    /// An operation has an argument of the wrong type.
     #[error("`{operation}` takes {wanted}")]
     WrongArgument {
         /// The operation.
         operation: String,
-        /// What it takes.
+        /// The expected type.
         wanted: &'static str,
     },
-    /// The same operation in both spellings.
+    /// The same operation in both notations.
     #[error("`{operation}` is given twice")]
     GivenTwice {
         /// The operation.
         operation: String,
     },
-    /// The changed document would not have said what was meant.
+    /// The changed document would not have had the intended meaning.
     #[error("the frontmatter could not be changed safely")]
     NotAsIntended,
 }

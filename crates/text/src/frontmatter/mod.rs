@@ -1,10 +1,9 @@
-//! YAML frontmatter of Markdown documents: read, and changed without touching the rest.
+//! YAML frontmatter of Markdown documents: parsed, and changed without touching the rest.
 //!
-//! The YAML stands between two `---` lines at the beginning of the document. An update touches the lines it
-//! has to touch and no others: comments, blank lines, order, quotes, line ends and the whole body stay byte
-//! for byte. The text is changed at positions that the YAML parser reports, and the result is parsed again
-//! and compared with what was meant before anybody sees it. Anchors, aliases, tags and further documents are
-//! refused: nobody needs them here, and they make one line change the meaning of another.
+//! The YAML stands between two `---` lines at the beginning of the document. An update changes only the lines it has to: comments, blank lines,
+//! order, quotes, line ends and the whole body stay byte for byte. The text is changed at positions that the YAML parser reports, and the result is
+//! parsed again and compared with the intended value before it is returned. Anchors, aliases, tags and further documents are refused: frontmatter
+//! does not need them, and they make one line change the meaning of another.
 
 mod error;
 mod operation;
@@ -19,18 +18,18 @@ pub use error::FrontmatterError;
 /// Frontmatter larger than this is refused.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// A document taken apart.
+/// A document split at its fences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frontmatter<'a> {
     /// The lines between the fences.
     pub yaml: &'a str,
     /// Everything after the closing fence.
     pub body: &'a str,
-    /// What the YAML says, in its order.
+    /// The parsed YAML, in its order.
     pub value: Map<String, Value>,
 }
 
-/// Reads the frontmatter of a document.
+/// Parses the frontmatter of a document.
 ///
 /// # Errors
 /// When there is none, or it is not a plain mapping; with the line of the document.
@@ -42,14 +41,13 @@ pub fn parse(document: &str) -> Result<Frontmatter<'_>, FrontmatterError> {
 
 /// Changes the frontmatter of a document.
 ///
-/// Known operations: `stepsCompleted.append` and `artifacts.append` (strings that are not there yet),
-/// `decisionLog.append` (objects), `variables.set` (names and values, merged), `currentNodeId.set` and
-/// `updatedAt.set`. They may be nested (`{"variables": {"set": {…}}}`) or dotted (`{"variables.set": {…}}`).
-/// A document without frontmatter begins one.
+/// Known operations: `stepsCompleted.append` and `artifacts.append` (strings that are not there yet), `decisionLog.append` (objects), `variables.set`
+/// (names and values, merged), `currentNodeId.set` and `updatedAt.set`. They may be nested (`{"variables": {"set": {…}}}`) or dotted
+/// (`{"variables.set": {…}}`). A document without frontmatter gets one.
 ///
 /// # Errors
-/// When the operations or the frontmatter are not as they should be. If the result would not mean exactly
-/// what was asked for, that is an internal error and no document is given.
+/// When the operations or the frontmatter are invalid. If the result would not have exactly the intended meaning, that is an internal error and no
+/// document is returned.
 pub fn update(document: &str, update: &Map<String, Value>) -> Result<String, FrontmatterError> {
     let operations = operation::read(update)?;
     let begun;
@@ -74,7 +72,7 @@ pub fn update(document: &str, update: &Map<String, Value>) -> Result<String, Fro
     Ok(changed)
 }
 
-/// The document with empty frontmatter in front of it, in its own line ends.
+/// The document with empty frontmatter in front of it, with its own line ends.
 fn begin(document: &str) -> String {
     let text = document.strip_prefix('\u{feff}').unwrap_or(document);
     let mark = if text.len() < document.len() { "\u{feff}" } else { "" };
@@ -83,7 +81,7 @@ fn begin(document: &str) -> String {
     format!("{mark}---{line_end}---{line_end}{text}")
 }
 
-/// Trusts nothing that was spliced: the document must say what was meant, and nothing else may have moved.
+/// Checks the result of the splices: the document must have the intended meaning, and nothing else may have changed.
 fn verify(
     changed: &str,
     yaml: &str,
@@ -103,14 +101,14 @@ fn read(yaml: &str) -> Result<(outline::Outline, Map<String, Value>), Frontmatte
     Ok((outline, value))
 }
 
-/// A document cut at its fences; the parts in order are the document.
+/// A document split at its fences; the parts in order are the document.
 struct Fenced<'a> {
     /// The opening fence, and a byte order mark if there is one.
     before: &'a str,
     yaml: &'a str,
     closing: &'a str,
     body: &'a str,
-    /// How lines end here.
+    /// The line end of the document.
     line_end: &'static str,
 }
 
@@ -146,7 +144,7 @@ impl<'a> Fenced<'a> {
     }
 }
 
-/// `---`, alone on its line but for spaces.
+/// `---`, alone on its line except for white space.
 fn is_fence(line: &str) -> bool {
     line.strip_prefix("---").is_some_and(|rest| rest.trim_matches([' ', '\t', '\r', '\n']).is_empty())
 }

@@ -1,4 +1,4 @@
-//! What an update asks for, and what the frontmatter must say afterwards.
+//! The operations of an update, and the value that the frontmatter must have afterwards.
 
 use serde_json::{Map, Value};
 
@@ -8,14 +8,14 @@ use super::write;
 use crate::line_index::truncate_at_char_boundary;
 use crate::nearest_name::nearest_name;
 
-/// Names that take more bytes than this when written are not read back as names.
+/// Longer names, as written, are not parsed back as keys.
 const MAX_NAME_BYTES: usize = 500;
-/// Lists in objects in lists.
+/// The maximum nesting of values.
 const MAX_DEPTH: usize = 32;
 /// Bytes of an unknown operation that an error repeats.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// The operations that there are.
+/// The known operations.
 const OPERATIONS: [OperationSpec; 6] = [
     OperationSpec {
         name: "stepsCompleted.append",
@@ -63,7 +63,7 @@ impl OperationKind {
     }
 }
 
-/// One operation with the values that it was given.
+/// One operation with its arguments.
 pub(super) struct Operation {
     known: &'static OperationSpec,
     values: OperationValues,
@@ -86,13 +86,13 @@ pub(super) fn known() -> String {
     format!("the operations are {}", names.join(", "))
 }
 
-/// How an operation is written.
+/// An example of an operation.
 pub(super) fn example(operation: &str) -> String {
     let kind = OPERATIONS.iter().find(|known| known.name == operation).map(|known| known.kind.example());
     format!("for example `{{\"{operation}\": {}}}`", kind.unwrap_or_default())
 }
 
-/// Reads an update in either spelling.
+/// Parses an update in either notation.
 pub(super) fn read(update: &Map<String, Value>) -> Result<Vec<Operation>, FrontmatterError> {
     let mut operations: Vec<Operation> = Vec::new();
     for (name, value) in update {
@@ -141,7 +141,7 @@ fn unknown(name: &str) -> FrontmatterError {
     FrontmatterError::UnknownOperation { asked, nearest }
 }
 
-/// One value or a list of them, if they are all of the right kind.
+/// One value or a list of them, if they are all of the right type.
 fn items(value: &Value, right: fn(&Value) -> bool) -> Option<Vec<Value>> {
     let items = match value {
         Value::Array(items) => items.clone(),
@@ -150,7 +150,7 @@ fn items(value: &Value, right: fn(&Value) -> bool) -> Option<Vec<Value>> {
     items.iter().all(right).then_some(items)
 }
 
-/// Whether a value can be written on one line of YAML and read back.
+/// Whether a value can be written on one line of YAML and parsed back.
 fn is_writable(value: &Value, depth: usize) -> bool {
     match value {
         _ if depth > MAX_DEPTH => false,
@@ -162,23 +162,23 @@ fn is_writable(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// What has to change, and what the result must say.
+/// The edits, and the intended result.
 pub(super) struct UpdatePlan {
     pub(super) edits: Vec<FieldEdit>,
     pub(super) intended: Map<String, Value>,
 }
 
-/// A change that really changes something.
+/// A change that has an effect.
 pub(super) enum FieldEdit {
-    /// Add these to the end of a list.
+    /// Append these to a list.
     Append { field: &'static str, items: Vec<Value> },
-    /// Give these entries of a mapping these values.
+    /// Set these entries of a mapping.
     Put { field: &'static str, entries: Map<String, Value> },
-    /// Give a field this value.
+    /// Set a field.
     Set { field: &'static str, value: Value },
 }
 
-/// Works out the changes against what the frontmatter says now.
+/// Computes the edits against the current frontmatter.
 pub(super) fn plan(
     value: &Map<String, Value>,
     operations: Vec<Operation>,

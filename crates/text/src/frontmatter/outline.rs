@@ -1,4 +1,4 @@
-//! Where everything stands in a piece of YAML.
+//! The positions of all values in a YAML text.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,22 +10,22 @@ use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use super::FrontmatterError;
 use crate::line_index::truncate_at_char_boundary;
 
-/// Collections inside collections.
+/// The maximum nesting of collections.
 const MAX_DEPTH: usize = 64;
 
 const IN_FULL: &str = "write the values out in full";
 const ONE_DOCUMENT: &str = "keep the frontmatter to one document between its two `---` lines";
 
-/// The names and values of the top level, with their places.
+/// The names and values of the top level, with their positions.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
     /// The column where names begin.
     pub(super) indent: usize,
-    /// The top-level mapping; `None` when there is nothing but comments.
+    /// The top-level mapping; `None` when there are only comments.
     pub(super) root: Option<YamlNode>,
 }
 
-/// A value and where it stands. Offsets are bytes of the YAML, lines are lines of the document.
+/// A value and its position. Offsets are bytes of the YAML, lines are lines of the document.
 #[derive(Debug)]
 pub(super) struct YamlNode {
     pub(super) span: Range<usize>,
@@ -40,14 +40,14 @@ pub(super) enum YamlShape {
     Mapping { flow: bool, entries: Vec<YamlEntry> },
 }
 
-/// How a single value is written.
+/// How a scalar is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScalarForm {
-    /// Not at all.
+    /// Empty.
     Nothing,
     Plain,
     Quoted,
-    /// After `|` or `>`; its span begins with the text, not with the sign.
+    /// After `|` or `>`; its span begins with the text, not with the indicator.
     Block,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct YamlEntry {
 }
 
 impl Outline {
-    /// Finds the places, and refuses what is not accepted.
+    /// Parses the positions, and refuses what is not accepted.
     pub(super) fn read(yaml: &str) -> Result<Self, FrontmatterError> {
         if let Some(line) = lone_return(yaml) {
             let (what, remedy) = ("carriage returns without line feed", "end lines with `\\n` or `\\r\\n`");
@@ -100,7 +100,7 @@ impl YamlNode {
     }
 }
 
-/// What the YAML says, with YAML 1.2's idea of booleans. An empty document is an empty mapping.
+/// The value of the YAML, with the booleans of YAML 1.2. An empty document is an empty mapping.
 pub(super) fn value(yaml: &str) -> Result<Map<String, Value>, FrontmatterError> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
@@ -110,8 +110,7 @@ pub(super) fn value(yaml: &str) -> Result<Map<String, Value>, FrontmatterError> 
         merge_keys: MergeKeyPolicy::Error,
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
     };
-    // What people get wrong was refused with its reason by the outline; the words of this parser are for
-    // programmers.
+    // Common mistakes were already refused by the outline with a clear reason; the messages of this parser are for programmers.
     let value = serde_saphyr::from_str_with_options::<Value>(yaml, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         let line = document_line(line.try_into().unwrap_or(1));
@@ -170,7 +169,7 @@ struct YamlKey {
 }
 
 impl YamlKey {
-    /// A name that is text, no merge key, and not among the names before it.
+    /// A key that is text, not a merge key, and not a duplicate.
     fn new(
         node: YamlNode,
         text: Option<String>,
@@ -260,8 +259,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The lines of a block scalar that says `text`. The parser may end it behind the spaces of the line that
-    /// follows, and counts blank lines below it in, also where they say nothing.
+    /// The lines of a block scalar with the value `text`. The parser may end it behind the spaces of the next line, and includes blank lines below it
+    /// even where they do not count.
     fn block_text(&self, place: Range<usize>, text: &str) -> Range<usize> {
         let written = self.yaml.get(place.clone()).unwrap_or_default();
         let last_line = text.strip_suffix('\n').unwrap_or(text);
@@ -274,8 +273,7 @@ impl Builder<'_> {
         place.start..place.start + kept.len()
     }
 
-    /// Closes the innermost collection. The parser places the end of a block where the next thing begins, so
-    /// its real end is that of its last part.
+    /// Closes the innermost collection. The parser places the end of a block where the next token begins, so its real end is that of its last part.
     fn end(&mut self, end: usize) -> Result<(), FrontmatterError> {
         let Some(Collection { start, line, flow, content }) = self.open.pop() else { return Ok(()) };
         let (last, shape) = match content {
@@ -291,7 +289,7 @@ impl Builder<'_> {
         self.add(YamlNode { span: start..end, line, shape }, None)
     }
 
-    /// Puts a finished node where it belongs; `text` is what a single value says.
+    /// Adds a finished node to its parent; `text` is the value of a scalar.
     fn add(&mut self, node: YamlNode, text: Option<String>) -> Result<(), FrontmatterError> {
         let Some(collection) = self.open.last_mut() else {
             self.root = Some(node);

@@ -1,4 +1,4 @@
-//! Changing YAML text at known places, leaving every other byte alone.
+//! Changes YAML text at known positions, leaving every other byte unchanged.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::operation::FieldEdit;
 use super::outline::{Outline, ScalarForm, YamlEntry, YamlNode, YamlShape};
 use super::write;
 
-/// How far new blocks are indented below their name.
+/// The indentation of new blocks below their name.
 const INDENT_COLUMNS: usize = 2;
 
-/// The YAML with all edits made.
+/// The YAML with all edits applied.
 pub(super) fn apply(
     yaml: &str,
     outline: &Outline,
@@ -37,9 +37,9 @@ struct Splicer<'a> {
     yaml: &'a str,
     outline: &'a Outline,
     line_end: &'static str,
-    /// Places to replace; an empty place is an insertion.
+    /// Ranges to replace; an empty range is an insertion.
     splices: Vec<(Range<usize>, String)>,
-    /// New names, which go to the end.
+    /// New names, appended at the end.
     tail: String,
 }
 
@@ -120,8 +120,7 @@ impl Splicer<'_> {
         }
     }
 
-    /// Puts another value behind a name. A comment behind the value stays; what is inside a block goes with
-    /// it.
+    /// Replaces the value of a name. A comment after the value stays; what is inside a block is removed with it.
     fn replace_value(
         &mut self,
         entry: &YamlEntry,
@@ -158,7 +157,7 @@ impl Splicer<'_> {
         Ok(())
     }
 
-    /// Puts lines below a name that had nothing, `null`, `[]` or `{}`. A comment behind it stays.
+    /// Adds lines below a name whose value was empty, `null`, `[]` or `{}`. A comment after it stays.
     fn become_block(&mut self, entry: &YamlEntry, lines: String) -> Result<(), FrontmatterError> {
         let colon = self.colon_or_refuse(entry)?;
         let value = entry.value.span.clone();
@@ -172,14 +171,14 @@ impl Splicer<'_> {
         Ok(())
     }
 
-    /// Puts text behind the last part of `[…]` or `{…}`.
+    /// Inserts text after the last element of `[…]` or `{…}`.
     fn insert_in_flow(&mut self, node: &YamlNode, last: Option<usize>, text: &str) {
         let close = node.span.end.saturating_sub(1);
         let Some(last) = last else { return self.insert(close, text.to_owned()) };
         let rest = self.slice(last..close);
         let has_comma =
             rest.lines().any(|line| line.split('#').next().is_some_and(|code| code.contains(',')));
-        // A comment would swallow what is put behind the last part, so then it goes before the bracket.
+        // A comment would swallow text inserted after the last element, so then it goes before the bracket.
         let (place, space) =
             if rest.contains('#') { (close, "") } else { (last + rest.trim_end().len(), " ") };
         let lead = if has_comma { space } else { ", " };
@@ -190,12 +189,12 @@ impl Splicer<'_> {
         self.splices.push((place..place, text));
     }
 
-    /// Whether there is nothing in a value that would have to be kept.
+    /// Whether a value contains nothing that must be kept.
     fn is_empty(&self, node: &YamlNode) -> bool {
         let inside = self.slice(node.span.clone());
         match &node.shape {
             YamlShape::Scalar(ScalarForm::Nothing) => true,
-            // Only a null is planned to become a list or a mapping.
+            // The plan turns only a null into a list or a mapping.
             YamlShape::Scalar(ScalarForm::Plain) => true,
             YamlShape::Scalar(ScalarForm::Quoted | ScalarForm::Block) => false,
             YamlShape::Sequence { flow, items } => *flow && items.is_empty() && !inside.contains('#'),
@@ -203,7 +202,7 @@ impl Splicer<'_> {
         }
     }
 
-    /// The place behind the colon of a name, if it follows on the same line.
+    /// The position after the colon of a name, if it follows on the same line.
     fn colon(&self, entry: &YamlEntry) -> Option<usize> {
         let rest = self.slice(entry.key_span.end..self.yaml.len());
         let blanks = rest.len() - rest.trim_start_matches([' ', '\t']).len();
@@ -214,7 +213,7 @@ impl Splicer<'_> {
         self.colon(entry).ok_or_else(|| unwritable(entry))
     }
 
-    /// How far the block below a name is indented: as far as its first line that is not a comment.
+    /// The indentation of the block below a name: that of its first line that is not a comment.
     fn block_indent(&self, entry: &YamlEntry) -> Result<usize, FrontmatterError> {
         let below = self.after(self.colon_or_refuse(entry)?);
         let first = self
@@ -223,13 +222,13 @@ impl Splicer<'_> {
             .find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
         let spaces = first.map_or(0, |line| line.len() - line.trim_start_matches(' ').len());
         match first {
-            // Some parsers let tabs pass where only spaces belong; they cannot be continued safely.
+            // Some parsers accept tabs where only spaces are valid; such a block cannot be continued safely.
             Some(line) if line.trim_start_matches(' ').starts_with('\t') => Err(unwritable(entry)),
             _ => Ok(spaces),
         }
     }
 
-    /// The beginning of the first line behind a place.
+    /// The beginning of the first line after a position.
     fn after(&self, place: usize) -> usize {
         if place > 0 && self.slice(0..place).ends_with('\n') {
             return place;

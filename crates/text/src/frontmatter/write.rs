@@ -1,10 +1,10 @@
-//! JSON values as YAML, in forms that every YAML parser reads back the same.
+//! Writes JSON values as YAML, in forms that every YAML parser reads back the same.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Words that some YAML parser takes for something other than text.
+/// Words that some YAML parser does not take for text.
 const RESERVED: [&str; 13] =
     ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity", "none"];
 
@@ -57,7 +57,7 @@ pub(super) fn entry_lines(entries: &Map<String, Value>, indent: usize, line_end:
     entries.iter().map(|(name, value)| format!("{:indent$}{}{line_end}", "", entry(name, value))).collect()
 }
 
-/// Text bare where nobody could take it for anything else, and quoted otherwise.
+/// Text unquoted where it is unambiguous, and quoted otherwise.
 fn scalar(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { quoted(text) }
 }
@@ -74,7 +74,7 @@ fn is_plain(text: &str) -> bool {
         && !RESERVED.contains(&text.to_lowercase().as_str())
 }
 
-/// Text in double quotes. Letters of any language stay readable; what cannot be seen is escaped.
+/// Text in double quotes. Letters of any language stay readable; invisible characters are escaped.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
@@ -98,8 +98,7 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-/// Control characters, line separators, byte order marks, invisible and direction marks, and code points that
-/// are no characters.
+/// Control characters, line separators, byte order marks, invisible and directional marks, and non-characters.
 fn is_special(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -1,8 +1,7 @@
-//! Where in a text something almost stands, and what keeps it from standing there exactly.
+//! Finds the nearest match of a text, and how it differs.
 //!
-//! A model that misses by a tab or a line end can repair its call in one step when it is told so. The search
-//! is advice only: nothing is ever changed at a place that was found here. Its cost grows with the text, not
-//! with the product of text and wanted text.
+//! A model that misses by a tab or a line end can repair its call in one step when the error says so. The search is advice only: nothing is ever
+//! changed at a place that was found here. Its cost grows with the text, not with the product of text and wanted text.
 
 mod similarity;
 mod normalize;
@@ -13,44 +12,44 @@ use serde_json::{Map, Value};
 
 use crate::line_index::{LineIndex, truncate_at_char_boundary};
 
-/// Only so much of a text is searched for a near place.
+/// How much of a text is searched for a near match.
 const MAX_SEARCHED_BYTES: usize = 4 << 20;
-/// Lines shown of a near place.
+/// Lines shown of a near match.
 const MAX_SHOWN_LINES: usize = 20;
-/// Bytes shown of a near place.
+/// Bytes shown of a near match.
 const MAX_SHOWN_BYTES: usize = 2000;
 /// Bytes shown of a single line.
 const MAX_SHOWN_LINE_BYTES: usize = 160;
 
-/// The place in a text that comes nearest to what was wanted.
+/// The place in a text that comes nearest to the wanted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearestMatch {
     /// Its first line, counted from 1.
     pub first_line: usize,
     /// Its last line.
     pub last_line: usize,
-    /// The lines as they stand, or the beginning of them.
+    /// The lines as they are, or the beginning of them.
     pub text: String,
     /// Whether `text` is only the beginning.
     pub cut: bool,
-    /// What keeps it from being what was wanted.
+    /// How it differs from the wanted text.
     pub difference: MatchDifference,
     /// The first line that differs.
     pub mismatch: Option<Mismatch>,
 }
 
-/// What distinguishes two texts.
+/// How two texts differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchDifference {
     /// The text ends lines with CRLF, the wanted text with LF.
     TextHasCrlf,
     /// The wanted text ends lines with CRLF, the text with LF.
     WantedHasCrlf,
-    /// The wanted text ends with a line end where the text just ends.
+    /// The wanted text ends with a line end, the text does not.
     FinalNewline,
     /// Spaces or tabs at the ends of lines.
     TrailingSpace,
-    /// Tabs here, spaces there.
+    /// Tabs versus spaces.
     TabsAndSpaces,
     /// Spaces at the beginnings of lines.
     Indentation,
@@ -58,11 +57,11 @@ pub enum MatchDifference {
     Whitespace,
     /// Upper and lower case.
     Case,
-    /// Typographic quotes, dashes or spaces instead of the plain ones.
+    /// Typographic quotes, dashes or spaces instead of ASCII ones.
     Typography,
     /// Words; this much is the same.
     Similar {
-        /// Hundredths.
+        /// Percent.
         percent: usize,
     },
 }
@@ -72,14 +71,14 @@ pub enum MatchDifference {
 pub struct Mismatch {
     /// Its number in the text.
     pub line: usize,
-    /// How it stands there; `None` past the end.
+    /// The line in the text; `None` past the end.
     pub found: Option<String>,
-    /// How it was expected.
+    /// The expected line.
     pub wanted: String,
 }
 
 impl MatchDifference {
-    /// A stable word for programs.
+    /// A stable name for programs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -97,7 +96,7 @@ impl MatchDifference {
 }
 
 impl fmt::Display for MatchDifference {
-    /// What comes after `differs` or `differ`.
+    /// The text after `differs` or `differ`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::TextHasCrlf => "only in line ends: the file has CRLF (`\\r\\n`) where LF (`\\n`) was sent",
@@ -166,7 +165,7 @@ impl NearestMatch {
         format!("{} {comes} nearest and {differs} {}", self.name(), self.difference)
     }
 
-    /// The place as facts for programs.
+    /// The match as machine-readable details.
     pub(crate) fn details(&self) -> Value {
         let mut details = Map::new();
         details.insert("start_line".to_owned(), self.first_line.into());
@@ -181,7 +180,7 @@ impl NearestMatch {
 }
 
 impl Mismatch {
-    /// The first of the wanted lines that does not stand in the text from line `first` on.
+    /// The first wanted line that is not in the text, from line `first` on.
     pub(crate) fn first<'a>(
         lines: &LineIndex<'_>,
         first: usize,
@@ -197,7 +196,7 @@ impl Mismatch {
     }
 }
 
-/// A line without its line feed, cut when it is long; a carriage return and tabs are made visible.
+/// A line without its line feed, truncated when it is long; a carriage return and tabs are made visible.
 pub(crate) fn shown_line(line: &str) -> String {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let start = truncate_at_char_boundary(line, MAX_SHOWN_LINE_BYTES);

@@ -1,9 +1,9 @@
-//! Two texts that are the same but for one kind of difference.
+//! Finds texts that are equal except for one kind of difference.
 
 use super::MatchDifference;
 use crate::line_index::LineIndex;
 
-/// Looks for `wanted` while closing one eye after the other.
+/// Looks for `wanted` with one normalisation after the other.
 pub(super) fn find_normalized(text: &str, wanted: &str) -> Option<(usize, usize, MatchDifference)> {
     let without_end = wanted.trim_end_matches(['\n', '\r']);
     if without_end.len() < wanted.len() && !text.ends_with('\n') && text.ends_with(without_end) {
@@ -29,7 +29,7 @@ fn line_end_difference(wanted: &str) -> MatchDifference {
     if wanted.contains("\r\n") { MatchDifference::WantedHasCrlf } else { MatchDifference::TextHasCrlf }
 }
 
-/// Says tabs where the difference in space is one of tabs.
+/// Reports tabs where the difference in white space is one of tabs.
 fn refine(
     difference: MatchDifference,
     text: &str,
@@ -87,7 +87,7 @@ fn line_feed(line: &str) -> &'static str {
     if line.ends_with('\n') { "\n" } else { "" }
 }
 
-/// The first and last line of the first place where text and wanted text read the same.
+/// The first and last line of the first place where both normalised texts match.
 fn find_with(text: &str, wanted: &str, reading: Normalizer) -> Option<(usize, usize)> {
     let (wanted, _) = normalize_lines(wanted, reading);
     if wanted.trim().is_empty() {

@@ -1,18 +1,18 @@
-//! Lines that share much with what was wanted, and how much.
+//! Finds lines that are similar to the wanted text, and measures the similarity.
 
 use std::collections::HashMap;
 
 use super::MatchDifference;
 use crate::line_index::LineIndex;
 
-/// Only so many lines of what was wanted are compared.
+/// How many wanted lines are compared.
 const MAX_WANTED_LINES: usize = 200;
-/// Below this, two texts have nothing to do with each other.
+/// Below this percentage, two texts are unrelated.
 const MIN_SIMILARITY: usize = 50;
-/// A line of what was wanted votes for so many places at most; `}` votes for none in particular.
+/// How many positions a wanted line may vote for; a line like `}` is too short to vote.
 const MAX_VOTES_PER_LINE: usize = 4;
 
-/// The window of lines that shares most with the wanted lines.
+/// The window of lines that is most similar to the wanted lines.
 pub(super) fn similar_lines(
     lines: &LineIndex<'_>,
     text: &str,
@@ -35,7 +35,7 @@ pub(super) fn similar_lines(
         })
 }
 
-/// The first line of the window in which most lines are exactly wanted ones, at the right distance.
+/// The first line of the window in which most lines equal wanted ones, at the right distance.
 fn most_votes(text: &str, wanted: &[&str]) -> Option<usize> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, line) in wanted.iter().enumerate().filter(|(_, line)| line.trim().len() >= 3) {
@@ -53,7 +53,7 @@ fn most_votes(text: &str, wanted: &[&str]) -> Option<usize> {
     votes.into_iter().max_by_key(|(first, votes)| (*votes, usize::MAX - first)).map(|(first, _)| first)
 }
 
-/// Where the window would begin if the line most like the longest wanted line were that line.
+/// Where the window would begin if the line most similar to the longest wanted line were that line.
 fn like_longest_line(text: &str, wanted: &[&str]) -> Option<usize> {
     let (index, longest) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
     let mut pairs = ByteBigrams::of(longest.trim());
@@ -79,7 +79,7 @@ impl ByteBigrams {
         Self { counts, total: text.len().saturating_sub(1) }
     }
 
-    /// Twice the shared pairs in hundredths of all pairs (the Sørensen–Dice coefficient).
+    /// The Sørensen–Dice coefficient in percent: twice the shared pairs divided by all pairs.
     fn similarity(&mut self, other: &str) -> usize {
         let mut taken = Vec::new();
         for pair in bigrams(other) {

@@ -1,4 +1,4 @@
-//! Putting the hunks of one file into its text, exactly or not at all.
+//! Applies the hunks of one file to its text, exactly or not at all.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,11 @@ use super::{Conflict, FilePatch, Hunk, HunkError, PatchKind};
 use crate::fuzzy_match::{Mismatch, NearestMatch, shown_line};
 use crate::line_index::LineIndex;
 
-/// Hunks of one file that may be looked for in the whole text: each search reads all of it.
+/// How many hunks of one file may be searched for in the whole text: each search reads all of it.
 pub(super) const MAX_SEARCHES: usize = 128;
 /// Lines of a hunk and of the file that a conflict shows.
 const MAX_SHOWN_LINES: usize = 12;
-/// Places named when a hunk fits several.
+/// How many places are named when a hunk fits several.
 const MAX_NAMED_MATCHES: usize = 10;
 
 /// A text with its patch applied.
@@ -18,7 +18,7 @@ const MAX_NAMED_MATCHES: usize = 10;
 pub struct Applied {
     /// The text.
     pub text: String,
-    /// The hunks that did not stand where their header says.
+    /// The hunks that were not applied at the line of their header.
     pub moved: Vec<MovedHunk>,
 }
 
@@ -33,8 +33,8 @@ pub struct MovedHunk {
 
 /// Applies the hunks of one file to its text; for a new file the text is empty.
 ///
-/// Context must match exactly. A hunk that does not fit at its line, moved as far as the hunk before it was
-/// moved, is applied elsewhere if there is exactly one place in the file where it fits.
+/// Context must match exactly. A hunk that does not fit at its line, shifted by the offset of the hunk before it, is applied elsewhere if there is
+/// exactly one place in the file where it fits.
 ///
 /// # Errors
 /// The first hunk that does not fit, with what it expects and what is there.
@@ -42,7 +42,7 @@ pub fn apply(patch: &FilePatch, original: &str) -> Result<Applied, HunkError> {
     if patch.kind == PatchKind::Create {
         return create(patch, original);
     }
-    // A patch sent with CRLF throughout says nothing about the file, so the file decides.
+    // A patch sent with CRLF throughout does not tell how the file ends its lines, so the file decides.
     let with_crlf = patch.sent_with_crlf && has_only_crlf(original);
     let mut work = PatchApplier::new(original);
     for hunk in &patch.hunks {
@@ -55,7 +55,7 @@ pub fn apply(patch: &FilePatch, original: &str) -> Result<Applied, HunkError> {
     Ok(applied)
 }
 
-/// There is nothing to find in a new file, so its line numbers do not matter.
+/// A new file has nothing to match, so line numbers do not matter.
 fn create(patch: &FilePatch, original: &str) -> Result<Applied, HunkError> {
     if !original.is_empty() {
         return Err(HunkError::NotEmpty);
@@ -71,9 +71,9 @@ fn has_only_crlf(text: &str) -> bool {
 struct PatchApplier<'a> {
     original: &'a str,
     lines: Vec<&'a str>,
-    /// The hunk at work, counted from 1.
+    /// The current hunk, counted from 1.
     number: usize,
-    /// Lines of the original that are done with.
+    /// How many lines of the original are done.
     done: usize,
     out: String,
     offset: isize,
@@ -109,7 +109,7 @@ impl<'a> PatchApplier<'a> {
         Ok(Applied { text: self.out, moved: self.moved })
     }
 
-    /// The index of the line where the hunk goes.
+    /// The index of the line where the hunk is applied.
     fn find(&mut self, hunk: &Hunk, old: &[Cow<'_, str>]) -> Result<usize, HunkError> {
         let said = if old.is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) };
         let expected = said.saturating_add_signed(self.offset);
@@ -176,7 +176,7 @@ fn with_line_end(line: &str, with_crlf: bool) -> Cow<'_, str> {
     }
 }
 
-/// Adds a line. Nothing may follow a line without line end, or two lines would become one.
+/// Appends a line. Nothing may follow a line without a line end, or two lines would become one.
 fn push_line(out: &mut String, line: &str, hunk: usize) -> Result<(), HunkError> {
     if !out.is_empty() && !out.ends_with('\n') {
         return Err(HunkError::JoinsLines { hunk });
@@ -185,8 +185,7 @@ fn push_line(out: &mut String, line: &str, hunk: usize) -> Result<(), HunkError>
     Ok(())
 }
 
-/// Where `wanted` stands in `lines`, at most `limit` places, in time that grows with their lengths only
-/// (Knuth, Morris and Pratt).
+/// The positions of `wanted` in `lines`, at most `limit`, in linear time (Knuth–Morris–Pratt).
 fn occurrences(lines: &[&str], wanted: &[Cow<'_, str>], limit: usize) -> Vec<usize> {
     let borders = borders(wanted);
     let mut places = Vec::new();
@@ -216,7 +215,7 @@ fn advance(wanted: &[Cow<'_, str>], borders: &[usize], mut matched: usize, line:
     }
 }
 
-/// For each beginning of `wanted`, the length of its longest proper beginning that is also its end.
+/// For each prefix of `wanted`, the length of its longest proper prefix that is also a suffix.
 fn borders(wanted: &[Cow<'_, str>]) -> Vec<usize> {
     let mut borders = Vec::with_capacity(wanted.len());
     let mut matched = 0;

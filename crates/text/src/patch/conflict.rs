@@ -13,7 +13,7 @@ pub enum HunkError {
     /// The lines that a hunk expects are not there.
     #[error("{0}")]
     Conflict(Box<Conflict>),
-    /// A hunk does not fit where it says, but in several other places.
+    /// A hunk does not fit at its line, but at several other places.
     #[error("hunk {hunk} does not fit at its line, but at lines {}", join(.lines))]
     Ambiguous {
         /// Which hunk of the file, counted from 1.
@@ -23,22 +23,22 @@ pub enum HunkError {
         /// Where it would fit.
         lines: Vec<usize>,
     },
-    /// The file is to be created, and there is something in it.
+    /// The file is to be created, but has content.
     #[error("the patch creates the file, but it has content already")]
     NotEmpty,
-    /// The file is to be deleted, and the patch does not name all of it.
+    /// The file is to be deleted, but the patch does not contain all of its lines.
     #[error("the patch deletes the file, but {lines} lines of it are not in the patch")]
     Remains {
         /// How many lines are left.
         lines: usize,
     },
-    /// A line without line end would get a line behind it.
+    /// A line would be added after one without a line end.
     #[error("hunk {hunk} puts a line behind one that has no line end")]
     JoinsLines {
         /// Which hunk of the file, counted from 1.
         hunk: usize,
     },
-    /// So many hunks are out of place that looking for them costs too much.
+    /// So many hunks are not at their lines that searching for them costs too much.
     #[error("hunk {hunk} and more than {MAX_SEARCHES} before it are not at their lines")]
     TooManyMoved {
         /// Which hunk of the file, counted from 1.
@@ -46,7 +46,7 @@ pub enum HunkError {
     },
 }
 
-/// A hunk against the lines that are there.
+/// A hunk compared with the lines that are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Which hunk of the file, counted from 1.
@@ -57,13 +57,13 @@ pub struct Conflict {
     pub line: usize,
     /// How many lines the file has.
     pub total_lines: usize,
-    /// The lines that it expects, or the first of them.
+    /// The expected lines, or the first of them.
     pub expected: Vec<String>,
     /// The lines that are there.
     pub found: Vec<String>,
     /// The first line that differs.
     pub mismatch: Option<Mismatch>,
-    /// The place of the file that comes nearest.
+    /// The nearest match in the file.
     pub nearest: Option<NearestMatch>,
 }
 
@@ -71,7 +71,7 @@ impl std::fmt::Display for Conflict {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "hunk {} does not fit at line {}", self.hunk, self.line)?;
         match &self.mismatch {
-            // Everything else about a line is shown, so what cannot be seen is its end.
+            // All other differences are visible, so the line ends differ.
             Some(Mismatch { line, found: Some(found), wanted }) if found == wanted => {
                 write!(formatter, ": line {line} and the line that the hunk expects differ in their line end")
             }

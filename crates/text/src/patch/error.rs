@@ -1,4 +1,4 @@
-//! Why a patch is refused before any file is looked at.
+//! Why a patch is refused before any file is read.
 
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};
@@ -6,44 +6,44 @@ use toolgate_types::{ErrorCode, Failure};
 /// What is wrong with a patch, and in which of its lines (counted from 1).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PatchError {
-    /// No file is changed.
+    /// The patch changes no file.
     #[error("the patch changes no file")]
     Empty,
     /// Another format.
     #[error("patch line {line}: this is {format}, not a unified diff")]
     OtherFormat {
-        /// The line that gives it away.
+        /// The line that shows it.
         line: usize,
-        /// What it is.
+        /// The format.
         format: &'static str,
     },
-    /// The patch is about bytes, not lines.
+    /// A binary patch.
     #[error("patch line {line}: binary patches are not accepted")]
     Binary {
-        /// The line that says so.
+        /// The line that shows it.
         line: usize,
     },
-    /// The patch is about modes, links or submodules.
+    /// The patch changes modes, symlinks or submodules.
     #[error("patch line {line}: {what} are not accepted")]
     Mode {
-        /// The line that says so.
+        /// The line that shows it.
         line: usize,
-        /// What kind of change.
+        /// The kind of change.
         what: &'static str,
         /// What to do instead.
         instead: &'static str,
     },
-    /// The lines before the hunks do not say what happens to which file.
+    /// The lines before the hunks do not determine the file and its change.
     #[error("patch line {line}: {problem}")]
     Header {
         /// The offending line.
         line: usize,
         /// What is wrong with it.
         problem: String,
-        /// What would be right.
+        /// The correct form.
         remedy: &'static str,
     },
-    /// A line between files or inside a hunk that means nothing.
+    /// An invalid line between files or inside a hunk.
     #[error("patch line {line}: `{text}` is no part of a patch here")]
     UnexpectedLine {
         /// The offending line.
@@ -59,7 +59,7 @@ pub enum PatchError {
         /// Its beginning.
         text: String,
     },
-    /// The header of a hunk does not fit its lines.
+    /// The counts in a hunk header do not match its lines.
     #[error(
         "patch line {line}: the hunk header says {} old and {} new lines, but {} and {} follow",
         .said.0, .said.1, .found.0, .found.1
@@ -71,16 +71,16 @@ pub enum PatchError {
         said: (usize, usize),
         /// Old and new lines that follow.
         found: (usize, usize),
-        /// The header that would fit.
+        /// The header that would be correct.
         fitting: String,
     },
-    /// A line without line end that is not the last one.
+    /// A line without a line end that is not the last one.
     #[error("patch line {line}: `\\ No newline at end of file` stands after a line that is not the last")]
     EarlyEnd {
         /// The line with the marker.
         line: usize,
     },
-    /// Hunks overlap or go backwards.
+    /// Hunks overlap or are out of order.
     #[error("patch line {line}: the hunk begins at old line {start}, before the one above it ends at {end}")]
     Order {
         /// The line with the header.
@@ -90,7 +90,7 @@ pub enum PatchError {
         /// The last old line of the hunk before.
         end: usize,
     },
-    /// A file is named by two parts of the patch.
+    /// The patch has two parts for one file.
     #[error("patch line {line}: `{path}` was already changed at patch line {first}")]
     Twice {
         /// Where the second part begins.

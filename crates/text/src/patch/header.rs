@@ -1,25 +1,25 @@
-//! The lines before the hunks of a file: which file it is and what happens to it.
+//! The lines before the hunks of a file: which file it is and how it changes.
 
 use super::parse::{PatchReader, shown};
 use super::{PatchError, PatchKind, quoted_name};
 
-/// What helps when it is not clear which file is meant.
+/// The remedy when it is not clear which file is meant.
 pub(super) const NAME_THE_FILE: &str = "write `--- a/FILE` and `+++ b/FILE` before the hunks of each file";
 
 const DO_NOT_CHANGE_MODES: &str = "leave the mode lines out; a new file is written with mode 100644";
 
-/// Which file, and what happens to it.
+/// The file, and how it changes.
 pub(super) struct FileHeader {
     pub(super) kind: PatchKind,
     pub(super) old_path: Option<String>,
     pub(super) new_path: Option<String>,
     pub(super) line: usize,
     pub(super) sent_with_crlf: bool,
-    /// Whether the header alone says all: an empty file made or deleted, a file renamed as it is.
+    /// Whether the header is complete without hunks: an empty file created or deleted, or a plain rename.
     pub(super) complete_without_hunks: bool,
 }
 
-/// What the lines of `diff --git` say.
+/// The content of a `diff --git` header.
 #[derive(Default)]
 struct GitHeader {
     /// The name on the `diff --git` line when both halves agree.
@@ -63,7 +63,7 @@ fn read_git_header(reader: &mut PatchReader<'_>) -> Result<GitHeader, PatchError
     Ok(git)
 }
 
-/// Takes one line of a git header; false when it is none.
+/// Parses one line of a git header; false when it is none.
 fn read_git_line(git: &mut GitHeader, line: &str, number: usize) -> Result<bool, PatchError> {
     if let Some(mode) = line.strip_prefix("new file mode ") {
         refuse_mode(mode, number)?;
@@ -90,7 +90,7 @@ fn read_git_line(git: &mut GitHeader, line: &str, number: usize) -> Result<bool,
     Ok(true)
 }
 
-/// Refuses the mode of a new file unless it is an ordinary one.
+/// Refuses the mode of a new file unless it is 100644.
 fn refuse_mode(mode: &str, line: usize) -> Result<(), PatchError> {
     refuse_special(mode, line)?;
     if mode.trim() == "100644" {
@@ -127,8 +127,7 @@ fn bad_name(text: &str, line: usize) -> PatchError {
     PatchError::Header { line, problem, remedy: "write the name bare, or quoted as in C with octal escapes" }
 }
 
-/// The name in `a/NAME b/NAME` without the prefixes. A bare name may hold spaces, so the halves must be
-/// equal.
+/// The name in `a/NAME b/NAME` without the prefixes. A bare name may contain spaces, so the halves must be equal.
 fn common_name(names: &str) -> Option<String> {
     if names.starts_with('"') {
         let (old, rest) = quoted_name::decode(names)?;
@@ -144,7 +143,7 @@ fn common_name(names: &str) -> Option<String> {
 fn read_side(reader: &mut PatchReader<'_>) -> Result<HeaderSide, PatchError> {
     let number = reader.number();
     let line = reader.peek().unwrap_or_default().trim_end_matches('\r');
-    // Both signs are four characters with the space after them.
+    // Both markers are four characters with the space after them.
     let text = line.get(4..).unwrap_or_default();
     let (name, _) = quoted_name::decode(text)
         .filter(|(name, _)| !name.is_empty())
@@ -200,7 +199,7 @@ fn decide_without_names(git: &GitHeader) -> Result<FileAction, HeaderProblem> {
     }
 }
 
-/// The lines of a git header must say the same as the names.
+/// The lines of a git header must agree with the names.
 fn refuse_contradiction(git: &GitHeader, decision: FileAction) -> Result<FileAction, HeaderProblem> {
     let (kind, old, new) = &decision;
     let renamed = git.rename_from.is_some() || git.rename_to.is_some();

@@ -3,13 +3,13 @@
 use super::parse::{PatchReader, cuts_hunk_off, shown};
 use super::{Hunk, HunkLine, PatchError, Sign};
 
-/// Reads the hunk that begins at the next line.
+/// Parses the hunk that begins at the next line.
 pub(super) fn read(reader: &mut PatchReader<'_>, sent_with_crlf: bool) -> Result<Hunk, PatchError> {
     let line = reader.number();
     let text = reader.peek().unwrap_or_default();
     let header = HunkHeader::read(text).ok_or_else(|| PatchError::HunkHeader { line, text: shown(text) })?;
     reader.skip();
-    // Counted before anything is read, so that an error can say what would have fitted.
+    // Counted before parsing, so that an error can show the correct header.
     let found = count_lines(reader);
     let wrong = || PatchError::Counts {
         line,
@@ -38,7 +38,7 @@ impl HunkHeader {
         let (new, _) = rest.split_once(" @@")?;
         let (old_start, old_count) = range(old)?;
         let (new_start, new_count) = range(new)?;
-        // Line 0 exists only as the place before a file, and a hunk without lines is none.
+        // Line 0 exists only as the place before a file, and a hunk must have lines.
         let sensible = (old_start > 0 || old_count == 0)
             && (new_start > 0 || new_count == 0)
             && (old_count > 0 || new_count > 0);
@@ -51,7 +51,7 @@ fn range(text: &str) -> Option<(usize, usize)> {
     Some((number(start)?, number(count)?))
 }
 
-/// A number without sign; no file has more lines than fit into 32 bits.
+/// A number without a sign; no file has more lines than fit into 32 bits.
 fn number(text: &str) -> Option<usize> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse::<u32>().ok()?.try_into().ok() } else { None }
@@ -63,7 +63,7 @@ fn count_lines(reader: &PatchReader<'_>) -> (usize, usize) {
     for distance in 0.. {
         let Some(line) = reader.ahead(distance).filter(|_| !reader.names_ahead(distance)) else { break };
         match line.as_bytes().first() {
-            // Blank lines at the end are not context that lost its space, just blank lines.
+            // Trailing blank lines are just blank lines, not context lines that lost their space.
             None | Some(b'\r') => blank += 1,
             Some(b' ' | b'+' | b'-') if !reader.signature_ahead(distance) => {
                 let sign = line.as_bytes().first();
@@ -78,7 +78,7 @@ fn count_lines(reader: &PatchReader<'_>) -> (usize, usize) {
     (old, new)
 }
 
-/// Reads as many lines as the header announces; `None` when they are not there.
+/// Parses as many lines as the header announces; `None` when there are fewer.
 fn read_lines(
     reader: &mut PatchReader<'_>,
     header: &HunkHeader,
@@ -109,8 +109,7 @@ fn read_lines(
     }
 }
 
-/// A line of a hunk; `None` when it cannot be one. A context line that lost its space for being empty is
-/// accepted.
+/// A line of a hunk; `None` when it cannot be one. An empty context line that lost its space is accepted.
 fn read_line(line: &str, sent_with_crlf: bool) -> Option<HunkLine> {
     let line = if sent_with_crlf { line.strip_suffix('\r').unwrap_or(line) } else { line };
     let (sign, text) = match line.as_bytes().first() {
@@ -123,7 +122,7 @@ fn read_line(line: &str, sent_with_crlf: bool) -> Option<HunkLine> {
     Some(HunkLine { sign, text: format!("{}\n", text?) })
 }
 
-/// Which sides have had their last line, the one without line end, and where the patch said so.
+/// For each side, where the patch marked its last line as one without a line end.
 #[derive(Default)]
 struct MissingNewlines {
     old: Option<usize>,
@@ -131,7 +130,7 @@ struct MissingNewlines {
 }
 
 impl MissingNewlines {
-    /// Takes the line end from the line that `\ No newline at end of file` follows.
+    /// Removes the line end of the line before `\ No newline at end of file`.
     fn mark(&mut self, last: Option<&mut HunkLine>, marker: usize) -> Result<(), PatchError> {
         let Some(line) = last.filter(|line| line.text.ends_with('\n')) else {
             return Err(PatchError::EarlyEnd { line: marker });
@@ -152,7 +151,7 @@ impl MissingNewlines {
     }
 }
 
-/// Whether the next line looks like one more of the hunk that should be complete.
+/// Whether the next line looks like a further line of a hunk that should be complete.
 fn next_belongs_to_hunk(reader: &PatchReader<'_>) -> bool {
     let Some(line) = reader.peek().filter(|_| !reader.at_names()) else { return false };
     let signed = matches!(line.as_bytes().first(), Some(b' ' | b'+' | b'-'));

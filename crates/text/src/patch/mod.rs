@@ -1,9 +1,8 @@
-//! Unified diffs over several files: read strictly, applied exactly.
+//! Unified diffs over several files: parsed strictly, applied exactly.
 //!
-//! A patch comes from a model, so nothing in it is taken on trust: counts must fit the lines, hunks must be
-//! in order, a file may be named once, and context must match to the byte. A hunk whose lines stand somewhere
-//! else is applied there only if that is the only such place. Names are handed back as text; whether they may
-//! be touched is not decided here, nor whether two spellings name one file.
+//! A patch comes from a model and is untrusted: counts must match the lines, hunks must be in order, a file may occur once, and context must match to
+//! the byte. A hunk whose lines are somewhere else is applied there only if that is the only such place. Names are returned as text; this module
+//! decides neither whether they may be accessed nor whether two different paths name one file.
 
 mod apply;
 mod conflict;
@@ -21,7 +20,7 @@ pub use parse::parse;
 /// What a patch does to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePatch {
-    /// What happens to the file as a whole.
+    /// How the file as a whole changes.
     pub kind: PatchKind,
     /// Its name before, without `a/`; `None` when it is created.
     pub old_path: Option<String>,
@@ -31,39 +30,39 @@ pub struct FilePatch {
     pub hunks: Vec<Hunk>,
     /// The line of the patch where this file begins, counted from 1.
     pub line: usize,
-    /// Whether even the header lines end with CRLF, so that line ends say nothing about the file.
+    /// Whether even the header lines end with CRLF, so that the line ends of the patch do not tell those of the file.
     pub(crate) sent_with_crlf: bool,
 }
 
 impl FilePatch {
-    /// The name to speak of: the new one, or the old one of a deleted file.
+    /// The name for messages: the new one, or the old one of a deleted file.
     #[must_use]
     pub fn path(&self) -> &str {
         self.new_path.as_deref().or(self.old_path.as_deref()).unwrap_or_default()
     }
 }
 
-/// What happens to a file as a whole.
+/// How a file as a whole changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
-    /// It must not exist, and does afterwards.
+    /// It must not exist before.
     Create,
-    /// It stays where it is.
+    /// It keeps its name.
     Modify,
-    /// Its whole content is named, and it is gone afterwards.
+    /// The patch contains its whole content, and it is removed.
     Delete,
-    /// It moves, and may change on the way.
+    /// It gets another name, and perhaps new content.
     Rename,
 }
 
-/// One run of changes with the lines around it.
+/// One run of changes with its context lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunk {
     /// The line of the patch that holds its header, counted from 1.
     pub line: usize,
     /// The first old line; when there are no old lines, the line before.
     pub old_start: usize,
-    /// The same for the new lines. Informative only: where the hunk goes follows from the old lines.
+    /// The same for the new lines. Informative only: the position follows from the old lines.
     pub new_start: usize,
     /// Its lines.
     pub lines: Vec<HunkLine>,
@@ -72,20 +71,20 @@ pub struct Hunk {
 /// A line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HunkLine {
-    /// Whether it stays, goes or comes.
+    /// Whether it is kept, removed or added.
     pub sign: Sign,
     /// The line with its line end, if it has one.
     pub text: String,
 }
 
-/// What happens to a line.
+/// How a line changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// It stays.
+    /// It is kept.
     Context,
-    /// It goes.
+    /// It is removed.
     Remove,
-    /// It comes.
+    /// It is added.
     Add,
 }
 
@@ -95,7 +94,7 @@ impl Hunk {
         self.lines.iter().filter(|line| line.sign != Sign::Add).map(|line| line.text.as_str())
     }
 
-    /// The lines that take their place.
+    /// The lines that replace them.
     pub fn new_lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(|line| line.sign != Sign::Remove).map(|line| line.text.as_str())
     }

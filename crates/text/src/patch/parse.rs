@@ -1,4 +1,4 @@
-//! From the text of a patch to its files.
+//! Parses the text of a patch into its files.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use crate::line_index::truncate_at_char_boundary;
 /// Bytes of an offending line that an error repeats.
 const MAX_SHOWN_BYTES: usize = 60;
 
-/// Reads a unified diff over one or several files.
+/// Parses a unified diff over one or several files.
 ///
-/// `---`/`+++` headers with or without `diff --git` before them, new, deleted and renamed files. Text before
-/// the first file, such as a commit message, is skipped.
+/// Accepts `---`/`+++` headers with or without `diff --git` before them, and new, deleted and renamed files. Text before the first file, such as a
+/// commit message, is skipped.
 ///
 /// # Errors
-/// The first line that is wrong, and what would be right.
+/// The first invalid line, and what would be correct.
 pub fn parse(patch: &str) -> Result<Vec<FilePatch>, PatchError> {
     let mut reader = PatchReader::new(patch);
     let mut files = Vec::new();
@@ -41,12 +41,12 @@ impl<'a> PatchReader<'a> {
         Self { lines, next: 0 }
     }
 
-    /// The number of the line that comes next, counted from 1.
+    /// The number of the next line, counted from 1.
     pub(super) fn number(&self) -> usize {
         self.next + 1
     }
 
-    /// The line so many lines after the next one.
+    /// The line at this distance after the next one.
     pub(super) fn ahead(&self, distance: usize) -> Option<&'a str> {
         self.lines.get(self.next + distance).copied()
     }
@@ -69,7 +69,7 @@ impl<'a> PatchReader<'a> {
         begins(distance, "--- ") && begins(distance + 1, "+++ ")
     }
 
-    /// Whether the line so many lines ahead closes a mailed patch: `-- ` and a version number.
+    /// Whether the line at this distance ends a mailed patch: `-- ` and a version number.
     pub(super) fn signature_ahead(&self, distance: usize) -> bool {
         let dashes = self.ahead(distance).is_some_and(|line| line.trim_end() == "--");
         dashes
@@ -78,7 +78,7 @@ impl<'a> PatchReader<'a> {
                 .is_some_and(|line| line.starts_with(|first: char| first.is_ascii_digit()))
     }
 
-    /// The error that the next line means nothing here.
+    /// The error that the next line is invalid here.
     pub(super) fn unexpected(&self) -> PatchError {
         PatchError::UnexpectedLine { line: self.number(), text: shown(self.peek().unwrap_or_default()) }
     }
@@ -96,9 +96,8 @@ pub(super) fn shown(line: &str) -> String {
     out
 }
 
-/// Skips what may stand before a file. `anything` is true before the first one: there people write prose.
-/// After a file only known lines are skipped, since an unknown one may be the rest of a hunk that was counted
-/// wrongly.
+/// Skips what may stand before a file. `anything` is true before the first one, where prose is allowed. After a file only known lines are skipped,
+/// since an unknown one may be the rest of a hunk with wrong counts.
 fn skip_to_file(reader: &mut PatchReader<'_>, mut anything: bool) -> Result<bool, PatchError> {
     while let Some(line) = reader.peek() {
         if line.starts_with("diff --git ") || reader.at_names() {
@@ -154,7 +153,7 @@ fn starts_another_part(line: &str) -> bool {
     ["diff ", "Index: ", "=====", "Only in "].iter().any(|start| line.starts_with(start))
 }
 
-/// Whether a hunk that is still open has been cut off by this line, rather than spoilt by it.
+/// Whether this line ends an open hunk early, rather than being an invalid line of it.
 pub(super) fn cuts_hunk_off(line: &str) -> bool {
     line.starts_with("@@") || ends_patch(line) || starts_another_part(line)
 }
@@ -176,7 +175,7 @@ fn read_file(reader: &mut PatchReader<'_>) -> Result<FilePatch, PatchError> {
 
 fn reject_unordered_hunks(last: &Hunk, next: &Hunk) -> Result<(), PatchError> {
     let end = last_old_line(last);
-    // A hunk without old lines stands after its line, so it may name the last line of the hunk before.
+    // A hunk without old lines is inserted after its line, so it may name the last line of the hunk before.
     let inserts = next.old_lines().next().is_none();
     if next.old_start > end || (inserts && next.old_start == end) {
         return Ok(());

@@ -1,12 +1,12 @@
-//! File names as patches write them: bare, cut at a tab, or quoted as in C.
+//! File names as patches write them: bare, terminated by a tab, or quoted as in C.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::is_invisible;
 
-/// The name as it stands after `---` or `+++`: quoted where it holds quotes, backslashes, control or invisible
-/// characters, and closed with a tab where it holds spaces, as GNU `diff` does.
+/// The name as written after `---` or `+++`: quoted where it contains quotes, backslashes, control or invisible characters, and terminated by a tab
+/// where it contains spaces, as GNU `diff` does.
 pub(crate) fn encode(name: &str) -> Cow<'_, str> {
     if name.chars().any(|character| is_escaped(character) || matches!(character, '"' | '\\')) {
         Cow::Owned(quoted(name))
@@ -42,8 +42,8 @@ fn quoted(name: &str) -> String {
     out
 }
 
-/// The name at the beginning of `text`, and what follows it. A bare name ends at a tab or at the end of the
-/// line. `None` when quotes are not closed, an escape is unknown, or the bytes are not UTF-8.
+/// The name at the beginning of `text`, and what follows it. A bare name ends at a tab or at the end of the line. `None` when quotes are not closed,
+/// an escape is unknown, or the bytes are not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<(Cow<'_, str>, &str)> {
     match text.strip_prefix('"') {
         Some(rest) => read_quoted(rest).map(|(name, rest)| (Cow::Owned(name), rest)),
@@ -67,7 +67,7 @@ fn read_quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The byte that an escape stands for: a letter, or three octal digits.
+/// The byte of an escape: a letter, or three octal digits.
 fn escaped(bytes: &mut impl Iterator<Item = (usize, u8)>) -> Option<u8> {
     let (_, first) = bytes.next()?;
     Some(match first {

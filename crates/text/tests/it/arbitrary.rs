@@ -1,4 +1,4 @@
-//! Whatever comes in, nothing panics and errors stay small.
+//! No input causes a panic, and errors stay small.
 
 use proptest::prelude::*;
 use toolgate_text::diff::unified;

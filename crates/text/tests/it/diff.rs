@@ -80,7 +80,7 @@ fn foreign_programs_agree(old: &str, new: &str, context: usize) {
         let file = directory.path().join("file");
         std::fs::write(&file, old).unwrap();
         feed(directory.path(), program, &arguments, &diff);
-        // `patch` removes a file that becomes empty, as POSIX asks.
+        // `patch` removes a file that becomes empty, as POSIX requires.
         let after = std::fs::read_to_string(&file).unwrap_or_default();
         assert_eq!(after, new, "{program} with\n{diff}");
     }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use toolgate_text::edit::{Edit, EditError, apply, apply_within};
 use toolgate_types::{ErrorCode, Failure};
 
-/// Byte by byte from left to right, as a person would.
+/// The reference: byte by byte from left to right.
 fn replaced_slowly(text: &str, old: &str, new: &str) -> (String, usize) {
     let (mut out, mut count, mut rest) = (String::new(), 0, text);
     while !rest.is_empty() {

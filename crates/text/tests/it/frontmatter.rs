@@ -423,7 +423,7 @@ fn large_updates_stay_cheap() {
     assert_eq!(parse(&twice).unwrap().value["variables"]["name4999"], "x");
 }
 
-/// The documented meaning, on JSON, with nothing clever.
+/// The reference: the documented meaning, applied to JSON.
 fn updated_slowly(
     value: &Map<String, Value>,
     change: &Map<String, Value>,
@@ -474,7 +474,7 @@ fn updated_slowly(
 const FIELDS: [&str; 8] =
     ["stepsCompleted", "variables", "decisionLog", "artifacts", "currentNodeId", "updatedAt", "other", "x y"];
 
-/// The lines of one field, with what people put around it.
+/// The lines of one field, with comments and blank lines before it.
 fn block(field: &'static str) -> impl Strategy<Value = (&'static str, String)> {
     let before = prop::sample::select(vec!["", "# note\n", "\n", "\n# two\n\n# notes\n", " # indented\n"]);
     let behind = prop::sample::select(vec!["", " # why", "   "]);
@@ -573,7 +573,7 @@ fn change() -> impl Strategy<Value = Map<String, Value>> {
         .prop_map(|operations| operations.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// The same update in the other spelling.
+/// The same update in the other notation.
 fn nested(change: &Map<String, Value>) -> Map<String, Value> {
     let pairs = change.iter().map(|(name, value)| {
         let (field, verb) = name.split_once('.').unwrap();
@@ -606,7 +606,7 @@ proptest! {
         let read = parse(&after).unwrap();
         prop_assert_eq!(&read.value, &wanted, "{}", after);
         prop_assert_eq!(read.body, body);
-        // What was not touched stands there as before, in the same order, with nothing in between.
+        // What was not touched is unchanged, in the same order, with nothing in between.
         let touched: Vec<&str> = change.keys().map(|name| name.split_once('.').unwrap().0).collect();
         let mut rest = after.as_str();
         for (field, block) in blocks.iter().filter(|(field, _)| !touched.contains(field)) {

@@ -3,7 +3,7 @@ use toolgate_text::line_index::{LineIndex, truncate_at_char_boundary};
 
 use crate::line_texts;
 
-/// Takes characters while they fit.
+/// The reference: takes characters while they fit.
 fn truncated_slowly(text: &str, max_bytes: usize) -> String {
     let mut out = String::new();
     for character in text.chars() {
@@ -15,7 +15,7 @@ fn truncated_slowly(text: &str, max_bytes: usize) -> String {
     out
 }
 
-/// Walks over the text character by character.
+/// The reference: walks over the text character by character.
 fn lines_slowly(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();

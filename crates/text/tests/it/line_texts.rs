@@ -1,5 +1,4 @@
-//! Texts that are likely to trip line-oriented code: few different lines, mixed line ends, lines that look
-//! like parts of a patch.
+//! Texts that are likely to break line-oriented code: few different lines, mixed line ends, lines that look like parts of a patch.
 
 use proptest::prelude::*;
 
@@ -56,7 +55,7 @@ pub(crate) fn changed(text: &str) -> impl Strategy<Value = String> + use<> {
                 _ => lines.insert(at, format!("{line}\n")),
             }
         }
-        // Only the last line may lack its end, or two lines would have become one.
+        // Only the last line may lack its line end, or two lines would become one.
         let count = lines.len();
         for line in lines.iter_mut().take(count.saturating_sub(1)).filter(|line| !line.ends_with('\n')) {
             line.push('\n');
@@ -69,7 +68,7 @@ pub(crate) fn changed(text: &str) -> impl Strategy<Value = String> + use<> {
     })
 }
 
-/// Two texts that have something to do with each other.
+/// Two related texts.
 pub(crate) fn pair() -> impl Strategy<Value = (String, String)> {
     prop_oneof![
         text().prop_flat_map(|old| {

@@ -1,4 +1,4 @@
-//! Behaviour of the crate as its callers see it, against slow and obvious models.
+//! The crate's public behaviour, compared with slow and obvious models.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -303,7 +303,7 @@ fn a_conflict_shows_both_sides() {
     ");
 }
 
-/// Applies hunks to a list of lines by trying every place; `None` where the crate must refuse.
+/// The reference: applies hunks to a list of lines by trying every place; `None` where the crate must refuse.
 fn applied_slowly(patch: &FilePatch, original: &str) -> Option<String> {
     let lines: Vec<&str> = original.split_inclusive('\n').collect();
     let (mut out, mut done, mut offset) = (Vec::new(), 0usize, 0isize);
@@ -343,7 +343,7 @@ proptest! {
     ) {
         prop_assume!(old != new);
         let file = one(&unified(&old, &new, "a/x", "b/x", context));
-        // The file has moved on since the patch was made.
+        // The file has changed since the patch was made.
         let mut lines: Vec<String> = old.split_inclusive('\n').map(str::to_owned).collect();
         let at = steps.index(lines.len() + 1);
         for line in inserted {
@@ -357,7 +357,7 @@ proptest! {
 
 #[test]
 fn large_and_hostile_patches_stay_cheap() {
-    // Every hunk is out of place, and every line is like every other one.
+    // Every hunk is out of place, and all lines are equal.
     let original = "a\n".repeat(200_000);
     let hunks: String = (0..500).map(|index| format!("@@ -{} +1,0 @@\n-b\n", 300_000 + index)).collect();
     let error = apply(&one(&format!("--- a/x\n+++ b/x\n{hunks}")), &original).unwrap_err();

@@ -1,8 +1,8 @@
-// Texts that differ and look alike: a generator for properties, included by the tests of every renderer of a question.
+// Different texts that look alike: a generator for property tests, included by the tests of every renderer of an approval question.
 
 use proptest::prelude::*;
 
-/// What is drawn alike, or not drawn at all. The first of each is ASCII, or nothing.
+/// Characters that are drawn alike, or not at all. The first of each group is ASCII, or empty.
 const LOOK_ALIKE: [&[&str]; 22] = [
     &[" ", "\u{a0}", "\u{2002}", "\u{3000}", "\u{2800}", "\u{1680}", "\u{3164}", "\u{202f}"],
     &["", "\u{200b}", "\u{200d}", "\u{2060}", "\u{feff}", "\u{ad}", "\u{fe0f}", "\u{e0041}", "\u{202e}", "\u{2069}", "\u{34f}"],
@@ -28,10 +28,10 @@ const LOOK_ALIKE: [&[&str]; 22] = [
     &["漢", "п", "л", "λ", "\t", "\u{21e5}       "],
 ];
 
-/// A text as it is drawn: what looks alike is the same.
+/// A text as it is drawn: lookalikes are mapped to one character.
 pub(super) fn skeleton(shown: &str) -> String {
     let mut skeleton = shown.to_owned();
-    // The last group does not look alike: it is there to make words of other scripts, and tabs.
+    // The last group does not look alike: it adds words of other scripts, and tabs.
     for group in LOOK_ALIKE.iter().take(LOOK_ALIKE.len() - 1) {
         let Some((first, others)) = group.split_first() else { continue };
         for other in others {
@@ -52,7 +52,7 @@ fn piece() -> impl Strategy<Value = (String, String)> {
     prop_oneof![3 => alike, 1 => same.prop_map(|same| (same.clone(), same))]
 }
 
-/// Two texts that differ in look-alikes, in escapes that they spell themselves, or in blanks at their end; now and then in nothing.
+/// Two texts that differ in lookalikes, in literal escapes, or in trailing blanks; occasionally in nothing.
 pub(super) fn pair() -> impl Strategy<Value = (String, String)> {
     prop::collection::vec(piece(), 0..12).prop_map(|pieces| {
         let one = pieces.iter().map(|(one, _)| one.as_str()).collect();
