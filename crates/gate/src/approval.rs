@@ -1,4 +1,4 @@
-//! Asking a person.
+//! Asking a person for approval.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -12,98 +12,98 @@ use toolgate_types::{AgentName, CallId, Caller, ErrorCode, Failure, SessionId, S
 use crate::caller::AuthenticatedCaller;
 use crate::tool::Preview;
 
-/// A question about one exact call.
+/// An approval question about one exact call.
 #[derive(Clone, Debug)]
 pub struct ApprovalRequest {
     /// The call.
     pub call: CallId,
     /// The tool.
     pub tool: String,
-    /// What the tool can do to the world.
+    /// What effect the tool can have.
     pub class: ToolClass,
-    /// Who asks for it.
+    /// The caller.
     pub caller: Caller,
-    /// The whole call as a person should see it.
+    /// The whole call, as a person is shown it.
     pub preview: Preview,
-    /// Digest of the tool as it is defined, the arguments and the caller: what an answer is an answer to.
+    /// Digest of the tool's definition, the arguments and the caller: what a reply is bound to.
     pub digest: Sha256,
-    /// Digest of the tool's name and the arguments, which is the same for every caller.
+    /// Digest of the tool's name and the arguments; equal for all callers.
     pub arguments: Sha256,
-    /// How long an answer is waited for.
+    /// How long to wait for a reply.
     pub timeout: Duration,
-    /// Whether [`ApprovalReply::ForSession`] may be offered; where it may not, it counts for this call alone.
+    /// Whether [`ApprovalReply::ForSession`] may be offered; if not, that reply counts for this call alone.
     pub can_grant_session: bool,
 }
 
-/// A person's answer.
+/// A person's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalReply {
-    /// Yes, this call.
+    /// Approves this call.
     Once,
-    /// Yes, and every later call of this tool in this session.
+    /// Approves this call and every later call of this tool in this session.
     ForSession,
-    /// No, with words for the model.
+    /// Denies, with an optional reason for the model.
     Denied(Option<String>),
-    /// The question was put away, and nobody said yes or no.
+    /// The question was closed without a yes or no.
     Dismissed,
-    /// There is nobody to ask.
+    /// No person can be asked.
     Unavailable(ApprovalUnavailable),
 }
 
-/// Why nobody can be asked, and what would change that.
+/// Why no person can be asked, and what would change that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalUnavailable {
-    /// Why, where it is not that there is nobody: what follows "this call needs a person's approval, and".
+    /// The reason, if it is not simply that no approver exists: the continuation of "this call needs a person's approval, and".
     pub reason: Option<String>,
-    /// How somebody could be asked, for the operator.
+    /// How to make approval possible, for the operator.
     pub remedy: String,
-    /// The same where the caller may know it too: a person reads the caller's screen, and not the operator's.
+    /// The same for the caller, if it may know: a person may read the caller's screen but not the operator's.
     pub caller_remedy: Option<String>,
 }
 
 impl ApprovalUnavailable {
-    /// What only the operator is told.
+    /// With a remedy that only the operator sees.
     #[must_use]
     pub fn for_operator(remedy: impl Into<String>) -> Self {
         Self { reason: None, remedy: remedy.into(), caller_remedy: None }
     }
 
-    /// What everybody is told.
+    /// With a remedy that the operator and the caller see.
     #[must_use]
     pub fn for_everyone(remedy: impl Into<String>) -> Self {
         let remedy = remedy.into();
         Self { reason: None, caller_remedy: Some(remedy.clone()), remedy }
     }
 
-    /// Somebody is there, and cannot be asked for this reason.
+    /// An approver exists, but cannot be asked for this reason.
     #[must_use]
     pub fn with_reason(why: impl Into<String>) -> Self {
         let why = why.into();
         Self { remedy: why.clone(), reason: Some(why), caller_remedy: None }
     }
 
-    /// The same, with what everybody is told to do about it.
+    /// Adds a remedy that the caller sees.
     #[must_use]
     pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { caller_remedy: Some(remedy.into()), ..self }
     }
 }
 
-/// Somebody who can be asked.
+/// Asks a person for approval.
 pub trait Approver: Send + Sync {
-    /// Asks, and waits for the answer. The gate gives up by itself when the time is up.
+    /// Asks, and waits for the reply. The gate applies the approval timeout itself.
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>>;
 
-    /// Whether a yes can be for the rest of a session. It cannot where the gate ends with the call, and its memory with it.
+    /// Whether an approval can last for the session. It cannot if the gate, which remembers it, ends with the call.
     fn can_grant_session(&self) -> bool {
         true
     }
 }
 
-/// Nobody.
+/// An approver that can ask no one.
 #[derive(Clone, Debug)]
 pub struct NoApprover {
-    /// How somebody could be asked.
+    /// How to make approval possible.
     pub remedy: String,
 }
 
@@ -113,13 +113,13 @@ impl Approver for NoApprover {
     }
 }
 
-/// Digest of a call without its caller: calls that come as different ones differ in it, even where they would do the same.
+/// Digest of a call without its caller. Calls that were sent differently get different digests, even if their effect is the same.
 pub(crate) fn arguments_digest(tool: &str, arguments: &Value) -> Sha256 {
     let arguments = serde_json::to_vec(arguments).unwrap_or_default();
     Sha256::of(&[tool.as_bytes(), b"\0", &arguments].concat())
 }
 
-/// Binds an answer to the exact call: another argument, another tool or another caller is another question, and so is a tool that was changed.
+/// Binds a reply to the exact call: a different argument, tool, tool definition or caller is a different question.
 pub(crate) fn digest(
     tool: &str,
     definition: Sha256,
@@ -145,18 +145,18 @@ pub(crate) fn digest(
     let mut hasher = toolgate_types::digest::Sha256Hasher::new();
     hasher.update(b"toolgate.approval.v2\0");
     for part in parts {
-        // Lengths keep two parts from being read as one.
+        // Length prefixes keep adjacent parts from being confused.
         hasher.update(&(part.len() as u64).to_be_bytes());
         hasher.update(part);
     }
     hasher.finish()
 }
 
-/// What people have allowed for the rest of a session.
+/// The session-wide approvals.
 #[derive(Debug, Default)]
 pub(crate) struct SessionGrants(Mutex<BTreeSet<SessionGrant>>);
 
-/// Whom, in which session, and to use what. The tool is named by its definition: a yes is to a tool as it was, and not to its name.
+/// The tool is identified by its definition, not its name: an approval is for the tool as it was.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SessionGrant {
     session: SessionId,
@@ -176,7 +176,7 @@ impl SessionGrant {
 
 impl SessionGrants {
     pub(crate) fn allow(&self, definition: Sha256, who: &AuthenticatedCaller<'_>) -> bool {
-        // A poisoned lock means a decision was interrupted: ask again.
+        // A poisoned lock means that an update was interrupted: ask again.
         self.0.lock().is_ok_and(|grants| grants.contains(&SessionGrant::new(definition, who)))
     }
 
@@ -187,7 +187,7 @@ impl SessionGrants {
     }
 }
 
-/// What the model is told of an answer that is not yes.
+/// The failure for a reply other than an approval.
 pub(crate) fn refusal(reply: ApprovalReply) -> Failure {
     match reply {
         ApprovalReply::Denied(Some(words)) => {
@@ -211,7 +211,7 @@ pub(crate) fn refusal(reply: ApprovalReply) -> Failure {
     }
 }
 
-/// What the model is told when nobody answered.
+/// The failure when no reply came in time.
 pub(crate) fn approval_timed_out(patience: Duration) -> Failure {
     let message = format!("nobody approved this call within {} s", patience.as_secs_f64());
     Failure::new(ErrorCode::ApprovalExpired, message)

@@ -1,7 +1,7 @@
-//! A question as it is shown, in the terminal, to an MCP client and on a page: one card, of which each renderer only makes rows.
+//! An approval question as it is shown in the terminal, in an MCP client and on a web page: one card, which each renderer only splits into rows.
 //!
-//! Everything of the card that a model wrote is escaped and folded here (`toolgate_text::confusables`, `toolgate_text::whitespace_fold`), so that two calls that differ
-//! never show the same text. A renderer may break lines into rows, marks the continued ones, and changes no character.
+//! All text that a model wrote is escaped and folded here (`toolgate_text::confusables`, `toolgate_text::whitespace_fold`), so that two different
+//! calls never show the same text. A renderer may wrap lines and must mark the continuations; it changes no character.
 
 use serde::Serialize;
 use toolgate_text::confusables::{Charset, Escaping, TextKind};
@@ -10,7 +10,7 @@ use toolgate_text::whitespace_fold::{Folded, FoldedRow, line};
 use crate::approval::ApprovalRequest;
 use crate::tool::PreviewBody;
 
-/// The digits that are shown of the digest of the arguments.
+/// How many hex digits of the arguments' digest are shown.
 const DIGEST_DIGITS: usize = 16;
 
 /// What a person is shown of a call.
@@ -20,32 +20,32 @@ pub struct ApprovalCard {
     pub tool: String,
     /// What would happen, line by line.
     pub summary: Vec<String>,
-    /// The whole of it, where the summary does not say it all.
+    /// The full text, unless the summary is complete.
     #[serde(flatten)]
     pub body: Option<CardBody>,
-    /// Of the tool's name and the arguments: calls that would do the same, and came as different ones, differ here.
+    /// Digest of the tool's name and the arguments. It differs for calls that were sent differently, even if their effect is the same.
     pub digest: String,
 }
 
-/// The whole of what would happen.
+/// The full text of what would happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardBody {
-    /// How large it is: `3 lines, 2,140 bytes`.
+    /// Its size: `3 lines, 2,140 bytes`.
     pub size: String,
-    /// Line by line.
+    /// Its lines.
     pub rows: Vec<CardRow>,
     /// How much of it is shown: `3 lines shown of 3, 2,140 bytes`.
     pub shown: String,
 }
 
-/// A line of the whole.
+/// One line of the full text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CardRow {
     /// `text`, or a part of a diff: `header`, `hunk`, `context`, `added`, `removed`, `note`.
     pub kind: &'static str,
-    /// Without the sign of a diff.
+    /// Without the diff marker.
     pub text: String,
-    /// With it.
+    /// With the diff marker.
     #[serde(skip)]
     pub line: String,
 }
@@ -64,7 +64,7 @@ impl From<&Folded> for CardBody {
 }
 
 impl ApprovalRequest {
-    /// The question as it is shown where there are these characters.
+    /// The card, rendered for a terminal or page with this character set.
     #[must_use]
     pub fn card(&self, charset: Charset) -> ApprovalCard {
         let summary = Escaping { content: TextKind::Composed, charset };
@@ -130,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// The digest is the same here: what differs is what a person can see.
+        /// The digest is equal in this test: what must differ is the visible text.
         #[test]
         fn two_calls_never_make_the_same_card(texts in pair()) {
             let (one, other) = texts;

@@ -1,7 +1,7 @@
-//! An answer is an answer to what was shown, not to whatever is there by the time it is given.
+//! Binds an approval to the changes that were shown.
 //!
-//! Before a person is asked, a tool says which files it would change, what is in them now, and what would be in them afterwards. When the person has
-//! agreed, the recorder that every change must pass compares that with what is really about to happen. Anything else is refused before it can be seen.
+//! Before a person is asked, the tool predicts which files it would change and the digests before and after. After the approval, the recorder that
+//! every change passes through compares these with the actual changes and refuses any other before it becomes visible (TOCTOU).
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -20,21 +20,21 @@ use toolgate_workspace::{
 pub struct ExpectedChange {
     /// The mount's alias.
     pub alias: String,
-    /// The file below the mount.
+    /// The file, relative to the mount.
     pub location: PathBuf,
-    /// What would happen to it.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// What is there now.
+    /// Digest of the current content.
     pub before: Option<ContentDigest>,
-    /// What would be there.
+    /// Digest of the new content.
     pub after: Option<ContentDigest>,
 }
 
 impl ExpectedChange {
-    /// Looks at a change that is about to be made. The file is read from its beginning, and left there.
+    /// Hashes the file of a planned change. It is read from its start and rewound.
     ///
     /// # Errors
-    /// The file cannot be read, or the call must end.
+    /// The file cannot be read, or the call was cancelled.
     pub fn observe(planned: &PlannedChange<'_>, stop: &Cancellation) -> io::Result<Self> {
         Ok(Self {
             alias: planned.alias.to_owned(),
@@ -46,7 +46,7 @@ impl ExpectedChange {
     }
 }
 
-/// Digest and size of what a file holds. It is read from its beginning, and left there.
+/// Digest and size of a file's content. It is read from its start and rewound.
 pub(crate) fn digest_content(mut file: &File, stop: &Cancellation) -> io::Result<ContentDigest> {
     const CHUNK_BYTES: usize = 64 * 1024;
     file.rewind()?;
@@ -68,7 +68,7 @@ pub(crate) fn digest_content(mut file: &File, stop: &Cancellation) -> io::Result
     Ok(ContentDigest { sha256: hasher.finish(), bytes })
 }
 
-/// A recorder that lets only those changes pass that a person agreed to.
+/// A recorder that lets only the approved changes pass.
 pub(crate) struct ApprovedChangesGuard {
     recorder: Arc<dyn Recorder + Send + Sync>,
     expected: Vec<ExpectedChange>,
@@ -88,7 +88,7 @@ impl ApprovedChangesGuard {
         Ok(observed == self.expected)
     }
 
-    /// What a call failed with: where it was stopped here, the reason is that the answer was to something else.
+    /// Replaces a tool's failure if this guard caused it: the actual reason is that the files differ from what was approved.
     pub(crate) fn explain(&self, failure: Failure) -> Failure {
         if !self.violated.load(Ordering::Acquire) {
             return failure;

@@ -1,4 +1,4 @@
-//! A call that has no record yet.
+//! A guard that writes the audit record of a call, even if the call is dropped.
 
 use std::borrow::Cow;
 use std::iter::once;
@@ -16,16 +16,16 @@ use toolgate_types::{
 use crate::gate::{AuditMode, FinishedCall, Gate};
 use crate::refusal_counter::RefusedCall;
 
-/// What is remembered of an answer after it has left.
+/// What the record keeps of an output.
 pub(crate) struct RawOutput {
     hash: Sha256,
     bytes: u64,
-    /// The fields that did not leave, or not as they were.
+    /// The fields that were removed or masked.
     pub(crate) redacted: Vec<String>,
 }
 
 impl RawOutput {
-    /// Of all that was given: the text, or the structured answer where there is none, then what is attached, then what is shown by address.
+    /// Digest of the whole output: the text, or the structured output if there is no text, then the attachments, then the resource content.
     pub(crate) fn of(output: &ToolOutput) -> Self {
         let ToolOutput {
             text,
@@ -54,24 +54,24 @@ impl RawOutput {
     }
 }
 
-/// The digest of all parts, one after the other.
+/// The digest of all parts, concatenated.
 fn digest<'p>(parts: impl Iterator<Item = &'p str>) -> Sha256 {
     let mut hasher = Sha256Hasher::new();
     parts.for_each(|part| hasher.update(part.as_bytes()));
     hasher.finish()
 }
 
-/// A call that has no record yet. If it is dropped, the record says so: there is no way out without one.
+/// A call without a record yet. Dropping it writes a `Cancelled` record, so no code path ends without one.
 pub(crate) struct AuditGuard<'g> {
     pub(crate) gate: &'g Gate,
     pub(crate) started: Instant,
     pub(crate) call: &'g ToolCall,
-    /// Who called, as far as that is known: of a token, nothing before it is verified.
+    /// The caller as far as it is known. For a token: the unverified placeholder until it is verified.
     pub(crate) caller: Arc<Caller>,
     pub(crate) args_hash: Sha256,
     pub(crate) class: Option<ToolClass>,
     pub(crate) version: Option<&'g str>,
-    /// Where it is, should it be dropped.
+    /// The stage to record if it is dropped.
     pub(crate) stage: Stage,
     pub(crate) cancelled: CancellationToken,
     pub(crate) settled: bool,
@@ -100,7 +100,7 @@ impl AuditGuard<'_> {
     fn outcome_without_record(&self, outcome: Outcome, error: &AuditError) -> Outcome {
         (self.gate.warn)(&format!("a call could not be recorded: {error}; {}", error.help()));
         match (self.gate.audit_mode, error) {
-            // Nothing would ever say that there was such a call.
+            // The call would leave no trace in the log.
             (AuditMode::Warn, AuditError::Untraced { .. }) | (AuditMode::Deny, _) => {
                 let failure = Failure::new(
                     ErrorCode::AuditUnavailable,
@@ -113,7 +113,7 @@ impl AuditGuard<'_> {
         }
     }
 
-    /// How many calls the record of this one stands for; `None` where the record of another stands for it.
+    /// How many calls this record represents; `None` if another record counts this call.
     fn represented_calls(&self, outcome: &Outcome) -> Option<u64> {
         let Outcome::Failed { stage, failure } = outcome else { return Some(1) };
         if !RefusedCall::is_counted(failure.code) {
@@ -167,13 +167,13 @@ impl AuditGuard<'_> {
             duration,
         };
         let audit = self.gate.audit.as_ref().map_err(Clone::clone)?;
-        // Whoever waits for the disk anyway is written together with all others who do.
+        // A call that waits for fsync anyway joins the group commit.
         let together = self.settled && self.gate.audit_mode == AuditMode::Deny && count == 1;
         if together { audit.submit(&entry) } else { audit.append(&entry) }
     }
 }
 
-/// Why, for the operator: the note where there is one. Messages may quote arguments, which records never do.
+/// The reason for the operator: the note, or else the error code. The message may quote arguments, and records never contain those.
 pub(crate) fn operator_reason(failure: &Failure) -> String {
     failure.operator_note.clone().unwrap_or_else(|| failure.code.as_str().to_owned())
 }
@@ -181,7 +181,7 @@ pub(crate) fn operator_reason(failure: &Failure) -> String {
 impl Drop for AuditGuard<'_> {
     fn drop(&mut self) {
         if !self.settled {
-            // Whatever still works for this call stops at its next question.
+            // Work that still runs for this call stops when it next polls its cancellation.
             self.cancelled.cancel();
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
             let outcome = Outcome::Failed { stage: self.stage, failure };
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// A record is of each part that was given, in their order.
+    /// The digest covers every part, in order.
     #[test]
     fn nothing_of_an_answer_is_left_out_of_its_record() {
         let words = |text: &str| ToolOutput::new(text, json!({"a": 1}));
@@ -226,7 +226,7 @@ mod tests {
             (browsed(file("all", None)), "all"),
             (browsed(file("", known(""))), ""),
             (browsed(page), r#"[["a",7]]"#),
-            // Nobody gives both; should somebody, both are recorded.
+            // No tool returns both; if one did, both would be recorded.
             (ToolOutput { resource: Some(file("all", known("all"))), ..words("text") }, "textall"),
             (ToolOutput { attachments: vec![picture()], ..browsed(file("all", known("all"))) }, "cGljall"),
         ] {

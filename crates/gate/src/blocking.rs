@@ -1,4 +1,4 @@
-//! Where work is done that blocks a thread.
+//! Where blocking work runs.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,40 +7,41 @@ use std::time::{Duration, Instant};
 
 use toolgate_types::{Cancellation, CancellationReason, ErrorCode, Failure};
 
-/// Where work that blocks is done.
+/// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockingStrategy {
-    /// Where it is asked for: one call at a time, as at the command line.
+    /// On the calling thread: for one call at a time, as on the command line.
     Inline,
-    /// On the runtime's threads for blocking work.
+    /// On the runtime's blocking thread pool (`spawn_blocking`).
     ThreadPool,
-    /// Where it is asked for, if it is soon done and changes nothing; otherwise on the runtime's threads. Handing work to another thread and waiting
-    /// for it costs more than reading a small file.
+    /// On the calling thread if the work is read-only and short, otherwise on the blocking pool. A hand-over to another thread and back costs more
+    /// than reading a small file.
     InlineFirst,
-    /// The same while others wait already: then whatever is not very small goes to the runtime's threads, so that all processors have something to do.
+    /// As `InlineFirst`, but with a much smaller size limit, because other requests are waiting for this thread: the work is spread over all cores
+    /// instead.
     InlineSmall,
 }
 
-/// How long others wait for work that is done where it is asked for.
+/// How long an inline attempt may hold up other requests.
 const INLINE_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// Work that says beforehand that it is about more than this is not begun where others might wait.
+/// Work that announces more bytes than this (`Cancellation::check_size`) is not run inline.
 const MAX_INLINE_BYTES: u64 = 256 * 1024;
 
-/// The same as long as that goes well: on most machines so much is done in half the time that others wait.
+/// The limit while inline attempts succeed: most machines need about half of [`INLINE_TIMEOUT`] for this much.
 const MAX_ADAPTIVE_INLINE_BYTES: u64 = 5 * MAX_INLINE_BYTES;
 
-/// After work that took too long, so many times what is not brief for certain is not tried: the disk is slow, or the machine is.
+/// After an inline attempt times out, the small limit [`MAX_INLINE_BYTES`] applies until this many calls exceeded it: the disk or the machine is slow.
 const COOLDOWN_CALLS: u32 = 16;
 
-/// How it goes with what is not brief for certain.
+/// Shared by all calls of the process.
 static ADAPTIVE_INLINE_LIMIT: AdaptiveInlineLimit = AdaptiveInlineLimit { cooldown: AtomicU32::new(0) };
 
-/// The same where others do wait.
+/// The limit while other requests are waiting.
 const MAX_CONTENDED_INLINE_BYTES: u64 = 16 * 1024;
 
 impl BlockingStrategy {
-    /// Where work is done for a caller whom others wait for.
+    /// The strategy for a call whose thread other requests are waiting for.
     #[must_use]
     pub fn contended(self) -> Self {
         match self {
@@ -49,7 +50,7 @@ impl BlockingStrategy {
         }
     }
 
-    /// How many bytes harmless work may be about to be begun where it is asked for, if it may be at all.
+    /// The size limit for inline read-only work; `None` if this strategy never tries inline first.
     fn max_inline_bytes(self) -> Option<u64> {
         match self {
             Self::InlineFirst => Some(ADAPTIVE_INLINE_LIMIT.max_bytes()),
@@ -58,10 +59,10 @@ impl BlockingStrategy {
         }
     }
 
-    /// Runs work that blocks and waits for it without holding up the runtime.
+    /// Runs blocking work and waits for it without blocking the runtime.
     ///
     /// # Errors
-    /// Those of the work; a panic in it is an internal failure of this call alone.
+    /// Those of the work. A panic in it becomes an internal failure of this call alone.
     pub async fn run<Output: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<Output, Failure> + Send + 'static,
@@ -74,10 +75,11 @@ impl BlockingStrategy {
         }
     }
 
-    /// The same for work that changes nothing and asks `stop` as it goes: it may be begun twice, and only the second time be done to its end.
+    /// The same for read-only work that polls `stop`. An inline attempt may be abandoned and the work started again on the pool, so it must be safe
+    /// to run twice.
     ///
     /// # Errors
-    /// Those of the work; a panic in it is an internal failure of this call alone.
+    /// Those of the work. A panic in it becomes an internal failure of this call alone.
     pub async fn run_read_only<Output: Send + 'static>(
         self,
         stop: &Cancellation,
@@ -93,9 +95,9 @@ impl BlockingStrategy {
     }
 }
 
-/// How many bytes work may be about to be begun where others might wait: more, as long as it is done in time.
+/// The inline size limit: larger as long as inline attempts finish in time.
 struct AdaptiveInlineLimit {
-    /// How many times more than what is certainly brief is not tried.
+    /// How many more calls must exceed the small limit before the larger one applies again.
     cooldown: AtomicU32,
 }
 
@@ -104,19 +106,19 @@ impl AdaptiveInlineLimit {
         if self.cooldown.load(Ordering::Relaxed) == 0 { MAX_ADAPTIVE_INLINE_BYTES } else { MAX_INLINE_BYTES }
     }
 
-    /// Work was not done in time.
+    /// An inline attempt timed out.
     fn start_cooldown(&self) {
         self.cooldown.store(COOLDOWN_CALLS, Ordering::Relaxed);
     }
 
-    /// Work was about too much to be tried.
+    /// A call was too large for the current limit.
     fn tick_cooldown(&self) {
         let fewer = |spared: u32| spared.checked_sub(1);
         let _ = self.cooldown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 }
 
-/// Does the work, unless it asks whether to go on when it has taken too long for those who wait. Whatever it answers then is not used.
+/// Tries the work inline. Returns `None`, and discards its result, if it polled `stop` after the timeout or announced too many bytes.
 fn try_inline<Output>(
     stop: &Cancellation,
     most: u64,
@@ -164,7 +166,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
-    /// How often work was begun, and each time whether that was on the thread that asked for it.
+    /// Counts how often work was started, and whether on the calling thread.
     struct Counting {
         begun: Arc<AtomicUsize>,
         here: Arc<Mutex<Vec<bool>>>,
@@ -175,7 +177,7 @@ mod tests {
             Self { begun: Arc::default(), here: Arc::default() }
         }
 
-        /// Work that takes as long as it is let, the first time, and is done at once the second time.
+        /// Work that runs until it is cancelled the first time, and returns immediately the second time.
         fn long(&self) -> impl Fn(&Cancellation) -> Result<usize, Failure> + Send + 'static {
             let (begun, here, caller) =
                 (Arc::clone(&self.begun), Arc::clone(&self.here), thread::current().id());
@@ -185,7 +187,7 @@ mod tests {
                     while stop.reason().is_none() {
                         thread::yield_now();
                     }
-                    // Some answer with what they have so far.
+                    // Some tools return a partial result.
                     return Ok(0);
                 }
                 Ok(42)
@@ -218,13 +220,13 @@ mod tests {
             Ok(42)
         );
         assert_eq!(counting.told(), (2, vec![true, false]));
-        // Nor is what is known to be long.
+        // Nor is work that announces a large size.
         let large = move |stop: &Cancellation| match stop.check_size(MAX_ADAPTIVE_INLINE_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
         assert!(!run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), large)).unwrap());
-        // While others wait, much less is long.
+        // With other requests waiting, the limit is much smaller.
         let middling = move |stop: &Cancellation| match stop.check_size(MAX_CONTENDED_INLINE_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
@@ -233,7 +235,7 @@ mod tests {
         assert!(run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), middling)).unwrap());
         assert!(!run(among_others.run_read_only(&Cancellation::never(), middling)).unwrap());
         assert!(run(among_others.run_read_only(&Cancellation::never(), short(me))).unwrap());
-        // What has an effect is never begun here.
+        // Work with an effect is never run inline.
         assert!(!run(BlockingStrategy::InlineFirst.run(move || Ok(thread::current().id() == me))).unwrap());
     }
 

@@ -80,7 +80,7 @@ impl Circuit {
         }
     }
 
-    /// Lets a call pass that was checked, and says whether it is the one that tries the tool.
+    /// Admits a checked call, and returns whether it is the trial call.
     fn enter(&mut self) -> bool {
         let Self::Open { until } = *self else { return false };
         *self = Self::HalfOpen { opened_until: until };
@@ -133,7 +133,7 @@ impl Circuits {
         self.callers.get(caller).map_or(Ok(()), |circuit| circuit.check(rule, now))
     }
 
-    /// The circuit of a caller, made if there is room or something can be forgotten.
+    /// The caller's circuit, created if missing; evicts the caller whose failure is oldest if there are too many.
     fn of_caller(&mut self, caller: &str) -> &mut Circuit {
         if !self.callers.contains_key(caller) && self.callers.len() >= MAX_CALLERS {
             let known = self.callers.iter().filter_map(|(name, circuit)| Some((circuit.last_event()?, name)));
@@ -167,7 +167,7 @@ impl Breaker {
         self.circuits().check(caller, rule, now)
     }
 
-    /// Lets a call go on, perhaps as the one that tries the tool; else says how long it should wait.
+    /// Admits a call, possibly as the trial call; otherwise returns how long to wait.
     pub(crate) fn enter(
         self: &Arc<Self>,
         caller: &str,
@@ -221,7 +221,7 @@ impl CallHealth {
     }
 }
 
-/// A call that its tool's breaker let go on.
+/// A call that the breaker admitted.
 pub(crate) struct BreakerPermit {
     breaker: Arc<Breaker>,
     caller: String,
@@ -233,7 +233,7 @@ pub(crate) struct BreakerPermit {
 }
 
 impl BreakerPermit {
-    /// Learns from how the call ended; `exit_codes` as [`Tool::exit_codes_break`](crate::Tool::exit_codes_break) says.
+    /// Updates the circuits with the outcome; `exit_codes` is [`Tool::exit_codes_break`](crate::Tool::exit_codes_break).
     pub(crate) fn settle(mut self, outcome: &Outcome, exit_codes: bool) {
         self.is_settled = true;
         self.learn(CallHealth::of(outcome, exit_codes));
@@ -258,7 +258,7 @@ impl BreakerPermit {
 
 impl Drop for BreakerPermit {
     fn drop(&mut self) {
-        // An abandoned call says nothing, and must not keep others from trying; one whose tool panicked says enough.
+        // An abandoned call is no evidence and must not block the next trial; a panic counts as broken.
         if !self.is_settled {
             let is_panic = std::thread::panicking();
             self.learn(if is_panic { CallHealth::Broken } else { CallHealth::Unknown });
@@ -266,7 +266,7 @@ impl Drop for BreakerPermit {
     }
 }
 
-/// What the model is answered while the circuit is open.
+/// The failure while the circuit is open.
 pub(crate) fn circuit_open(tool: &str, rest: Duration) -> Failure {
     let failure =
         Failure::new(ErrorCode::ToolSuspended, format!("`{tool}` kept failing and rests for a while"));
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(stand.enter().err(), Some(30), "it did not rest again");
         stand.advance(30);
         stand.enter().ok().unwrap().settle(&done(), false);
-        // It works again, and what was before is forgotten.
+        // After a success the earlier failures are forgotten.
         stand.fail();
         stand.fail();
         assert!(stand.enter().is_ok());
@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(stand.enter_as("mallory").err(), Some(30));
         for _ in 0..50 {
             stand.enter_as("alice").ok().unwrap().settle(&done(), false);
-            // Below the threshold of its own, whatever others did.
+            // Below its own threshold, whatever the other callers did.
             assert_eq!(stand.breaker.check("bob", &rule(), (stand.clock)()), Ok(()));
         }
         stand.fail_as("alice");

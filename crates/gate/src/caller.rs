@@ -1,7 +1,7 @@
-//! Who is calling, and what follows from that.
+//! Caller authentication, and what a caller may do.
 //!
-//! A caller is known to whoever built it, or it comes with a token that is verified here. The difference matters: a person at the keyboard holds every
-//! permission, while a token proves what it says and nothing else. No part of a token is kept once it is verified, and none is ever shown.
+//! A caller is either known to the code that built the credential, or it presents a token that is verified here. The difference matters: a person at
+//! the keyboard holds every permission, a token only those it carries. No part of a token is kept after verification, and none is ever shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use toolgate_types::{
 use crate::snapshot::{DeclaredAgent, Snapshot};
 use crate::tool::ToolSpec;
 
-/// The subject in the record of a call whose caller was never verified. No token can name it.
+/// The subject recorded for a call whose caller was never verified. No token can carry it.
 const UNVERIFIED: &str = RESERVED_SUBJECTS[0];
 
-/// What a caller comes with.
+/// What a caller authenticates with.
 #[derive(Clone)]
 pub enum Credential {
-    /// Somebody whom the builder of this value has verified: the person at the keyboard, who holds every permission, or an agent that such a person
-    /// acts as. What a token said must never come in this way.
+    /// A caller that the code building this value has verified: the person at the keyboard, who holds every permission, or an agent that such a
+    /// person acts as. Claims of a token must never be passed this way.
     Known(Arc<Caller>),
-    /// A token, to be verified by the gate.
+    /// A token, verified by the gate.
     Token {
-        /// The token, as it came.
+        /// The token as received.
         token: String,
-        /// The sitting that changes belong to.
+        /// The session that changes belong to.
         session: SessionId,
         /// The workflow run, if any.
         run: Option<RunId>,
-        /// How much is asked at least. What the token or its agent's declaration says can only add questions.
+        /// The least strict trust level that applies. The token and its agent's declaration can only make it stricter.
         trust: Trust,
     },
 }
@@ -60,7 +60,7 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// Whom a record names before anything is verified: of a token, nobody.
+    /// The caller to record before verification; a placeholder for a token.
     #[must_use]
     pub fn unverified_caller(&self) -> Arc<Caller> {
         match self {
@@ -80,7 +80,7 @@ impl Credential {
         matches!(self, Self::Token { .. })
     }
 
-    /// Finds out who is calling. Waits only where the keys of a token's issuer must be fetched. Nothing of a token is left afterwards.
+    /// Authenticates the caller. Waits only if the issuer's keys must be fetched. Nothing of the token is kept.
     pub(crate) async fn authenticate<'s>(
         self,
         snapshot: &'s Snapshot,
@@ -110,31 +110,32 @@ async fn verify_token(verifier: Option<&Verifier>, token: &str) -> Result<Identi
     verifier.verify(token).await.map_err(|error| error.to_failure())
 }
 
-/// What a caller is told who is not who it says; the reason is for the operator.
+/// The caller gets no reason; that is for the operator.
 fn unverified(reason: impl Into<String>) -> Failure {
     Failure::new(ErrorCode::Unauthenticated, "the caller could not be verified").operator_note(reason)
 }
 
-/// A caller that was verified.
+/// An authenticated caller.
 pub(crate) struct AuthenticatedCaller<'s> {
     pub(crate) caller: Arc<Caller>,
     pub(crate) acting_as: ActingAs<'s>,
     pub(crate) by_token: bool,
 }
 
-/// On whose behalf a verified caller acts.
+/// What an authenticated caller acts as.
 #[derive(Clone, Copy)]
 pub(crate) enum ActingAs<'s> {
     /// A person at the keyboard: every tool, every permission.
     Person,
-    /// An agent: what was declared for it.
+    /// An agent: what its declaration grants.
     Agent(&'s DeclaredAgent),
-    /// The bearer of a token that names no agent: every tool by permission, `files:read`, `files:write` and `commands:run` for built-in ones.
+    /// The bearer of a token that names no agent: every tool its permissions allow; built-in tools need `files:read`, `files:write` or
+    /// `commands:run`.
     Bearer,
 }
 
 impl<'s> AuthenticatedCaller<'s> {
-    /// A caller that somebody else verified. An agent that nobody declared is nobody.
+    /// A caller verified elsewhere. An undeclared agent is refused.
     pub(crate) fn from_known(mut caller: Arc<Caller>, snapshot: &'s Snapshot) -> Result<Self, Failure> {
         let standing = match &caller.agent {
             None => ActingAs::Person,
@@ -152,7 +153,7 @@ impl<'s> AuthenticatedCaller<'s> {
         Ok(Self { caller, acting_as: standing, by_token: false })
     }
 
-    /// A caller that was verified before, as what is loaded now sees it.
+    /// Re-evaluates an authenticated caller under a newer configuration.
     pub(crate) fn revalidate(
         mut caller: Arc<Caller>,
         by_token: bool,
@@ -160,7 +161,7 @@ impl<'s> AuthenticatedCaller<'s> {
         snapshot: &'s Snapshot,
     ) -> Result<Self, Failure> {
         if !by_token {
-            // What its agent was declared to hold is what it is declared to hold now.
+            // Replace the permissions of the agent's earlier declaration with those of the current one.
             if let Some(earlier) = caller.agent.as_ref().and_then(|name| before.agent(name)) {
                 let held = &mut Arc::make_mut(&mut caller).permissions;
                 for permission in &earlier.config.permissions {
@@ -215,7 +216,7 @@ impl<'s> AuthenticatedCaller<'s> {
         }
     }
 
-    /// Whether its scope has the tool, within which bounds.
+    /// Whether the caller's scope includes the tool, and with which grant.
     pub(crate) fn scope(&self, spec: &ToolSpec) -> ScopeVerdict {
         let built_in = spec.requirements.is_none();
         match self.acting_as {
@@ -226,7 +227,7 @@ impl<'s> AuthenticatedCaller<'s> {
         }
     }
 
-    /// Built-in tools declare no permissions of their own; whoever acts for no agent needs these.
+    /// Built-in tools declare no permissions; a bearer without an agent needs these.
     fn built_in_verdict(&self, spec: &ToolSpec) -> ScopeVerdict {
         let needed: &[&str] = match (spec.category, spec.class) {
             (Category::Exec, _) => &["commands:run", ALLOW_DESTRUCTIVE],
@@ -253,7 +254,7 @@ impl<'s> AuthenticatedCaller<'s> {
         }
     }
 
-    /// Whether a model that calls as this caller is shown the tool: some call of it may be permitted.
+    /// Whether a model that calls as this caller is shown the tool: some call of it could be permitted.
     pub(crate) fn can_see(&self, spec: &ToolSpec) -> bool {
         let demands_met = |requirements: &Requirements| {
             let held = |permission: &str| self.held_permissions().holds(permission);
@@ -271,7 +272,7 @@ fn undeclared_agent(name: &str) -> Failure {
     unverified(format!("agent `{name}` is not declared"))
 }
 
-/// The one that asks more.
+/// The stricter of two trust levels.
 pub(crate) fn stricter(one: Trust, other: Trust) -> Trust {
     match (one, other) {
         (Trust::Supervised, _) | (_, Trust::Supervised) => Trust::Supervised,

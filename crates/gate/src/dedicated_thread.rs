@@ -1,8 +1,8 @@
-//! Work that a stranger can make as long as it likes.
+//! Work whose duration an untrusted server controls.
 //!
-//! Whether an answer fits the schema of a server's tool depends on a schema and an answer that the same server wrote. Such a check is made on a thread of
-//! its own: nobody else waits for it, its call waits no longer than it may, and there is never more than one for each check, so that a server that is
-//! asked again and again does not take one thread after the other.
+//! Validating the output of an MCP server's tool depends on a schema and a value that the same server wrote, so it can take arbitrarily long. Such a
+//! check runs on a thread of its own: no other call waits for it, its own call waits only until its deadline, and at most one runs per check (single
+//! flight), so that repeated calls cannot exhaust the threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolgate_types::{Cancellation, CancellationReason, ErrorCode, Failure};
 
-/// How often it is asked whether the call must end.
+/// How often the deadline and the cancellation are polled.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whose turn it is.
+/// At most one thread per check.
 pub(crate) type SingleFlight = Arc<Mutex<()>>;
 
-/// Does the work apart, and waits for it for as long as the call may last. Work that nobody waits for any longer keeps its turn until it is done.
+/// Runs the work on its own thread and waits until the deadline of the call. Work that is abandoned keeps the single-flight lock until it ends.
 pub(crate) async fn run_on_dedicated_thread<Output: Send + 'static>(
     turn: &SingleFlight,
     stop: &Cancellation,
@@ -29,7 +29,7 @@ pub(crate) async fn run_on_dedicated_thread<Output: Send + 'static>(
         let (tell, told) = oneshot::channel();
         let thread = std::thread::Builder::new().name("checking".to_owned()).spawn(move || {
             let _turn = turn;
-            // Whoever asked may have gone away meanwhile.
+            // The call may have ended in the meantime.
             let _ = tell.send(work());
         });
         match thread {

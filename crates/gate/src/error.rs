@@ -1,8 +1,8 @@
-//! What can go wrong with the gate itself, as opposed to with a call.
+//! Errors of building a gate, as opposed to failures of a call.
 
 use thiserror::Error;
 
-/// A gate that cannot be built.
+/// Why a gate cannot be built.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GateError {
@@ -12,7 +12,7 @@ pub enum GateError {
         /// The name.
         name: String,
     },
-    /// The journal's folder cannot be used.
+    /// The journal's directory cannot be used.
     #[error("the journal of changes cannot be used: {0}")]
     Journal(#[from] std::io::Error),
 }

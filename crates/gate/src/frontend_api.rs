@@ -1,4 +1,4 @@
-//! What a door may ask of a gate beside calls: what a name stands for, and to write down what the door itself refused.
+//! What a frontend may ask of a gate besides calls: look up tools, and record refusals of its own.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::refusal_counter::RefusedCall;
 use crate::tool::{Tool, ToolSpec};
 
 impl Gate {
-    /// Whether a call without a record on disk has no answer.
+    /// Whether a call gets no response unless its record is on disk.
     #[must_use]
     pub fn must_record(&self) -> bool {
         self.audit_mode == AuditMode::Deny
     }
 
-    /// Where complaints for the operator go.
+    /// Receives warnings for the operator.
     #[must_use]
     pub fn complaints(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
         Arc::clone(&self.warn)
     }
 
-    /// The tool of this name at the moment, whoever may use it: for doors that treat long calls in another way than short ones.
+    /// The tool that currently has this name, whether or not the caller may use it: for frontends that schedule long calls differently.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.current.load().registry.get(name).map(|registered| Arc::clone(&registered.tool))
     }
 
-    /// The same, where a call of it by this caller changes nothing, asks nobody and is mostly soon done: for doors that do such calls where they come in.
+    /// The tool, if a call of it by this caller is read-only, needs no approval and is usually short: for frontends that run such calls inline.
     #[must_use]
     pub fn inline_eligible_tool(&self, name: &str, credential: &Credential) -> Option<Arc<dyn Tool>> {
         let Credential::Known(caller) = credential else { return None };
@@ -46,7 +46,7 @@ impl Gate {
         tool.filter(|tool| is_quiet(tool.spec()))
     }
 
-    /// Refuses a call that a door found fault with. Nothing of it runs, and it is recorded like every other.
+    /// Records a call that a frontend refuses. No tool runs; the call is recorded like any other.
     pub async fn refuse(
         &self,
         call: &ToolCall,
@@ -71,14 +71,13 @@ impl Gate {
         unsettled.settle(refused, None).await
     }
 
-    /// The key sets of callers that could not be fetched again and whose old keys still count.
+    /// The issuers' key sets whose refresh failed and whose old keys are still in use.
     #[must_use]
     pub fn stale_keys(&self) -> Vec<StaleKeys> {
         self.current.load().verifier.as_ref().map(|verifier| verifier.stale_keys()).unwrap_or_default()
     }
 
-    /// Records a call that a door's own bound refused before it was taken, together with others of its kind; a request that was not read has no tool.
-    /// Nothing waits for it.
+    /// Counts a call that a frontend's own limit refused before it was accepted; a request that was not read has no tool. Does not wait for the record.
     pub fn count_refusal(&self, tool: &str, caller: Arc<Caller>, failure: &Failure) {
         let known = self.tool(tool);
         self.refusals.record(RefusedCall {

@@ -1,4 +1,4 @@
-//! The pipeline: a call in, an outcome and one audit record out.
+//! The pipeline: takes a call, returns an outcome and writes one audit record.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,36 +33,36 @@ use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
 /// What happens when a call cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditMode {
-    /// A record is on disk before the answer leaves; without one there is no answer.
+    /// The record is on disk (fsync) before the response leaves; without a record there is no response.
     Deny,
-    /// A record is written before the answer leaves, and outlasts this process; the disk is waited for when a checkpoint is signed. A failing log is
-    /// complained about, and calls that only read go on. What changes something, runs a command or leaves the machine is refused where its intent
-    /// cannot be written: a model that fills the disk must not get rid of its record.
+    /// The record is written before the response leaves and survives a crash of this process; fsync happens when a checkpoint is signed. If the log
+    /// fails, the operator is warned and read-only calls continue. A call that changes something, runs a command or leaves the machine is refused if
+    /// its intent cannot be written: otherwise a model that fills the disk would escape its record.
     Warn,
 }
 
-/// What time it is, as a value that whoever builds the gate hands in.
+/// The clock, passed in by the caller that builds the gate.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// What a gate is made of.
+/// Everything a gate is built from.
 pub struct GateOptions {
-    /// What it decides by at first.
+    /// The first configuration.
     pub config: GateConfig,
-    /// The record, or why there is none: then nothing runs that would have to be announced, and in [`AuditMode::Deny`] nothing at all.
+    /// The audit log, or why there is none: then every call that needs a write-ahead intent is refused, and in [`AuditMode::Deny`] every call.
     pub audit: Result<AuditLog, AuditError>,
-    /// What happens when that fails.
+    /// What happens when the audit log fails.
     pub audit_mode: AuditMode,
-    /// What was changed, and how to put it back.
+    /// The journal of changes, from which they can be undone.
     pub journal: Arc<Journal>,
-    /// Who is asked.
+    /// Asks a person for approval.
     pub approver: Arc<dyn Approver>,
-    /// How long an answer is waited for.
+    /// How long to wait for a person's reply.
     pub approval_timeout: Duration,
-    /// Where work that blocks is done.
+    /// Where blocking work runs.
     pub blocking: BlockingStrategy,
-    /// What rates and rests are measured with.
+    /// Clock for rate limits and circuit breakers.
     pub clock: Clock,
-    /// Where complaints for the operator go.
+    /// Receives warnings for the operator.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -73,7 +73,7 @@ pub struct Gate {
     pub(crate) audit_mode: AuditMode,
     pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,
     pub(crate) current: ArcSwap<Snapshot>,
-    /// Held while the current snapshot is replaced by one that follows it.
+    /// Held while the current snapshot is replaced, so that replacements are serialised.
     replace_lock: Mutex<()>,
     config_generation: watch::Sender<u64>,
     pub(crate) blocking: BlockingStrategy,
@@ -85,7 +85,7 @@ pub struct Gate {
     sessions: SessionCallCounter,
 }
 
-/// How a call ended, with what a caller may want to know about it.
+/// How a call ended.
 #[derive(Debug)]
 pub struct FinishedCall {
     /// The gate's id for the call.
@@ -96,34 +96,34 @@ pub struct FinishedCall {
     pub duration: Duration,
 }
 
-/// What a running call may be told and may tell.
+/// Per-call options.
 #[derive(Default)]
 pub struct CallOptions {
-    /// Told of output as it comes.
+    /// Receives output while the tool is running.
     pub progress: Option<Progress>,
-    /// Ends the call.
+    /// Cancels the call.
     pub cancelled: CancellationToken,
-    /// Who is asked about this call, in place of whom the gate asks.
+    /// Approver for this call, in place of the gate's.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Ends the work of a tool too, once it is true: for handlers of signals, which can set a flag and nothing else.
+    /// Also cancels the call once it is true. For signal handlers, which can only set an atomic flag.
     pub interrupted: Option<Arc<AtomicBool>>,
-    /// Whether others wait for whoever makes this call.
+    /// Whether other requests are waiting for the thread that makes this call.
     pub contended: bool,
-    /// What a door wants to show, where it makes the call for that.
+    /// Set if a frontend makes this call to list or read a resource.
     pub resource: Option<ResourceRequest>,
-    /// The deadline that the caller sets for this call, from the moment it runs. It only ever shortens the one that the call has anyway.
+    /// A deadline set by the caller, counted from the start of the tool. It can only shorten the call's own timeout.
     pub timeout: Option<Duration>,
 }
 
 impl Drop for Gate {
-    /// What was counted of refusals is written before the log is closed.
+    /// Flushes the counted refusals before the log is closed.
     fn drop(&mut self) {
         self.refusals.close();
     }
 }
 
 impl Gate {
-    /// A gate.
+    /// Builds a gate.
     #[must_use]
     pub fn new(options: GateOptions) -> Self {
         let audit = options.audit.map(Arc::new);
@@ -145,7 +145,7 @@ impl Gate {
         }
     }
 
-    /// Why there is no record, if there is none.
+    /// Why there is no audit log, if there is none.
     #[must_use]
     pub fn record_problem(&self) -> Option<&AuditError> {
         self.audit.as_ref().err()
@@ -157,8 +157,8 @@ impl Gate {
         &self.journal
     }
 
-    /// Decides by something else from now on; says in which generation. Calls that are under way end as they began. A yes for the rest of a session
-    /// stays a yes to tools that are still the same, and to no other.
+    /// Replaces the configuration and returns its generation. Running calls keep the snapshot they started with. Session-wide approvals stay valid
+    /// for tools whose definition is unchanged, and for no others.
     pub fn replace_config(&self, loaded: GateConfig) -> u64 {
         let _replacing = self.replace_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Snapshot::after(Some(&self.current.load()), loaded, &self.clock);
@@ -168,13 +168,13 @@ impl Gate {
         generation
     }
 
-    /// How often what the gate decides by was replaced.
+    /// How often the configuration was replaced.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.current.load().generation
     }
 
-    /// The tools that a known caller may use, in their order. A model is never shown another.
+    /// The tools that a known caller may use, in registration order. A model is never shown any other.
     #[must_use]
     pub fn visible_tools(&self, caller: &Caller) -> Vec<Arc<dyn Tool>> {
         let snapshot = self.current.load();
@@ -183,7 +183,7 @@ impl Gate {
             .unwrap_or_default()
     }
 
-    /// The same for whoever comes with this credential.
+    /// The tools that the holder of this credential may use.
     ///
     /// # Errors
     /// The caller could not be verified.
@@ -193,7 +193,8 @@ impl Gate {
         Ok(visible_tools_of(&snapshot, &who))
     }
 
-    /// Who comes with this credential: for doors that turn strangers away before they ask for anything. A call proves its caller itself.
+    /// Authenticates a credential, for frontends that reject unauthenticated clients before the first call. Every call authenticates its own
+    /// credential again.
     ///
     /// # Errors
     /// The caller could not be verified.
@@ -203,20 +204,20 @@ impl Gate {
         Ok(who.caller)
     }
 
-    /// The digest of what a tool is at the moment: another one is another tool, whatever its name.
+    /// Digest of a tool's current definition. A different digest means a different tool, even under the same name.
     #[must_use]
     pub fn definition(&self, tool: &str) -> Option<Sha256> {
         let snapshot = self.current.load();
         snapshot.registry.get(tool).map(|tool| tool.definition(snapshot.generation))
     }
 
-    /// Tells of every later replacement, with its generation.
+    /// Receives the generation of every later replacement.
     #[must_use]
     pub fn config_changes(&self) -> watch::Receiver<u64> {
         self.config_generation.subscribe()
     }
 
-    /// One call through every stage.
+    /// Runs one call through every stage.
     pub async fn call(
         &self,
         mut call: ToolCall,
@@ -224,15 +225,15 @@ impl Gate {
         mut options: CallOptions,
     ) -> FinishedCall {
         let credential = credential.into();
-        // One call, one snapshot: from its first stage to its last.
+        // One snapshot per call, from the first stage to the last.
         let snapshot = self.current.load_full();
         let arguments = std::mem::take(&mut call.arguments);
-        // The caller's token ends this call; an end of this call ends nothing else of the caller's.
+        // A child token: the caller's token cancels this call, but cancelling this call cancels nothing else of the caller's.
         options.cancelled = options.cancelled.child_token();
         let mut unsettled =
             self.receive(&call, &arguments, credential.unverified_caller(), options.cancelled.clone());
         let mut decided = self.decide(&mut unsettled, arguments, credential, &snapshot, options).await;
-        // But for one that a person thought about: what was loaded meanwhile counts for it as well.
+        // If a person was asked, the configuration may have been replaced while the question was open: the call must also pass the current one.
         let newer = self.current.load_full();
         if newer.generation != snapshot.generation && decided.as_ref().is_ok_and(|ready| ready.was_asked) {
             decided = decided.and_then(|ready| ready.recheck(&newer));
@@ -256,7 +257,7 @@ impl Gate {
         options: CallOptions,
     ) -> Result<Ready<'s>, StageRefusal> {
         let received = Received { call: unsettled.call, arguments };
-        // The first stage that may wait, and so the first that a caller can go away from.
+        // The first stage that may wait, and so the first at which the caller may disconnect.
         unsettled.stage = Stage::Auth;
         let Some(known) = received.look_up(snapshot) else {
             return Err(self.refuse_unknown_tool(unsettled, credential, snapshot, &options.cancelled).await);
@@ -282,7 +283,7 @@ impl Gate {
         verified.permit(calls, &asking).await?.validate(&asking).await?.approve(asking).await
     }
 
-    /// A refusal of a tool that does not exist. Whoever has no good token does not learn even that, or it could find out by trying which tools there are.
+    /// Refuses an unknown tool. A caller without a valid token gets the authentication failure instead: otherwise it could probe which tools exist.
     async fn refuse_unknown_tool(
         &self,
         unsettled: &mut AuditGuard<'_>,
@@ -377,7 +378,7 @@ impl Gate {
         }
     }
 
-    /// Writes down that a call is about to have an effect.
+    /// Writes the write-ahead intent of a call.
     pub(crate) fn record_intent(
         &self,
         unsettled: &AuditGuard<'_>,
@@ -395,7 +396,7 @@ impl Gate {
         let announced = self.audit.as_ref().map_err(Clone::clone).and_then(|audit| audit.intent(&intent));
         match (announced, self.audit_mode) {
             (Ok(ticket), _) => Ok(Some(ticket)),
-            // Records can be written, and may be lost in a power failure; that was said when it happened.
+            // The record is written, but fsync failed and a power failure may lose it; that was reported when it happened.
             (Err(error @ AuditError::NotDurable { .. }), AuditMode::Warn) => {
                 (self.warn)(&format!("the intent of a call could not be recorded: {error}"));
                 Ok(None)
@@ -409,8 +410,8 @@ impl Gate {
         }
     }
 
-    /// File tools wait for their intent when they have staged, just before the first change, and commands when they are prepared, just before they start
-    /// ([`Tool::awaits_intent`]), while the disk is at work. Everything else waits here.
+    /// File tools wait for the fsync of their intent after staging, right before the first change; commands wait after preparing, right before they
+    /// start ([`Tool::awaits_intent`]). So the fsync overlaps with that work. Every other tool waits here.
     async fn prepare_effect(
         &self,
         unsettled: &AuditGuard<'_>,
@@ -440,12 +441,12 @@ impl Gate {
     }
 }
 
-/// The tools that a verified caller may use, in their order.
+/// The tools that an authenticated caller may use, in registration order.
 fn visible_tools_of(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>) -> Vec<Arc<dyn Tool>> {
     snapshot.registry.iter().filter(|tool| who.can_see(tool.spec())).cloned().collect()
 }
 
-/// OUTPUT: does the answer fit, and what of it may leave? The record keeps the digest of all of it.
+/// OUTPUT: validates the output against its schema and filters what may leave. The record keeps the digest of the unfiltered output.
 async fn filter_output(
     tool: &RegisteredTool,
     mut output: ToolOutput,
@@ -453,7 +454,8 @@ async fn filter_output(
 ) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
     let mut raw = RawOutput::of(&output);
-    // What our own tools put into words fits what they declare; tests look at each answer. Whatever has to be filtered is taken apart.
+    // The built-in tools write JSON that matches their declared schema (checked by tests and in debug builds), so raw JSON is not parsed again.
+    // Output that has to be filtered is parsed.
     if spec.is_built_in_file_tool()
         && let Structured::Raw(_) = &output.structured
     {
@@ -473,7 +475,7 @@ async fn filter_output(
     let is_known = |name: &str| policy.names(name) || spec.output_schema.declares(name);
     raw.redacted = filtered.known_paths(&is_known);
     let value = filtered.value;
-    // The tool's own text was written before anything was filtered.
+    // The tool's own text was made from the unfiltered value, so the text is made again from the filtered one.
     let text = match &value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -1,7 +1,7 @@
-//! The paths of a call, and where they really lead.
+//! The paths of a call, and the files they resolve to.
 //!
-//! Rules are asked about files, and a person is shown files; a call names paths. Between the two a symlink can be swapped in. So the paths are opened
-//! once, before the call is judged, and the call is then held to what was found: a tool that meets another file under the same path refuses it.
+//! Rules and people judge files, but a call names paths, and a symlink can be swapped in between (TOCTOU). So the paths are resolved once, before the
+//! call is judged, and the call is bound to the result: a tool that finds another file under the same path refuses it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use toolgate_workspace::{LocatedFile, PathGrant};
 /// One path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPath {
-    /// What names it.
+    /// The argument that names it.
     pub source: PathSource,
-    /// Where it leads.
+    /// The file it resolves to.
     pub located: LocatedFile,
 }
 
-/// The paths of a call as they were when it was judged, or shown to a person.
+/// The paths of a call as they resolved when it was judged by rules or shown to a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JudgedPaths(Vec<CallPath>);
 
@@ -28,7 +28,7 @@ impl JudgedPaths {
         Self(paths)
     }
 
-    /// The same as rules see them.
+    /// The paths in the form that policies evaluate.
     pub(crate) fn for_rules(&self) -> CallPaths {
         let mut paths = CallPaths::default();
         for CallPath { source, located } in &self.0 {
@@ -37,10 +37,10 @@ impl JudgedPaths {
         paths
     }
 
-    /// Compares with what is there now, by location, device and inode.
+    /// Compares with the current resolution, by location, device and inode.
     ///
     /// # Errors
-    /// `precondition_failed`: the call would be made with another file than the one that was judged.
+    /// `precondition_failed`: a path now resolves to another file than the one that was judged.
     pub fn check(&self, now: &[CallPath]) -> Result<(), Failure> {
         if self.0 == now {
             return Ok(());
@@ -52,7 +52,7 @@ impl JudgedPaths {
             .help("look at the files again, then ask again"))
     }
 
-    /// Whether a real location is one of them, lies in one, or is a directory on the way to one.
+    /// Whether a real location is one of the judged paths, is below one, or is an ancestor directory of one.
     fn reaches(&self, alias: &str, location: &Path, is_directory: bool) -> bool {
         let of_mount = self.0.iter().filter(|path| path.located.alias == alias);
         let mut judged = of_mount.map(|path| Path::new(&path.located.location));
@@ -60,7 +60,7 @@ impl JudgedPaths {
     }
 }
 
-/// What a call may reach of the workspace: what it was granted, and of that what it was judged for.
+/// What a call may reach: the intersection of the caller's grant and the judged paths.
 #[derive(Debug)]
 pub(crate) struct JudgedGrant {
     pub(crate) granted: Option<Arc<dyn PathGrant>>,

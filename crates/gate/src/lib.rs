@@ -5,11 +5,12 @@
 //!    REGISTRY      AUTH        PERMISSION    VALIDATION    APPROVAL    EXECUTION   OUTPUT
 //! ```
 //!
-//! Each arrow consumes one type and hands out the next; a tool can only be run with an [`ApprovedCall`], and only the approving stage makes one.
-//! Whatever happens, a call ends in exactly one audit record. Anything that fails to decide, denies. What a gate decides by ([`GateConfig`]) can be replaced while
-//! calls are under way; a call ends by what it began with, unless a person was asked about it: then it is judged again after the yes.
+//! Each stage consumes the type that the stage before returned. A tool can only be run with an [`ApprovedCall`], and only the approval stage
+//! constructs one. Every call ends in exactly one audit record. A check that cannot decide denies. The configuration ([`GateConfig`]) can be replaced
+//! while calls are running: a call keeps the snapshot it started with, but a call that a person approved is checked again against the configuration
+//! of that moment.
 //!
-//! The gate knows no wire format and no profile: it takes a [`ToolCall`](toolgate_types::ToolCall) and answers with an
+//! The gate knows no wire format and no profile: it takes a [`ToolCall`](toolgate_types::ToolCall) and returns an
 //! [`Outcome`](toolgate_types::Outcome).
 
 mod tool_schema;
@@ -59,7 +60,7 @@ pub use tool::{
     ToolFuture, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
-/// What doors tell of.
+/// Returned by [`Gate::stale_keys`].
 pub use toolgate_identity::StaleKeys;
-/// What doors go by that make several calls at once.
+/// For frontends that run several calls concurrently: whether a call may need a person's approval.
 pub use toolgate_policy::needs_question;

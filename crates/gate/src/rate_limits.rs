@@ -1,7 +1,7 @@
-//! How often a caller may call a tool.
+//! Rate limits per caller and tool.
 //!
-//! Every rule keeps a count of its own for each caller and each tool that it matches, and every rule that matches must admit a call. All are asked before
-//! any is charged, so that a call that one rule refuses costs nothing of the others.
+//! Every rule keeps one count per caller and tool that it matches, and every matching rule must admit a call. All rules are checked before any is
+//! charged, so a call that one rule refuses consumes nothing of the others.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,14 +20,14 @@ use toolgate_types::{ErrorCode, Failure};
 
 use crate::gate::Clock;
 
-/// Longer periods are no rates; it also keeps the arithmetic far from its ends.
+/// Upper bound of a period; keeps the arithmetic far from overflow.
 const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-/// Counts of one rule at which those that are full again are let go.
+/// At this many counts of one rule, those that are fully replenished are removed.
 const SWEEP_THRESHOLD: usize = 4096;
-/// Counts that one rule keeps at most. Callers beyond them wait until others have.
+/// Maximum number of counts per rule. Further callers are refused until counts are removed.
 const MAX_COUNTS: usize = 1 << 20;
 
-/// So many calls, of what and by whom.
+/// One rate limit: how many calls of which tools by which callers.
 #[derive(Clone, Debug)]
 pub struct RateRule {
     caller: NamePattern,
@@ -35,7 +35,7 @@ pub struct RateRule {
     rate: Rate,
 }
 
-/// Which names a rule is about.
+/// Which names a rule matches.
 #[derive(Clone, Debug)]
 enum NamePattern {
     Every,
@@ -75,7 +75,7 @@ impl From<&RateLimitConfig> for RateRule {
 }
 
 impl RateRule {
-    /// The `rate` of a manifest: calls of this tool by any one caller.
+    /// The `rate` of a manifest: calls of this tool, counted per caller.
     #[must_use]
     pub fn of_tool(tool: &str, rate: Rate) -> Self {
         Self { caller: NamePattern::Every, tool: NamePattern::One(tool.to_owned()), rate }
@@ -89,7 +89,7 @@ impl RateRule {
         let Rate { calls, per, burst } = self.rate;
         let interval = (per.min(MAX_PERIOD) / calls.get()).max(Duration::from_nanos(1));
         let burst = burst.unwrap_or(calls);
-        // All that may come at once comes back within ten of the longest periods, or there is less of it.
+        // Caps the burst so that it replenishes within ten of the longest periods.
         let most = MAX_PERIOD.as_nanos().saturating_mul(10) / interval.as_nanos().max(1);
         let most = u32::try_from(most).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
         let quota = Quota::with_period(interval).unwrap_or(Quota::per_second(NonZeroU32::MIN));
@@ -97,7 +97,7 @@ impl RateRule {
     }
 }
 
-/// For the operator. Two rules that read alike count alike.
+/// For the operator. Also the identity of a rule: rules with the same text share their counts across reloads.
 impl fmt::Display for RateRule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Rate { calls, per, burst } = self.rate;
@@ -109,10 +109,10 @@ impl fmt::Display for RateRule {
     }
 }
 
-/// A caller and a tool.
+/// Caller and tool.
 type RateKey = (String, String);
 
-/// A question to a rule: whether it would admit a call, or that it do.
+/// A query to the limiter: check only, or check and charge.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum RateQuery {
     Peek(RateKey),
@@ -127,7 +127,7 @@ impl RateQuery {
     }
 }
 
-/// What was spent, by caller and tool. Looking changes nothing.
+/// Consumed quota by caller and tool. `Peek` changes nothing.
 #[derive(Clone, Default)]
 struct RateCounts(Arc<Mutex<HashMap<RateKey, Nanos>>>);
 
@@ -167,7 +167,7 @@ impl ShrinkableKeyedStateStore<RateQuery> for RateCounts {
     }
 }
 
-/// The gate's clock, as the limiter asks it.
+/// The gate's clock as a `governor` clock.
 struct GovernorClock(Clock);
 
 impl governor::clock::Clock for GovernorClock {
@@ -178,12 +178,12 @@ impl governor::clock::Clock for GovernorClock {
     }
 }
 
-/// One rule and what was spent of it.
+/// One rule with its counts.
 struct RuleLimiter {
     rule: RateRule,
     limiter: RateLimiter<RateQuery, RateCounts, GovernorClock, NoOpMiddleware<Instant>>,
     spent: RateCounts,
-    /// At how many counts to look for those that can go.
+    /// Number of counts at which to sweep next.
     sweep_at: AtomicUsize,
 }
 
@@ -208,7 +208,8 @@ impl RuleLimiter {
         refused.map(|refused| refused.wait_time_from(now))
     }
 
-    /// What cannot be counted is not admitted. Counts that are full again are let go whenever there are twice as many as were left the last time.
+    /// Whether a count for this key exists or can be added; a call that cannot be counted is refused. Replenished counts are removed whenever their
+    /// number has doubled since the last sweep.
     fn has_room(&self, pair: &RateKey) -> bool {
         if self.spent.counts().contains_key(pair) {
             return true;
@@ -222,16 +223,16 @@ impl RuleLimiter {
     }
 }
 
-/// The rules of a gate.
+/// All rate limits of a gate.
 pub(crate) struct RateLimits {
     limiters: Vec<Arc<RuleLimiter>>,
-    /// Held while a call is asked about and charged, so that no other comes in between.
+    /// Held across check and charge, so that the two are atomic.
     admit_lock: Mutex<()>,
     clock: Clock,
 }
 
 impl RateLimits {
-    /// These rules. What was spent of one that was there before stays spent.
+    /// Builds the limiters. A rule that existed before keeps its counts.
     pub(crate) fn new(rules: Vec<RateRule>, before: Option<&Self>, clock: &Clock) -> Self {
         let mut earlier: Vec<&Arc<RuleLimiter>> =
             before.into_iter().flat_map(|rates| &rates.limiters).collect();
@@ -246,12 +247,12 @@ impl RateLimits {
         Self { limiters, admit_lock: Mutex::default(), clock: Arc::clone(clock) }
     }
 
-    /// Charges a call to every rule that matches it, or to none.
+    /// Charges a call to every matching rule, or to none.
     pub(crate) fn admit(&self, caller: &str, tool: &str) -> Result<(), Failure> {
         self.charge(caller, tool, tool)
     }
 
-    /// The same for a tool that there is not. All of them have one count for each caller: names are the caller's to invent.
+    /// The same for an unknown tool. All unknown tools share one count per caller, because their names are the caller's to invent.
     pub(crate) fn admit_unknown(&self, caller: &str, tool: &str) -> Result<(), Failure> {
         self.charge(caller, tool, "")
     }
@@ -281,7 +282,7 @@ fn rate_limited(tool: &str, rest: Duration, rule: &RateRule) -> Failure {
     with_retry_after(failure, rest).operator_note(format!("more than {rule}"))
 }
 
-/// Tells how long to wait: to the model in words, to programs in milliseconds, both rounded up.
+/// Adds the wait time, rounded up: in seconds for the model, in milliseconds (`retry_after_ms`) for programs.
 pub(crate) fn with_retry_after(failure: Failure, rest: Duration) -> Failure {
     let milliseconds = u64::try_from(rest.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     let seconds = milliseconds.div_ceil(1000);
@@ -368,7 +369,7 @@ mod tests {
             assert!(rates.admit("alice", "log").is_ok(), "refused calls were charged");
         }
         advance(&now, Duration::from_secs(1));
-        // The longest wait of all rules is the one to tell.
+        // The failure carries the longest wait of all rules.
         assert!(retry_after(rates.admit("alice", "log")) > 3_000_000);
     }
 
@@ -418,11 +419,11 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
-        /// A bucket that fills continuously, in whole units, is the slow way to say the same.
+        /// The reference model: a bucket that fills continuously, in whole units.
         #[test]
         fn agrees_with_a_bucket(calls in 1u32..5, burst in 1u32..5, waits in prop::collection::vec(0u64..900, 1..60)) {
             let (clock, now) = clock();
-            // One call comes back every 300 ms.
+            // One call is replenished every 300 ms.
             let (calls, burst) = (NonZeroU32::new(calls).unwrap(), NonZeroU32::new(burst).unwrap());
             let rate = Rate { calls, per: Duration::from_millis(300) * calls.get(), burst: Some(burst) };
             let rates = RateLimits::new(vec![RateRule::of_tool("log", rate)], None, &clock);

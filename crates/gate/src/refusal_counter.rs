@@ -1,9 +1,9 @@
-//! Refusals of callers that are above their bound, counted into one record per interval.
+//! Rate-limited calls, counted into one record per interval.
 //!
-//! A call that a rate refuses costs its caller nothing, so a record for each of them would cost the gate more than the calls do. The first of a kind is
-//! recorded like every call; those that follow within [`INTERVAL`] are counted, and one record says how many they were (`denial.count`). What is
-//! counted is written when the interval is over, when there are [`MAX_COUNTED`] of them, and when the gate is dropped. A gate that is killed (`SIGKILL`, a
-//! power cut) loses at most that much of a kind, and none of it had an effect; that there were such refusals is on record before.
+//! A call that a rate limit refuses costs its caller nothing, so one record per refusal would cost the gate more than the call. The first refusal of
+//! a kind is recorded like any call; those that follow within [`FLUSH_INTERVAL`] are counted, and one record carries their number (`denial.count`).
+//! Counts are flushed when the interval ends, at [`MAX_COUNTED`], and when the gate is dropped. A gate that is killed (`SIGKILL`, power cut) loses at
+//! most one count per kind. No refused call had an effect, and the first record of the kind is in the log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,14 +18,14 @@ use crate::gate::Clock;
 /// How long refusals of a kind are counted before they are written.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// So many refusals are written without waiting for the end of the interval.
+/// A count that reaches this is written before the interval ends.
 pub(crate) const MAX_COUNTED: u64 = 10_000;
 
-/// Kinds that are counted at a time. Refusals of more kinds are recorded one by one.
+/// How many kinds are counted at a time. Refusals of further kinds are recorded individually.
 const MAX_KEYS: usize = 4096;
 
-/// What refusals have in common that are counted together. All tools that there are not are one: their names are the caller's to invent, and so are
-/// sessions.
+/// What refusals counted together have in common. All unknown tools share one key, and sessions are not part of it: both names are the caller's to
+/// invent, and would make the map unbounded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RefusalKey {
     subject: String,
@@ -35,7 +35,7 @@ struct RefusalKey {
     code: ErrorCode,
 }
 
-/// A refusal, as it is recorded.
+/// A refused call, as it is recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct RefusedCall {
     pub(crate) call: CallId,
@@ -50,7 +50,7 @@ pub(crate) struct RefusedCall {
 }
 
 impl RefusedCall {
-    /// Only what a bound refuses comes in any number.
+    /// Only rate-limited refusals can come in large numbers.
     pub(crate) fn is_counted(code: ErrorCode) -> bool {
         code == ErrorCode::RateLimited
     }
@@ -86,19 +86,19 @@ impl RefusedCall {
 struct RefusalCount {
     since: Instant,
     count: u64,
-    /// The last of them stands for all.
+    /// The last one; its record represents all of them.
     last: RefusedCall,
 }
 
 #[derive(Default)]
 struct RefusalState {
     counts: HashMap<RefusalKey, RefusalCount>,
-    /// A thread writes what is counted when the interval is over.
+    /// Whether a timer thread is running that flushes the counts.
     has_timer: bool,
     is_closed: bool,
 }
 
-/// What is counted of a gate's refusals.
+/// The refusal counts of a gate.
 pub(crate) struct RefusalCounter {
     state: Mutex<RefusalState>,
     audit: Weak<AuditLog>,
@@ -120,7 +120,7 @@ impl RefusalCounter {
         })
     }
 
-    /// Counts a refusal. `Some` is how many, this one among them, its record stands for; `None` is that another record will.
+    /// Counts a refusal. `Some(n)`: write a record that represents `n` refusals, including this one. `None`: a later record includes it.
     pub(crate) fn count(self: &Arc<Self>, refusal: RefusedCall) -> Option<u64> {
         let (kind, now) = (refusal.key(), (self.clock)());
         let mut state = self.state();
@@ -150,21 +150,21 @@ impl RefusalCounter {
         Some(1)
     }
 
-    /// Writes the record of a refusal that has no call of its own, because its request was not taken.
+    /// Writes the record of a refusal that has no call, because its request was not accepted.
     pub(crate) fn record(self: &Arc<Self>, refusal: RefusedCall) {
         if let Some(count) = self.count(refusal.clone()) {
             self.write(&refusal, count);
         }
     }
 
-    /// Writes what is counted, for the last time.
+    /// Flushes all counts; no more are accepted.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
         self.write_all(&mut state);
     }
 
-    /// A thread, and not a timer of a runtime: a gate may be called from none.
+    /// A thread rather than a runtime timer: a gate may be used without a runtime.
     fn start_timer(self: &Arc<Self>) {
         let refusals = Arc::downgrade(self);
         let timer = move || {
@@ -172,7 +172,7 @@ impl RefusalCounter {
                 thread::sleep(FLUSH_INTERVAL);
                 refusals.upgrade()
             } {
-                // The lock is held while records are written: a gate that is dropped waits for it, and is the last to hold the log.
+                // The lock is held while records are written: the gate's `Drop` waits for it, and then holds the last reference to the log.
                 let mut state = refusals.state();
                 refusals.write_all(&mut state);
                 if state.counts.is_empty() || state.is_closed {
@@ -182,12 +182,12 @@ impl RefusalCounter {
             }
         };
         if thread::Builder::new().name("refusals".to_owned()).spawn(timer).is_err() {
-            // Then the next call, or the end of the gate, writes them.
+            // Without the thread, the next refusal of the kind or the gate's `Drop` flushes the count.
             self.state().has_timer = false;
         }
     }
 
-    /// Kinds of which nothing came since the last time are forgotten.
+    /// Also removes kinds without a refusal since the last flush.
     fn write_all(&self, state: &mut RefusalState) {
         let now = (self.clock)();
         state.counts.retain(|_, counted| counted.count > 0);

@@ -1,4 +1,4 @@
-//! Which tools there are.
+//! The registered tools.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use crate::error::GateError;
 use crate::schema_check::{InputCheck, OutputCheck};
 use crate::tool::{Tool, ToolSpec};
 
-/// A tool with its checks; these are compiled when first needed, so that one call does not pay for every tool.
+/// A tool with its schema checks. The schemas are compiled on first use, so that one call does not pay for every tool.
 #[derive(Clone)]
 pub(crate) struct RegisteredTool {
     pub(crate) tool: Arc<dyn Tool>,
@@ -26,7 +26,8 @@ impl RegisteredTool {
         Self { tool, input, output, breaker, definition: Arc::default() }
     }
 
-    /// The digest of what this tool is. A tool of which nobody can tell what it does is another one in every generation.
+    /// Digest of the tool's definition. A tool with requirements and without a fingerprint gets a new digest in every generation, because nothing
+    /// proves that it is unchanged.
     pub(crate) fn definition(&self, generation: u64) -> Sha256 {
         *self.definition.get_or_init(|| {
             let spec = self.tool.spec();
@@ -69,7 +70,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// No tools.
+    /// An empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -78,7 +79,7 @@ impl Registry {
     /// Adds a tool.
     ///
     /// # Errors
-    /// A tool of that name is there already.
+    /// A tool of that name is registered already.
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), GateError> {
         let name = tool.spec().name.as_str().to_owned();
         if self.tools.contains_key(&name) {
@@ -93,7 +94,7 @@ impl Registry {
         self.tools.get(name)
     }
 
-    /// Takes over what was learnt about tools that are still the same: compiled schemas, and how they fared.
+    /// Takes over the state of unchanged tools: compiled schemas and circuit breakers.
     pub(crate) fn inherit_from(&mut self, generation: u64, before: &Self, before_generation: u64) {
         for (name, tool) in &mut self.tools {
             let Some(earlier) = before.tools.get(name) else { continue };
@@ -105,12 +106,12 @@ impl Registry {
         }
     }
 
-    /// All tools, in the order they were registered.
+    /// All tools, in registration order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.order.iter().filter_map(|name| self.tools.get(name)).map(|registered| &registered.tool)
     }
 
-    /// All names, in the order they were registered.
+    /// All names, in registration order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.order.iter().map(String::as_str)
     }
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// The digest of `["toolgate.tool.v1","look","Look","Looks.","read","file",{…},{"type":"object"},null,"built in"]`, made by other means.
+    /// The digest of `["toolgate.tool.v1","look","Look","Looks.","read","file",{…},{"type":"object"},null,"built in"]`, computed independently.
     #[test]
     fn what_a_tool_is_has_the_same_digest_wherever_its_schemas_are_held() {
         let spec = ToolSpec {

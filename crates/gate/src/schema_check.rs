@@ -1,4 +1,4 @@
-//! Do the arguments fit, does the answer fit.
+//! Validates arguments and outputs against their JSON Schemas.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,17 +15,17 @@ use crate::dedicated_thread::{SingleFlight, run_on_dedicated_thread};
 use crate::schema_fast_path::is_certainly_valid;
 use crate::tool::Tool;
 
-/// How many problems of one call are told at once.
+/// How many validation problems one failure lists.
 const MAX_PROBLEMS: usize = 8;
 
-/// How much may be compared where others wait: parts of a schema times parts of a value.
+/// The largest schema check that runs inline: parts of the schema times parts of the value.
 const MAX_INLINE_COMPARISONS: usize = 1 << 16;
 
-/// A schema that is compiled when it is first needed. One that does not compile lets nothing through.
+/// A schema compiled on first use. A schema that does not compile refuses every value.
 #[derive(Default)]
 pub(crate) struct LazySchema {
     compiled: OnceLock<Result<Validator, String>>,
-    /// How many parts the schema has.
+    /// Number of parts of the schema.
     parts: OnceLock<usize>,
     single_flight: SingleFlight,
 }
@@ -40,7 +40,7 @@ impl LazySchema {
         })
     }
 
-    /// Whether a value certainly fits and it takes no time to see that.
+    /// Whether the value is certainly valid and small enough to check inline.
     fn is_trivially_valid(&self, schema: &Map<String, Value>, value: &Value) -> bool {
         let room = MAX_INLINE_COMPARISONS
             / self.parts.get_or_init(|| count_object_parts(schema, usize::MAX)).max(&1);
@@ -48,7 +48,7 @@ impl LazySchema {
     }
 }
 
-/// About how many parts a value has, as far as anybody wants to know. Long texts are several.
+/// Approximate number of parts of a value, counted up to `most`. A string counts one part per 64 bytes.
 fn count_parts(value: &Value, most: usize) -> usize {
     match value {
         Value::Array(items) => items.iter().fold(1, |sum, item| add_parts(sum, item, most)),
@@ -58,7 +58,7 @@ fn count_parts(value: &Value, most: usize) -> usize {
     }
 }
 
-/// The same of an object.
+/// The same for an object.
 fn count_object_parts(fields: &Map<String, Value>, most: usize) -> usize {
     let with_name = |sum: usize, name: &str| sum.saturating_add(name.len() / 64);
     fields.iter().fold(1, |sum, (name, value)| add_parts(with_name(sum, name), value, most))
@@ -68,20 +68,20 @@ fn add_parts(sum: usize, value: &Value, most: usize) -> usize {
     if sum < most { sum.saturating_add(count_parts(value, most - sum)) } else { sum }
 }
 
-/// How long a check may be waited for.
+/// Deadline and cancellation of a check.
 pub(crate) struct Deadline<'c> {
     pub(crate) stop: &'c Cancellation,
     pub(crate) cancelled: &'c CancellationToken,
 }
 
-/// A check of what goes into a tool, or of what comes out.
+/// A check of a tool's arguments or of its output.
 pub(crate) trait SchemaCheck: Send + Sync + 'static {
     fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value>;
     fn lazy(&self) -> &LazySchema;
     fn check(&self, schema: &Map<String, Value>, value: &Value) -> Result<(), Failure>;
 }
 
-/// The value, if it fits. Where the schema is a stranger's it is looked at apart.
+/// Returns the value if it is valid. A check against an MCP server's schema runs on a dedicated thread, unless it is trivially valid.
 pub(crate) async fn check_value<C: SchemaCheck>(
     check: &Arc<C>,
     tool: &Arc<dyn Tool>,
@@ -100,7 +100,7 @@ pub(crate) async fn check_value<C: SchemaCheck>(
     run_on_dedicated_thread(&check.lazy().single_flight, patience.stop, patience.cancelled, work).await?
 }
 
-/// Checks arguments.
+/// Validates arguments.
 #[derive(Default)]
 pub(crate) struct InputCheck(LazySchema);
 
@@ -113,7 +113,7 @@ impl SchemaCheck for InputCheck {
         &self.0
     }
 
-    /// What does not fit, in words that let the model repair its call.
+    /// Names what is invalid, so that the model can correct its call.
     fn check(&self, schema: &Map<String, Value>, arguments: &Value) -> Result<(), Failure> {
         if is_certainly_valid(schema, arguments) {
             return Ok(());
@@ -132,7 +132,7 @@ impl SchemaCheck for InputCheck {
             if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
         let required: Vec<&Value> =
             schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
-        // Names and values in it are the caller's.
+        // Argument names and values are the caller's, so they are escaped.
         Err(Failure::new(ErrorCode::InvalidArguments, escaped_line(&message))
             .help(format!("known arguments: {}", known.join(", ")))
             .detail("problems", problems)
@@ -175,7 +175,7 @@ fn join_path(place: &str, name: &str) -> String {
     if place.is_empty() { name.to_owned() } else { format!("{}/{name}", place.trim_start_matches('/')) }
 }
 
-/// Values are quoted back to the model that sent them, but not whole files of them.
+/// Values are quoted back to the model that sent them, but truncated.
 fn truncate(text: &str) -> String {
     const MAX_SHOWN_CHARS: usize = 300;
     if text.chars().count() <= MAX_SHOWN_CHARS {
@@ -185,7 +185,7 @@ fn truncate(text: &str) -> String {
     }
 }
 
-/// Checks answers.
+/// Validates outputs.
 #[derive(Default)]
 pub(crate) struct OutputCheck(LazySchema);
 
@@ -198,7 +198,7 @@ impl SchemaCheck for OutputCheck {
         &self.0
     }
 
-    /// The model is not told what is wrong with an answer that it will not get; the operator is.
+    /// The details of an invalid output go to the operator only: the model does not get the output, so it must not get quotes of it either.
     fn check(&self, schema: &Map<String, Value>, structured: &Value) -> Result<(), Failure> {
         if is_certainly_valid(schema, structured) {
             return Ok(());
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Many comparisons: each of many parts of a value with each of many parts of a schema.
+    /// A slow check: many parts of a value against many parts of a schema.
     fn long() -> (Arc<dyn Tool>, Value) {
         let parts: Vec<Value> = (0..2000).map(|part| json!({"not": {"const": part}})).collect();
         (strange(json!({"items": {"allOf": parts}})), json!(vec!["x"; 20_000]))

@@ -1,16 +1,16 @@
-//! A short way to say yes.
+//! A fast path for valid values.
 //!
-//! Compiling a schema costs more than reading a file. Most calls are plainly valid under a schema that uses only the common keywords, and that can be
-//! seen without compiling anything. This never says no: what it cannot prove is left to the full validator, which also explains what is wrong.
+//! Compiling a schema costs more than reading a file. Most calls are plainly valid under a schema with only common keywords, which can be checked
+//! without compiling. The fast path never rejects: whatever it cannot prove valid goes to the full validator, which also explains what is wrong.
 
 use serde_json::{Map, Value};
 
-/// Whether the value certainly fits the schema. `false` means: ask the full validator.
+/// Whether the value is certainly valid. `false` means: ask the full validator.
 pub(crate) fn is_certainly_valid(keywords: &Map<String, Value>, value: &Value) -> bool {
     keywords.iter().all(|(keyword, rule)| keyword_certainly_holds(keyword, rule, keywords, value))
 }
 
-/// The same of a schema within a schema, which may be a mere yes or no.
+/// The same for a subschema, which may be a boolean.
 fn subschema_certainly_valid(schema: &Value, value: &Value) -> bool {
     match schema {
         Value::Bool(allowed) => *allowed,
@@ -19,7 +19,7 @@ fn subschema_certainly_valid(schema: &Value, value: &Value) -> bool {
     }
 }
 
-/// Whether one keyword is certainly satisfied. A keyword that is not known here is not.
+/// Whether one keyword certainly holds. An unknown keyword does not.
 fn keyword_certainly_holds(
     keyword: &str,
     rule: &Value,
@@ -57,7 +57,7 @@ fn keyword_certainly_holds(
         }
         ("minimum", Value::Number(number)) => at_least(number.as_i64(), rule.as_i64()),
         ("maximum", Value::Number(number)) => at_least(rule.as_i64(), number.as_i64()),
-        // A keyword about another type says nothing about this value.
+        // A keyword for another type does not constrain this value.
         (
             "properties"
             | "required"
@@ -74,7 +74,7 @@ fn keyword_certainly_holds(
     }
 }
 
-/// A field by its name. Among few, comparing names is cheaper than hashing one.
+/// Looks up a field. In a small object, comparing names is cheaper than hashing.
 fn find<'m>(fields: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
     const MAX_LINEAR_FIELDS: usize = 16;
     match fields.len() <= MAX_LINEAR_FIELDS {
@@ -83,13 +83,13 @@ fn find<'m>(fields: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
     }
 }
 
-/// The type that a schema asks for, if it asks for nothing else.
+/// The type that a schema requires, if it has no other keyword.
 fn only_type(schema: &Value) -> Option<&str> {
     let keywords = schema.as_object().filter(|keywords| keywords.len() == 1)?;
     keywords.get("type")?.as_str()
 }
 
-/// What tells whether a value is certainly of this type. A type that is not known here has no values.
+/// A predicate for values that certainly have this type; `None` for unknown types.
 fn type_check(kind: &str) -> Option<fn(&Value) -> bool> {
     match kind {
         "object" => Some(Value::is_object),
@@ -97,7 +97,7 @@ fn type_check(kind: &str) -> Option<fn(&Value) -> bool> {
         "string" => Some(Value::is_string),
         "boolean" => Some(Value::is_boolean),
         "null" => Some(Value::is_null),
-        // `1.0` is an integer too; the full validator knows.
+        // `1.0` is an integer too; that is left to the full validator.
         "integer" => Some(|value| value.is_i64() || value.is_u64()),
         "number" => Some(Value::is_number),
         _ => None,

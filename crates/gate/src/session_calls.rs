@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use toolgate_types::SessionId;
 
-/// So many sessions are remembered. When there are more, the half that was quiet longest is forgotten and would count from nothing again.
+/// How many sessions are remembered. Beyond that, the half with the oldest latest call is evicted, and would count from zero again.
 const MAX_SESSIONS: usize = 65_536;
 
-/// Counts calls by session.
+/// Counts calls per session.
 #[derive(Default)]
 pub(crate) struct SessionCallCounter(Mutex<SessionCounts>);
 
@@ -20,12 +20,12 @@ struct SessionCounts {
 
 struct SessionCount {
     calls: u64,
-    /// The number of its latest call among those of all sessions.
+    /// Sequence number of its latest call, counted over all sessions.
     last_call: u64,
 }
 
 impl SessionCallCounter {
-    /// Counts one more call of a session; says how many it made before.
+    /// Counts one more call of a session and returns how many it made before.
     pub(crate) fn increment(&self, session: &SessionId) -> u64 {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.all = counts.all.saturating_add(1);

@@ -1,7 +1,7 @@
-//! What a gate decides by, all of one moment.
+//! Snapshots of the gate's configuration.
 //!
-//! Tools, agents, policies, keys and rates can be replaced while calls are under way. A call takes the snapshot that is current when it comes and keeps it
-//! to its end, so that no call is looked up in one set of tools and judged by the policies of another.
+//! Tools, agents, policies, keys and rates can be replaced while calls are running. A call takes the current snapshot when it arrives and keeps it to
+//! its end, so that no call is looked up in one set of tools and judged by the policies of another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use crate::gate::Clock;
 use crate::rate_limits::{RateLimits, RateRule};
 use crate::registry::Registry;
 
-/// What a gate decides by. It can be replaced while calls are under way.
+/// The gate's configuration. It can be replaced while calls are running.
 #[derive(Clone)]
 pub struct GateConfig {
     /// The tools.
     pub registry: Registry,
-    /// The agents that were declared.
+    /// The declared agents.
     pub agents: Vec<AgentConfig>,
-    /// The bounds of a call, before agents change them.
+    /// Default limits of a call; agents may override them.
     pub limits: Limits,
-    /// How much is asked at least, whatever a caller comes with.
+    /// The least strict trust level that applies, whatever the caller's credential says.
     pub trust: Trust,
-    /// Policies of the whole organisation.
+    /// Organisation-wide policies.
     pub policies: Arc<Policies>,
-    /// Who can tell whether a token is good. Without one, every token is refused.
+    /// Verifies tokens. Without one, every token is refused.
     pub verifier: Option<Arc<Verifier>>,
-    /// How often; every rule that matches a call must admit it.
+    /// Rate limits; every rule that matches a call must admit it.
     pub rates: Vec<RateRule>,
-    /// When a tool that keeps failing rests.
+    /// When the circuit breaker of a failing tool opens.
     pub breaker: Option<BreakerRule>,
-    /// The mounts, with the rules by which undo puts back. Without them it puts back nothing.
+    /// The mounts and their rules, which undo obeys. Without them, undo restores nothing.
     pub workspace: Option<Arc<Workspace>>,
 }
 
 impl GateConfig {
-    /// Tools and bounds, and nothing else: no agents, no policies, no tokens, no rates, no rest for tools that fail, and no undo.
+    /// Tools and limits only: no agents, policies, tokens, rate limits, circuit breakers or undo.
     #[must_use]
     pub fn new(registry: Registry, limits: Limits) -> Self {
         Self {
@@ -58,13 +58,13 @@ impl GateConfig {
     }
 }
 
-/// An agent that was declared, with its scope worked out.
+/// A declared agent with its resolved scope.
 pub(crate) struct DeclaredAgent {
     pub(crate) config: AgentConfig,
     pub(crate) scope: AgentScope,
 }
 
-/// One moment's state of what a gate decides by.
+/// An immutable snapshot of the configuration.
 pub(crate) struct Snapshot {
     /// How many replacements came before.
     pub(crate) generation: u64,
@@ -84,8 +84,8 @@ impl Snapshot {
         Self::after(None, loaded, clock)
     }
 
-    /// The one that follows `before`. Tools that were not changed keep what was learnt about them, and unchanged rates what was spent of them:
-    /// a reload is not a way to begin anew.
+    /// The snapshot that follows `before`. Unchanged tools keep their compiled schemas and circuit breakers, and unchanged rate limits keep their
+    /// counts: a reload must not reset them.
     pub(crate) fn after(before: Option<&Self>, loaded: GateConfig, clock: &Clock) -> Self {
         let GateConfig { mut registry, agents, limits, trust, policies, verifier, rates, breaker, workspace } =
             loaded;
@@ -97,7 +97,7 @@ impl Snapshot {
         let mut by_name = HashMap::new();
         for config in agents {
             let scope = AgentScope::of(Some(&config));
-            // The first declaration of a name is the one that counts; configuration has no second.
+            // The first declaration of a name wins.
             by_name.entry(config.name.value.clone()).or_insert(DeclaredAgent { config, scope });
         }
         Self {

@@ -1,4 +1,4 @@
-//! The deciding stages: each consumes what the one before handed out.
+//! The deciding stages. Each consumes the type that the stage before returned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ use crate::schema_check::{Deadline, check_value};
 use crate::snapshot::Snapshot;
 use crate::tool::{CallContext, Preview, Progress, ResourceRequest, ToolSpec};
 
-/// A refusal, and where it happened.
+/// A refusal, and the stage that refused.
 #[derive(Debug)]
 pub(crate) struct StageRefusal {
     pub(crate) stage: Stage,
@@ -43,21 +43,21 @@ fn refuse<Next>(stage: Stage, failure: Failure) -> Result<Next, StageRefusal> {
     Err(StageRefusal { stage, failure })
 }
 
-/// A call as it came. Its arguments are on their way to the tool; `call` is the rest of it.
+/// A call as it was received. Its arguments are moved out, on their way to the tool; `call` is the rest.
 pub(crate) struct Received<'g> {
     pub(crate) call: &'g ToolCall,
     pub(crate) arguments: Value,
 }
 
 impl<'g> Received<'g> {
-    /// REGISTRY: is there such a tool?
+    /// REGISTRY: does the tool exist?
     pub(crate) fn look_up(self, snapshot: &'g Snapshot) -> Option<Known<'g>> {
         let tool = snapshot.registry.get(&self.call.tool)?;
         Some(Known { received: self, tool, snapshot })
     }
 }
 
-/// A refusal that helps only with tools that the caller may see.
+/// The suggestions name only tools that the caller may see.
 pub(crate) fn unknown_tool(name: &str, visible: &[&str]) -> StageRefusal {
     let shown: String = name.chars().take(100).collect();
     let mut failure =
@@ -86,7 +86,7 @@ impl<'g> Known<'g> {
         self.tool.tool.version()
     }
 
-    /// AUTH: is the caller who it says it is?
+    /// AUTH: verifies the credential.
     pub(crate) async fn verify(
         self,
         credential: Credential,
@@ -99,7 +99,7 @@ impl<'g> Known<'g> {
     }
 }
 
-/// A call of a known caller.
+/// A call of an authenticated caller.
 pub(crate) struct Verified<'g> {
     known: Known<'g>,
     authenticated: AuthenticatedCaller<'g>,
@@ -110,7 +110,7 @@ impl<'g> Verified<'g> {
         &self.authenticated.caller
     }
 
-    /// PERMISSION: may that caller make that call, and now? `calls` is how many its session made before.
+    /// PERMISSION: may this caller make this call now? `calls` is how many calls its session made before.
     pub(crate) async fn permit(
         self,
         calls: u64,
@@ -134,10 +134,11 @@ impl<'g> Verified<'g> {
     }
 }
 
-/// Where the paths of a call lead.
+/// The resolved paths of a call.
 type Judged = Arc<JudgedPaths>;
 
-/// Whether a rule about this tool asks where paths lead. A person holds every permission, so that no condition matters.
+/// Whether a rule about this tool depends on where paths resolve to. A person holds every permission, so conditions of the tool's requirements do not
+/// matter.
 fn needs_paths(snapshot: &Snapshot, spec: &ToolSpec, who: &AuthenticatedCaller<'_>) -> bool {
     let demands = spec.requirements.as_ref().is_some_and(Requirements::needs_paths);
     (demands && !matches!(who.held_permissions(), HeldPermissions::Everything))
@@ -150,7 +151,8 @@ async fn locate(tool: &RegisteredTool, arguments: &Value, context: CallContext) 
     Ok(Arc::new(JudgedPaths::new(paths)))
 }
 
-/// The same for a question; nothing, where it leads nowhere for now. A call that is refused anyway is nothing to bother a person with.
+/// Resolves the paths for an approval question; `None` if they do not exist yet. A call that is denied anyway ends here: a person is not asked about
+/// it.
 async fn paths_for_approval(
     tool: &RegisteredTool,
     arguments: &Value,
@@ -163,7 +165,7 @@ async fn paths_for_approval(
     }
 }
 
-/// The bounds within which a caller may use a tool.
+/// The limits within which a caller may use a tool.
 fn caller_limits(
     snapshot: &Snapshot,
     spec: &ToolSpec,
@@ -180,14 +182,14 @@ fn caller_limits(
     Ok((grant, Limits { timeout, ..limits }))
 }
 
-/// What a call is judged by besides its tool and its caller.
+/// What a call is authorised by, besides its tool and its caller.
 struct AuthorizationInput<'c> {
     input: &'c Value,
     judged: Option<&'c Judged>,
     calls: u64,
 }
 
-/// Whether the tool's demands and the policies let a call go on.
+/// Checks the tool's requirements and the policies.
 fn authorize(
     snapshot: &Snapshot,
     spec: &ToolSpec,
@@ -208,18 +210,18 @@ fn authorize(
             return Err(not_permitted(operator_reason));
         }
     }
-    // Whoever might not use the tool anyway does not learn how it is with it.
+    // Checked last: a caller that may not use the tool does not learn that it is suspended.
     spec.suspended.as_ref().map_or(Ok(()), |operator_reason| Err(tool_withdrawn(operator_reason)))
 }
 
-/// Which rule decided is for the operator. A model that knew could look for a way around it.
+/// The rule that decided is named only in the operator's note: a model that knew it could look for a way around it.
 fn not_permitted(operator_reason: String) -> Failure {
     Failure::new(ErrorCode::NotPermitted, "this call is not permitted")
         .help("use only the tools that were offered")
         .operator_note(operator_reason)
 }
 
-/// A model that was shown the tool before is told that trying again is of no use.
+/// The model may have been shown the tool before it was suspended, so the message says that a retry is useless.
 fn tool_withdrawn(operator_reason: &str) -> Failure {
     Failure::new(ErrorCode::NotPermitted, "this tool is suspended until an operator agrees to it again")
         .help("go on without this tool")
@@ -231,14 +233,14 @@ pub(crate) struct Permitted<'g> {
     verified: Verified<'g>,
     grant: Grant,
     limits: Limits,
-    /// Where its paths lead, where a rule asked.
+    /// The resolved paths, if a rule needed them.
     located: Option<Result<Judged, Failure>>,
     /// How many calls its session made before.
     calls: u64,
 }
 
 impl<'g> Permitted<'g> {
-    /// VALIDATION: do the arguments fit?
+    /// VALIDATION: do the arguments match the schema?
     pub(crate) async fn validate(mut self, asking: &StageContext<'_>) -> Result<Valid<'g>, StageRefusal> {
         let stop = asking.stop(self.limits);
         let Known { received, tool, .. } = &mut self.verified.known;
@@ -254,12 +256,12 @@ impl<'g> Permitted<'g> {
     }
 }
 
-/// A call whose arguments fit.
+/// A call whose arguments match the schema.
 pub(crate) struct Valid<'g> {
     permitted: Permitted<'g>,
 }
 
-/// What the approving stage needs to ask somebody.
+/// What the stages need besides the call itself.
 pub(crate) struct StageContext<'g> {
     pub(crate) approver: &'g dyn Approver,
     pub(crate) grants: &'g SessionGrants,
@@ -268,27 +270,27 @@ pub(crate) struct StageContext<'g> {
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
     pub(crate) resource: Option<ResourceRequest>,
-    /// The deadline that the caller sets.
+    /// The deadline set by the caller.
     pub(crate) timeout: Option<Duration>,
     pub(crate) blocking: BlockingStrategy,
     pub(crate) clock: &'g Clock,
 }
 
 impl<'g> Valid<'g> {
-    /// APPROVAL: did a person agree, where one must? Only here is a call made that a tool will run.
+    /// APPROVAL: asks a person where the trust level demands it. The only place that constructs an [`ApprovedCall`].
     pub(crate) async fn approve(self, asking: StageContext<'_>) -> Result<Ready<'g>, StageRefusal> {
         let Permitted { verified: Verified { known, authenticated: who }, grant, limits, located, calls } =
             self.permitted;
         let Known { received: Received { call, arguments }, tool, snapshot } = known;
         let spec = tool.tool.spec();
-        // Nobody is asked about a call that could not run.
+        // Checked before asking: a person is not asked about a call that an open circuit would refuse.
         if let Some(rule) = snapshot.breaker.filter(|rule| rule.applies(spec))
             && let Err(rest) = tool.breaker.check(&who.caller.subject, &rule, (asking.clock)())
         {
             return refuse(Stage::Execution, circuit_open(spec.name.as_str(), rest));
         }
         let context = || context(call.id, &who.caller, spec, limits, &grant, &asking);
-        // What a rule had to know and could not is no call that may run.
+        // A rule needed these paths and they could not be resolved: refuse.
         let mut judged =
             located.transpose().map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })?;
         let (mut foreseen, mut asked) = (None, false);
@@ -300,7 +302,8 @@ impl<'g> Valid<'g> {
                     judged = paths_for_approval(tool, &arguments, context()).await?;
                 }
                 let preview = preview(tool, &arguments, bind_to_paths(context(), judged.clone())).await?;
-                // What leads nowhere now may lead somewhere by the time of the answer; but then it is not what was asked.
+                // A path that does not exist now may exist by the time of the reply, but that is not what was shown. An empty set of judged paths
+                // refuses it.
                 judged.get_or_insert_default();
                 foreseen = preview.expected_changes.clone();
                 let name = spec.name.as_str();
@@ -311,11 +314,11 @@ impl<'g> Valid<'g> {
                     .await?;
             }
         }
-        // What nobody waits for any more is not begun.
+        // The caller cancelled while a person was asked.
         if asking.cancelled.is_cancelled() {
             return refuse(Stage::Execution, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
         }
-        // The time that a person takes to think is not the tool's.
+        // A new context: the time a person takes to reply does not count towards the tool's timeout.
         let context = bind_to_paths(context(), judged);
         let ToolCall { id, client_id, tool: name, repairs, .. } = call;
         let (client_id, repairs) = (client_id.clone(), repairs.clone());
@@ -356,7 +359,7 @@ fn question(
     }
 }
 
-/// What would happen. A call that will be refused anyway is nothing to bother a person with: it ends here, as it would have ended later.
+/// What would happen. A call that would be refused anyway fails here with the same refusal, and no person is asked.
 async fn preview(
     tool: &RegisteredTool,
     arguments: &Value,
@@ -367,13 +370,13 @@ async fn preview(
     shown.map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })
 }
 
-/// Where a tool's own refusal belongs: arguments that fit the schema and not the tool were not valid, whoever noticed.
+/// The stage of a tool's own refusal. `InvalidArguments` counts as validation, even if only the tool could detect it.
 pub(crate) fn stage_of(failure: &Failure) -> Stage {
     if failure.code == ErrorCode::InvalidArguments { Stage::Validation } else { Stage::Execution }
 }
 
 impl StageContext<'_> {
-    /// When work that begins now must end.
+    /// Cancellation for work that starts now: the timeout, the caller's token and the interrupt flag.
     fn stop(&self, limits: Limits) -> Cancellation {
         let (token, flag) = (self.cancelled.clone(), self.interrupted.clone());
         let must_end =
@@ -381,7 +384,7 @@ impl StageContext<'_> {
         Cancellation::new(Instant::now().checked_add(limits.timeout), must_end)
     }
 
-    /// Ends well only with a yes.
+    /// Returns `Ok` only if a person approved.
     async fn require_approval(
         &self,
         question: ApprovalRequest,
@@ -421,7 +424,7 @@ fn context(
     asking: &StageContext<'_>,
 ) -> CallContext {
     let paths = granted_paths(grant);
-    // What must be filtered before it leaves does not leave while it is still coming.
+    // No progress for tools with an output policy: output must not leave before it is filtered.
     let progress = asking.progress.clone().filter(|_| spec.output_policy.is_none());
     CallContext {
         call,
@@ -439,7 +442,7 @@ fn context(
     }
 }
 
-/// The same for a call that was judged by where its paths lead.
+/// Restricts a context to the paths that the call was judged by.
 fn bind_to_paths(context: CallContext, judged: Option<Judged>) -> CallContext {
     let Some(judged) = judged else { return context };
     let grant = JudgedGrant { granted: context.grant.clone(), judged: Arc::clone(&judged) };
@@ -459,15 +462,15 @@ impl PathGrant for GrantedPaths {
     }
 }
 
-/// Everything that is needed to run.
+/// A call with everything that running it needs.
 pub(crate) struct Ready<'g> {
     pub(crate) approved: ApprovedCall,
     pub(crate) tool: &'g RegisteredTool,
     pub(crate) snapshot: &'g Snapshot,
     pub(crate) context: CallContext,
-    /// What a person agreed to, where one was asked and the tool could tell.
+    /// The changes that a person approved, if one was asked and the tool could predict them.
     pub(crate) expected_changes: Option<Vec<ExpectedChange>>,
-    /// Whether a person was asked, which takes as long as the person takes.
+    /// Whether a person was asked. That may take long enough for the configuration to be replaced.
     pub(crate) was_asked: bool,
     by_token: bool,
     calls: u64,
@@ -475,7 +478,7 @@ pub(crate) struct Ready<'g> {
 }
 
 impl Ready<'_> {
-    /// Judges the call once more, by what the gate decides by now: a yes is no way around a rule that was loaded while the question was open.
+    /// Checks the call again under the current configuration: an approval must not bypass a rule that was loaded while the question was open.
     pub(crate) fn recheck<'n>(self, newer: &'n Snapshot) -> Result<Ready<'n>, StageRefusal> {
         let call = &self.approved.call;
         let refused = |failure| StageRefusal { stage: Stage::Permission, failure };
@@ -502,13 +505,13 @@ impl Ready<'_> {
     }
 }
 
-/// A yes was to the tool as it was.
+/// The approval was for the tool's definition at that time.
 fn tool_replaced() -> Failure {
     let message = "the tool was changed or taken away while the question was open";
     Failure::new(ErrorCode::NotPermitted, message).help("look at the tools again, then ask again")
 }
 
-/// A call that passed every deciding stage: the only thing that a tool can be run with.
+/// A call that passed every deciding stage: the only value that a tool can be run with.
 ///
 /// ```compile_fail
 /// // Nobody outside the gate can make one.
@@ -526,7 +529,7 @@ impl ApprovedCall {
         &self.call
     }
 
-    /// Its arguments, which fit the tool's schema.
+    /// Its arguments, which match the tool's schema.
     #[must_use]
     pub fn into_arguments(self) -> Value {
         self.call.arguments

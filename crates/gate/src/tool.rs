@@ -1,4 +1,4 @@
-//! What a tool is to the gate.
+//! The interface between a tool and the gate.
 
 use std::fmt;
 use std::future::Future;
@@ -30,54 +30,54 @@ pub struct ToolSpec {
     pub title: String,
     /// What it does, for the model.
     pub description: String,
-    /// What it can do to the world.
+    /// What effect it can have.
     pub class: ToolClass,
-    /// What it is about.
+    /// Its category.
     pub category: Category,
     /// JSON Schema 2020-12 of its arguments; an object that refuses unknown properties.
     pub input_schema: ToolSchema,
     /// JSON Schema 2020-12 of its structured answer.
     pub output_schema: ToolSchema,
-    /// What it demands of whoever calls it. `None` is a built-in tool, for which the agent's scope alone decides.
+    /// What it requires of its caller. `None` for a built-in tool, for which the agent's scope alone decides.
     pub requirements: Option<Requirements>,
-    /// What of its answer may leave. `None` is a built-in tool, whose whole answer does. With a policy, the text that a model reads is made from what
-    /// may leave; the tool's own text is not shown.
+    /// Which parts of its output may leave. `None` for a built-in tool, whose whole output may. With a policy, the text for the model is made from
+    /// the filtered output; the tool's own text is discarded.
     pub output_policy: Option<OutputPolicy>,
-    /// Time for one call, in place of the gate's; agents may still be given another.
+    /// Timeout of one call, in place of the gate's default; an agent's configuration may override it.
     pub timeout: Option<Duration>,
-    /// Why nobody may use it for now, in words for the operator: it is no longer what was agreed to. It is shown to no model.
+    /// Why the tool is suspended, for the operator: it no longer is what the operator agreed to. It is shown to no model.
     pub suspended: Option<String>,
 }
 
 impl ToolSpec {
-    /// Whether it comes with the gate: no manifest declares it, and no server offers it.
+    /// Whether the tool is part of the gate: neither declared in a manifest nor offered by an MCP server.
     #[must_use]
     pub fn is_built_in(&self) -> bool {
         self.requirements.is_none() && self.output_policy.is_none()
     }
 
-    /// Whether it is one of our own tools over files, of whose answers everything may leave.
+    /// Whether it is a built-in tool over files, whose whole output may leave.
     #[must_use]
     pub fn is_built_in_file_tool(&self) -> bool {
         self.is_built_in() && matches!(self.category, Category::File | Category::Search)
     }
 }
 
-/// How far the intent of a call must be before the call begins.
+/// How durable the write-ahead intent of a call must be before the call starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntentDurability {
-    /// There is none.
+    /// No intent.
     None,
-    /// It outlasts this process.
+    /// Written: survives a crash of this process.
     Written,
-    /// It outlasts a power failure.
+    /// Fsynced: survives a power failure.
     Fsynced,
 }
 
 impl IntentDurability {
-    /// Whatever leaves something behind is announced on disk, and every command and whatever leaves the machine, whatever its class says: what was told to
-    /// others cannot be taken back. What a server on this machine makes of a call nobody here can tell either; where the operator says that it only reads,
-    /// a gate that is killed leaves a trace of it, and the disk, which takes longer than most such calls, is not waited for.
+    /// Fsynced for every tool with an effect, and for commands and tools that leave the machine whatever their class says: what was sent to others
+    /// cannot be taken back. The gate cannot know what a local MCP server does with a call. Where the operator declares such a tool read-only, the
+    /// intent is only written: a killed gate still leaves a trace, and the call does not wait for an fsync, which takes longer than most such calls.
     pub(crate) fn required_by(tool: &dyn Tool) -> Self {
         let spec = tool.spec();
         match spec.category {
@@ -90,115 +90,117 @@ impl IntentDurability {
     }
 }
 
-/// What calls of a tool leave of what was there, as far as everybody may rely on it.
+/// What calls of a tool do to existing state, as a guarantee that clients may rely on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effect {
-    /// Whatever its class allows.
+    /// Anything that its class allows.
     #[default]
     Any,
-    /// What was there stays, and something is added to it.
+    /// Only adds; what exists is unchanged.
     Adds,
-    /// It may replace what was there; a call that is made twice leaves the same as one.
+    /// May replace what exists, and is idempotent.
     Sets,
 }
 
-/// The answer of a tool, some time.
+/// The pending result of a tool.
 pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutput, Failure>> + Send>>;
 
-/// Something a model may ask for.
+/// A tool that a model may call.
 pub trait Tool: Send + Sync {
     /// What it declares.
     fn spec(&self) -> &ToolSpec;
 
-    /// The digest of everything that decides what a call does and that the specification does not say, such as a command line. When it changes, a yes
-    /// for the rest of a session is no longer a yes to this tool. A tool with requirements that cannot tell is taken for another after every reload.
+    /// Digest of everything that determines what a call does but is not part of the specification, such as a command line. When it changes,
+    /// session-wide approvals of this tool end. A tool with requirements and without a fingerprint counts as a different tool after every reload.
     fn fingerprint(&self) -> Option<Sha256> {
         None
     }
 
-    /// Which edition of the tool this is, where its operator says so. The record names it.
+    /// The tool's version, if its operator declares one. The audit record names it.
     fn version(&self) -> Option<&str> {
         None
     }
 
-    /// What changed from version to version, newest first.
+    /// The changelog, newest version first.
     fn changelog(&self) -> &[String] {
         &[]
     }
 
-    /// Whether an exit code that is no success says that the tool is broken, and not that it was asked for something wrong: such failures open its circuit.
+    /// Whether a failing exit code means that the tool is broken, rather than that it was called wrongly. Such failures count towards opening its
+    /// circuit.
     fn exit_codes_break(&self) -> bool {
         false
     }
 
-    /// Whether calls of a server's tool may be told to somebody elsewhere. Where nothing is known, they are.
+    /// Whether calls of an MCP server's tool may leave this machine. `true` unless it is known that they do not.
     fn leaves_the_machine(&self) -> bool {
         true
     }
 
-    /// Whether it waits itself until the intent of its call is on the disk ([`CallContext::await_intent`]), right before its first effect, and prepares that
-    /// while the disk is at work. The gate waits for it before it runs any other, but for tools over files: what records their changes does.
+    /// Whether the tool itself waits for the fsync of its intent ([`CallContext::await_intent`]), right before its first effect, so that its
+    /// preparation overlaps with the fsync. For other tools the gate waits before running them, except for file tools, whose recorder waits.
     fn awaits_intent(&self) -> bool {
         false
     }
 
-    /// What its calls leave of what was there. Where nothing is known, the most is feared.
+    /// What its calls do to existing state. [`Effect::Any`], the worst case, unless it is known.
     fn effect(&self) -> Effect {
         Effect::Any
     }
 
-    /// Which of its arguments are paths of the workspace.
+    /// Which of its arguments are workspace paths.
     fn path_inputs(&self) -> PathInputs {
         PathInputs::default()
     }
 
-    /// Where the paths of a call really lead, in the order of [`Self::path_inputs`]. Looks at files, and so may block. The arguments were not checked.
+    /// Resolves the paths of a call, in the order of [`Self::path_inputs`]. Does file I/O, so it may block. The arguments are not validated yet.
     ///
     /// # Errors
-    /// One of them leads nowhere that this call may reach. Whatever rule asks about it denies.
+    /// A path does not resolve to a file that this call may reach. Every rule that depends on it denies.
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
         let _ = (arguments, context);
         Ok(Vec::new())
     }
 
-    /// What a person is shown before agreeing to this call. May look at files, and so may block.
+    /// What a person is shown before approving this call. May do file I/O, so it may block.
     ///
     /// # Errors
-    /// The call would be refused whatever the person says, so that there is nothing to ask.
+    /// The call would be refused even if approved, so there is nothing to ask.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let _ = context;
         Ok(Preview::of_arguments(arguments))
     }
 
-    /// Does it. The call can only come from the approving stage.
+    /// Runs the tool. An [`ApprovedCall`] can only come from the approval stage.
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture;
 }
 
-/// What a person is shown before agreeing to a call.
+/// What a person is shown before approving a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// What would happen, one line per file, made from what was found and not from how it was named. Values of the call in it are escaped by
-    /// [`toolgate_text::visible::value`].
+    /// What would happen, one line per file, made from the files that were found and not from the names in the call. Values of the call are escaped
+    /// by [`toolgate_text::visible::value`].
     pub summary: Vec<String>,
-    /// The whole of it.
+    /// The full text.
     pub body: PreviewBody,
-    /// The files that would change, where the tool can tell. The call is then held to them: an answer is to what was shown.
+    /// The files that would change, if the tool can predict them. The call is then restricted to exactly these changes, because the approval is for
+    /// what was shown.
     pub expected_changes: Option<Vec<ExpectedChange>>,
 }
 
-/// The whole of what would happen.
+/// The full text of what would happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreviewBody {
-    /// The summary says it all.
+    /// The summary is complete.
     Nothing,
-    /// Words, such as the arguments, a whole command or a new content, as they are: a card escapes them.
+    /// Text such as the arguments, a command or new content, unescaped: the approval card escapes it.
     Text(String),
     /// A unified diff of what would change.
     Diff(String),
 }
 
 impl Preview {
-    /// The arguments as they came, for calls about which nothing better can be said.
+    /// The arguments as received, for calls without a better preview.
     #[must_use]
     pub fn of_arguments(arguments: &Value) -> Self {
         let body = PreviewBody::Text(serde_json::to_string_pretty(arguments).unwrap_or_default());
@@ -206,24 +208,24 @@ impl Preview {
     }
 }
 
-/// Receives output while a tool is still running.
+/// Receives progress while a tool is running.
 pub type Progress = Arc<dyn Fn(ProgressUpdate<'_>) + Send + Sync>;
 
-/// What a tool says while it is still running.
+/// A progress update of a running tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProgressUpdate<'a> {
-    /// In words.
+    /// Text for people and models.
     pub text: &'a str,
-    /// How far it is, where it counts.
+    /// How much is done, if the tool counts it.
     pub fraction: Option<Fraction>,
 }
 
-/// How far a tool is.
+/// How much of the work is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fraction {
-    /// So much is done.
+    /// Units done.
     pub done: f64,
-    /// Of so much, where that is known.
+    /// Units in total, if known.
     pub total: Option<f64>,
 }
 
@@ -233,20 +235,20 @@ impl<'a> From<&'a str> for ProgressUpdate<'a> {
     }
 }
 
-/// What a door wants to show by address. It is a call like any other, under the same rules; only its answer is for a program, and may be longer than what
-/// a model is given at once.
+/// What a frontend wants to list or read as an MCP resource, by URI. The call passes the same stages as any other. Its result is for a program, so it
+/// may be longer than what a model gets in one response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceRequest {
-    /// Of a tool that finds files: a page of them with their sizes, from after this path on.
+    /// For a tool that finds files: one page of files with their sizes, after this path.
     ListPage {
-        /// Relative to the root of the mount.
+        /// Cursor, relative to the root of the mount.
         after: Option<String>,
     },
-    /// Of a tool that reads a file: the whole of it, text or not.
+    /// For a tool that reads a file: the whole file, text or binary.
     ReadWhole {
-        /// Files that are longer are refused.
+        /// Larger files are refused.
         most: u64,
-        /// What may be read at once where nobody set another bound. One that somebody did set holds here, too.
+        /// Default read limit, used if none is configured. A configured limit applies here too.
         usual: u64,
     },
 }
@@ -256,35 +258,35 @@ pub enum ResourceRequest {
 pub struct CallContext {
     /// The gate's id for the call.
     pub call: CallId,
-    /// Who is calling.
+    /// The caller.
     pub caller: Arc<Caller>,
-    /// When to give up; asked by every loop.
+    /// Deadline and cancellation, to be checked in every loop.
     pub stop: Cancellation,
     /// The same for asynchronous tools: resolves when the call is cancelled.
     pub cancelled: CancellationToken,
-    /// The call's bounds.
+    /// The call's limits.
     pub limits: Limits,
-    /// Which files, where the caller was granted only some.
+    /// The files that the caller's grant is restricted to, if it is.
     pub grant: Option<Arc<dyn PathGrant>>,
-    /// The paths that the call was judged by or a person was shown; the call may be made with no others.
+    /// The paths that rules or a person judged; the call may open no others.
     pub judged: Option<Arc<JudgedPaths>>,
-    /// What files are opened with: both of these.
+    /// `grant` and `judged` combined: what files are opened with.
     pub effective_grant: Option<Arc<dyn PathGrant>>,
-    /// Told of every change before it is made.
+    /// Records every change before it is made.
     pub recorder: Arc<dyn Recorder + Send + Sync>,
-    /// Told of output as it comes. Nobody is told of output that must be filtered first.
+    /// Receives progress. `None` if the output must be filtered first.
     pub progress: Option<Progress>,
-    /// Where work that blocks is done.
+    /// Where blocking work runs.
     pub blocking: BlockingStrategy,
-    /// What a door wants to show, where the call is one of those.
+    /// Set if a frontend makes this call to list or read a resource.
     pub resource: Option<ResourceRequest>,
 }
 
 impl CallContext {
-    /// Waits until the record says that this call is about to have an effect. To be asked right before the effect by whatever runs commands.
+    /// Waits until the intent of this call is durable. A tool that runs commands calls it right before the effect.
     ///
     /// # Errors
-    /// It cannot be recorded, so nothing may be run.
+    /// The intent cannot be recorded, so nothing may run.
     pub fn await_intent(&self) -> Result<(), Failure> {
         self.recorder.await_intent().map_err(|reason| unrecorded(&reason))
     }

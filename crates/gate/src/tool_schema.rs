@@ -1,4 +1,4 @@
-//! The schema of a tool, shared by all who tell of it.
+//! The JSON Schema of a tool, shared by reference.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// A JSON Schema, spelt out as an object. A door, a model and a validator each need it as long as the tool is there, so they hold the same one.
+/// A JSON Schema as an object. Frontends, models and validators keep it as long as the tool exists, so they share one copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct ToolSchema(#[serde(serialize_with = "keywords")] Arc<Map<String, Value>>);
@@ -32,18 +32,18 @@ fn declares_inside(value: &Value, name: &str) -> bool {
 }
 
 impl ToolSchema {
-    /// Whether it has a property of this name anywhere.
+    /// Whether it declares a property of this name at any depth.
     pub(crate) fn declares(&self, name: &str) -> bool {
         declares(&self.0, name)
     }
 
-    /// The schema itself, for whoever keeps it.
+    /// The schema by shared reference.
     #[must_use]
     pub fn share(&self) -> Arc<Map<String, Value>> {
         Arc::clone(&self.0)
     }
 
-    /// What it says about one property.
+    /// The subschema of one property.
     #[must_use]
     pub fn property(&self, name: &str) -> Option<&Value> {
         self.get("properties")?.get(name)
@@ -64,7 +64,7 @@ impl From<Map<String, Value>> for ToolSchema {
     }
 }
 
-/// `true` is an object that says nothing. Nothing fits `false`, and nothing fits what is no schema.
+/// `true` becomes the empty schema. `false`, and any value that is not a schema, becomes a schema that nothing matches.
 impl From<Value> for ToolSchema {
     fn from(schema: Value) -> Self {
         let keywords = match schema {

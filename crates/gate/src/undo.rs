@@ -1,4 +1,4 @@
-//! Putting back what a call changed: an effect like any other, announced and recorded.
+//! Undoing a call's changes: an effect like any other, with an intent and a record.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::gate::{AuditMode, Gate};
 use crate::journal::{UndoError, UndoOptions, UndoOutcome};
 
 impl Gate {
-    /// Puts back what an earlier call changed: an effect like any other, announced and recorded.
+    /// Undoes the changes of an earlier call. It is an effect like any other, with a write-ahead intent and a record.
     ///
     /// # Errors
     /// See [`UndoError`].
@@ -68,7 +68,7 @@ impl Gate {
         let (journal, session) = (Arc::clone(self.journal()), caller.session.clone());
         let undoing = move || Ok(journal.undo(target, by, session, options, &workspace));
         self.blocking.run(undoing).await.unwrap_or_else(|failure| {
-            // Whoever was putting back is gone; what it left half-done is put back by the next start.
+            // The undo panicked. The next start's recovery reverts what it left half-done.
             Err(UndoError::NotRecorded(failure.message))
         })
     }

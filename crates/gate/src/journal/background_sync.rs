@@ -1,8 +1,8 @@
-//! Bringing finished entries to the disk, off the path of calls.
+//! Syncs finished entries to disk in the background.
 //!
-//! A call waits for the disk before its change is visible, and for the intent of it; not for the entry that undoes it. Without help the kernel writes that after
-//! half a minute, and a power cut takes all undo of that time. So a thread syncs what was finished, a group at a time, at most [`INTERVAL`] later. A process that
-//! ends in peace waits for it.
+//! A call waits for the fsync of its intent and of its new content, but not of its undo entry. The kernel would write that back only after about 30
+//! s, and a power cut would lose the undo data of that time. So a thread syncs finished entries in groups, at most [`SYNC_INTERVAL`] later. A process
+//! that exits regularly waits for it.
 
 use std::fs::File;
 use std::io;
@@ -18,26 +18,26 @@ use toolgate_types::CallId;
 
 use super::entry_name;
 
-/// How long entries are gathered before they are synced together.
+/// How long entries are collected before they are synced as a group.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Syncing takes at most this part of the time: on a busy disk `syncfs` writes what others left there as well.
+/// Syncing may take at most 1/10 of the time: on a busy disk `syncfs` also writes the dirty data of other processes.
 const SYNC_TIME_DIVISOR: u32 = 10;
 
-/// Larger groups are synced by `syncfs`: one commit of the filesystem's journal, where each `fdatasync` of a new file may force one.
+/// Larger groups use `syncfs`: it forces one commit of the filesystem's journal, where each `fdatasync` of a new file may force its own.
 const MAX_INDIVIDUAL_SYNCS: usize = 4;
 
-/// Entries that wait. Beyond that, what is lost from the queue is synced by `syncfs` with the next group.
+/// Queue length. An entry that does not fit is covered by the next group, which after a full queue is large enough for `syncfs`.
 const MAX_QUEUED: usize = 1024;
 
-/// A finished entry, and what was kept for it.
+/// A finished entry and its blobs.
 #[derive(Debug)]
 struct FinishedEntry {
     call: CallId,
     blobs: Vec<String>,
 }
 
-/// The way to the thread that syncs, once there is something to sync.
+/// Starts the sync thread when there is something to sync.
 #[derive(Debug, Default)]
 pub(super) struct BackgroundSync(Mutex<Option<SyncWorker>>);
 
@@ -47,7 +47,7 @@ struct SyncWorker {
     thread: JoinHandle<()>,
 }
 
-/// The directories of a journal, open for reading: `fsync` and `syncfs` refuse descriptors with `O_PATH` (`EBADF`), as those of the journal are.
+/// The journal's directories, reopened for reading: its own handles are `O_PATH`, for which `fsync` and `syncfs` fail with `EBADF`.
 #[derive(Debug)]
 struct SyncDirectories {
     done: File,
@@ -55,7 +55,7 @@ struct SyncDirectories {
 }
 
 impl BackgroundSync {
-    /// Has an entry synced. Nothing depends on its success: where no thread can be had, the kernel writes it when it does.
+    /// Queues an entry. Nothing depends on its success: without a thread, the kernel's writeback does it later.
     pub(super) fn enqueue(&self, call: CallId, blobs: Vec<String>, journal: &super::Journal) {
         let mut worker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if worker.is_none() {
@@ -67,12 +67,12 @@ impl BackgroundSync {
         }
     }
 
-    /// Waits until all of it is synced.
+    /// Waits until everything queued is synced.
     pub(super) fn close(&self) {
         let worker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(SyncWorker { queue, thread }) = worker {
             drop(queue);
-            // It returns nothing, and if it panicked there is nothing left to wait for.
+            // A panicked thread leaves nothing to wait for.
             let _ = thread.join();
         }
     }
@@ -87,7 +87,7 @@ impl SyncWorker {
             let mut gather_for = SYNC_INTERVAL;
             while let Some(group) = next_group(&finished, gather_for) {
                 let begun = Instant::now();
-                // A disk that fails is told by the calls that wait for it.
+                // Errors are ignored: the calls that wait for their own fsync report a failing disk.
                 let _ = directories.sync(&group);
                 gather_for = SYNC_INTERVAL.max(begun.elapsed() * SYNC_TIME_DIVISOR);
             }
@@ -101,14 +101,14 @@ fn open_readable(directory: &Dir) -> io::Result<File> {
     Ok(rustix::fs::openat(directory, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// The next entries that were finished within one interval; nothing when there will be none.
+/// The next entries finished within one interval; `None` when the queue is closed and empty.
 fn next_group(finished: &Receiver<FinishedEntry>, gather_for: Duration) -> Option<Vec<FinishedEntry>> {
     let mut group = vec![finished.recv().ok()?];
     let until = Instant::now() + gather_for;
     loop {
         match finished.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(one) => group.push(one),
-            // Whoever closes the queue waits for this group.
+            // The thread that closes the queue waits for this group.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Some(group),
         }
     }
@@ -132,13 +132,13 @@ impl SyncDirectories {
             }
             sync_file(&self.done, &entry_name(*call))?;
         }
-        // New names need the full sync of their directory.
+        // New names need an `fsync` of their directory.
         rustix::fs::fsync(&self.blobs)?;
         Ok(rustix::fs::fsync(&self.done)?)
     }
 }
 
-/// Syncs a file; one that is gone by now was undone or swept.
+/// Syncs a file; a missing one was undone or swept.
 fn sync_file(directory: &File, name: &str) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(directory, name, flags, Mode::empty()) {
@@ -161,7 +161,7 @@ mod tests {
 
     static SYNCED: Mutex<BTreeSet<CallId>> = Mutex::new(BTreeSet::new());
 
-    /// Entries count only if the kernel said that they are on the disk.
+    /// Counts only entries for which the kernel reported success.
     pub(super) fn note(group: &[FinishedEntry], synced: &io::Result<()>) {
         assert!(synced.is_ok(), "{synced:?}");
         SYNCED.lock().unwrap().extend(group.iter().map(|one| one.call));
@@ -183,7 +183,7 @@ mod tests {
             recorder.settle(settled);
             call
         };
-        // One group that is synced file by file and one that is not.
+        // One group synced file by file, and one by `syncfs`.
         let mut finished: BTreeSet<CallId> = (0..2).map(|_| make(TransactionOutcome::Committed)).collect();
         finished.extend((0..50).map(|_| make(TransactionOutcome::Committed)));
         let rolled_back = make(TransactionOutcome::RolledBack);

@@ -1,15 +1,15 @@
-//! How much the journal keeps.
+//! Size bounds of the journal.
 
 use std::time::Duration;
 
 use toolgate_manifest::RetentionBounds;
 
-/// Bounds of what is kept for undo.
+/// Bounds of what is stored for undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalBounds {
-    /// Disk space of the contents that are kept, and of the entries that say what they are.
+    /// Disk space of the stored contents and their entries.
     pub max_bytes: u64,
-    /// Calls whose changes are kept.
+    /// Number of calls whose changes are stored.
     pub max_entries: u64,
     /// Changes older than this can no longer be undone.
     pub max_age: Duration,
@@ -32,34 +32,35 @@ impl From<RetentionBounds> for JournalBounds {
     }
 }
 
-/// The journal is swept whenever another thirty-second part of a bound was added.
+/// The journal is swept whenever another 1/32 of a bound was added.
 const SWEEP_STEPS: u64 = 32;
 
 impl JournalBounds {
-    /// One call keeps a quarter of the space at most: content of others is not dropped for a day, so a single call that took nearly all of it would have
-    /// every other change refused until then.
+    /// One call may use at most a quarter of the space. Content that the gate did not write is not dropped for a day, so a single call that used
+    /// nearly all of it would make every other change fail until then.
     pub(super) fn max_call_bytes(&self) -> u64 {
         (self.max_bytes / 4).max(1)
     }
 
-    /// So many bytes are added between two sweeps.
+    /// Bytes added between two sweeps.
     pub(super) fn sweep_step_bytes(&self) -> u64 {
         (self.max_bytes / SWEEP_STEPS).max(1)
     }
 
-    /// So many entries are added between two sweeps.
+    /// Entries added between two sweeps.
     pub(super) fn sweep_step_entries(&self) -> u64 {
         (self.max_entries / SWEEP_STEPS).max(1)
     }
 
-    /// For so long after it, an entry with content from elsewhere stands in for later versions of the same file, which go first. The next version after that is
-    /// kept like it: so of whatever a file held, something at most this much older is kept for a day.
+    /// For this long, an entry with content from elsewhere stands in for later versions of the same file, which are dropped first. The first version
+    /// after that is protected in turn: so for every state of a file, something at most this much older is kept for a day.
     pub(super) fn stand_in(&self) -> Duration {
         const STAND_IN: Duration = Duration::from_secs(6 * 60 * 60);
         STAND_IN.min(self.max_age / 2)
     }
 
-    /// What a sweep leaves. Two steps may be added before the next one is waited for, and two more while that is at work: with these it is within the bounds.
+    /// What a sweep leaves. Two steps may be added before a call waits for the next sweep, and two more while it runs: with these four the journal is
+    /// still within its bounds.
     pub(super) fn sweep_target(&self) -> (u64, u64) {
         let bytes = self.max_bytes.saturating_sub(4 * self.sweep_step_bytes());
         let entries = self.max_entries.saturating_sub(4 * self.sweep_step_entries());

@@ -1,4 +1,4 @@
-//! Keeping what a call is about to change.
+//! Stores what a call is about to change.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -21,15 +21,15 @@ use super::change_set::{ChangeSet, FileChange, FileChangeKind, MountedFile, Move
 use super::{EntryPhase, Journal, MAX_ENTRY_BYTES, blob_name, entry_name, unfinished_name, utf8_path};
 use crate::approved_changes::digest_content;
 
-/// The largest file that is copied before it changes. Larger ones can be changed only where they need not be copied.
+/// The largest file that is copied before it changes. A larger one can be changed only if it need not be copied.
 const MAX_COPIED_BYTES: u64 = 64 << 20;
 const COPY_CHUNK_BYTES: u64 = 1 << 20;
-/// A file of up to this size is copied by one `pread` and one `write`: that costs less than asking the filesystem to share its blocks.
+/// A file up to this size is copied by one `pread` and one `write`, which costs less than trying `FICLONE`.
 const SMALL_BYTES: u64 = 64 << 10;
-/// The largest file that is hashed before it moves. A larger one is known again by its inode, size and modification time.
+/// The largest file that is hashed before a move. A larger one is identified by inode, size and modification time.
 const MAX_HASHED_MOVE_BYTES: u64 = 16 << 20;
 
-/// Records the changes of one call. A call that changes nothing leaves nothing.
+/// Records the changes of one call. A call that changes nothing leaves no entry.
 pub(crate) struct CallRecorder {
     journal: Arc<Journal>,
     set: ChangeSet,
@@ -40,18 +40,18 @@ pub(crate) struct CallRecorder {
 
 #[derive(Default)]
 struct RecorderState {
-    /// The intent in the audit log; it must be on disk before the first change.
+    /// The intent in the audit log, which must be on disk before the first change.
     intent: Option<Ticket>,
-    /// The entry: as long as it is held, nobody takes this process for dead.
+    /// The entry. While its lock is held, recovery does not treat this process as dead.
     entry: Option<FileLock<File>>,
-    /// The line that makes it one of a change that was made.
+    /// The seal line that marks the entry as done.
     done: String,
     blobs: Vec<String>,
-    /// Disk space of what was kept, with the entry.
+    /// Disk space of the blobs and the entry.
     bytes: u64,
-    /// Whether the disk has no room for copies.
+    /// Whether the disk is too full for copies.
     without_copies: bool,
-    /// Whether an earlier change of this call was left half-made; its entry must not be written over.
+    /// Whether an earlier change of this call was left half-done; its entry must not be overwritten.
     is_indeterminate: bool,
 }
 
@@ -79,7 +79,7 @@ impl CallRecorder {
         Self { journal, set, state, intent_may_fail: false }
     }
 
-    /// Says whether a change may be made although its intent could not be recorded.
+    /// Sets whether a change may be made although its intent could not be recorded.
     pub(crate) fn intent_may_fail(self, intent_may_fail: bool) -> Self {
         Self { intent_may_fail, ..self }
     }
@@ -92,7 +92,7 @@ impl CallRecorder {
     ) -> Result<(), JournalError> {
         let stats = changes.iter().map(stat_to_store).collect::<Result<Vec<_>, _>>()?;
         state.bytes = stats.iter().flatten().map(disk_space).fold(0, u64::saturating_add);
-        // An undo is always possible: it is the way out of a full journal.
+        // An undo is always admitted: it is the way out of a full journal.
         if self.set.undoes.is_none() {
             self.journal.ensure_room(state.bytes)?;
             let is_removal = changes.iter().all(|change| change.after.is_none());
@@ -198,37 +198,37 @@ impl Recorder for CallRecorder {
         match settled {
             TransactionOutcome::Committed => self.journal.finish(&self.set, &mut state),
             TransactionOutcome::RolledBack => self.journal.discard(self.set.call, &mut state.blobs),
-            // Without its lock, the entry is one that the next start puts back.
+            // The lock is released, so the next start reverts the entry.
             TransactionOutcome::Indeterminate => state.is_indeterminate = true,
         }
         state.entry = None;
     }
 }
 
-/// How the content of a file is to be kept.
+/// How to store the content of a file.
 struct BlobRequest<'s> {
     blob: String,
     stat: &'s Stat,
-    /// Its digest, where it was read already.
+    /// Its digest, if known.
     sha256: Option<Sha256>,
-    /// A larger one is kept by another name.
+    /// A larger file is stored as a hard link instead of a copy.
     max_copied: u64,
-    /// Whether no file will be left that says which attributes it had.
+    /// Whether the file is deleted, so that the blob must also keep its attributes.
     is_last: bool,
 }
 
 /// An entry that was written.
 pub(super) struct WrittenEntry {
-    /// The line that makes it one of a change that was made.
+    /// The seal line that marks it as done.
     done: String,
-    /// How long it is with that line.
+    /// Its size including that line.
     bytes: u64,
 }
 
 impl Journal {
-    /// Keeps content as a copy. Another name of the same file would not do: a process that has the file open for writing, a command that was left running for
-    /// one, goes on writing into it. Only what is too large to be copied, or is removed while the disk has no room for a copy, is kept that way, and its
-    /// digest tells whether it was written to.
+    /// Stores content as a copy. A hard link would not do: a process that has the file open for writing, such as a command left running for that
+    /// purpose, would write into the blob. Only a file too large to copy, or deleted while the disk is too full for a copy, is hard-linked; its
+    /// digest shows whether it was written to.
     fn store_blob(
         &self,
         file: &File,
@@ -241,7 +241,7 @@ impl Journal {
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let copy = self.blobs.open_with(&blob, &options)?.into_std();
         let is_small = bytes <= SMALL_BYTES.min(max_copied);
-        // `FICLONE`: where the filesystem can share the blocks of two files, size does not matter.
+        // `FICLONE`: if the filesystem can share extents, the size does not matter.
         let is_cloned = !is_small && rustix::fs::ioctl_ficlone(&copy, file).is_ok();
         let is_copied = is_cloned || bytes <= max_copied;
         let copied = match is_copied && !is_cloned {
@@ -252,7 +252,7 @@ impl Journal {
         if is_copied && is_last {
             copy_attributes(file, &copy)?;
         }
-        // Another name elsewhere means that it may be written to by that name.
+        // A file with another hard link may be written to through that name.
         if !is_copied && (stat.st_nlink != 1 || self.link_blob(file, &blob).is_err()) {
             return Err(match max_copied {
                 0 => JournalError::NoSpace(
@@ -282,40 +282,41 @@ impl Journal {
         }
     }
 
-    /// An entry that says nothing yet. It is locked before anything is kept for it, so that nobody takes it for one of a dead process,
-    /// and whatever is kept for it is found if this process dies now.
+    /// Creates an empty entry. It is locked before any blob is stored for it, so that recovery does not take it for a dead process's, and finds the
+    /// blobs if this process dies.
     pub(super) fn create_entry(&self, call: CallId) -> io::Result<FileLock<File>> {
         let unfinished = unfinished_name(call);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         loop {
             let entry = FileLock::lock(self.pending.open_with(&unfinished, &options)?.into_std())?;
-            // Before it was locked, another start may have taken it for litter.
+            // Recovery of another process may have removed it between `open` and `flock`.
             if name_refers_to(&self.pending, &unfinished, &entry) {
                 return Ok(entry);
             }
         }
     }
 
-    /// Lets an entry count: from here on its changes are put back unless it is finished.
+    /// Publishes an entry: from here on recovery reverts its changes, unless it is finished.
     pub(super) fn publish_entry(&self, call: CallId) -> io::Result<()> {
         self.pending.rename(unfinished_name(call), &self.pending, entry_name(call))
     }
 
-    /// If this fails, the entry stays pending and the next start puts the change back, or once it is sealed as done, moves it; the answer says nothing else.
+    /// If this fails, the entry stays pending and the next start reverts the change, or if the done seal was written, moves the entry to `done/`. The
+    /// call's result does not change.
     fn finish(&self, set: &ChangeSet, state: &mut RecorderState) {
         use std::io::Write as _;
         let blobs = std::mem::take(&mut state.blobs);
         let (name, Some(entry)) = (entry_name(set.call), &state.entry) else { return };
         if self.mark_undone(set, true).is_ok() && (&**entry).write_all(state.done.as_bytes()).is_ok() {
             let _ = self.pending.rename(&name, &self.done, &name);
-            // Afterwards: a sweep that begins now finds it in either place.
+            // After the rename: a sweep that starts now finds the entry in either place.
             self.count_added(state.bytes);
             self.background_sync.enqueue(set.call, blobs, self);
         }
     }
 
-    /// Writes what an entry says as long as it is pending; says what makes it one that is done.
+    /// Writes the pending entry and returns the seal line that marks it as done.
     pub(super) fn write_entry(
         &self,
         mut entry: &File,
@@ -343,20 +344,20 @@ impl Journal {
     }
 }
 
-/// The file whose content is to be kept, looked at. What only moves stays what it is; its content need not be kept.
+/// `fstat` of the file whose content is to be stored. A moved file keeps its content, so it need not be stored.
 fn stat_to_store(change: &PlannedChange<'_>) -> Result<Option<Stat>, JournalError> {
     let kept = change.before.filter(|_| !matches!(change.kind, ChangeKind::Move { .. }));
     Ok(kept.map(rustix::fs::fstat).transpose().map_err(io::Error::from)?)
 }
 
-/// What keeping a file takes. Holes of a sparse file are filled by copying; what is too large for that shares the blocks that there are.
+/// Disk space needed to store a file. Copying fills the holes of a sparse file; a file too large to copy shares its allocated blocks.
 fn disk_space(stat: &Stat) -> u64 {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
     if size <= MAX_COPIED_BYTES { size } else { size.min(blocks) }
 }
 
-/// By what a file that moves is known again: its digest, unless that would take long, and which file it is and when it was written.
+/// The identity of a file that moves: its digest, unless hashing would take too long, and its stamp.
 fn moved_file_identity(
     file: &File,
     sha256: Option<Sha256>,
@@ -374,8 +375,8 @@ fn moved_file_identity(
     Ok((Some(sha256), Some(stamp.into())))
 }
 
-/// Copies a small file, and hashes it unless its digest is known. What is appended meanwhile is not followed: the change is not made then, because the file is
-/// another one than was found.
+/// Copies a small file, and hashes it unless its digest is known. Data appended during the copy is ignored: the change is then refused, because the
+/// file is not the one that was found.
 fn copy_small(
     file: &File,
     mut copy: &File,
@@ -399,7 +400,7 @@ fn copy_small(
     Ok(known.unwrap_or_else(|| Sha256::of(&content)))
 }
 
-/// Copies what may be copied, hashes it unless its digest is known, and gives up when the call must end. A file that grows is not followed further.
+/// Copies up to the limit, hashes unless the digest is known, and stops when the call is cancelled. A file that grows past the limit is refused.
 fn copy_bounded(
     mut file: &File,
     mut copy: &File,
@@ -425,14 +426,14 @@ fn copy_bounded(
         if copied > MAX_COPIED_BYTES {
             return Err(JournalError::TooLarge { bytes: copied, limit: MAX_COPIED_BYTES });
         }
-        // Less than was asked for: both ways read on until the end of the file.
+        // A short read: both methods read until end of file.
         if count < COPY_CHUNK_BYTES {
             return Ok(Some(known.unwrap_or_else(|| hasher.finish())));
         }
     }
 }
 
-/// Whether a name in a folder is still that of an open file.
+/// Whether a name in a directory still refers to an open file.
 pub(super) fn name_refers_to(folder: &Dir, name: impl AsRef<Path>, file: &File) -> bool {
     let named = rustix::fs::statat(folder, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW);
     match (named, rustix::fs::fstat(file)) {
@@ -524,11 +525,11 @@ mod tests {
             if has_begun {
                 assert_eq!((&*recovery.restored, &*recovery.unrestored), (&[call][..], &[][..]));
             } else {
-                // A power cut may have lost that it had begun: then this is the only copy.
+                // A power cut may have lost the rename that published the entry: then the blob is the only copy.
                 assert_eq!((recovery.restored.len(), recovery.unrestored.len()), (0, 1), "{recovery:?}");
                 assert!(recovery.unrestored[0].1.contains("`@w/a`"), "{recovery:?}");
                 assert_eq!(journal.blobs.entries().unwrap().count(), 1);
-                // Whoever puts the file there has no need of what was kept.
+                // A process that recreated the file does not need the blob.
                 std::fs::write(&path, "anything").unwrap();
                 drop(journal);
                 let journal = open(&state, &workspace);

@@ -1,4 +1,4 @@
-//! What an entry of the journal says.
+//! The contents of a journal entry.
 
 use std::path::PathBuf;
 
@@ -19,13 +19,13 @@ pub struct ChangeSet {
     pub at: String,
     /// One per file.
     pub changes: Vec<FileChange>,
-    /// The call that put them back, if any did.
+    /// The call that undid them, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone_by: Option<CallId>,
-    /// The call whose changes this one put back, if it is an undo.
+    /// The call that this one undid, if it is an undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<CallId>,
-    /// Temporary names of somebody who put half-done changes back: litter, should that be interrupted too.
+    /// Temporary files of an interrupted recovery, to be removed by the next one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub litter: Vec<MountedFile>,
 }
@@ -35,53 +35,53 @@ pub struct ChangeSet {
 pub struct FileChange {
     /// The mount's alias.
     pub mount: String,
-    /// Where the mount is on this host, for people.
+    /// Host path of the mount, for people.
     pub root: String,
-    /// Which directory that is: nothing is put back into another one.
+    /// Identity of that directory: nothing is restored into another one.
     pub identity: MountIdentity,
-    /// The file below it.
+    /// The file, relative to the mount.
     pub path: String,
-    /// What happened.
+    /// The kind of change.
     pub kind: FileChangeKind,
-    /// What was there.
+    /// The old content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<StoredBlob>,
-    /// Digest of what is there since; of a file that moved, what is under the new name.
+    /// Digest of the new content; for a move, of the file under its new name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Sha256>,
-    /// Of a file that moved, which one it is; in place of the digest, where it is too large to be hashed.
+    /// For a move: identity of the file, in place of the digest if it is too large to hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<MovedFileStamp>,
-    /// Which file holds since what the call wrote, where that was known before it had its name.
+    /// Identity of the file that the call wrote, if it was known before the file got its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<MovedFileStamp>,
-    /// Where it moved to.
+    /// For a move: the destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<MountedFile>,
-    /// A name beside it that is litter once the call is over.
+    /// The name of a temporary file beside it, to be removed once the call is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary: Option<String>,
-    /// Folders that were made for it.
+    /// Directories created for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new_folders: Vec<PathBuf>,
 }
 
-/// What happened to a file.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileChangeKind {
-    /// It is new.
+    /// The file is new.
     Create,
-    /// It has new content.
+    /// Its content changed.
     Modify,
-    /// It is gone.
+    /// It was deleted.
     Delete,
-    /// It has another name.
+    /// It was renamed.
     Move,
 }
 
 impl FileChangeKind {
-    /// A word for people.
+    /// The name shown to people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -93,24 +93,24 @@ impl FileChangeKind {
     }
 }
 
-/// Content that was kept.
+/// Stored content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredBlob {
-    /// Its name among the blobs.
+    /// Its file name under `blobs/`.
     pub blob: String,
     /// Its size.
     pub bytes: u64,
-    /// Its digest: something else is not put back.
+    /// Its digest; content with another digest is not restored.
     pub sha256: Sha256,
-    /// Which file held it.
+    /// Identity of the file that held it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<MovedFileStamp>,
     /// The file's mode.
     pub mode: u32,
-    /// The user it belonged to.
+    /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The group it belonged to.
+    /// Its group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
 }
@@ -121,20 +121,20 @@ impl StoredBlob {
     }
 }
 
-/// A file of a mount.
+/// A file in a mount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MountedFile {
     /// The mount's alias.
     pub mount: String,
-    /// Where the mount is on this host, for people.
+    /// Host path of the mount, for people.
     pub root: String,
-    /// Which directory that is.
+    /// Identity of that directory.
     pub identity: MountIdentity,
-    /// The file below it.
+    /// The file, relative to the mount.
     pub path: String,
 }
 
-/// Which directory the root of a mount was.
+/// Identity of the root directory of a mount.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct MountIdentity {
     /// `st_dev`.
@@ -157,7 +157,7 @@ impl From<MountIdentity> for RootIdentity {
     }
 }
 
-/// Which file it was, and when it was last written.
+/// Identity of a file: inode, size and modification time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct MovedFileStamp {
     inode: u64,
@@ -188,14 +188,14 @@ impl From<MovedFileStamp> for FileStamp {
 }
 
 impl ChangeSet {
-    /// The mounts that its files are in: alias, place for people, and which directory that was.
+    /// The mounts of its files: alias, host path and identity.
     fn mounts(&self) -> impl Iterator<Item = (&str, &str, MountIdentity)> {
         let changed = self.changes.iter().map(|change| (&*change.mount, &*change.root, change.identity));
         let places = self.changes.iter().filter_map(|change| change.moved_to.as_ref()).chain(&self.litter);
         changed.chain(places.map(|place| (&*place.mount, &*place.root, place.identity)))
     }
 
-    /// The first of its mounts that is not among those of a workspace, by alias and by the directory that it is.
+    /// The first of its mounts that is missing from a workspace, compared by alias and identity.
     #[must_use]
     pub fn missing_mount(&self, workspace: &Workspace) -> Option<(String, String)> {
         let is_present = |alias: &str, identity: MountIdentity| {
@@ -214,7 +214,7 @@ impl FileChange {
         format!("{}/{}", self.mount, self.path)
     }
 
-    /// What must lie under the new name for the file to be moved back from there.
+    /// What must be found under the new name for the file to be moved back.
     pub(super) fn moved_file(&self) -> MovedFile {
         match (self.after, self.stamp) {
             (Some(digest), _) => MovedFile::Digest(digest),
@@ -223,12 +223,12 @@ impl FileChange {
         }
     }
 
-    /// The mount in which folders were made for it: that of the new name, if it moved.
+    /// The mount in which directories were created for it: for a move, that of the destination.
     pub(super) fn mount_of_new_directories(&self) -> &str {
         self.moved_to.as_ref().map_or(&self.mount, |place| &place.mount)
     }
 
-    /// The file's new name with its alias, if it moved.
+    /// For a move: the destination with its alias.
     #[must_use]
     pub fn display_destination(&self) -> Option<String> {
         self.moved_to.as_ref().map(|place| format!("{}/{}", place.mount, place.path))

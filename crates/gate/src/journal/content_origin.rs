@@ -1,32 +1,32 @@
-//! Where the content that an entry holds came from, and so how soon it may be let go.
+//! The origin of stored content, which decides how early it may be dropped.
 //!
-//! A digest does not tell: a model can write a copy of a person's file, and with that would have made the person's content its own. What tells is the file.
-//! Content is a gate's if it is held by the very file that a gate made (`st_ino`, `st_size`, `st_mtime` and digest), as the entry of that call says. A copy, a
-//! file that was moved to a name that a gate once used, or one that was written to since, is another file.
+//! A digest does not prove the origin: a model could write a copy of a person's file and so claim its content. The file's identity does. Content is
+//! the gate's if the very file that a gate created holds it (`st_ino`, `st_size`, `st_mtime` and digest), as the entry of that call records. A copy,
+//! a file moved to a name that a gate once used, or a file modified since, is another file.
 //!
-//! What a gate made of a person's file is still that person's text for the most part. Such a version counts as the gate's only while the entry that holds the
-//! person's own, its root, is kept long enough to stand in for it. What an undo put back is what was there before, and counts as from elsewhere.
+//! A gate's edit of a person's file still contains mostly the person's text. Such a version counts as the gate's only while the entry with the
+//! person's own version, its root, is kept long enough to stand in for it. Content restored by an undo counts as from elsewhere.
 
 use toolgate_types::{CallId, Sha256};
 
 use super::change_set::{ChangeSet, FileChangeKind, MovedFileStamp};
 
-/// The beginning of a digest over what identifies a file and its content.
+/// Truncated digest of a file's identity and content.
 pub(super) type FileKey = [u8; 16];
 
-/// Where all content that a call replaced, removed or moved came from.
+/// The origin of all content that a call replaced, deleted or moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentOrigin {
-    /// Not from a gate, or that is not known.
+    /// Not from a gate, or unknown.
     Elsewhere,
-    /// From a gate, which made it out of nothing.
+    /// Created by a gate from nothing.
     Gate,
-    /// From a gate, which made it of what the entry of this call holds.
+    /// Created by a gate from content that the entry of this call holds.
     DerivedFrom(CallId),
 }
 
 impl ContentOrigin {
-    /// Where content came from that a call made of content of this origin.
+    /// The origin of content that a call made from content of this origin.
     pub(super) fn for_output(self, call: CallId) -> Self {
         match self {
             Self::Elsewhere => Self::DerivedFrom(call),
@@ -35,7 +35,7 @@ impl ContentOrigin {
     }
 }
 
-/// The files that a call replaced, removed or moved; nothing for one that is not known. What is only new replaces none.
+/// The files that a call replaced, deleted or moved; `None` for an unknown one. A created file replaces none.
 pub(super) fn replaced_files(set: &ChangeSet) -> impl Iterator<Item = Option<FileKey>> {
     set.changes.iter().filter_map(|change| match change.kind {
         FileChangeKind::Create => None,
@@ -49,7 +49,7 @@ pub(super) fn replaced_files(set: &ChangeSet) -> impl Iterator<Item = Option<Fil
     })
 }
 
-/// The files that a call made.
+/// The files that a call created or rewrote.
 pub(super) fn created_files(set: &ChangeSet) -> Vec<FileKey> {
     let is_new = |kind| matches!(kind, FileChangeKind::Create | FileChangeKind::Modify);
     let changes = set.changes.iter().filter(|change| set.undoes.is_none() && is_new(change.kind));

@@ -1,4 +1,4 @@
-//! What the journal has let go, for people who look for it.
+//! Counts what the journal dropped, for the operator.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::write_atomically;
 const NAME: &str = "dropped.json";
 const VERSION: u32 = 1;
 
-/// How much the journal has let go since it was made.
+/// How much the journal dropped since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedEntries {
     version: u32,
@@ -19,13 +19,13 @@ pub struct DroppedEntries {
     pub entries: u64,
     /// Disk space that was freed.
     pub bytes: u64,
-    /// The newest of these calls. An older one of which there is no entry may be among them.
+    /// The newest of these calls. An older call without an entry may be one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<CallId>,
 }
 
 impl DroppedEntries {
-    /// What is written in a journal's directory; nothing, where that is missing or cannot be read.
+    /// Reads the file from the journal's directory; zero if it is missing or unreadable.
     pub(super) fn read(directory: &Dir) -> Self {
         let bytes = directory.read(NAME).unwrap_or_default();
         serde_json::from_slice::<Self>(&bytes).ok().filter(|read| read.version == VERSION).unwrap_or_default()

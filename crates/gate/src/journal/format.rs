@@ -1,4 +1,4 @@
-//! The version of the journal's format. A journal of another version is left as it is: nothing in it is read, put back, swept or added to.
+//! The journal's format version. A journal of another version is left untouched: nothing in it is read, restored, swept or added.
 
 use std::io::{self, Write as _};
 
@@ -8,12 +8,12 @@ use toolgate_types::CallId;
 const NAME: &str = "format";
 const CURRENT: &str = "toolgate journal 1\n";
 
-/// Refuses a journal of another version. One that does not say is new, or as old as the first version, and says it from here on.
+/// Refuses a journal of another version. A journal without a version is new or of version 1; its version file is created.
 pub(super) fn check_version(directory: &Dir) -> io::Result<()> {
     if look(directory)? { Ok(()) } else { create(directory) }
 }
 
-/// Whether a journal says that it is of this version; an error where it is of another one.
+/// Whether the version file names this version; an error if it names another.
 pub(super) fn look(directory: &Dir) -> io::Result<bool> {
     match directory.read_to_string(NAME) {
         Ok(found) if found == CURRENT => Ok(true),
@@ -24,8 +24,8 @@ pub(super) fn look(directory: &Dir) -> io::Result<bool> {
     }
 }
 
-/// Never leaves the file without its content, not after a power cut either: a journal that does not say its version is not used. Two gates that start in a new
-/// directory at the same time each rename a file of their own.
+/// Creates the version file atomically (`fdatasync`, then `rename`), so that it never exists without its content, not even after a power cut: a
+/// journal with an invalid version is refused. Two gates that start at the same time each rename a temporary file of their own.
 fn create(directory: &Dir) -> io::Result<()> {
     let unfinished = format!("{NAME}.{}", CallId::fresh());
     let mut options = OpenOptions::new();

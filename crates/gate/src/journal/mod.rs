@@ -1,14 +1,14 @@
-//! What sessions changed, and how to put it back.
+//! The undo journal: what calls changed, and how to revert it.
 //!
-//! Before a change becomes visible, what was there is kept in the journal's folder, outside the workspace, and an entry under `pending/` says what
-//! is about to happen. Afterwards the entry moves to `done/`. An entry that is still pending while nobody holds its lock belongs to a process that died: the next
-//! start over the same mounts puts its files back and clears its temporary names away, so that an interrupted call has changed nothing. What cannot be
-//! put back stays, with all that was kept for it.
+//! Before a change becomes visible, the old content is stored in the journal's directory, outside the workspace, and an entry under `pending/`
+//! describes the change. Afterwards the entry moves to `done/`. A pending entry whose lock is free belongs to a process that died: the next start
+//! over the same mounts restores its files and removes its temporary files, so that an interrupted call has changed nothing. What cannot be restored
+//! stays, with all content stored for it.
 //!
-//! An entry is believed only with a seal of this user's key, and puts back only into a mount of the present settings that is the directory it was: by the
-//! rules of that mount, never through a symlink, and only content that has the digest of what was there.
+//! An entry is trusted only if it is sealed with this user's key. It is restored only into a configured mount that is still the same directory, under
+//! the rules of that mount, never through a symlink, and only with content that matches the recorded digest.
 //!
-//! What is kept is bounded, as entries are added: see [`JournalBounds`].
+//! The journal's size is bounded as entries are added: see [`JournalBounds`].
 
 mod bounds;
 mod format;
@@ -42,7 +42,7 @@ use seal::{EntryPhase, JournalSealer};
 use sweep::Sweeper;
 pub use undo::{UndoError, UndoOptions, UndoOutcome};
 
-/// The journal of one state directory.
+/// The journal in one state directory.
 #[derive(Debug)]
 pub struct Journal {
     directory: Dir,
@@ -62,32 +62,32 @@ impl Drop for Journal {
     }
 }
 
-/// A journal whose pending entries were not looked at yet: what dead processes left half-done is put back first.
+/// A journal before recovery: the half-done changes of dead processes are restored first.
 #[derive(Debug)]
 pub struct UnrecoveredJournal(Journal);
 
 impl UnrecoveredJournal {
-    /// Keeps no more than this.
+    /// Sets the size bounds.
     #[must_use]
     pub fn bounded(mut self, bounds: JournalBounds) -> Self {
         self.0.sweeper.bounds = bounds;
         self
     }
 
-    /// Refuses changes that would leave less than this.
+    /// Refuses changes that would leave less free disk space than this.
     #[must_use]
     pub fn reserving(mut self, reserve: DiskReserve) -> Self {
         self.0.reserve = Some(reserve);
         self
     }
 
-    /// The bound that has changes refused, because what is kept must not be let go. Nothing is removed.
+    /// The bound at which changes are refused because no entry may be dropped. Removes nothing.
     #[must_use]
     pub fn full(&self) -> Option<KeptBound> {
         self.0.full()
     }
 
-    /// Puts back what dead processes left half-done in the mounts of this workspace, by their rules.
+    /// Restores what dead processes left half-done in the mounts of this workspace, under their rules.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -99,10 +99,10 @@ impl UnrecoveredJournal {
 }
 
 impl Journal {
-    /// Opens the journal in a directory that belongs to it alone. Only entries that were sealed with this key are believed.
+    /// Opens the journal in a directory of its own. Only entries sealed with this key are trusted.
     ///
     /// # Errors
-    /// The directory cannot be used, or the journal in it is of another version.
+    /// The directory cannot be used, or its journal has another format version.
     pub fn open(directory: &Dir, key: &StateKey) -> io::Result<UnrecoveredJournal> {
         format::check_version(directory)?;
         close_to_others(directory)?;
@@ -119,28 +119,28 @@ impl Journal {
         }))
     }
 
-    /// Whether its directory was removed since it was opened (`st_nlink` of its handle): nothing can be kept for undo any more.
+    /// Whether its directory was removed since it was opened (`st_nlink` is 0): changes can no longer be stored for undo.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.pending).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// Whether this version could open a journal, as far as its format says. Nothing is written.
+    /// Whether this version can open a journal, according to its format file. Writes nothing.
     ///
     /// # Errors
-    /// It is of another version, or cannot be read.
+    /// It has another format version, or cannot be read.
     pub fn check_format(directory: &Dir) -> io::Result<()> {
         format::look(directory).map(drop)
     }
 
-    /// What was found half-done when the journal was opened, and what became of it. The operator should be told.
+    /// What recovery found when the journal was opened, for the operator.
     #[must_use]
     pub fn recovery(&self) -> &JournalRecovery {
         &self.recovery
     }
 
-    /// What became of the changes of a call that was interrupted. It says the same as [`changes`](Self::changes), which lists the call only if its
-    /// changes stayed. Costs at most three look-ups of a name.
+    /// What became of the changes of an interrupted call. Consistent with [`changes`](Self::changes), which lists the call only if its changes
+    /// stayed. Costs at most three name lookups.
     #[must_use]
     pub fn fate_of(&self, call: CallId) -> ChangeFate {
         let is_pending = |name: &str| self.pending.exists(name);
@@ -155,18 +155,18 @@ impl Journal {
         }
     }
 
-    /// How much was let go since the journal was made.
+    /// How much was dropped since the journal was created.
     #[must_use]
     pub fn dropped(&self) -> DroppedEntries {
         DroppedEntries::read(&self.directory)
     }
 
-    /// Whether a call of which there is no entry is old enough to be among those that were let go.
+    /// Whether a call without an entry is old enough that its entry may have been dropped.
     fn may_have_dropped(&self, call: CallId) -> bool {
         self.dropped().newest.is_some_and(|newest| call <= newest)
     }
 
-    /// Every change that was made and is still known, oldest first.
+    /// Every change that was made and is still stored, oldest first.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -174,7 +174,7 @@ impl Journal {
         self.list().map(|listing| listing.change_sets)
     }
 
-    /// The same, and how many entries are not believed.
+    /// The same, with the number of untrusted entries.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -208,7 +208,7 @@ impl Journal {
         }
     }
 
-    /// What an entry of this name says, if a gate of this user wrote it under this name.
+    /// The content of an entry, if its seal is valid and it names the call of its file name.
     fn verified_entry(&self, name: &str, bytes: &[u8]) -> Option<(ChangeSet, EntryPhase)> {
         self.sealer
             .unseal_entry(bytes)
@@ -219,15 +219,15 @@ impl Journal {
 /// What a journal holds.
 #[derive(Clone, Debug, Default)]
 pub struct JournalListing {
-    /// Changes that were made, oldest first.
+    /// Committed changes, oldest first.
     pub change_sets: Vec<ChangeSet>,
-    /// How many entries are not believed, because no gate of this user wrote them here.
+    /// How many entries are ignored because they carry no valid seal of this user's key.
     pub unsealed: usize,
-    /// How many entries are empty or cut off: a power cut took them.
+    /// How many entries are empty or truncated by a power cut.
     pub torn: usize,
 }
 
-/// Whether an entry is empty, cut off before its seal, or full of the zeroes that a filesystem puts where it lost what was written.
+/// Whether an entry is empty, truncated before its seal, or contains the zero bytes that a filesystem leaves in place of lost data.
 fn is_torn(bytes: &[u8]) -> bool {
     bytes.is_empty() || bytes.contains(&0) || !(bytes.contains(&b'\n') || bytes.ends_with(b"}"))
 }
@@ -247,7 +247,7 @@ fn open_subdirectory(folder: &Dir, name: &str) -> io::Result<Dir> {
     }
 }
 
-/// Takes the rights of others from the directory of a journal: earlier gates made it as the umask said.
+/// Removes group and other permissions from the journal's directory: earlier versions created it with the umask's mode.
 fn close_to_others(directory: &Dir) -> io::Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode);
     if mode.intersects(Mode::RWXG | Mode::RWXO) {
@@ -256,7 +256,7 @@ fn close_to_others(directory: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file of the journal anew: whoever reads it finds the old content or the new one.
+/// Replaces a file of the journal by `rename`: a reader sees the old content or the new one.
 fn write_atomically(directory: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     let temporary = format!(".{name}");
@@ -266,10 +266,10 @@ fn write_atomically(directory: &Dir, name: &str, bytes: &[u8]) -> io::Result<()>
     directory.rename(&temporary, directory, name)
 }
 
-/// The longest entry. A call that changes more at once is refused: its entry could not be read.
+/// Maximum size of an entry. A call whose entry would be larger is refused, because the entry could not be read back.
 const MAX_ENTRY_BYTES: u64 = 16 << 20;
 
-/// What a file holds that is no longer than an entry may be. Whatever cannot be read is no entry.
+/// Reads at most [`MAX_ENTRY_BYTES`]. A file that cannot be read counts as empty.
 fn read_entry(file: &File) -> Vec<u8> {
     let mut bytes = Vec::new();
     match file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes) {
@@ -282,7 +282,7 @@ fn entry_name(call: CallId) -> String {
     format!("{call}.json")
 }
 
-/// Where an entry is written before it counts.
+/// The name of an entry before it is published.
 fn unfinished_name(call: CallId) -> String {
     format!(".{call}.json")
 }
@@ -291,7 +291,7 @@ fn blob_name(call: CallId, index: usize) -> String {
     format!("{call}.{index}")
 }
 
-/// A location as the journal writes it; names that are not UTF-8 cannot be written down and so cannot be changed.
+/// A location as the journal stores it. A name that is not UTF-8 cannot be stored, so such a file cannot be changed.
 fn utf8_path(path: &Path) -> Result<String, String> {
     path.to_str().map(str::to_owned).ok_or_else(|| "the name is not UTF-8".to_owned())
 }

@@ -1,7 +1,7 @@
-//! Putting back what dead processes left half-done.
+//! Recovery: restores what dead processes left half-done.
 //!
-//! What was kept for a call may be the only copy of something. So it is thrown away only when every file of the call was looked at and is as it
-//! should be; whatever goes wrong, all of it stays for the next start, and the operator is told.
+//! The blob of a call may be the only copy of some content. So blobs are removed only after every file of the call was checked and is as it should
+//! be. On any error everything stays for the next start, and the operator is warned.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -24,21 +24,21 @@ use super::undo::{expectation, restoration_of, restore_view};
 use super::{EntryPhase, Journal, is_torn, read_entry, utf8_path};
 use crate::approved_changes::digest_content;
 
-/// What a start found of processes that died, or that could not take a change back.
+/// What recovery found of processes that died, or that could not roll back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalRecovery {
-    /// Calls whose changes were put back: they have changed nothing.
+    /// Calls whose changes were reverted: they changed nothing.
     pub restored: Vec<CallId>,
-    /// Calls, or names of entries, whose changes could not be put back, and why. All that was kept for them is still there.
+    /// Calls, or entry names, whose changes could not be reverted, and why. Their blobs are still stored.
     pub unrestored: Vec<(String, String)>,
-    /// How many pending entries are not believed, because no gate of this user wrote them. They are left where they are.
+    /// How many pending entries carry no valid seal. They are left in place.
     pub unsealed: usize,
-    /// How many are empty or cut off, because a power cut took them. What was kept for them is still there.
+    /// How many are empty or truncated by a power cut. Their blobs are still stored.
     pub torn: usize,
 }
 
 impl Journal {
-    /// Takes every pending entry that no process holds, undoes what it did in these mounts, and removes it.
+    /// Takes every pending entry that no process has locked, reverts its changes in these mounts, and removes it.
     pub(super) fn recover(&self, workspace: &Workspace) -> io::Result<JournalRecovery> {
         let mut recovery = JournalRecovery::default();
         for entry in self.pending.entries()? {
@@ -47,7 +47,8 @@ impl Journal {
             let shown = name.to_string_lossy();
             let believed = self.verified_entry(&shown, &bytes);
             if shown.starts_with('.') {
-                // One of a process that was killed had not begun. After a power cut that is not known: what was kept for it may be the only copy.
+                // An unpublished entry of a killed process changed nothing. After a power cut that is unknown, because the rename may be lost: the
+                // blob may be the only copy.
                 if believed.is_none() && is_torn(&bytes) && was_made_before_boot(&held) {
                     recovery.torn += 1;
                     continue;
@@ -61,7 +62,7 @@ impl Journal {
                     Ok(()) => recovery.restored.push(set.call),
                     Err(reason) => recovery.unrestored.push((set.call.to_string(), reason)),
                 },
-                // Its process died between the two steps of finishing it.
+                // Its process died between appending the done seal and the rename.
                 Some((_, EntryPhase::Done)) => self.pending.rename(&name, &self.done, &name)?,
                 None if is_torn(&bytes) => recovery.torn += 1,
                 None => recovery.unsealed += 1,
@@ -70,20 +71,20 @@ impl Journal {
         Ok(recovery)
     }
 
-    /// Locks an entry and reads it; nothing when somebody else holds it.
+    /// Locks an entry and reads it; `None` if another process holds the lock.
     fn lock_orphan(&self, name: &std::ffi::OsStr) -> io::Result<Option<(FileLock<File>, Vec<u8>)>> {
         let mut options = OpenOptions::new();
-        // A FIFO in place of an entry is not waited for.
+        // `O_NONBLOCK`: opening a FIFO planted in place of an entry must not block.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
         options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
         let file = match self.pending.open_with(name, &options) {
             Ok(file) => file.into_std(),
-            // Its process has just ended the call.
+            // Its process has just finished the call.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let Ok(entry) = FileLock::try_lock(file) else { return Ok(None) };
-        // Between opening and locking, a living process may have ended one attempt and begun another under the same name.
+        // Between `open` and `flock`, a living process may have finished one attempt and started another under the same name.
         if !name_refers_to(&self.pending, name, &entry) {
             return Ok(None);
         }
@@ -91,8 +92,8 @@ impl Journal {
         Ok(Some((entry, bytes)))
     }
 
-    /// An entry that never counted: nothing was changed, but something may have been kept for it, and folders made. A power cut may have lost that it
-    /// counted: where files look changed, all of it stays, and the operator is told.
+    /// Discards an entry that was never published: nothing was changed, but blobs may be stored and directories created for it. A power cut may have
+    /// lost the rename that published it: if a file looks changed, everything stays and the operator is warned.
     fn discard_unpublished(
         &self,
         name: &str,
@@ -100,7 +101,7 @@ impl Journal {
         workspace: &Workspace,
     ) -> Option<(String, String)> {
         if let Some(set) = set.filter(|set| set.missing_mount(workspace).is_some()) {
-            // A gate that has the mount takes the folders away. Without content that was kept there is nothing to tell.
+            // The directories are removed by a gate that has this mount. Without stored content there is nothing to report.
             let kept = set.changes.iter().find(|change| change.before.is_some())?;
             return Some((
                 set.call.to_string(),
@@ -139,7 +140,7 @@ impl Journal {
         let known = KnownContents { journal: self, set, digests: OnceCell::new() };
         let mut left = Ok(());
         for change in set.changes.iter().rev() {
-            // One file that cannot be put back is no reason to leave the others.
+            // A file that cannot be restored must not keep the others from being restored.
             left = left.and(restore_one(&view, change, &known, &remembering));
         }
         left?;
@@ -156,7 +157,7 @@ impl Journal {
     }
 }
 
-/// Whether a file was last written before this machine was started.
+/// Whether a file was last written before the last boot.
 fn was_made_before_boot(file: &File) -> bool {
     let seconds = |clock| rustix::time::clock_gettime(clock).tv_sec;
     let booted = seconds(ClockId::Realtime).saturating_sub(seconds(ClockId::Boottime));
@@ -171,7 +172,7 @@ fn restore_one(
 ) -> Result<(), String> {
     let told = |error: WorkspaceError| operator_text(&error);
     let made = is_applied(view, change).map_err(told)?;
-    // Somebody may be at work on the file by now: only what this change left behind is put back.
+    // Another process may have changed the file since: revert only what this change left.
     if made && is_at_destination(view, change).map_err(told)? {
         let restoration = known.restoration(view, change)?;
         view.restore(&[restoration], LockTimeout::NoWait, recorder).map_err(told)?;
@@ -192,7 +193,7 @@ fn is_applied(view: &WorkspaceView<'_>, change: &FileChange) -> Result<bool, Wor
     })
 }
 
-/// A file that is as the call would have left it, or cannot be looked at, and of which there may be no other copy than the one that was kept.
+/// A file that is as the call would have left it, or cannot be read, and whose blob may therefore be the only copy.
 fn find_applied_change(set: &ChangeSet, workspace: &Workspace) -> Option<String> {
     let mut kept = set.changes.iter().filter(|change| change.before.is_some());
     let stop = Cancellation::never();
@@ -208,12 +209,12 @@ fn remove_new_directories(set: &ChangeSet, workspace: &Workspace) {
     }
 }
 
-/// A file that moved is put back from where it went. If nothing is there, or something else, or it was written to since, it is left alone.
+/// A moved file is moved back from its destination. If the destination is missing, is another file, or was modified since, it is left alone.
 fn is_at_destination(view: &WorkspaceView<'_>, change: &FileChange) -> Result<bool, WorkspaceError> {
     change.display_destination().map_or(Ok(true), |now| view.is_moved_file(&now, change.moved_file()))
 }
 
-/// The reason as the operator may see it.
+/// The error text for the operator.
 fn operator_text(error: &WorkspaceError) -> String {
     match error {
         WorkspaceError::NotRecorded(reason) | WorkspaceError::NoSpaceToKeep(reason) => {
@@ -223,11 +224,11 @@ fn operator_text(error: &WorkspaceError) -> String {
     }
 }
 
-/// All content that a call put somewhere or took from somewhere.
+/// Digests of all content that a call wrote or replaced.
 struct KnownContents<'j> {
     journal: &'j Journal,
     set: &'j ChangeSet,
-    /// Read only when there is litter to judge.
+    /// Computed only if there are temporary files to check.
     digests: OnceCell<BTreeSet<Sha256>>,
 }
 
@@ -240,8 +241,8 @@ impl KnownContents<'_> {
         })
     }
 
-    /// What was taken out waits under the temporary name, and is put back from there: if somebody was faster than the call,
-    /// it is newer than what was kept.
+    /// The original file may still exist under its temporary name and is restored from there: if another process changed it just before the call, it
+    /// is newer than the blob.
     fn restoration(&self, view: &WorkspaceView<'_>, change: &FileChange) -> Result<Restoration, String> {
         let restoration = restoration_of(&self.journal.blobs, change, expectation(change));
         if let (Some(temporary), Some(kept)) = (&change.temporary, &change.before) {
@@ -263,7 +264,7 @@ impl KnownContents<'_> {
             .map_err(|error| format!("what was kept of `{}` cannot be read: {error}", change.display_path()))
     }
 
-    /// Removes the file that has the last name of `name`, beside `beside`, if what it holds is to be had elsewhere.
+    /// Removes the temporary file `name` beside `beside`, if its content exists elsewhere.
     fn remove_litter(
         &self,
         view: &WorkspaceView<'_>,
@@ -281,7 +282,7 @@ impl KnownContents<'_> {
     }
 }
 
-/// Adds the temporary names of putting back to the entry itself: whoever dies while putting back leaves litter that the next start knows of.
+/// Adds the temporary names of the recovery to the entry itself, so that the next start finds them if this process dies.
 struct RestoreRecorder<'j> {
     journal: &'j Journal,
     held: Mutex<(ChangeSet, Option<FileLock<File>>)>,
@@ -309,7 +310,7 @@ impl Recorder for RestoreRecorder<'_> {
         Ok(())
     }
 
-    /// The entry has counted since the call that is put back, and must go on to.
+    /// The entry stays published throughout.
     fn begin(&self) -> Result<(), JournalError> {
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! What makes an entry one of this user's own gate.
+//! HMAC seals that authenticate journal entries.
 //!
-//! An entry is a line of JSON and a line with its seal, an HMAC with the key of the user's state. The seal says also whether the entry is pending or done, and
-//! in which journal: so an entry that was planted, changed, renamed, moved between `pending/` and `done/`, or copied from another state directory is not
-//! believed. A change that is finished adds its second seal to the entry and then moves it, so that finishing costs one more `write`.
+//! An entry is a line of JSON and a line with its seal, an HMAC under the user's state key. The seal covers the phase (pending or done) and the
+//! journal's identity, so an entry that was planted, modified, renamed, moved between `pending/` and `done/`, or copied from another state directory
+//! is rejected. Finishing a change appends the second seal and then renames the entry, so it costs one more `write`.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,15 +13,15 @@ use super::change_set::ChangeSet;
 
 const PURPOSE: &str = "toolgate journal entry 1";
 const FILE_PURPOSE: &str = "toolgate journal file 1";
-/// One for pending and one for done.
+/// One for each phase.
 const MAX_SEALS: usize = 2;
 
-/// What a seal says about an entry.
+/// The phase that a seal certifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryPhase {
     /// Its changes are being made, or were when its process died.
     Pending,
-    /// Its changes were made.
+    /// Its changes are committed.
     Done,
 }
 
@@ -34,11 +34,11 @@ impl EntryPhase {
     }
 }
 
-/// The seals of one journal.
+/// Seals the entries of one journal.
 #[derive(Debug)]
 pub(super) struct JournalSealer {
     key: StateKey,
-    /// `st_ino` of the journal's directory, which outlives a rename and a reboot. A copy is another journal.
+    /// `st_ino` of the journal's directory, which survives a rename and a reboot. A copy has another inode and counts as another journal.
     journal: u64,
 }
 
@@ -47,20 +47,20 @@ impl JournalSealer {
         Ok(Self { key, journal: rustix::fs::fstat(journal)?.st_ino })
     }
 
-    /// The line that says that an entry is in this phase.
+    /// The seal line of an entry in this phase.
     pub(super) fn seal_line(&self, phase: EntryPhase, entry: &[u8]) -> String {
         let inode = self.journal.to_le_bytes();
         format!("{}\n", self.key.seal(PURPOSE, &[phase.as_str().as_bytes(), &inode, entry]))
     }
 
-    /// Bytes of another file of the journal, behind a line with their seal.
+    /// Prefixes the bytes of another journal file with their seal.
     pub(super) fn seal_file(&self, name: &str, bytes: &[u8]) -> Vec<u8> {
         let inode = self.journal.to_le_bytes();
         let seal = self.key.seal(FILE_PURPOSE, &[name.as_bytes(), &inode, bytes]);
         [format!("{seal}\n").as_bytes(), bytes].concat()
     }
 
-    /// The same bytes again, if a gate of this user wrote them here under this name.
+    /// The bytes of such a file, if the seal is valid for this name and journal.
     pub(super) fn unseal_file<'b>(&self, name: &str, sealed: &'b [u8]) -> Option<&'b [u8]> {
         let end = sealed.iter().position(|byte| *byte == b'\n')?;
         let (seal, bytes) = (sealed.get(..end)?, sealed.get(end + 1..)?);
@@ -68,7 +68,7 @@ impl JournalSealer {
         self.key.verifies(FILE_PURPOSE, &[name.as_bytes(), &inode, bytes], seal).then_some(bytes)
     }
 
-    /// A whole entry in this phase.
+    /// A sealed entry in this phase.
     pub(super) fn seal_entry(&self, phase: EntryPhase, set: &ChangeSet) -> io::Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(set)?;
         let line = self.seal_line(phase, &bytes);
@@ -77,7 +77,7 @@ impl JournalSealer {
         Ok(bytes)
     }
 
-    /// What an entry says, and in which phase it is; nothing, if no gate of this user wrote it here. What is done is no longer pending.
+    /// The content and phase of an entry, if it carries a valid seal for this journal. The done seal takes precedence over the pending one.
     pub(super) fn unseal_entry(&self, bytes: &[u8]) -> Option<(ChangeSet, EntryPhase)> {
         let mut lines = bytes.split(|byte| *byte == b'\n');
         let entry = lines.next()?;

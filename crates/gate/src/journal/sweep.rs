@@ -1,14 +1,14 @@
-//! Letting go of what is too old or too much to keep, as entries are added.
+//! Drops old and excess entries as new ones are added.
 //!
-//! A [`Tally`] that all processes share says when another step (a thirty-second part of a bound) was added. Then a thread looks what is there and removes the
-//! excess; a call waits for that only when two steps were added since the last sweep, or when it is about to add as much itself. What is there is always read from the
-//! directory, so that gates which share it agree, and whatever a killed sweep left is found by the next one. Every sweep reads and removes a bounded number of
-//! entries; what is beyond that is left to the next.
+//! An [`AppendCounter`] shared by all processes shows when another step (1/32 of a bound) was added. Then a thread scans the journal and removes the
+//! excess. A call waits for a sweep only if two steps were added since the last one, or if it is about to add that much itself. The contents are
+//! always read from the directory, so that gates sharing it agree, and so that the next sweep finds whatever a killed sweep left. Every sweep reads
+//! and removes a bounded number of entries; the rest is left to the next.
 //!
-//! A hostile model must not be able to flush the undo history of what it did before. So under pressure go first the entries which hold nothing but content that
-//! the gate itself had written (see [`Origin`]), such as the versions between the first and the last of a file that is rewritten in a loop. An entry with content
-//! from elsewhere goes only when it is older than [`MIN_AGE`] and the time for which it stands in for versions after it; where all that is left are such, the
-//! next change is refused, because it could not be undone.
+//! A hostile model must not be able to flush the undo history of its earlier calls. So under pressure, entries that hold only content written by the
+//! gate itself are dropped first (see [`ContentOrigin`]), such as the intermediate versions of a file that is rewritten in a loop. An entry with
+//! content from elsewhere is dropped only when it is older than [`MIN_AGE`] and no longer stands in for later versions. If only such entries are
+//! left, the next change is refused, because it could not be undone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -27,25 +27,25 @@ use super::dropped_entries::DroppedEntries;
 use super::written_files::WrittenFiles;
 use super::{EntryPhase, Journal, entry_name, read_entry, unfinished_name, write_atomically};
 
-/// Content that the gate did not write itself is kept for so long, whatever the other bounds say.
+/// How long content that the gate did not write is kept at least, whatever the other bounds say.
 pub(super) const MIN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Entries that one sweep reads, and that it removes.
+/// How many entries one sweep reads, and how many it removes.
 const MAX_ENTRIES_PER_SWEEP: usize = 4096;
 
-/// Entries that are removed before an undo gets its turn.
+/// How many entries are removed before the undo lock is released, so that a waiting undo can proceed.
 const MAX_ENTRIES_PER_LOCK: usize = 256;
 
-/// How long a call waits for another process that sweeps or undoes something.
+/// How long a call waits for another process that is sweeping or undoing.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How often entries are looked at for their age, where few are added.
+/// How often the age of entries is checked if few are added.
 const AGE_CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// Its modification time says when the journal was last swept.
+/// Its modification time is the time of the last sweep.
 const LAST_SWEEP_FILE: &str = "swept";
 
-/// The file whose length says how much was added since.
+/// Its length counts what was added since.
 const ADDED_TALLY_FILE: &str = "added";
 
 /// What this process knows of the journal's size.
@@ -54,61 +54,61 @@ pub(super) struct Sweeper {
     pub(super) bounds: JournalBounds,
     tally: OnceLock<Option<AppendCounter>>,
     index: Mutex<EntryIndex>,
-    /// Whether a thread is at it.
+    /// Whether a sweep thread is running.
     is_running: AtomicBool,
-    /// When the age of entries is looked at next.
+    /// When the age of entries is checked next.
     next_age_check: Mutex<Option<Instant>>,
 }
 
-/// Why there is too much.
+/// Why entries must be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pressure {
-    /// The bounds, if so many bytes are added.
+    /// The journal's bounds, with this many bytes about to be added.
     Bounds {
-        /// What is about to be added.
+        /// Bytes about to be added.
         reserved: u64,
     },
-    /// The disk is almost full: all goes that is the gate's own writing, and nothing else.
+    /// The disk is almost full: everything that the gate itself wrote is dropped, and nothing else.
     Disk,
 }
 
-/// How a sweep ended.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SweepOutcome {
     /// The journal is within its bounds.
     WithinLimits,
-    /// There is more to do: another process sweeps or undoes something, or there was too much for one sweep.
+    /// Not finished: another process is sweeping or undoing, or there was too much for one sweep.
     Incomplete,
-    /// What is left must not be let go.
+    /// What is left must not be dropped.
     Full(KeptBound),
 }
 
-/// Entries that were read, by age.
+/// The entries read so far, by age.
 #[derive(Debug, Default)]
 struct EntryIndex {
     held: BTreeMap<CallId, IndexedEntry>,
-    /// Files that these calls made.
+    /// Files that these calls wrote.
     made: HashMap<FileKey, ContentOrigin>,
-    /// Files that calls made whose entries were let go.
+    /// Files written by calls whose entries were dropped.
     dropped: WrittenFiles,
 }
 
-/// What is kept of one call.
+/// One call's entry in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct IndexedEntry {
     bytes: u64,
     origin: ContentOrigin,
-    /// The files that the call made.
+    /// The files that the call wrote.
     made: Vec<FileKey>,
 }
 
 impl IndexedEntry {
-    /// One that was not read, or has no entry.
+    /// An entry that was not read, or blobs without an entry.
     fn unindexed(bytes: u64) -> Self {
         Self { bytes, origin: ContentOrigin::Elsewhere, made: Vec::new() }
     }
 
-    /// Whether all of it is the gate's own writing, or has a root that is kept.
+    /// Whether all its content was written by the gate, or derives from a root that is kept.
     fn is_gate_written(&self, is_held: &dyn Fn(&CallId) -> bool) -> bool {
         match &self.origin {
             ContentOrigin::Elsewhere => false,
@@ -118,16 +118,16 @@ impl IndexedEntry {
     }
 }
 
-/// What a look at the directories found.
+/// The result of a directory scan.
 #[derive(Default)]
 struct JournalScan {
-    /// Everything that counts: entries that were read, entries that were not yet, and contents without an entry.
+    /// Everything that counts: entries read, entries not read yet, and blobs without an entry.
     held: BTreeMap<CallId, IndexedEntry>,
     blobs: BTreeMap<CallId, Vec<String>>,
 }
 
 impl Journal {
-    /// Sees to it that so much content can be kept for one call.
+    /// Ensures that this many bytes can be stored for one call.
     pub(super) fn ensure_room(self: &Arc<Self>, bytes: u64) -> Result<(), JournalError> {
         let bounds = &self.sweeper.bounds;
         let limit = bounds.max_call_bytes();
@@ -147,7 +147,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Sees to it that changes leave the reserve of the disk. Where that is reached, what gates wrote themselves is let go first.
+    /// Ensures that changes leave the configured disk reserve. If it is reached, content written by the gate itself is dropped first.
     pub(super) fn make_space(&self, bytes: u64) -> Headroom {
         let Some(reserve) = &self.reserve else { return Headroom::Enough };
         match reserve.headroom(bytes) {
@@ -159,7 +159,7 @@ impl Journal {
         }
     }
 
-    /// Counts an entry that was added.
+    /// Counts an added entry.
     pub(super) fn count_added(&self, bytes: u64) {
         let bounds = &self.sweeper.bounds;
         if let Some(tally) = self.tally() {
@@ -174,7 +174,7 @@ impl Journal {
             .as_ref()
     }
 
-    /// Whether the age of entries was not looked at for a while, by any process.
+    /// Whether no process has checked the age of entries within the interval.
     fn is_age_check_due(&self) -> bool {
         let mut next = self.sweeper.next_age_check.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -184,12 +184,12 @@ impl Journal {
         *next = now.checked_add(AGE_CHECK_INTERVAL);
         drop(next);
         let stamp = self.directory.metadata(LAST_SWEEP_FILE).and_then(|stamp| stamp.modified());
-        // A time in the future is that of a clock that was wrong.
+        // A time in the future comes from a wrong clock.
         let age = stamp.ok().and_then(|at| SystemTime::now().duration_since(at.into_std()).ok());
         age.is_none_or(|age| age >= AGE_CHECK_INTERVAL)
     }
 
-    /// A thread per sweep: one that waited all the time would cost every gate its stack.
+    /// One thread per sweep: a permanent one would cost every gate a stack.
     fn sweep_in_background(self: &Arc<Self>) {
         if self.sweeper.is_running.swap(true, Ordering::Relaxed) {
             return;
@@ -204,15 +204,16 @@ impl Journal {
         }
     }
 
-    /// Removes what is too old and what is too much. Where another process sweeps or undoes something, it is waited for so long.
+    /// Removes expired and excess entries. Waits up to `lock_timeout` for another process that is sweeping or undoing.
     fn sweep(&self, pressure: Pressure, lock_timeout: Duration) -> SweepOutcome {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is added after the look counts for the next sweep. Until this one has ended well the count stays: else other gates would add while it refuses.
+        // What is added after this read counts for the next sweep. The count is reduced only after success: otherwise other gates would add entries
+        // while this one refuses.
         let added = self.tally().map_or(0, AppendCounter::get);
         let swept = self.sweep_with(&mut index, pressure, lock_timeout);
         match self.tally() {
             Some(tally) if swept == SweepOutcome::WithinLimits => tally.subtract(added),
-            // The next change tries again.
+            // Raise the count so that the next change sweeps again.
             Some(tally) if added < 2 * COUNTER_STEP && pressure != Pressure::Disk => {
                 (0..2).for_each(|_| tally.add(COUNTER_STEP))
             }
@@ -221,13 +222,13 @@ impl Journal {
         swept
     }
 
-    /// The bound that a sweep could not keep to now.
+    /// The bound that a sweep could not satisfy now.
     pub(super) fn full(&self) -> Option<KeptBound> {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let known = index.held.len();
             let found = self.scan(&mut index).ok()?;
-            // One look reads a bounded number of entries, and those that were not read count as a person's.
+            // One scan reads a bounded number of entries, and unread ones count as a person's: scan until all are read.
             if index.held.len() == known {
                 let pressure = Pressure::Bounds { reserved: 0 };
                 return plan_sweep(&found.held, &self.sweeper.bounds, pressure, SystemTime::now()).full;
@@ -256,9 +257,9 @@ impl Journal {
         }
     }
 
-    /// Lists what is there, and reads the entries that are not known yet, the oldest first.
+    /// Lists the journal and reads entries that are not indexed yet, oldest first.
     fn scan(&self, index: &mut EntryIndex) -> io::Result<JournalScan> {
-        // Contents before entries: a content is made after its entry, so one that is found here and has no entry below is nobody's.
+        // Blobs before entries: an entry is created before its blobs, so a blob found here without an entry below is orphaned.
         let mut found = JournalScan { blobs: self.blobs_by_call()?, ..JournalScan::default() };
         let mut done = BTreeSet::new();
         for entry in self.done.entries()? {
@@ -273,7 +274,7 @@ impl Journal {
         let mut is_stranger = BTreeSet::new();
         for (read, call) in unknown.into_iter().enumerate() {
             if read >= MAX_ENTRIES_PER_SWEEP {
-                // Not read yet: it counts as an entry, and goes only when it is old.
+                // Not read yet: it counts as an entry, and is dropped only when it is old.
                 found.held.insert(call, IndexedEntry::unindexed(0));
             } else if !self.index_entry(index, call, &found) {
                 is_stranger.insert(call);
@@ -285,12 +286,12 @@ impl Journal {
                 found.held.insert(*call, IndexedEntry::unindexed(self.bytes_of(names)));
             }
         }
-        // What no gate of this user wrote is neither counted nor touched.
+        // Entries without a valid seal are neither counted nor removed.
         found.held.retain(|call, _| !is_stranger.contains(call));
         Ok(found)
     }
 
-    /// Reads an entry into the index, unless it is not believed.
+    /// Reads an entry into the index; `false` if its seal is invalid.
     fn index_entry(&self, index: &mut EntryIndex, call: CallId, found: &JournalScan) -> bool {
         let name = entry_name(call);
         let Ok(file) = self.done.open(&name).map(cap_std::fs::File::into_std) else { return true };
@@ -298,13 +299,13 @@ impl Journal {
             return false;
         };
         let contents = found.blobs.get(&call).map_or(0, |names| self.bytes_of(names));
-        // What a call named, and so how long its entry is, a model decides.
+        // The entry's own size counts too: its length depends on the paths in the call, which a model chooses.
         let bytes = contents.saturating_add(rustix::fs::fstat(&file).map_or(0, |entry| disk_bytes(&entry)));
         index.add(&set, bytes, self.sweeper.bounds.stand_in());
         true
     }
 
-    /// Whether a call has an entry, or is about to: an entry moves from the first of these names to the last.
+    /// Whether a call has an entry, in order of its life: unpublished, pending, done.
     fn has_entry(&self, call: CallId) -> bool {
         self.pending.exists(unfinished_name(call))
             || self.pending.exists(entry_name(call))
@@ -322,14 +323,15 @@ impl Journal {
         Ok(calls)
     }
 
-    /// What contents really take: a file may say that it is larger than the disk.
+    /// Allocated space, not `st_size`: a sparse file may claim to be larger than the disk.
     fn bytes_of(&self, blobs: &[String]) -> u64 {
         let stats =
             blobs.iter().filter_map(|blob| statat(&self.blobs, &**blob, AtFlags::SYMLINK_NOFOLLOW).ok());
         stats.map(|blob| disk_bytes(&blob)).fold(0, u64::saturating_add)
     }
 
-    /// Removes entries, unless an undo is under way, which may be about to write one of them anew; says which.
+    /// Removes entries under the undo lock, because an undo may be about to rewrite one of them. Returns those removed; `None` if the lock was not
+    /// acquired.
     fn remove(
         &self,
         victims: &[CallId],
@@ -342,7 +344,8 @@ impl Journal {
             held.made.iter().for_each(|file| written.add(*file, held.origin.for_output(call)));
         }
         written.write(&self.directory, &self.sealer)?;
-        // Counted first: if this process is killed in between, what is gone by then is said to be. What another process removed since the look is counted already.
+        // Counted before removing: if this process is killed in between, everything gone is counted. Entries that another process removed since the
+        // scan are counted already.
         let before = DroppedEntries::read(&self.directory);
         let is_there = |call: &CallId| self.done.exists(entry_name(*call)) || found.blobs.contains_key(call);
         let there: BTreeSet<CallId> = victims.iter().copied().filter(is_there).collect();
@@ -356,7 +359,7 @@ impl Journal {
         Ok(Some(removed))
     }
 
-    /// Contents go before the entry that names them: if this process is killed in between, the next sweep finds the entry, and an undo says that it is no
+    /// Blobs are removed before their entry: if this process is killed in between, the next sweep finds the entry, and an undo reports that it is no
     /// longer kept.
     fn remove_one(&self, call: CallId, found: &JournalScan) -> io::Result<()> {
         for blob in found.blobs.get(&call).into_iter().flatten() {
@@ -385,7 +388,7 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 }
 
 impl EntryIndex {
-    /// Adds an entry. The entries before it must have been added: content of a file that no known call made came from elsewhere.
+    /// Adds an entry. Older entries must be added first: content of a file that no indexed call wrote counts as from elsewhere.
     fn add(&mut self, set: &ChangeSet, bytes: u64, stand_in: Duration) {
         let (call, origin, made) =
             (set.call, self.origin_of(set, stand_in), content_origin::created_files(set));
@@ -399,7 +402,7 @@ impl EntryIndex {
         }
     }
 
-    /// Where all of it came from: of several roots, the oldest.
+    /// The origin of all its content; of several roots, the oldest.
     fn origin_of(&self, set: &ChangeSet, stand_in: Duration) -> ContentOrigin {
         let mut roots = Vec::new();
         for file in content_origin::replaced_files(set) {
@@ -417,26 +420,26 @@ impl EntryIndex {
         roots.into_iter().min().map_or(ContentOrigin::Gate, ContentOrigin::DerivedFrom)
     }
 
-    /// Whether the entry of one call is kept for as long after another one as if it were that.
+    /// Whether the entry of `root` is kept and recent enough to stand in for that of `call`.
     fn stands_in(&self, root: CallId, call: CallId, stand_in: Duration) -> bool {
         let later = call.unix_millis().saturating_sub(root.unix_millis());
         self.held.contains_key(&root) && u128::from(later) <= stand_in.as_millis()
     }
 }
 
-/// What is to be let go.
+/// Which entries to drop.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct SweepPlan {
     victims: Vec<CallId>,
-    /// The bound that what is left fills all the same.
+    /// The bound that is still exceeded afterwards.
     full: Option<KeptBound>,
 }
 
-/// Whether an entry may go.
+/// Whether an entry may be dropped in this pass.
 type Evictable<'a> = dyn Fn(CallId, &IndexedEntry) -> bool + 'a;
 
-/// Chooses what goes: what is too old; then of what is too much, the oldest that holds nothing but the gate's own writing, then the oldest that is older than
-/// [`MIN_AGE`]. The newest entry stays.
+/// Chooses what to drop: first expired entries; then, while there is too much, the oldest whose content is all gate-written; then the oldest beyond
+/// [`MIN_AGE`]. The second pass keeps the newest entry.
 fn plan_sweep(
     held: &BTreeMap<CallId, IndexedEntry>,
     bounds: &JournalBounds,
@@ -451,7 +454,7 @@ fn plan_sweep(
         (milliseconds_before(bounds.max_age), milliseconds_before(MIN_AGE + bounds.stand_in()));
     let (target_bytes, target_entries) = bounds.sweep_target();
     let (max_bytes, max_entries) = match pressure {
-        // What is about to be added is one of the steps that the target leaves room for, unless it is larger.
+        // One of the four steps that the target leaves free covers what is about to be added, unless it is larger.
         Pressure::Bounds { reserved } => {
             (target_bytes.min(bounds.max_bytes.saturating_sub(reserved)), target_entries)
         }
@@ -503,7 +506,7 @@ mod tests {
         format!("{:08x}-{:04x}-7000-8000-{number:012x}", then >> 16, then & 0xffff).parse().unwrap()
     }
 
-    /// A version of a file: each is another file, with a content of its own.
+    /// A version of a file: each is another file with its own content.
     fn version(number: u64) -> (Sha256, Option<MovedFileStamp>) {
         let stamp = FileStamp { inode: number, bytes: 1, modified: (1, number) };
         (Sha256::of(&number.to_le_bytes()), Some(stamp.into()))
@@ -542,7 +545,7 @@ mod tests {
         ChangeSet { call, session, tool, at, changes, undone_by: None, undoes: None, litter: Vec::new() }
     }
 
-    /// What goes of these, where no more than one entry has room, so many hours after.
+    /// What is dropped of these if only one entry has room, this many hours later.
     fn gone(entries: &[ChangeSet], bounds: JournalBounds, hours_later: u64) -> Vec<CallId> {
         let mut index = EntryIndex::default();
         entries.iter().for_each(|entry| index.add(entry, 1, bounds.stand_in()));
@@ -561,7 +564,7 @@ mod tests {
             let entries = [&entries[..], &ending[..]].concat();
             let expected = if stands_in { vec![deletion, created] } else { vec![created] };
             assert_eq!(gone(&entries, bounds, 0), expected, "{hours} hours");
-            // For a day after the deletion, either of them is kept.
+            // For a day after the deletion, one of the two is kept.
             let kept_of = |later| {
                 let gone = gone(&entries, bounds, later);
                 [edit, deletion].iter().filter(|call| !gone.contains(call)).count()

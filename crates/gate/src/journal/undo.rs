@@ -1,4 +1,4 @@
-//! Putting the changes of a call back.
+//! Undoing the changes of a call.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -26,35 +26,35 @@ const UNLIMITED: Limits = Limits {
     timeout: Duration::MAX,
 };
 
-/// How to undo.
+/// Options of an undo.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UndoOptions {
-    /// Put things back even over changes that others made since. What the rules forbid stays forbidden.
+    /// Restore even over changes made since. What the rules forbid stays forbidden.
     pub force: bool,
 }
 
-/// What was put back.
+/// The result of an undo.
 #[derive(Clone, Debug)]
 pub struct UndoOutcome {
     /// The call that was undone.
     pub call: CallId,
-    /// The call that undid it; it can be undone in turn.
+    /// The call that undid it, which can be undone in turn.
     pub undo_call: CallId,
     /// The files, with their aliases.
     pub paths: Vec<String>,
 }
 
-/// Why changes could not be put back. Nothing was touched.
+/// Why changes could not be undone. Nothing was changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UndoError {
     /// No such call, or it changed nothing.
     #[error("the journal knows no change made by call `{0}`")]
     Unknown(CallId),
-    /// Its changes were let go.
+    /// Its entry was dropped.
     #[error("the changes of call `{0}` are no longer kept, if it made any")]
     Dropped(CallId),
-    /// Done already.
+    /// It was undone before.
     #[error("call `{call}` was undone already, by `{by}`")]
     AlreadyUndone {
         /// The call.
@@ -62,7 +62,7 @@ pub enum UndoError {
         /// What undid it.
         by: CallId,
     },
-    /// Somebody changed the file since.
+    /// The file was changed since.
     #[error("call `{call}` cannot be undone: {source}")]
     Conflict {
         /// The call.
@@ -70,7 +70,7 @@ pub enum UndoError {
         /// Which file, and how it differs.
         source: WorkspaceError,
     },
-    /// The rules of the mounts forbid it now, whatever they said when the change was made, or what was kept is not what was there.
+    /// The current rules of the mounts forbid it, or the stored content does not match its digest.
     #[error("call `{call}` is not undone: {source}")]
     Refused {
         /// The call.
@@ -78,7 +78,7 @@ pub enum UndoError {
         /// Which file, and why.
         source: WorkspaceError,
     },
-    /// A mount is not there, or is another directory than it was.
+    /// A mount is missing, or is another directory than before.
     #[error(
         "call `{call}` changed the mount `{alias}`, which was `{root}` and is not there now or is another directory"
     )]
@@ -90,10 +90,10 @@ pub enum UndoError {
         /// Where it was on this host.
         root: String,
     },
-    /// This gate puts nothing back, because it has no workspace.
+    /// The gate has no workspace, so nothing can be restored.
     #[error("this gate has no workspace to put anything back into")]
     NoWorkspace,
-    /// The undoing could not be recorded, so it was not done.
+    /// The undo could not be recorded, so it was not done.
     #[error("the undoing could not be recorded, so nothing was put back: {0}")]
     NotRecorded(String),
     /// The journal itself failed.
@@ -116,7 +116,7 @@ impl UndoError {
         }
     }
 
-    /// What others did since can be overwritten by force; what rules forbid cannot.
+    /// Conflicts with later changes can be overridden by `force`; refusals by the rules cannot.
     fn of(call: CallId, source: WorkspaceError) -> Self {
         match source {
             WorkspaceError::Precondition { .. }
@@ -127,11 +127,11 @@ impl UndoError {
     }
 }
 
-/// Held while changes are put back: its lock keeps undoings of one journal apart, so that none is made twice and none loses what another notes.
+/// Lock file that serialises the undos of one journal, so that none is done twice and none overwrites the notes of another.
 const UNDO_LOCK_FILE: &str = "undoing";
 
 impl Journal {
-    /// Puts back all that a call changed, or nothing: in the mounts of this workspace, by their rules. The undoing is itself journalled under `by`.
+    /// Undoes all changes of a call, or none: in the mounts of this workspace, under their rules. The undo is itself journalled under `by`.
     ///
     /// # Errors
     /// See [`UndoError`].
@@ -161,7 +161,7 @@ impl Journal {
             };
             let restoration = restoration_of(&self.blobs, change, expected);
             restorations.push(restoration.map_err(|error| match error.kind() {
-                // A sweep that was killed had begun with it.
+                // A sweep was killed after removing the blob and before removing the entry.
                 io::ErrorKind::NotFound => UndoError::Dropped(call),
                 _ => UndoError::Journal(error),
             })?);
@@ -186,12 +186,12 @@ impl Journal {
         }
     }
 
-    /// Waits until no other undoing of this journal is under way. A process that dies lets go.
+    /// Waits until no other undo of this journal is running. The kernel releases the lock of a process that dies.
     pub(super) fn lock_undo(&self) -> io::Result<FileLock<File>> {
         FileLock::lock(self.open_lock()?)
     }
 
-    /// The same lock; nothing where another process, or an undo of this one, has it for longer. `flock` knows no timeout, so it is tried again and again.
+    /// The same with a timeout; `None` if another process, or an undo of this one, still holds it. `flock` has no timeout, so it polls.
     pub(super) fn try_lock_undo(&self, timeout: Duration) -> io::Result<Option<FileLock<File>>> {
         const RETRY_INTERVAL: Duration = Duration::from_millis(2);
         let until = Instant::now() + timeout;
@@ -211,7 +211,7 @@ impl Journal {
         Ok(self.directory.open_with(UNDO_LOCK_FILE, &options)?.into_std())
     }
 
-    /// Notes at the calls concerned whether an undoing is in force. Undoing an undoing puts the first call's changes in force again, and so on.
+    /// Updates `undone_by` along the chain: undoing an undo puts the first call's changes in force again, and so on.
     pub(super) fn mark_undone(&self, undoing: &ChangeSet, in_force: bool) -> io::Result<()> {
         let (mut by, mut target, mut in_force) = (undoing.call, undoing.undoes, in_force);
         while let Some(mut undone) = target.and_then(|call| self.change_set(call)) {
@@ -227,10 +227,10 @@ impl Journal {
     }
 }
 
-/// What a change left behind: under its name, and for a file that moved, under the new one.
+/// What a change left under its name, and for a move under the new name.
 pub(super) fn expectation(change: &FileChange) -> (ExpectedContent, MovedFile) {
     let expect = match (change.kind, change.after) {
-        // A file that moved must find its old name free.
+        // The old name of a moved file must be free.
         (FileChangeKind::Delete | FileChangeKind::Move, _) => ExpectedContent::Absent,
         (_, Some(digest)) => ExpectedContent::Digest(digest),
         (_, None) => ExpectedContent::Anything,
@@ -238,7 +238,7 @@ pub(super) fn expectation(change: &FileChange) -> (ExpectedContent, MovedFile) {
     (expect, change.moved_file())
 }
 
-/// What would put one change back.
+/// The restoration that reverts one change.
 pub(super) fn restoration_of(
     blobs: &Dir,
     change: &FileChange,
@@ -258,8 +258,8 @@ pub(super) fn restoration_of(
     })
 }
 
-/// A view for putting things back: the journal only ever writes what was there before, however large.
+/// A view without limits: the journal only writes back what was there before, however large.
 pub(super) fn restore_view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
-    // Not `AliasOnly`, which would read a backslash in a name as a slash.
+    // Not `AliasOnly`, which would treat a backslash in a name as a slash.
     WorkspaceView { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
 }

@@ -1,7 +1,7 @@
-//! Files that gates made, as far as the entries that say so were let go.
+//! Files that gates wrote, remembered after the entries that recorded them were dropped.
 //!
-//! An entry that replaced such a file holds nothing that came from elsewhere, and may go before others. Without this, the successor of every entry that was let
-//! go would look as if it held an original.
+//! An entry that replaced such a file holds no content from elsewhere, and may be dropped early. Without this file, the successor of every dropped
+//! entry would look as if it held an original.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -14,14 +14,14 @@ use super::seal::JournalSealer;
 use super::write_atomically;
 
 const NAME: &str = "written";
-/// What the seal is for. Files of the first format held digests alone, and are not believed any more.
+/// The purpose in the seal. Files of the first format held only digests and are no longer accepted.
 const SEALED_AS: &str = "written 2";
-/// As many files as are remembered, the newest.
+/// How many files are remembered, the newest first.
 const MAX_FILES: usize = 1 << 15;
-/// A key, and the call that is its root or zeroes.
+/// A key and the root call, or zeroes.
 const RECORD_BYTES: usize = 32;
 
-/// Files that gates made, the oldest first.
+/// Files that gates wrote, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct WrittenFiles {
     order: VecDeque<FileKey>,
@@ -29,7 +29,7 @@ pub(super) struct WrittenFiles {
 }
 
 impl WrittenFiles {
-    /// What is written in a journal's directory; nothing, where that is missing or carries no valid seal: then more counts as original, and is kept.
+    /// Reads the file from the journal's directory; empty if it is missing or its seal is invalid: then more content counts as original and is kept.
     pub(super) fn read(directory: &Dir, seals: &JournalSealer) -> Self {
         let bytes = directory.read(NAME).unwrap_or_default();
         let mut written = Self::default();

@@ -1,5 +1,5 @@
-// A question of an ordinary call, for the tests of each renderer of questions: taken in with `include!` where `ApprovalRequest`, `Preview` and `PreviewBody`
-// are in scope.
+// An approval question of an ordinary call, for the tests of each renderer. Included with `include!` where `ApprovalRequest`, `Preview` and
+// `PreviewBody` are in scope.
 
 use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
 
