@@ -1,7 +1,7 @@
-//! Signed statements that the chain had a certain hash at a certain place.
+//! Checkpoints: signed statements of the chain's hash at a record.
 //!
-//! A hash chain alone can be rewritten from any point on by whoever owns the file. A checkpoint, kept in a
-//! file of its own that may be anywhere, cannot: it makes a rewritten or cut log visible.
+//! The owner of the file could rewrite a hash chain from any point on. A checkpoint, in a separate file that may be stored elsewhere, makes a
+//! rewritten or truncated log detectable.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -17,13 +17,13 @@ use crate::signed_head::{self, SignedHeadFile};
 use crate::writer::{ChainPosition, LogWriter};
 use crate::{AuditError, Day};
 
-/// Keeps these signatures apart from all others.
+/// Domain separation from all other signatures.
 const CHECKPOINT_DOMAIN: &[u8] = b"toolgate.audit.checkpoint.v1\0";
 
 /// One line of the checkpoint file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The place of the record that it vouches for.
+    /// The sequence number of the record it covers.
     pub seq: u64,
     /// That record's hash.
     pub hash: Sha256,
@@ -31,7 +31,7 @@ pub struct Checkpoint {
     pub day: Day,
     /// When it was signed.
     pub timestamp: Timestamp,
-    /// Whose signature it is.
+    /// The key that signed it.
     pub public_key: PublicKey,
     /// The signature.
     pub signature: [u8; 64],
@@ -61,7 +61,7 @@ impl Checkpoint {
         Self { signature: signing.sign(&unsigned.message()), ..unsigned }
     }
 
-    /// What is signed: every field at a fixed length, so that no two checkpoints share a message.
+    /// The signed message: every field has a fixed length, so no two checkpoints share a message.
     fn message(&self) -> Vec<u8> {
         let mut message = CHECKPOINT_DOMAIN.to_vec();
         message.extend_from_slice(&self.seq.to_be_bytes());
@@ -72,13 +72,13 @@ impl Checkpoint {
         message
     }
 
-    /// Whether the key it names did sign it.
+    /// Whether its signature is valid for the key it names.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         self.public_key.verifies(&self.message(), &self.signature)
     }
 
-    /// Reads a line without its newline; only the exact spelling that a gate writes is taken.
+    /// Parses a line without its newline; accepts only the exact encoding that a gate writes.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let fields: CheckpointLine = serde_json::from_slice(line).ok()?;
         let checkpoint = Self {
@@ -104,7 +104,7 @@ impl Checkpoint {
     }
 }
 
-/// Signs checkpoints. The key is loaded, or made, when the first one is due.
+/// Signs checkpoints. The key is loaded, or created, when the first one is due.
 pub(crate) struct CheckpointSigner {
     path: PathBuf,
     key_path: PathBuf,
@@ -119,7 +119,7 @@ impl CheckpointSigner {
         Self { path, key_path, signed_head, key: None, newest: 0 }
     }
 
-    /// Fails where the log is not the one that was signed last. To be called while nobody else adds to it.
+    /// Fails if the log contradicts what was signed last. Call it while no process appends.
     pub(crate) fn verify_log(
         &self,
         folder: &DirHandle,
@@ -128,9 +128,8 @@ impl CheckpointSigner {
         signed_head::verify_log(folder, last, &self.signed_head, &self.path)
     }
 
-    /// Signs and adds one, unless there is one for this or a later record already: the file stays in order
-    /// even when several processes sign. Nobody waits for the disk here: what a power failure may take are
-    /// checkpoints of the last moments, and the next one vouches for their records too.
+    /// Signs and appends a checkpoint, unless one for this or a later record exists: the file stays ordered even if several processes sign. It is not
+    /// synced: a power failure may lose the latest checkpoints, and the next one covers their records too.
     pub(crate) fn sign_checkpoint(
         &mut self,
         mark: ChainPosition,
@@ -160,7 +159,7 @@ impl CheckpointSigner {
     }
 }
 
-/// Says whether it was added.
+/// Returns whether it was appended.
 fn append_if_newer(
     folder: &DirHandle,
     name: &str,

@@ -1,4 +1,4 @@
-//! The key that signs checkpoints, made on first use.
+//! The key that signs checkpoints, created on first use.
 
 use std::fmt;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::AuditError;
 use crate::directory::{DirHandle, fstat_state, read_at, write_all};
 
 const SEED_BYTES: usize = 32;
-/// The group may read the key, as deployments that mount secrets need; nobody else, and nobody may change it.
+/// The group may read the key, as deployments that mount secrets need. Group write and all access by others are refused.
 const FORBIDDEN_MODE: u32 = 0o037;
 
-/// The public half of a signing key, written as 64 hexadecimal digits.
+/// The public half of a signing key, as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; 32]);
 
@@ -25,10 +25,10 @@ impl PublicKey {
         &self.0
     }
 
-    /// Reads the file that stands beside a signing key.
+    /// Reads the public key file beside a signing key.
     ///
     /// # Errors
-    /// When there is no such file, or it holds something else.
+    /// When the file is missing or is not a public key.
     pub fn read(path: &Path) -> Result<Self, AuditError> {
         let (folder, name) = split_path(path, DirHandle::open)?;
         let file =
@@ -62,7 +62,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// Text that is not a public key.
+/// Not a valid public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidPublicKey;
 
@@ -82,14 +82,13 @@ impl FromStr for PublicKey {
     }
 }
 
-/// Signs.
+/// The signing key.
 pub(crate) struct CheckpointKey {
     key: SigningKey,
 }
 
 impl CheckpointKey {
-    /// Loads the key at this path, making it if there is none. Several processes may do so at once: they end
-    /// up with the same key.
+    /// Loads the key at this path, creating it if missing. Concurrent processes end up with the same key.
     pub(crate) fn load_or_create(path: &Path) -> Result<Self, AuditError> {
         let (folder, name) = split_path(path, DirHandle::open_or_create)?;
         if folder.state(&name)?.is_none() {
@@ -109,7 +108,7 @@ impl CheckpointKey {
         self.key.sign(message).to_bytes()
     }
 
-    /// Puts the public key beside the key, for those who check.
+    /// Writes the public key beside the key, for verifiers.
     fn write_public_key(&self, folder: &DirHandle, name: &str) -> Result<(), AuditError> {
         let public = public_name(name);
         if folder.state(&public)?.is_some() {
@@ -119,7 +118,7 @@ impl CheckpointKey {
     }
 }
 
-/// Where the public key of a signing key is.
+/// The path of a signing key's public key.
 #[must_use]
 pub fn public_key_path(key: &Path) -> std::path::PathBuf {
     key.with_extension("pub")
@@ -138,7 +137,7 @@ fn generate_key(folder: &DirHandle, name: &str) -> Result<(), AuditError> {
     create_atomically(folder, name, &seed)
 }
 
-/// Puts a whole file in place, or nothing; whoever comes first wins.
+/// Creates a complete file (`fsync`, then `linkat`) unless it exists; the first of several processes wins.
 pub(crate) fn create_atomically(folder: &DirHandle, name: &str, content: &[u8]) -> Result<(), AuditError> {
     let draft = format!(".{name}.{}", fresh_uuid());
     let file = folder.create_new(&draft)?;
@@ -165,7 +164,7 @@ fn read_seed(folder: &DirHandle, name: &str) -> Result<[u8; SEED_BYTES], AuditEr
     bytes.try_into().map_err(|_| problem("it is not 32 bytes long"))
 }
 
-/// The directory and the name of a file given by its path.
+/// Splits a path into its open directory and its file name.
 pub(crate) fn split_path(
     path: &Path,
     open: impl FnOnce(&Path) -> Result<DirHandle, AuditError>,
@@ -181,7 +180,7 @@ pub(crate) fn split_path(
     Ok((open(parent)?, name.to_owned()))
 }
 
-/// Lower-case hexadecimal digits.
+/// Lower-case hexadecimal.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes
         .iter()
@@ -190,7 +189,7 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The bytes that these hexadecimal digits stand for, if there are exactly as many as wanted.
+/// Decodes hexadecimal of exactly this length.
 pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut digits = text.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()));

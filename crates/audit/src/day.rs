@@ -1,4 +1,4 @@
-//! Days, as the names of the files that hold their records.
+//! Days, which name the files of their records.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use jiff::{Timestamp, ToSpan as _};
 
-/// What the names of day files end in.
+/// The suffix of day files.
 pub(crate) const DAY_FILE_SUFFIX: &str = ".jsonl";
 
 /// A day in UTC.
@@ -21,25 +21,24 @@ impl Day {
         Self(Offset::UTC.to_datetime(moment).date())
     }
 
-    /// The day after, or the same one at the end of time.
+    /// The next day; saturates.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1.day()))
     }
 
-    /// The first moment of the day after. Where time ends before that, the beginning of time: before neither is it later than
-    /// this day.
+    /// The first moment of the next day. If that is out of range, [`Timestamp::MIN`], which makes the caller compare days instead.
     pub(crate) fn end(self) -> Timestamp {
         Offset::UTC.to_timestamp(self.next().0.to_datetime(Time::midnight())).unwrap_or(Timestamp::MIN)
     }
 
-    /// The name of the file that holds this day's records.
+    /// The name of the file with this day's records.
     #[must_use]
     pub fn file_name(self) -> String {
         format!("{self}{DAY_FILE_SUFFIX}")
     }
 
-    /// The day whose records a file of this name holds; `None` for any other file.
+    /// The day of a file name; `None` for any other file.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
         name.strip_suffix(DAY_FILE_SUFFIX)?.parse().ok()
@@ -52,7 +51,7 @@ impl fmt::Display for Day {
     }
 }
 
-/// Text that is not a day.
+/// Not a valid day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidDay;
 
@@ -67,7 +66,7 @@ impl std::error::Error for InvalidDay {}
 impl FromStr for Day {
     type Err = InvalidDay;
 
-    /// Exactly `YYYY-MM-DD`: other spellings of the same day would be other files.
+    /// Exactly `YYYY-MM-DD`: another notation of the same day would name another file.
     fn from_str(text: &str) -> Result<Self, InvalidDay> {
         let date: Date = text.parse().map_err(|_| InvalidDay)?;
         if text.len() == 10 && date.to_string() == text { Ok(Self(date)) } else { Err(InvalidDay) }

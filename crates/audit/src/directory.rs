@@ -1,7 +1,6 @@
-//! A directory that this crate owns, and the few system calls made beneath its handle.
+//! A directory handle, and the system calls made relative to it.
 //!
-//! Every file is opened by name beneath the handle and never through a symbolic link, so that nothing planted
-//! in the directory can lead a write elsewhere.
+//! Every file is opened by name relative to the handle and with `O_NOFOLLOW`, so that nothing planted in the directory can redirect a write.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -17,10 +16,10 @@ use rustix::path::Arg;
 
 use crate::{AuditError, Day};
 
-/// An open file, shared between the one who writes it and the one who syncs it.
+/// An open file, shared by the writer and the sync thread.
 pub(crate) type SharedFile = Arc<File>;
 
-/// What tells one state of a file from another.
+/// Identity and length of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
     pub(crate) inode: u64,
@@ -35,7 +34,7 @@ pub(crate) struct DirHandle {
 }
 
 impl DirHandle {
-    /// Opens a directory that exists.
+    /// Opens an existing directory.
     pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|cause| AuditError::Io {
@@ -46,7 +45,7 @@ impl DirHandle {
         Ok(Self { handle: Arc::new(handle.into()), path: path.to_owned() })
     }
 
-    /// Opens a directory, making it and its parents (mode 0700) if it is not there.
+    /// Opens a directory, creating it and its parents (mode 0700) if missing.
     pub(crate) fn open_or_create(path: &Path) -> Result<Self, AuditError> {
         match Self::open(path) {
             Err(AuditError::Io { cause: Errno::NOENT, .. }) => {
@@ -63,7 +62,7 @@ impl DirHandle {
         }
     }
 
-    /// Opens or makes a directory in this one, and says whether it was made.
+    /// Opens or creates a subdirectory, and returns whether it was created.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<(Self, bool), AuditError> {
         let made = match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
             Ok(()) => true,
@@ -74,7 +73,7 @@ impl DirHandle {
         opened.map(|folder| (folder, made)).ok_or_else(|| self.error("open", name, Errno::NOENT))
     }
 
-    /// Opens a directory in this one, if there is one.
+    /// Opens a subdirectory, if it exists.
     pub(crate) fn existing_subdirectory(&self, name: &str) -> Result<Option<Self>, AuditError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
@@ -84,17 +83,17 @@ impl DirHandle {
         }
     }
 
-    /// Opens a file for appending, made (mode 0600) if it is not there.
+    /// Opens a file for appending, creating it (mode 0600) if missing.
     pub(crate) fn append_to(&self, name: &str) -> Result<SharedFile, AuditError> {
         self.open_file(name, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE).map(Arc::new)
     }
 
-    /// Opens a file for reading and changing, made (mode 0600) if it is not there.
+    /// Opens a file for reading and writing, creating it (mode 0600) if missing.
     pub(crate) fn open_or_create_file(&self, name: &str) -> Result<File, AuditError> {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE)
     }
 
-    /// Opens a file that may be missing for reading and changing.
+    /// Opens a file for reading and writing, if it exists.
     pub(crate) fn open_existing(&self, name: &str) -> Result<Option<File>, AuditError> {
         match self.open_file(name, OFlags::RDWR) {
             Ok(file) => Ok(Some(file)),
@@ -103,18 +102,17 @@ impl DirHandle {
         }
     }
 
-    /// Makes a file that must not be there yet.
+    /// Creates a file that must not exist (`O_EXCL`).
     pub(crate) fn create_new(&self, name: &str) -> Result<SharedFile, AuditError> {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map(Arc::new)
     }
 
-    /// Opens a file that may be missing.
+    /// Opens a file for reading, if it exists.
     pub(crate) fn read(&self, name: &str) -> Result<Option<SharedFile>, AuditError> {
         Ok(self.read_owned(name)?.map(Arc::new))
     }
 
-    /// Opens a file that may be missing, for one reader. Not blocking, in case it is a pipe that nobody
-    /// writes to.
+    /// Opens a file for one reader, if it exists. `O_NONBLOCK`, in case it is a FIFO without a writer.
     pub(crate) fn read_owned(&self, name: &str) -> Result<Option<File>, AuditError> {
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
             Ok(file) => Ok(Some(file)),
@@ -130,7 +128,7 @@ impl DirHandle {
             .map_err(|cause| self.error("open", name, cause))
     }
 
-    /// The file of this name as it is now.
+    /// The current state of a file, by name.
     pub(crate) fn state(&self, name: impl Arg + Copy) -> Result<Option<FileState>, AuditError> {
         match stat_at(&self.handle, name) {
             Ok(state) => Ok(Some(state)),
@@ -151,13 +149,13 @@ impl DirHandle {
             .map_err(|cause| self.error("rename", from, cause))
     }
 
-    /// Renames a file within this directory to a name that must not be taken (`RENAME_NOREPLACE`).
+    /// Renames a file within this directory; fails if the target exists (`RENAME_NOREPLACE`).
     pub(crate) fn rename_if_absent(&self, from: &str, to: &str) -> Result<(), AuditError> {
         rustix::fs::renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE)
             .map_err(|cause| self.error("rename", from, cause))
     }
 
-    /// Gives a file a second name that must not be taken; says whether it was free.
+    /// Hard-links a file to a new name; returns `false` if the name exists.
     pub(crate) fn link_if_absent(&self, from: &str, to: &str) -> Result<bool, AuditError> {
         match rustix::fs::linkat(&self.handle, from, &self.handle, to, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -166,7 +164,7 @@ impl DirHandle {
         }
     }
 
-    /// The names of everything in this directory.
+    /// The names of all entries.
     pub(crate) fn names(&self) -> Result<Vec<String>, AuditError> {
         let failed = |cause| AuditError::Io { action: "list", path: self.path.clone(), cause };
         let mut names = Vec::new();
@@ -185,19 +183,19 @@ impl DirHandle {
         Ok(days)
     }
 
-    /// Makes the names in this directory last.
+    /// Syncs the directory's entries (`fsync`).
     pub(crate) fn sync(&self) -> Result<(), AuditError> {
         rustix::fs::fsync(&self.handle).map_err(|cause| AuditError::NotDurable { cause })
     }
 
-    /// Where the directory is, whatever symlinks its path was given with; as it was given where `/proc` does not say.
+    /// The directory's resolved path, independent of symlinks; the path it was opened with if `/proc` is unavailable.
     pub(crate) fn location(&self) -> PathBuf {
         let link = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
         let found = rustix::fs::readlink(link, Vec::new());
         found.map_or_else(|_| self.path.clone(), |found| OsString::from_vec(found.into_bytes()).into())
     }
 
-    /// Fails where its path leads elsewhere by now, or nowhere: what is made by that path would not be in this directory.
+    /// Fails if its path no longer leads to this directory: a file created by that path would be elsewhere.
     pub(crate) fn check_in_place(&self) -> Result<(), AuditError> {
         let failed = |cause| AuditError::Io { action: "find", path: self.path.clone(), cause };
         let (own, found) =
@@ -218,18 +216,18 @@ impl DirHandle {
         self.path.join(name)
     }
 
-    /// An error about a file of this directory.
+    /// An I/O error about a file in this directory.
     pub(crate) fn error(&self, action: &'static str, name: &str, cause: Errno) -> AuditError {
         AuditError::Io { action, path: self.path_of(name), cause }
     }
 
-    /// An error about what a file of this directory holds.
+    /// An error about the content of a file in this directory.
     pub(crate) fn damaged(&self, name: &str, problem: impl Into<String>) -> AuditError {
         AuditError::Damaged { path: self.path_of(name), problem: problem.into() }
     }
 }
 
-/// A file as it is now, without its times: whoever asks for these makes the system take down exact ones with the next write, and journal them.
+/// `statx` without times: asking for them makes newer kernels store fine-grained timestamps with the next write, and journal them.
 fn stat_at(folder: &SharedFile, name: impl Arg + Copy) -> Result<FileState, Errno> {
     let wanted = StatxFlags::INO | StatxFlags::SIZE;
     match rustix::fs::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, wanted) {
@@ -237,7 +235,7 @@ fn stat_at(folder: &SharedFile, name: impl Arg + Copy) -> Result<FileState, Errn
             Ok(FileState { inode: found.stx_ino, length: found.stx_size })
         }
         Err(Errno::NOENT) => Err(Errno::NOENT),
-        // A system, or a sandbox around us, that does not know the question.
+        // The kernel, or a sandbox around this process, does not support `statx`.
         _ => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| to_file_state(&stat)),
     }
 }
@@ -246,12 +244,12 @@ fn to_file_state(stat: &rustix::fs::Stat) -> FileState {
     FileState { inode: stat.st_ino, length: u64::try_from(stat.st_size).unwrap_or(0) }
 }
 
-/// An open file as it is now.
+/// The current state of an open file.
 pub(crate) fn fstat_state(file: impl AsFd) -> Result<FileState, Errno> {
     rustix::fs::fstat(file).map(|stat| to_file_state(&stat))
 }
 
-/// Writes all of it at the end of a file opened for appending, in one system call unless the disk is full.
+/// Writes everything to a file opened with `O_APPEND`, in one system call unless the disk is full.
 pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, bytes))?;
@@ -263,7 +261,7 @@ pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> 
     Ok(())
 }
 
-/// Writes everything, from this offset on.
+/// Writes everything at this offset.
 pub(crate) fn write_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
         let written = rustix::io::retry_on_intr(|| rustix::io::pwrite(&file, bytes, offset))?;
@@ -276,7 +274,7 @@ pub(crate) fn write_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Re
     Ok(())
 }
 
-/// Reads what lies at this offset, which comes back shorter if the file ends first.
+/// Reads at this offset; shorter at end of file.
 pub(crate) fn read_at(file: impl AsFd, length: usize, offset: u64) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; length];
     let filled = read_into(file, &mut bytes, offset)?;
@@ -284,7 +282,7 @@ pub(crate) fn read_at(file: impl AsFd, length: usize, offset: u64) -> Result<Vec
     Ok(bytes)
 }
 
-/// Fills the buffer with what lies at this offset, and says how much that was before the file ended.
+/// Fills the buffer from this offset and returns the number of bytes read before end of file.
 pub(crate) fn read_into(file: impl AsFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! What was written and may still be lost in a power failure.
+//! Files and directories with writes that were not synced yet.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use rustix::io::Errno;
 
 use crate::directory::SharedFile;
 
-/// Something that is not known to be on the disk.
+/// A file or directory that must be synced.
 #[derive(Clone)]
 pub(crate) enum DirtyFile {
-    /// What a file holds.
+    /// The content of a file.
     File(SharedFile),
-    /// The names in a directory.
+    /// The entries of a directory.
     Directory(SharedFile),
 }
 
 impl DirtyFile {
-    /// Makes it last.
+    /// Syncs it to disk.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
-        // A directory needs the full sync: on ext4 a data sync may leave out a new name.
+        // A directory needs `fsync`: on ext4, `fdatasync` may omit a new name.
         rustix::io::retry_on_intr(|| match self {
             Self::File(file) => rustix::fs::fdatasync(file),
             Self::Directory(folder) => rustix::fs::fsync(folder),

@@ -1,4 +1,4 @@
-//! What the gate hands over: how a call ended, and what a call is about to do.
+//! What the gate passes to the log: how a call ended, and what a call is about to do.
 
 use std::time::Duration;
 
@@ -6,48 +6,47 @@ use toolgate_types::{CallId, Caller, ErrorCode, Repair, Sha256, Stage, ToolClass
 
 /// How one call ended. Becomes exactly one record.
 ///
-/// There is no place for arguments or output in clear, only for their digests.
+/// It has no field for arguments or output in clear, only for their digests.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditEntry<'a> {
     /// The gate's id for the call.
     pub call: CallId,
-    /// The id the client gave it, never trusted.
+    /// The client's id for the call; untrusted.
     pub client_call_id: Option<&'a str>,
-    /// Who called.
+    /// The caller.
     pub caller: &'a Caller,
-    /// The tool's name as it was asked for, whether or not there is such a tool.
+    /// The tool's name as requested, whether or not the tool exists.
     pub tool: &'a str,
-    /// The tool's class, if there is such a tool.
+    /// The tool's class, if the tool exists.
     pub class: Option<ToolClass>,
-    /// The tool's version, where its manifest names one.
+    /// The tool's version, if its manifest declares one.
     pub version: Option<&'a str>,
     /// SHA-256 of the arguments. The record holds a [keyed digest](crate::args_digest) of it.
     pub args_hash: Sha256,
-    /// What was mended in the arguments before they could be read.
+    /// Repairs made to the arguments before they could be parsed.
     pub repairs: &'a [Repair],
-    /// Why it did not do what was asked; `None` is a call that was allowed and answered.
-    /// The code decides whether the record says `DENIED` or `ERROR`.
+    /// Why the call was denied or failed; `None` for a successful call. The code decides whether the record says `DENIED` or `ERROR`.
     pub denial: Option<Denial<'a>>,
-    /// What was answered, if there was output.
+    /// The output, if there was one.
     pub response: Option<ResponseSummary<'a>>,
     /// How long the call took.
     pub duration: Duration,
 }
 
-/// Where and why a call ended without doing what was asked.
+/// Where and why a call was denied or failed.
 #[derive(Clone, Copy, Debug)]
 pub struct Denial<'a> {
-    /// Where.
+    /// The stage.
     pub stage: Stage,
-    /// Why, as a stable code.
+    /// The stable error code.
     pub code: ErrorCode,
-    /// Why, for the operator. May name missing permissions; must not quote arguments.
+    /// The reason for the operator. May name missing permissions; must not quote arguments.
     pub reason: &'a str,
-    /// How many calls of this kind ended so. More than one is refusals above a bound, which have one record together.
+    /// How many calls this record represents. More than one only for rate-limited calls, which share a record.
     pub count: u64,
 }
 
-/// What left the gate.
+/// Summary of an output.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseSummary<'a> {
     /// The field paths that were masked, redacted or dropped.
@@ -58,21 +57,21 @@ pub struct ResponseSummary<'a> {
     pub output_bytes: u64,
 }
 
-/// What a call is about to do. Durable before the effect begins, so that no effect goes without a record.
+/// What a call is about to do. Durable before the effect starts, so that no effect is without a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Intent<'a> {
     /// The gate's id for the call.
     pub call: CallId,
-    /// The id the client gave it, never trusted.
+    /// The client's id for the call; untrusted.
     pub client_call_id: Option<&'a str>,
-    /// Who called.
+    /// The caller.
     pub caller: &'a Caller,
     /// The tool.
     pub tool: &'a str,
     /// The tool's class.
     pub class: ToolClass,
-    /// The tool's version, where its manifest names one.
+    /// The tool's version, if its manifest declares one.
     pub version: Option<&'a str>,
-    /// SHA-256 of the arguments, likewise.
+    /// SHA-256 of the arguments; recorded as a [keyed digest](crate::args_digest).
     pub args_hash: Sha256,
 }

@@ -1,33 +1,32 @@
-//! What can go wrong with the record, in words an operator can act on.
+//! Errors of the audit log.
 //!
-//! Messages name host paths. They are for the operator's eyes: the gate answers a model with
-//! `audit_unavailable` and nothing more.
+//! Messages name host paths and are for the operator only: the gate answers a model with `audit_unavailable` and nothing more.
 
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 use toolgate_types::{ErrorCode, Holder};
 
-/// Why the record could not be written or read.
+/// Why the log could not be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
-    /// The operating system refused.
+    /// A system call failed.
     #[error("could not {action} `{}`: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The errno.
         cause: Errno,
     },
-    /// A write came back, but the disk did not confirm it; nothing after it can be trusted to last either.
+    /// The write succeeded but the sync failed; nothing after it can be trusted to be durable either.
     #[error("the disk did not confirm the audit record: {cause}")]
     NotDurable {
-        /// What the operating system said.
+        /// The errno.
         cause: Errno,
     },
-    /// A line of a file is not what a gate writes.
+    /// A line of a file was not written by a gate.
     #[error("`{}` cannot be read: {problem}", path.display())]
     Damaged {
         /// The file.
@@ -38,30 +37,30 @@ pub enum AuditError {
     /// The signing key cannot be used.
     #[error("the signing key `{}` cannot be used: {problem}", path.display())]
     Key {
-        /// Where the key is.
+        /// The path of the key.
         path: PathBuf,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// Another process holds the lock that all who add to the log take.
+    /// Another process holds the directory lock.
     #[error("`{}` is locked by {}, which did not let go of it in time", path.display(), describe_holder(holder.as_ref()))]
     Busy {
         /// The lock file.
         path: PathBuf,
-        /// Who holds it, as far as the system says.
+        /// The holder, if the system reports it.
         holder: Option<Holder>,
     },
-    /// The log is not the one that was signed last.
+    /// The log contradicts what was signed last.
     #[error("the record in `{}` contradicts what was signed last, which `{}` says: {problem}", path.display(), signed.display())]
     Contradiction {
         /// The audit directory.
         path: PathBuf,
-        /// The file that says what was signed last.
+        /// The file with the last signed record.
         signed: PathBuf,
         /// How they differ.
         problem: String,
     },
-    /// A call could neither be recorded nor counted as one without a record: nothing would say that there was such a call.
+    /// A call could neither be recorded nor counted as one without a record: it would leave no trace.
     #[error("{error}; nor could it be counted as a call without a record: {uncounted}")]
     Untraced {
         /// Why it could not be recorded.
@@ -69,10 +68,10 @@ pub enum AuditError {
         /// Why it could not be counted.
         uncounted: Box<AuditError>,
     },
-    /// An entry could not be turned into a line.
+    /// A record could not be encoded.
     #[error("the record could not be written as JSON: {problem}")]
     Encoding {
-        /// What the encoder said.
+        /// The encoder's message.
         problem: String,
     },
 }
@@ -147,18 +146,18 @@ fn code_of(cause: Errno) -> ErrorCode {
     }
 }
 
-/// What was noticed on the way and did not stop the work.
+/// A problem that did not stop the operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditWarning {
-    /// A line that a dying process left unfinished was removed; nobody had been told that it was written.
+    /// A partial line left by a dying process was removed; no caller had been answered on the strength of it.
     #[error("removed {bytes} bytes of an unfinished line at the end of `{}`", path.display())]
     UnfinishedLine {
         /// The file.
         path: PathBuf,
-        /// How much was removed.
+        /// How many bytes were removed.
         bytes: u64,
     },
-    /// Submitted records could not be written. Their tickets say so too, but nobody may be holding them.
+    /// Queued records could not be written. Their tickets report it too, but may have been dropped.
     #[error("{records} records could not be written: {error}")]
     NotWritten {
         /// How many.
@@ -166,14 +165,13 @@ pub enum AuditWarning {
         /// Why.
         error: AuditError,
     },
-    /// Records are written, but the newest are not under a signature yet.
+    /// Records are written, but the newest are not covered by a signature yet.
     #[error("no checkpoint was signed: {0}")]
     Checkpoint(AuditError),
-    /// The disk did not confirm what was written. Whoever waits for it is told so too, but nobody may be waiting. Told once; what comes after it is
-    /// not safe either.
+    /// A sync failed. Waiting tickets report it too, but there may be none. Reported once; later writes are not safe either.
     #[error("what was recorded last may be lost in a power failure: {0}")]
     NotDurable(AuditError),
-    /// The log was dropped and could not be closed as it should; every record is kept.
+    /// The log was dropped and could not be closed properly; every record is kept.
     #[error("the log was not closed properly: {0}")]
     Closing(AuditError),
 }

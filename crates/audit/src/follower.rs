@@ -1,4 +1,4 @@
-//! Watches a log grow, across midnights.
+//! Follows a log as it grows, across day files.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use crate::directory::{DirHandle, SharedFile, fstat_state, read_at};
 use crate::query::{RecordIter, open_reversed};
 use crate::{AuditError, Day, Record};
 
-/// Hands out records as they are added. It asks nobody to be told: whoever holds it polls.
+/// Returns records as they are added. It has no notification: the caller polls.
 #[derive(Debug)]
 pub struct Follower {
     directory: DirHandle,
-    /// The file being read, and how far it was read. `None` until the log has its first file.
+    /// The file being read and the offset reached. `None` until the log has its first file.
     current: Option<FollowedFile>,
 }
 
@@ -22,8 +22,8 @@ struct FollowedFile {
 }
 
 impl Follower {
-    /// Starts at the end of the log, and returns the newest records up to there, oldest first. Nothing is
-    /// lost or told twice between these and the first poll.
+    /// Starts at the end of the log and returns the newest records up to there, oldest first. No record is lost or repeated between these and the
+    /// first poll.
     ///
     /// # Errors
     /// When the directory or one of these records cannot be read.
@@ -43,16 +43,14 @@ impl Follower {
         Ok((records, Self { directory: folder, current: reading }))
     }
 
-    /// The records that were added since the last poll, oldest first. A line that is still being written
-    /// waits for the next poll.
+    /// The records added since the last poll, oldest first. A partial line is left for the next poll.
     ///
     /// # Errors
-    /// When a file cannot be read, or the next line is not a record; the poll after goes on behind that line.
+    /// When a file cannot be read, or the next line is not a record; the next poll continues after that line.
     pub fn poll(&mut self) -> Result<Vec<Record>, AuditError> {
         let mut records = Vec::new();
         loop {
-            // The next file is looked for before the end of this one: once it has a line, this one is
-            // finished.
+            // Look for the next file before reading to the end of this one: once the next has a line, this one is complete.
             let next = self.next_day()?;
             let reached_end = match &mut self.current {
                 Some(reading) => reading.read_new_lines(&self.directory, &mut records)?,
@@ -64,7 +62,7 @@ impl Follower {
         }
     }
 
-    /// The oldest day after the one being read whose file has something in it.
+    /// The oldest day after the current one with a non-empty file.
     fn next_day(&self) -> Result<Option<Day>, AuditError> {
         let current = self.current.as_ref().map(|reading| reading.day);
         for day in self.directory.days()?.into_iter().filter(|day| Some(*day) > current) {
@@ -77,8 +75,8 @@ impl Follower {
 }
 
 impl FollowedFile {
-    /// Reads complete lines up to the end, and says whether it got there. A bad line is an error only when it
-    /// comes first, so that the records before it are handed out.
+    /// Reads complete lines and returns whether it reached the end. An invalid line is an error only if it is the first, so that the records before
+    /// it are returned.
     fn read_new_lines(&mut self, folder: &DirHandle, records: &mut Vec<Record>) -> Result<bool, AuditError> {
         let name = self.day.file_name();
         let failed = |cause| folder.error("read", &name, cause);

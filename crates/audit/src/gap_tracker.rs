@@ -1,8 +1,8 @@
-//! Calls that have no record, counted until the record itself can say how many they are.
+//! Counts calls without a record until a gap record can report them.
 //!
-//! Each is counted in a file of this process ([`MissedFile`]) before its caller is answered, and a call that cannot be counted either has no answer. A record
-//! of the gap, with the count, comes before the next record of a call. Calls that were announced are not counted: each of them has an intent, from which the
-//! next start makes its record.
+//! Each such call is counted in a file of this process ([`MissedFile`]) before its caller gets a response; a call that cannot be counted either gets
+//! none. A gap record with the count precedes the next call record. Calls with an intent are not counted: the next start writes their record from the
+//! intent.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,15 +16,15 @@ use crate::record::{RecordedCaller, RecordedGap};
 use crate::record_body::RecordBody;
 use crate::{AuditError, lock};
 
-/// What stands in place of a tool in the record of a gap. The field `gap` is what makes it one: a caller may ask for a tool of any name.
+/// Stands in for the tool in a gap record. Only the `gap` field makes it one, because a caller may request a tool of any name.
 const GAP_TOOL: &str = "audit_gap";
-/// What stands in place of a caller: the gate.
+/// Stands in for the caller.
 const GAP_SUBJECT: &str = "toolgate";
-/// And of a session.
+/// Stands in for the session.
 const GAP_SESSION: &str = "audit";
 
 impl MissedCalls {
-    /// The record of how many calls have none.
+    /// Encodes the gap record.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, AuditError> {
         let since = time::rfc3339_millis(self.since);
         let calls =
@@ -55,10 +55,10 @@ impl MissedCalls {
     }
 }
 
-/// The gap of this process, if there is one.
+/// The open gap of this process, if any.
 #[derive(Default)]
 pub(crate) struct GapTracker {
-    /// Whether there is one: asked for every record.
+    /// Whether there is one; read for every record.
     is_open: AtomicBool,
     state: Mutex<GapState>,
 }
@@ -66,12 +66,12 @@ pub(crate) struct GapTracker {
 #[derive(Default)]
 struct GapState {
     missed: Option<MissedCalls>,
-    /// Where it is counted; none where it could not be made yet.
+    /// The file with the count; `None` if it could not be created yet.
     file: Option<MissedFile>,
 }
 
 impl GapTracker {
-    /// Makes the file that calls are counted in.
+    /// Creates the count file.
     pub(crate) fn prepare(
         &self,
         make: impl FnOnce() -> Result<MissedFile, AuditError>,
@@ -80,7 +80,7 @@ impl GapTracker {
         Ok(())
     }
 
-    /// Counts calls without a record. `begin` says what a gap that begins here is about; `make` makes the file that they are counted in, should there be none.
+    /// Counts calls without a record. `begin` describes a gap that starts here; `make` creates the count file if there is none.
     pub(crate) fn add(
         &self,
         calls: u64,
@@ -97,17 +97,17 @@ impl GapTracker {
             Some(file) => file,
             None => make()?,
         };
-        // A file that cannot be written is given up to the next start, and the next call is counted in another.
+        // If the write fails, the file is left to the next start, and the next call is counted in a new one.
         file.write(&missed)?;
         if is_first {
-            // As for records with `on_failure: warn`, a disk that does not confirm keeps nobody from an answer.
+            // As for records with `on_failure: warn`, a failed sync does not withhold the response.
             let _ = file.sync();
         }
         state.file = Some(file);
         Ok(())
     }
 
-    /// Has records written, before them the record of the gap if there is one; when that succeeds, the gap is over.
+    /// Writes records, preceded by the gap record if a gap is open; success closes the gap.
     pub(crate) fn end<T>(
         &self,
         write: impl FnOnce(Option<&[u8]>) -> Result<T, AuditError>,
@@ -115,22 +115,22 @@ impl GapTracker {
         if !self.is_open.load(Ordering::Acquire) {
             return write(None);
         }
-        // Held while it is written: what is missed meanwhile must not take the place of a count that is in no record yet.
+        // Held across the write: a call missed at the same time must not replace a count that is in no record yet.
         let mut state = lock(&self.state);
         let body = state.missed.as_ref().map(MissedCalls::encode).transpose()?;
         let written = write(body.as_deref())?;
-        // The count stays in its file until the next gap: the record has the same id.
+        // The count stays in its file until the next gap: it has the same id as the record, so it is not counted twice.
         state.missed = None;
         self.is_open.store(false, Ordering::Release);
         Ok(written)
     }
 
-    /// Whether there is one.
+    /// Whether a gap is open.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// Lets go of the file: it stays for the next start where the gap could not be recorded.
+    /// Removes the count file, or leaves it for the next start if the gap could not be recorded.
     pub(crate) fn close(&self) -> Result<(), AuditError> {
         let mut state = lock(&self.state);
         match (state.file.take(), &state.missed) {

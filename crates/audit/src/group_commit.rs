@@ -1,9 +1,7 @@
-//! Group commit: many records, one wait for the disk.
+//! Group commit: many records, one fsync.
 //!
-//! Whoever adds something takes a number. A round writes what is queued, syncs everything that was added
-//! before it began and thereby settles all numbers up to that point; what arrives meanwhile is settled by the
-//! next round. A thread that waits leads a round itself; for tasks, which must not block, a worker thread
-//! does.
+//! Each write gets a number. A round writes the queue, syncs everything written before it started, and so settles all numbers up to that point; later
+//! writes are settled by the next round. A waiting thread leads a round itself; for tasks, which must not block, a worker thread does.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,38 +16,38 @@ use crate::dirty_files::DirtyFile;
 use crate::writer::ChainPosition;
 use crate::{AuditError, lock};
 
-/// The longest that a round waits for company before it begins.
+/// The longest that a round waits for more records before it starts.
 const MAX_BATCH_WINDOW: Duration = Duration::from_millis(2);
-/// How many others a task wakes when it finds its own number settled.
+/// How many other tasks a task wakes when it finds its own number settled.
 const WAKE_FANOUT: usize = 8;
 
-/// A record that waits to be written with others.
+/// A record waiting to be written in the next round.
 pub(crate) struct QueuedRecord {
     pub(crate) number: u64,
     pub(crate) call: CallId,
     pub(crate) body: Vec<u8>,
-    /// Whether nobody holds its ticket any more.
+    /// Whether its ticket was dropped.
     abandoned: bool,
 }
 
-/// What writing a queue did.
+/// The result of writing the queue.
 #[derive(Default)]
 pub(crate) struct FlushResult {
-    /// What is to be synced because of it: a file, and the folder if its name is new there.
+    /// What must be synced: a file, and its directory if the name is new.
     pub(crate) dirty: [Option<DirtyFile>; 2],
-    /// What is to be vouched for because of it: the end of a day, and a record that it is time for.
+    /// The checkpoints that are due: at the end of a day, and every `checkpoint_every` records.
     pub(crate) due_checkpoints: Vec<ChainPosition>,
-    /// Why nothing of the queue was written, if nothing was.
+    /// Why the queue was not written, if it was not.
     pub(crate) rejected: Option<AuditError>,
 }
 
-/// Does for a round what needs the log.
+/// The operations of the log that a round needs.
 pub(crate) trait CommitBackend {
     /// Writes queued records: all of them or none.
     fn flush(&self, queue: &[QueuedRecord]) -> FlushResult;
     /// Signs a checkpoint.
     fn sign_checkpoint(&self, mark: ChainPosition);
-    /// Hears, once, that the disk did not confirm what was written: there may be nobody who waits to be told.
+    /// Called once, when a sync fails: there may be no waiting ticket to report it.
     fn report_not_durable(&self, error: &AuditError);
 }
 
@@ -63,27 +61,27 @@ enum WorkerState {
 
 #[derive(Default)]
 struct CommitState {
-    /// The highest number given out.
+    /// The highest number issued.
     issued: u64,
     /// The highest number settled.
     synced: u64,
     /// The highest number that a task waits for.
     wanted: u64,
     queue: Vec<QueuedRecord>,
-    /// Queued records that could not be written, until their tickets have heard of it.
+    /// Queued records that could not be written, until their tickets have reported it.
     rejected: HashMap<u64, AuditError>,
     dirty: Vec<DirtyFile>,
-    /// Records to vouch for as soon as their number is settled.
+    /// Records to sign as soon as their number is settled.
     due_checkpoints: Vec<(u64, ChainPosition)>,
     wakers: Vec<(u64, Waker)>,
     round_running: bool,
-    /// The number at which a gathering round has all the company it hopes for; 0 when none gathers.
+    /// The number at which the batching window ends early; 0 outside of it.
     batch_target: u64,
     /// How many began to wait since the last round ended.
     waiters: u64,
     last_batch: u64,
     last_sync_duration: Duration,
-    /// Once a sync failed, the kernel may have dropped what it could not write: nothing later is safe.
+    /// After a failed sync the kernel may have dropped the dirty pages: nothing later is safe.
     failure: Option<AuditError>,
     worker: WorkerState,
     thread: Option<JoinHandle<()>>,
@@ -106,7 +104,7 @@ impl CommitState {
         }
     }
 
-    /// Whether there is a reason for a round. Once a sync has failed, only to write what is queued.
+    /// Whether a round is needed. After a failed sync, only to write the queue.
     fn needs_round(&self) -> bool {
         !self.queue.is_empty() || (self.failure.is_none() && self.wanted > self.synced)
     }
@@ -123,43 +121,42 @@ impl CommitState {
     }
 }
 
-/// What a task that asked to be woken is told.
+/// The result of registering a waker.
 pub(crate) enum WakerRegistration {
     /// There is nothing to wait for.
     Settled(Result<(), AuditError>),
-    /// It will be woken.
+    /// The task will be woken.
     Registered,
-    /// It will be woken if the caller sees to it that there is a worker.
+    /// The task will be woken if the caller ensures that there is a worker.
     NoWorker,
 }
 
-/// Numbers, rounds, and those who wait for them.
+/// Numbers, rounds and waiters.
 #[derive(Default)]
 pub(crate) struct GroupCommit {
     state: Mutex<CommitState>,
-    /// Wakes the worker, and a round that gathers.
+    /// Wakes the worker, and a round in its batching window.
     work: Condvar,
     /// Wakes threads that wait for a round led by another.
     done: Condvar,
-    /// Follows the state's `synced`.
+    /// Mirrors the state's `synced`.
     synced: AtomicU64,
     /// Whether a queued record was ever rejected.
     any_rejected: AtomicBool,
-    /// Tasks that are to be woken.
+    /// Tasks to be woken.
     ready: Mutex<VecDeque<Waker>>,
 }
 
 impl GroupCommit {
-    /// Gives out the number of something that has just been written.
+    /// Issues the number of something that was just written.
     pub(crate) fn issue(&self, unsynced: impl IntoIterator<Item = DirtyFile>) -> u64 {
         let mut state = lock(&self.state);
         state.mark_dirty(unsynced);
         self.next_number(&mut state)
     }
 
-    /// Gives out the number of a record that the next round is to write, and says whether there is a worker
-    /// to do so. The caller must see to it that there is: what is queued is written even if nobody waits for
-    /// it.
+    /// Issues the number of a record that the next round will write, and returns whether there is a worker. If not, the caller must start one: queued
+    /// records are written even if no ticket is waited for.
     pub(crate) fn enqueue(&self, call: CallId, body: Vec<u8>) -> (u64, bool) {
         let mut state = lock(&self.state);
         let number = self.next_number(&mut state);
@@ -177,7 +174,7 @@ impl GroupCommit {
         state.issued
     }
 
-    /// Forgets what is only kept for the ticket of a queued record, which nobody holds any more.
+    /// Drops the state kept for the ticket of a queued record.
     pub(crate) fn release_ticket(&self, number: u64) {
         if self.is_known_synced(number) {
             return;
@@ -189,23 +186,23 @@ impl GroupCommit {
         }
     }
 
-    /// Whether a number is settled and all is well, found out without waiting for anybody.
+    /// Whether a number is settled successfully, without taking the lock.
     fn is_known_synced(&self, number: u64) -> bool {
-        // In this order: what was rejected is known before its number is settled.
+        // In this order: a rejection is stored before its number is settled.
         self.synced.load(Ordering::Acquire) >= number && !self.any_rejected.load(Ordering::Acquire)
     }
 
-    /// Forgets a file that is not needed any more, on the disk or otherwise.
+    /// Stops tracking a file that no longer needs a sync.
     pub(crate) fn forget_file(&self, gone: &DirtyFile) {
         lock(&self.state).dirty.retain(|known| !known.is_same_file(gone));
     }
 
-    /// Why nothing more can be settled, if that is so.
+    /// Why nothing more can be settled, if a sync failed.
     pub(crate) fn failure(&self) -> Option<AuditError> {
         lock(&self.state).failure.clone()
     }
 
-    /// What became of a number, if that is known.
+    /// The result of a number, if it is settled.
     pub(crate) fn settled(&self, number: u64) -> Option<Result<(), AuditError>> {
         lock(&self.state).settled(number)
     }
@@ -225,7 +222,7 @@ impl GroupCommit {
         }
     }
 
-    /// Arranges for the task to be woken when the number is settled. `again` says that it was here before.
+    /// Registers a waker for when the number is settled. `again`: the task registered before.
     pub(crate) fn register_waker(&self, number: u64, waker: &Waker, again: bool) -> WakerRegistration {
         if self.is_known_synced(number) {
             self.wake_ready(WAKE_FANOUT);
@@ -252,7 +249,7 @@ impl GroupCommit {
         }
     }
 
-    /// Has the worker settle the number soon. Whether there is a worker to do so: the caller must see to it that there is.
+    /// Requests that the worker settles the number soon. Returns whether there is a worker; if not, the caller must start one.
     pub(crate) fn request_sync(&self, number: u64) -> bool {
         let mut state = lock(&self.state);
         state.waiters += 1;
@@ -261,7 +258,7 @@ impl GroupCommit {
         state.worker != WorkerState::Absent
     }
 
-    /// Has a record vouched for once its number is settled. The caller must see to it that there is a worker.
+    /// Schedules a checkpoint for when the number is settled. The caller must ensure that there is a worker.
     pub(crate) fn schedule_checkpoint(&self, number: u64, mark: ChainPosition) {
         let mut state = lock(&self.state);
         state.due_checkpoints.push((number, mark));
@@ -276,7 +273,7 @@ impl GroupCommit {
         }
     }
 
-    /// Runs `spawn` if there is no worker. Where no thread can be had, this thread does the worker's round.
+    /// Runs `spawn` if there is no worker. If no thread can be spawned, this thread runs the worker's round.
     pub(crate) fn ensure_worker(
         &self,
         log: &dyn CommitBackend,
@@ -295,7 +292,7 @@ impl GroupCommit {
         }
     }
 
-    /// The worker's life: rounds while tasks wait, checkpoints when they are due, until the log closes.
+    /// The worker loop: rounds while tasks wait, checkpoints when due, until the log closes.
     pub(crate) fn run_worker(&self, log: &dyn CommitBackend) {
         let mut state = lock(&self.state);
         loop {
@@ -319,7 +316,7 @@ impl GroupCommit {
         }
     }
 
-    /// Ends the worker, if there is one, once it has done what it was asked for.
+    /// Stops the worker, once it has done what was requested.
     pub(crate) fn close(&self) {
         let thread = {
             let mut state = lock(&self.state);
@@ -328,7 +325,7 @@ impl GroupCommit {
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // The worker returns nothing, and if it panicked there is nothing left to wait for.
+            // A panicked worker leaves nothing to wait for.
             let _ = thread.join();
         }
     }
@@ -357,7 +354,7 @@ impl GroupCommit {
         lock(&self.state)
     }
 
-    /// Has the queue written. What is queued meanwhile stays for later.
+    /// Writes the queue. Records queued during the write stay for the next round.
     fn flush<'a>(
         &'a self,
         mut state: MutexGuard<'a, CommitState>,
@@ -378,12 +375,12 @@ impl GroupCommit {
         state
     }
 
-    /// Ends a round: tells everybody up to `goal` how it went.
+    /// Ends a round: reports its result to all waiters up to `goal`.
     fn settle(&self, goal: u64, result: Result<(), AuditError>, cost: Duration) {
         let mut state = lock(&self.state);
         state.round_running = false;
         state.last_sync_duration = cost;
-        // Those for whom nobody waits are not back together with anybody.
+        // Records without a waiter do not count towards the next batch size.
         state.last_batch = std::mem::take(&mut state.waiters).min(goal - state.synced);
         let wakers = match result {
             Ok(()) => {
@@ -405,8 +402,7 @@ impl GroupCommit {
         self.wake_ready(usize::MAX);
     }
 
-    /// Wakes tasks that are to be woken, at most so many. Those who were woken help: for a runtime it is far
-    /// cheaper to be told of a task by one of its own than from outside.
+    /// Wakes up to `most` ready tasks. Woken tasks help: waking a task from within the runtime is much cheaper than from outside.
     fn wake_ready(&self, most: usize) {
         for _ in 0..most {
             let Some(waker) = lock(&self.ready).pop_front() else { return };
@@ -414,9 +410,8 @@ impl GroupCommit {
         }
     }
 
-    /// Waits a moment for as many as the last round settled: they were woken together and will be back
-    /// together. Without this, the first of them would get a round of its own while all others wait for the
-    /// next. Someone who is alone is never kept waiting.
+    /// Batching window: waits briefly for as many waiters as the last round settled, because they were woken together and will return together.
+    /// Without it, the first of them would get a round of its own while the others wait for the next. A single waiter is never delayed.
     fn await_batch<'a>(&self, mut state: MutexGuard<'a, CommitState>) -> MutexGuard<'a, CommitState> {
         let awaited = state.synced + state.last_batch;
         let until = Instant::now() + (state.last_sync_duration / 2).min(MAX_BATCH_WINDOW);
@@ -447,7 +442,7 @@ mod tests {
 
     use super::*;
 
-    /// A log whose every write is answered the same way.
+    /// A log that gives every write the same result.
     struct Answering {
         rejected: Option<AuditError>,
         flushed: Mutex<Vec<usize>>,
@@ -482,7 +477,7 @@ mod tests {
         DirtyFile::File(Arc::new(tempfile::tempfile().unwrap()))
     }
 
-    /// A pipe cannot be synced.
+    /// `fdatasync` fails on a pipe.
     fn broken() -> DirtyFile {
         let (reader, _) = std::io::pipe().unwrap();
         DirtyFile::File(Arc::new(OwnedFd::from(reader).into()))
@@ -506,7 +501,7 @@ mod tests {
         let after = commit.issue([file()]);
         assert_eq!(commit.wait(after, &log), failure);
         assert_eq!(commit.settled(before), Some(Ok(())));
-        // What is queued is written all the same.
+        // The queue is written all the same.
         let (queued, _) = commit.enqueue(CallId::fresh(), Vec::new());
         drop(commit.sync_round(lock(&commit.state), &log));
         assert_eq!((commit.settled(queued), lock(&log.flushed).len()), (Some(failure), 1));
@@ -547,7 +542,7 @@ mod tests {
         }
         let last = commit.issue([file()]);
         commit.wait(last, &log).unwrap();
-        // Two of the four never come back.
+        // Two of the four never return.
         let numbers = [(); 2].map(|()| commit.enqueue(CallId::fresh(), Vec::new()).0);
         commit.wait(numbers[0], &log).unwrap();
         assert_eq!(*lock(&log.flushed), [3, 2]);

@@ -1,12 +1,10 @@
-//! What this process is about to do, kept until it is done.
+//! The write-ahead intents of this process, kept until their calls end.
 //!
-//! Each process has a file of its own, which it holds locked for as long as it lives: a file that is not
-//! locked belonged to a process that died. The file is made while the directory's lock is held, so that
-//! nobody can find it in the moment between its making and its locking.
+//! Each process has a file of its own, locked while it lives: an unlocked file belongs to a dead process. The file is created with the directory lock
+//! held, so that no process can find it between its creation and its locking.
 //!
-//! Every change waits for its line to be on the disk. So lines are written over zeroes that were put there before: then
-//! the disk has only the line to write, and need not be told each time that the file has grown. What follows the last
-//! line end is no line.
+//! Every change waits for the fsync of its line. So lines overwrite zeroes that were written ahead: the fsync then writes only the line and no new
+//! file size. Whatever follows the last newline is not a line.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -21,38 +19,38 @@ use crate::missed_calls::lock_errno;
 use crate::writer::LogWriter;
 use crate::{AuditError, lock};
 
-/// The folder of intents in the audit directory.
+/// The intents' subdirectory of the audit directory.
 pub(crate) const DIRECTORY_NAME: &str = "intents";
-/// What the names of intent files end in.
+/// The suffix of intent files.
 pub(crate) const INTENT_FILE_SUFFIX: &str = ".jsonl";
-/// A file that has grown past this is followed by a new one, and goes when all its calls have ended.
+/// A file larger than this is rotated, and removed when all its calls have ended.
 const ROTATE_AT_BYTES: u64 = 1024 * 1024;
-/// No file of intents is longer: one line and the zeroes ahead may come after that.
+/// Maximum size of an intent file: one line and the zeroes ahead may follow the rotation size.
 pub(crate) const MAX_FILE_BYTES: u64 = 2 * ROTATE_AT_BYTES;
-/// Put into a file at once, to be written over.
+/// Zeroes written ahead in one piece.
 static ZERO_BLOCK: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// One file of intents.
+/// One intent file.
 struct IntentFile {
     name: String,
     file: FileLock<SharedFile>,
     inode: u64,
-    /// Where the next line goes.
+    /// The offset of the next line.
     length: u64,
-    /// How far there are zeroes.
+    /// The end of the zeroes.
     zero_filled: u64,
     /// Calls that have not ended.
     open_calls: HashSet<CallId>,
-    /// The number of the last outcome; until that is settled the file must stay.
+    /// The number of the last outcome; the file must stay until it is settled.
     last_outcome: u64,
 }
 
 impl IntentFile {
     fn write(&mut self, line: &[u8]) -> Result<(), Errno> {
         let end = self.length + line.len() as u64;
-        // The next zeroes are put there while half of the last are left, so that calls can be announced on a full disk.
+        // Zeroes are written while half of the last block is left, so that intents can be written on a full disk.
         while self.zero_filled < end + ZERO_BLOCK.len() as u64 / 2 {
-            // Where there is no room for so much there may be room for the line.
+            // If a whole block does not fit, the line may.
             if write_at(&*self.file, &ZERO_BLOCK, self.zero_filled).is_err() {
                 break;
             }
@@ -65,13 +63,13 @@ impl IntentFile {
     }
 }
 
-/// This process's intents.
+/// The intents of this process.
 pub(crate) struct IntentLog {
     audit_directory: DirHandle,
     intent_directory: Option<DirHandle>,
     /// Oldest first; lines go to the last.
     generations: Vec<IntentFile>,
-    /// Whether the last generation takes more lines.
+    /// Whether the last file accepts more lines.
     accepting: bool,
 }
 
@@ -80,7 +78,7 @@ impl IntentLog {
         Self { audit_directory, intent_directory: None, generations: Vec::new(), accepting: false }
     }
 
-    /// Adds a line, and returns its number among the announcements.
+    /// Adds a line and returns its commit number.
     pub(crate) fn add(
         &mut self,
         call: CallId,
@@ -91,7 +89,7 @@ impl IntentLog {
     ) -> Result<u64, AuditError> {
         let mut unsynced = Vec::new();
         if !self.accepting {
-            // Tidying must not keep a call from being announced; what stays is looked at by the next start.
+            // A failed cleanup must not prevent the intent; the next start handles what is left.
             let _ =
                 self.remove_finished(announcements, |number| matches!(records.settled(number), Some(Ok(()))));
             unsynced = self.start_file(writer)?;
@@ -100,12 +98,12 @@ impl IntentLog {
             return Err(self.audit_directory.error("open", DIRECTORY_NAME, Errno::NOENT));
         };
         if folder.state(&generation.name)?.is_none_or(|state| state.inode != generation.inode) {
-            // Somebody took the file away, and would take the announcement with it.
+            // The file was removed or replaced by another process, and the intent would be lost with it.
             self.accepting = false;
             return Err(folder.error("find", &generation.name, Errno::NOENT));
         }
         if let Err(cause) = generation.write(line) {
-            // Part of a line may be there. Nothing may follow it, or the two would become one.
+            // A partial line may be there. Nothing may follow it, or the two would form one line.
             self.accepting = false;
             return Err(folder.error("write", &generation.name, cause));
         }
@@ -115,30 +113,29 @@ impl IntentLog {
         Ok(announcements.issue(unsynced))
     }
 
-    /// Whether a call was announced and has no record: the next start gives it one.
+    /// Whether a call has an intent and no record: the next start writes one.
     pub(crate) fn is_open(&self, call: CallId) -> bool {
         self.generations.iter().any(|generation| generation.open_calls.contains(&call))
     }
 
-    /// Notes that a call has its record, added under this number.
+    /// Marks a call as recorded under this number.
     pub(crate) fn call_recorded(&mut self, call: CallId, number: u64) {
         if let Some(generation) =
             self.generations.iter_mut().find(|generation| generation.open_calls.contains(&call))
         {
             generation.open_calls.remove(&call);
-            // Outcomes of several threads may be noted in another order than they were written in.
+            // Threads may report their outcomes out of order.
             generation.last_outcome = generation.last_outcome.max(number);
         }
     }
 
-    /// The number that must be settled before the files whose calls have all ended can go.
+    /// The number that must be settled before the files whose calls have all ended may be removed.
     pub(crate) fn last_outcome(&self) -> u64 {
         let ended = self.generations.iter().filter(|generation| generation.open_calls.is_empty());
         ended.map(|generation| generation.last_outcome).max().unwrap_or(0)
     }
 
-    /// Removes the files whose calls have all ended, if their records are known to be on the disk, and gives
-    /// up the others to the next start.
+    /// Removes the files whose calls have all ended, if their records are known to be on disk, and leaves the others to the next start.
     pub(crate) fn close(
         &mut self,
         announcements: &GroupCommit,
@@ -160,7 +157,7 @@ impl IntentLog {
             generation.open_calls.is_empty() && settled(generation.last_outcome)
         };
         self.generations.extract_if(.., ended).try_for_each(|generation| {
-            // Where nobody waits for announcements, nothing else would let go of the file.
+            // If no ticket is waited for, no sync round would drop the file handle.
             announcements.forget_file(&DirtyFile::File(SharedFile::clone(&generation.file)));
             folder.remove(&generation.name)
         })

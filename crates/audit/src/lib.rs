@@ -1,10 +1,8 @@
-//! The record of every call: append-only, one line each, each line chained to the one before, signed now and
-//! then.
+//! The audit log: append-only, one record per call, hash-chained, with signed checkpoints.
 //!
-//! It exists so that an operator, or an outsider with the public key, can tell what was done and that nobody
-//! changed the account of it. It owns the audit directory and nothing else. It decides nothing: whether a
-//! call may go on when its record cannot be written is for the gate to say. It never sees arguments or
-//! output, only their digests. It is synchronous and knows no runtime; a [`Ticket`] can be awaited by any.
+//! It lets an operator, or an outsider with the public key, find out what was done and verify that the account was not changed. It owns the audit
+//! directory and nothing else. It decides nothing: whether a call may continue when its record cannot be written is up to the gate. It never sees
+//! arguments or output, only their digests. It is synchronous and needs no runtime; a [`Ticket`] can be awaited on any.
 //!
 //! ```
 //! # use toolgate_audit::{AuditLog, LogOptions, Filter, show, verify, VerifyOptions, Entry};
@@ -83,7 +81,7 @@ pub use verify::{
     verify,
 };
 
-/// Locks, also after a panic elsewhere: what these locks guard is checked against the disk before it is used.
+/// Locks, ignoring poisoning: the guarded state is checked against the disk before it is used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,6 @@
-//! Turns a record into the bytes of its line, and a line back into what can be checked.
+//! Encodes a record as a line, and verifies a line.
 //!
-//! The hash covers the raw bytes of the line, not what a parser makes of them: two spellings of the same JSON
-//! are two different lines.
+//! The hash covers the raw bytes of the line, not the parsed JSON: two encodings of the same JSON are different lines.
 
 use std::io;
 
@@ -15,26 +14,26 @@ use toolgate_types::time::put_rfc3339_millis;
 use crate::AuditError;
 use crate::record::{ChainLink, RECORD_VERSION};
 
-/// Keeps these hashes apart from all others.
+/// Domain separation from all other hashes.
 const RECORD_DOMAIN: &[u8] = b"toolgate.audit.record.v1\0";
 const BEFORE_HASH: &[u8] = b",\"hash\":\"";
 const AFTER_HASH: &[u8] = b"\"}";
 const HASH_DIGITS: usize = 64;
 
-/// No line a gate writes is longer: every text and every list in it is bounded.
+/// Maximum length of a line that a gate writes: every string and list in it is bounded.
 pub(crate) const MAX_LINE_BYTES: u64 = 1024 * 1024;
 
-/// What stands before the first line.
+/// The `prev` hash of the first line.
 pub(crate) fn genesis() -> Sha256 {
     Sha256::from([0; 32])
 }
 
-/// JSON on one line, in which no character can move the cursor or turn the text around.
+/// JSON on one line, without characters that could move the cursor or reorder text.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
     let failed = |error: serde_json::Error| AuditError::Encoding { problem: error.to_string() };
     let mut bytes = Vec::with_capacity(1024);
     serde_json::to_writer(&mut bytes, value).map_err(failed)?;
-    // Most lines hold nothing but printable ASCII and need no second look at each string.
+    // Most lines are printable ASCII and need no escaping pass.
     if !bytes.iter().fold(false, |found, byte| found | (*byte >= 0x7f)) {
         return Ok(bytes);
     }
@@ -45,8 +44,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
     Ok(bytes)
 }
 
-/// Adds the whole line, newline and all, to `lines`, and returns its hash. `body` are the fields between the
-/// time and the hash.
+/// Appends the complete line, including its newline, to `lines` and returns its hash. `body` holds the fields between the timestamp and the hash.
 pub(crate) fn append_chained(
     lines: &mut Vec<u8>,
     seq: u64,
@@ -80,16 +78,16 @@ fn hash_of(content: &[u8]) -> Sha256 {
     hasher.finish()
 }
 
-/// Why a line is not a record.
+/// Why a line is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LineProblem {
-    /// It does not have the shape of one.
+    /// It cannot be parsed.
     Unparsable(String),
-    /// It has, and its hash is not that of its content.
+    /// Its hash does not match its content.
     Changed,
 }
 
-/// Checks that the line is whole and unchanged, and returns its hash and its ties.
+/// Verifies the hash of a line, and returns its chain link and hash.
 pub(crate) fn verify_line(line: &[u8]) -> Result<(ChainLink, Sha256), LineProblem> {
     let (content, stated) =
         split_hash(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
@@ -105,7 +103,7 @@ pub(crate) fn verify_line(line: &[u8]) -> Result<(ChainLink, Sha256), LineProble
     Ok((link, hash))
 }
 
-/// The ties of a line and the hash it states, unchecked: enough to go on from it.
+/// The chain link and stated hash of a line, unverified: enough to continue the chain.
 pub(crate) fn peek_link(line: &[u8]) -> Option<(ChainLink, Sha256)> {
     let (_, stated) = split_hash(line)?;
     let hash = std::str::from_utf8(stated).ok()?.parse().ok()?;
@@ -140,7 +138,7 @@ impl Formatter for EscapingFormatter {
     }
 }
 
-/// Characters that change how the text around them looks without showing themselves.
+/// Invisible characters that change how the surrounding text is displayed.
 fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(character,

@@ -1,4 +1,4 @@
-//! Reads a file's lines forwards, one at a time, in memory that does not grow with the file.
+//! Reads a file line by line in bounded memory.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,16 +9,16 @@ use crate::AuditError;
 use crate::directory::DirHandle;
 use crate::line::MAX_LINE_BYTES;
 
-/// What was read.
+/// The result of reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineStatus {
-    /// A line.
+    /// A complete line.
     Complete,
     /// Bytes after the last newline.
     Partial,
     /// A line longer than any that a gate writes.
     TooLong,
-    /// Nothing.
+    /// End of file.
     End,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct LineReader {
 }
 
 impl LineReader {
-    /// Opens a file that may be missing.
+    /// Opens a file; `None` if it does not exist.
     pub(crate) fn open(folder: &DirHandle, name: &str) -> Result<Option<Self>, AuditError> {
         Self::open_until(folder, name, u64::MAX)
     }
 
-    /// Opens a file that may be missing, as if it ended after `length` bytes.
+    /// The same, reading at most `length` bytes.
     pub(crate) fn open_until(
         folder: &DirHandle,
         name: &str,
@@ -54,12 +54,12 @@ impl LineReader {
         }))
     }
 
-    /// The number of the line that was read last, from one.
+    /// The number of the last line read, starting at one.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The line that was read last, without its newline.
+    /// The last line read, without its newline.
     pub(crate) fn line(&self) -> &[u8] {
         self.line.strip_suffix(b"\n").unwrap_or(&self.line)
     }

@@ -1,4 +1,4 @@
-//! The log as a process holds it: add records, announce intents, close.
+//! The log as a process uses it: append records, write intents, close.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,39 +24,38 @@ use crate::ticket::{Ticket, TicketKind};
 use crate::writer::{AppendResult, ChainPosition, LogWriter};
 use crate::{AuditError, AuditWarning, lock};
 
-/// Tells the time.
+/// The clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-/// Hears of what did not stop the work.
+/// Receives problems that did not stop the operation.
 pub type WarningSink = Arc<dyn Fn(AuditWarning) + Send + Sync>;
 
-/// Tells what became of the changes of a call that a dead process left.
+/// Looks up what became of the changes of a call that a dead process left.
 pub type ChangeFateLookup = Arc<dyn Fn(CallId) -> ChangeFate + Send + Sync>;
 
 /// The name of the checkpoint file in the audit directory.
 const CHECKPOINTS_NAME: &str = "checkpoints.jsonl";
-/// How long the lock of the directory is waited for, unless the options say otherwise. It is held while a day's last records are synced, which a slow disk
-/// may take seconds for.
+/// Default timeout for the directory lock. The lock is held while a day's last records are synced, which may take seconds on a slow disk.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the record lies and how often it is signed.
+/// Where the log is and how often it is signed.
 #[derive(Clone)]
 pub struct LogOptions {
-    /// The directory of the day files, made if it is not there.
+    /// The directory of the day files, created if missing.
     pub directory: PathBuf,
-    /// The file of signed checkpoints; by default `checkpoints.jsonl` in the directory. Kept elsewhere, it
-    /// guards against whoever can change the directory.
+    /// The checkpoint file; by default `checkpoints.jsonl` in the directory. Stored elsewhere, it protects against an attacker who can change the
+    /// directory.
     pub checkpoints: Option<PathBuf>,
-    /// The signing key, made when first needed; by default `keys/audit.key` beside the directory.
+    /// The signing key, created when first needed; by default `keys/audit.key` beside the directory.
     pub key: Option<PathBuf>,
-    /// How many records there are between two checkpoints.
+    /// Number of records between two checkpoints.
     pub checkpoint_every: u64,
-    /// How long the lock that all processes of a directory take is waited for.
+    /// Timeout for the directory lock, which all processes sharing the directory take.
     pub lock_timeout: Duration,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
-    /// Hears of what did not stop the work.
+    /// Receives problems that did not stop the operation.
     pub warn: WarningSink,
-    /// Asked about each call that is recorded because its process left no record of it.
+    /// Called for each call that is recorded on behalf of a dead process.
     pub fate_of: ChangeFateLookup,
 }
 
@@ -76,13 +75,13 @@ impl LogOptions {
         }
     }
 
-    /// The file of checkpoints.
+    /// The path of the checkpoint file.
     #[must_use]
     pub fn checkpoints_path(&self) -> PathBuf {
         self.checkpoints.clone().unwrap_or_else(|| default_checkpoints(&self.directory))
     }
 
-    /// The signing key.
+    /// The path of the signing key.
     #[must_use]
     pub fn key_path(&self) -> PathBuf {
         self.key.clone().unwrap_or_else(|| default_key(&self.directory))
@@ -101,30 +100,30 @@ impl fmt::Debug for LogOptions {
     }
 }
 
-/// Where a directory's checkpoints are unless somebody said otherwise.
+/// The default path of a directory's checkpoint file.
 pub(crate) fn default_checkpoints(directory: &Path) -> PathBuf {
     directory.join(CHECKPOINTS_NAME)
 }
 
-/// Where a directory's signing key is unless somebody said otherwise.
+/// The default path of a directory's signing key.
 fn default_key(directory: &Path) -> PathBuf {
     directory.parent().unwrap_or(Path::new("..")).join("keys/audit.key")
 }
 
-/// What the log, its tickets and its worker share.
+/// State shared by the log, its tickets and its worker.
 pub(crate) struct LogInner {
     pub(crate) directory: DirHandle,
     pub(crate) writer: Mutex<LogWriter>,
-    /// Of records.
+    /// Group commit of records.
     pub(crate) record_commit: GroupCommit,
-    /// Of intents. Whoever waits for one need not wait for records of others, which nobody may be waiting for.
+    /// Group commit of intents. Separate, so that waiting for an intent does not include syncing records that may have no waiter.
     intent_commit: GroupCommit,
     intents: Mutex<IntentLog>,
     checkpoints: Mutex<CheckpointSigner>,
     /// Calls that could not be recorded.
     gap: GapTracker,
     checkpoint_every: u64,
-    /// What digests in records are made with.
+    /// Keys the digests in records.
     digest_key: StateKey,
     clock: Clock,
     warn: WarningSink,
@@ -154,7 +153,7 @@ impl LogInner {
         })
     }
 
-    /// Adds the record of a call and returns its number.
+    /// Appends the record of a call and returns its commit number.
     pub(crate) fn append_body(self: &Arc<Self>, call: CallId, body: &[u8]) -> Result<u64, AuditError> {
         let FlushResult { dirty: unsynced, due_checkpoints: due, .. } = self.write_calls([body])?;
         let number = self.record_commit.issue(unsynced.into_iter().flatten());
@@ -166,14 +165,14 @@ impl LogInner {
         Ok(number)
     }
 
-    /// Writes the records of calls, and before them how many others have none.
+    /// Writes call records, preceded by the gap record if a gap is open.
     fn write_calls<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<FlushResult, AuditError> {
         self.gap.end(|gap| {
             self.write_records(gap.into_iter().chain(bodies.into_iter().map(|body| body as &[u8])))
         })
     }
 
-    /// Counts calls whose record could not be written, unless they are announced. Returns what their callers are to be told.
+    /// Counts calls whose record could not be written, except those with an intent. Returns the error for their callers.
     fn count_missed(&self, calls: impl Iterator<Item = CallId>, error: AuditError) -> AuditError {
         let calls = {
             let intents = lock(&self.intents);
@@ -196,7 +195,7 @@ impl LogInner {
         lock(&self.writer).with_lock(|_| MissedFile::create(&self.directory))
     }
 
-    /// Records how many calls have no record, if any do.
+    /// Writes the gap record, if a gap is open.
     fn close_gap(&self) -> Result<(), AuditError> {
         if !self.gap.is_open() {
             return Ok(());
@@ -206,14 +205,14 @@ impl LogInner {
         Ok(())
     }
 
-    /// Records a gap that a dead process left.
+    /// Writes the gap record of a dead process.
     pub(crate) fn write_gap(&self, missed: &MissedCalls) -> Result<(), AuditError> {
         let FlushResult { dirty: unsynced, .. } = self.write_records([&*missed.encode()?])?;
         self.record_commit.issue(unsynced.into_iter().flatten());
         Ok(())
     }
 
-    /// Writes lines, and returns what is to be synced and vouched for because of it.
+    /// Writes lines, and returns what must be synced and which checkpoints are due.
     fn write_records<'a>(
         &self,
         bodies: impl IntoIterator<Item = &'a [u8]>,
@@ -230,7 +229,7 @@ impl LogInner {
         }
         let AppendResult { first, last, file, opened, rotated } = result?;
         let is_due = (first - 1) / self.checkpoint_every != last.seq / self.checkpoint_every;
-        // Seldom is there any, and a list of nothing costs nothing.
+        // Usually empty, and an empty `Vec` does not allocate.
         let mut due = Vec::new();
         due.extend(rotated);
         due.extend(is_due.then_some(last));
@@ -238,7 +237,7 @@ impl LogInner {
         Ok(FlushResult { dirty: [Some(DirtyFile::File(file)), folder], due_checkpoints: due, rejected: None })
     }
 
-    /// Where things of this kind are waited for.
+    /// The group commit for this kind of ticket.
     pub(crate) fn commit_for(&self, kind: TicketKind) -> &GroupCommit {
         match kind {
             TicketKind::Record | TicketKind::Queued => &self.record_commit,
@@ -255,7 +254,7 @@ impl LogInner {
     }
 
     fn sign(&self, mark: ChainPosition) -> Result<(), AuditError> {
-        // Of a directory that was deleted, a checkpoint that is made anew would contradict the record that the next start begins there.
+        // If the directory was deleted, a checkpoint written by path into a new one would contradict the log that the next start begins there.
         self.directory.check_in_place()?;
         lock(&self.checkpoints).sign_checkpoint(mark, (self.clock)(), &self.writer)
     }
@@ -267,7 +266,7 @@ impl LogInner {
         let counted = self.gap.close();
         let own_last = lock(&self.writer).own_last();
         let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
-        // Not under the lock of the intents: a round may need it.
+        // Without holding the intents' lock: a sync round may need it.
         let last_outcome = lock(&self.intents).last_outcome();
         let synced = self.record_commit.wait(last_outcome, self);
         let tidied = lock(&self.intents).close(&self.intent_commit, |_| synced.is_ok());
@@ -302,53 +301,52 @@ impl group_commit::CommitBackend for LogInner {
     }
 }
 
-/// The append-only record of every call.
+/// The append-only log of all calls.
 ///
-/// Any number of threads and processes may hold a log on the same directory.
+/// Any number of threads and processes may open a log in the same directory.
 pub struct AuditLog {
     shared: Arc<LogInner>,
     closed: bool,
 }
 
 impl AuditLog {
-    /// Opens the log, and gives calls that a dead process left behind their record. Digests in records are made with this key: 32 random bytes that are
-    /// kept where only this user can read them.
+    /// Opens the log and writes the records of calls that a dead process left. The digests in records are keyed with `key`: 32 random bytes, stored
+    /// where only this user can read them.
     ///
     /// # Errors
-    /// When the directory cannot be made or written, or ends in a line that is not a record.
+    /// When the directory cannot be created or written, or ends in a line that is not a record.
     pub fn open(options: LogOptions, key: &StateKey) -> Result<(Self, AuditRecovery), AuditError> {
         let shared = Arc::new(LogInner::open(&options, key)?);
         let unfinished = lock(&shared.writer).take_truncated();
         let mut recovered = recover(&shared, &*options.fate_of)?;
         recovered.truncated_bytes = unfinished.map_or(0, |(_, bytes)| bytes);
-        // A disk that has no room for it may have room for records; it is tried again when a call is missed.
+        // A disk too full for this file may have room for records; it is retried when a call is missed.
         let _ = shared.gap.prepare(|| shared.make_missed_file());
         Ok((Self { shared, closed: false }, recovered))
     }
 
-    /// Adds the record of a call. When this returns the line is written and survives this process; when the
-    /// ticket is settled it survives a power failure.
+    /// Appends the record of a call. When this returns, the line is written and survives a crash of this process; when the ticket is settled, it
+    /// survives a power failure.
     ///
     /// # Errors
-    /// When the line could not be written; then no part of it is left, and the call is counted as one without a record. [`AuditError::Untraced`] says that it
-    /// could not be counted either.
+    /// When the line could not be written; then no part of it is left, and the call is counted as one without a record. [`AuditError::Untraced`] if
+    /// it could not be counted either.
     pub fn append(&self, entry: &AuditEntry<'_>) -> Result<Ticket, AuditError> {
         let body = RecordBody::new(entry, &self.shared.digest_key).encode();
         let written = body.and_then(|body| self.shared.append_body(entry.call, &body));
-        // A record of counted refusals stands for all of them.
+        // A record of counted refusals represents all of them.
         let calls = usize::try_from(entry.denial.map_or(1, |denial| denial.count)).unwrap_or(usize::MAX);
         let calls = std::iter::repeat_n(entry.call, calls);
         let number = written.map_err(|error| self.shared.count_missed(calls, error))?;
         Ok(Ticket::new(Arc::clone(&self.shared), TicketKind::Record, number))
     }
 
-    /// Adds the record of a call together with those of others: the next round of the group commit writes and
-    /// syncs them all at once. For those who wait for the disk anyway, this is several times cheaper than
-    /// [`AuditLog::append`]. Until the ticket is settled the record may be lost with the process, and what
-    /// keeps it from being written is told by the ticket.
+    /// Queues the record of a call: the next group-commit round writes and syncs all queued records together. For callers that wait for the disk
+    /// anyway, this is several times cheaper than [`AuditLog::append`]. Until the ticket is settled, the record may be lost with the process. A write
+    /// error is reported by the ticket.
     ///
     /// # Errors
-    /// When the record cannot be put into JSON.
+    /// When the record cannot be encoded as JSON.
     pub fn submit(&self, entry: &AuditEntry<'_>) -> Result<Ticket, AuditError> {
         let body = RecordBody::new(entry, &self.shared.digest_key)
             .encode()
@@ -360,15 +358,15 @@ impl AuditLog {
         Ok(Ticket::new(Arc::clone(&self.shared), TicketKind::Queued, number))
     }
 
-    /// Announces a call that is going to change something. The effect must not begin before the ticket is
-    /// settled. The call's own record, added with [`AuditLog::append`], takes the announcement back.
+    /// Writes the intent of a call that is going to change something. The effect must not start before the ticket is settled. The call's record,
+    /// added with [`AuditLog::append`], completes the intent.
     ///
     /// # Errors
-    /// When the announcement could not be written.
+    /// When the intent could not be written.
     pub fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
         let shared = &self.shared;
         let now = (shared.clock)();
-        // A call whose record could not follow must not begin.
+        // A call whose record could not be written must not start.
         shared.record_commit.failure().map_or(Ok(()), Err)?;
         let since = lock(&shared.writer).check(now)?.map(|day| day.to_string());
         let mut line = to_json(&RecordedIntent::new(intent, now, since, &shared.digest_key))?;
@@ -378,11 +376,11 @@ impl AuditLog {
         Ok(Ticket::new(Arc::clone(shared), TicketKind::Intent, number))
     }
 
-    /// Signs a last checkpoint over what this log added, and removes its intents if all their calls have
-    /// ended. Dropping the log does the same, and tells the `warn` hook instead of returning an error.
+    /// Signs a last checkpoint over what this log appended, and removes its intents if all their calls have ended. Dropping the log does the same,
+    /// and reports errors to the `warn` hook.
     ///
     /// # Errors
-    /// When the checkpoint could not be signed or the intents not be removed; every record is kept.
+    /// When the checkpoint could not be signed or the intents could not be removed; every record is kept.
     pub fn close(mut self) -> Result<(), AuditError> {
         self.closed = true;
         self.shared.close()
@@ -435,7 +433,7 @@ mod tests {
             log.intent(&Intent { call, client_call_id, caller: &caller, tool, class, version, args_hash })
         };
         announced().unwrap().wait().unwrap();
-        // A pipe cannot be synced.
+        // `fdatasync` fails on a pipe.
         let (reader, _) = std::io::pipe().unwrap();
         let number =
             log.shared.record_commit.issue([DirtyFile::File(Arc::new(OwnedFd::from(reader).into()))]);
@@ -472,7 +470,7 @@ mod tests {
             // As `on_failure: warn` does.
             drop(log.append(&entry).unwrap());
         }
-        // The worker has done what it was asked for when the log is closed.
+        // Closing the log waits for the worker.
         let _ = log.close();
         let told = lock(&told);
         let not_durable = told.iter().filter(|words| words.starts_with("what was recorded last may be lost"));

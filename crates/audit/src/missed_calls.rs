@@ -1,8 +1,8 @@
-//! How many calls of a process have no record, in a file of its own that outlasts the process.
+//! The number of calls of a process without a record, in a file that outlives the process.
 //!
-//! The file is made when the log is opened and locked (`flock`) for as long as its process lives. It has its one block from the beginning, so counting a call
-//! takes neither the lock of the directory nor space on the disk. The next start makes a record of what a dead process counted; until then `verify` reads it
-//! here.
+//! The file is created when the log is opened and is locked (`flock`) while its process lives. Its one block is allocated from the start, so counting
+//! a call needs neither the directory lock nor disk space. The next start writes a gap record for the count of a dead process; until then `verify`
+//! reads it here.
 
 use std::fs::TryLockError;
 
@@ -17,13 +17,13 @@ use crate::intents::DIRECTORY_NAME;
 use crate::line::to_json;
 use crate::record::moment;
 
-/// What the names of these files end in.
+/// The suffix of these files.
 pub(crate) const MISSED_FILE_SUFFIX: &str = ".missed";
 const VERSION: u32 = 1;
-/// One sector: a power failure leaves the old count or the new one.
+/// One sector: a power failure leaves either the old count or the new one.
 const FILE_BYTES: usize = 512;
 
-/// Calls without a record, since the last one that was written.
+/// Calls without a record since the last one written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MissedCalls {
@@ -31,7 +31,7 @@ pub(crate) struct MissedCalls {
     pub(crate) id: CallId,
     #[serde(with = "moment")]
     pub(crate) since: Timestamp,
-    /// The newest day file when the first call was missed: the record of the gap can be in no older one. `None` when there was none.
+    /// The newest day file when the first call was missed: the gap record can be in no older one. `None` if there was none.
     pub(crate) day: Option<String>,
     pub(crate) calls: u64,
     pub(crate) code: ErrorCode,
@@ -48,7 +48,7 @@ impl MissedCalls {
         serde_json::from_slice(bytes).ok().filter(|missed: &Self| missed.v == VERSION)
     }
 
-    /// Always as long, so that each count is written over the one before by one `pwrite`.
+    /// Fixed size, so that each count overwrites the last by one `pwrite`.
     fn to_sector(&self) -> Result<Vec<u8>, AuditError> {
         let mut line = to_json(self)?;
         if line.len() >= FILE_BYTES {
@@ -64,18 +64,18 @@ fn padded(mut line: Vec<u8>) -> Vec<u8> {
     line
 }
 
-/// What such a file says.
+/// The contents of such a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MissedCount {
-    /// Its process missed nothing.
+    /// Its process missed no call.
     None,
     /// Its process missed these.
     Some(MissedCalls),
-    /// No gate of this version wrote it.
+    /// Not written by a gate of this version.
     Damaged,
 }
 
-/// Reads what an open file says.
+/// Reads an open file.
 pub(crate) fn read(file: &SharedFile) -> Result<MissedCount, Errno> {
     let bytes = read_at(file, FILE_BYTES * 2, 0)?;
     if bytes.trim_ascii().is_empty() {
@@ -84,12 +84,12 @@ pub(crate) fn read(file: &SharedFile) -> Result<MissedCount, Errno> {
     Ok(MissedCalls::parse(&bytes).map_or(MissedCount::Damaged, MissedCount::Some))
 }
 
-/// What every process of a directory counts, or counted before it died, that is not known to be recorded.
+/// The counts of all processes of a directory, living or dead, that are not known to be recorded.
 pub(crate) fn read_all(audit_folder: &DirHandle) -> Result<Vec<MissedCalls>, AuditError> {
     let Some(folder) = audit_folder.existing_subdirectory(DIRECTORY_NAME)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for name in folder.names()?.into_iter().filter(|name| name.ends_with(MISSED_FILE_SUFFIX)) {
-        // One that is gone by now was recorded, or missed nothing.
+        // A file removed in the meantime was recorded, or had missed nothing.
         let Some(file) = folder.read(&name)? else { continue };
         if let MissedCount::Some(missed) = read(&file).map_err(|cause| folder.error("read", &name, cause))? {
             found.push(missed);
@@ -107,7 +107,7 @@ pub(crate) struct MissedFile {
 }
 
 impl MissedFile {
-    /// Makes it. To be called under the lock of the directory, so that no recoverer finds it between its making and its locking.
+    /// Creates it. Call it with the directory lock held, so that no recovery finds it between its creation and its locking.
     pub(crate) fn create(audit_folder: &DirHandle) -> Result<Self, AuditError> {
         let (folder, is_new) = audit_folder.subdirectory(DIRECTORY_NAME)?;
         if is_new {
@@ -129,7 +129,7 @@ impl MissedFile {
         }
     }
 
-    /// Says how many calls were missed. When this returns, it outlasts this process.
+    /// Writes the count. It then survives a crash of this process.
     pub(crate) fn write(&self, missed: &MissedCalls) -> Result<(), AuditError> {
         let is_there = self.directory.state(&self.name)?.is_some_and(|state| state.inode == self.inode);
         if !is_there {
@@ -139,20 +139,20 @@ impl MissedFile {
             .map_err(|cause| self.directory.error("write", &self.name, cause))
     }
 
-    /// Makes it outlast a power failure.
+    /// Syncs it, so that it survives a power failure.
     pub(crate) fn sync(&self) -> Result<(), AuditError> {
         rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&*self.file))
             .map_err(|cause| AuditError::NotDurable { cause })?;
         self.directory.sync()
     }
 
-    /// Removes it: nothing is missed.
+    /// Removes it, when no call is missed.
     pub(crate) fn remove(self) -> Result<(), AuditError> {
         self.directory.remove(&self.name)
     }
 }
 
-/// Why a file cannot be locked.
+/// The errno of a failed lock attempt.
 pub(crate) fn lock_errno(error: TryLockError) -> Errno {
     match error {
         TryLockError::WouldBlock => Errno::WOULDBLOCK,

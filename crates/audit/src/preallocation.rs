@@ -1,8 +1,8 @@
-//! Space for records, reserved before they are written, so that a full disk does not keep calls from being recorded.
+//! Preallocates disk space for records, so that a full disk does not prevent recording.
 //!
-//! `fallocate` with `FALLOC_FL_KEEP_SIZE` gives the day's file blocks beyond its end. The next piece is reserved while half of the last one is still
-//! free. Where the filesystem has no `fallocate` (EOPNOTSUPP), lines are written as they come. How far the blocks go stands in the lock file, for other
-//! processes. The file of the next day has its first piece ahead too ([`NEXT_DAY_FILE`]).
+//! `fallocate` with `FALLOC_FL_KEEP_SIZE` allocates blocks beyond the end of the day's file. The next chunk is allocated while half of the last is
+//! still free. If the filesystem does not support `fallocate` (`EOPNOTSUPP`), lines are written without it. The allocated end is stored in the lock
+//! file for other processes. The file of the next day has its first chunk ahead of time ([`NEXT_DAY_FILE`]).
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -10,55 +10,56 @@ use rustix::io::Errno;
 use crate::AuditError;
 use crate::directory::{DirHandle, SharedFile, fstat_state};
 
-/// Reserved at a time: about 1,500 records.
+/// Chunk size: about 1,500 records.
 const RESERVE_BYTES: u64 = 1024 * 1024;
-/// Reserved at a time where there is no room for more.
+/// Chunk size when a full chunk does not fit.
 const SMALL_RESERVE_BYTES: u64 = 64 * 1024;
-/// How much is written before a reservation that failed is tried again: ext4 commits its journal before it says ENOSPC.
+/// How much is written before a failed allocation is retried: ext4 commits its journal before it returns `ENOSPC`, which is slow.
 const RETRY_AFTER_BYTES: u64 = 16 * 1024;
-/// `st_blocks` counts blocks of the extent tree too, which hold no lines.
+/// `st_blocks` also counts extent-tree blocks, which hold no lines.
 const METADATA_BYTES: u64 = 64 * 1024;
-/// An empty file with a small piece reserved, which takes the name of the next day when that begins: on a full disk no space could be had for it then.
+/// An empty file with a small preallocated chunk, renamed to the next day's file when that day starts: on a full disk no space could be allocated
+/// then.
 const NEXT_DAY_FILE: &str = "next";
 
-/// How far a file has blocks.
+/// How far a file has allocated blocks.
 #[derive(Debug)]
 pub(crate) struct Preallocation {
     end: u64,
-    /// The length of the file below which nothing more is tried to be reserved.
+    /// No allocation is attempted while the file is shorter than this.
     retry_at: u64,
     is_supported: bool,
 }
 
-/// What was reserved.
+/// The result of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveOutcome {
-    /// Nothing: there was enough, or there is no more.
+    /// None: there was enough, or no more was available.
     No,
-    /// As much as there was room for.
+    /// A small chunk.
     Partly,
-    /// A whole piece.
+    /// A full chunk.
     Fully,
 }
 
 impl Preallocation {
-    /// What a file of this length, which has no holes, has by now; `noted` is how far the process that reserved it last says that it goes.
+    /// The current allocation of a file of this length without holes; `noted` is the end stored by the process that allocated it.
     pub(crate) fn of(file: &SharedFile, length: u64, noted: Option<u64>) -> Self {
         let blocks = allocated_bytes(file);
-        // Whatever is noted, a file that was cut since has no more than its blocks.
+        // A file truncated since then has no more than its blocks, whatever is noted.
         let end = noted.map_or(blocks.saturating_sub(METADATA_BYTES), |noted| noted.min(blocks));
         Self { end: end.max(length), retry_at: 0, is_supported: true }
     }
 
-    /// How far it goes.
+    /// The end of the allocated blocks.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Makes sure that `more` bytes fit behind the first `length`.
+    /// Ensures that `more` bytes fit after the first `length`.
     ///
-    /// ENOSPC comes from here rather than from the write, so that no part of a line is written: taking it back (`ftruncate`) would give up all that is
-    /// reserved.
+    /// `ENOSPC` is returned here rather than by the write, so that no partial line is written: removing one with `ftruncate` would also free
+    /// everything preallocated.
     pub(crate) fn ensure(
         &mut self,
         file: &SharedFile,
@@ -75,13 +76,13 @@ impl Preallocation {
             {
                 match self.extend_to(file, wanted.saturating_add(piece)) {
                     Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {}
-                    // What else is wrong with the file, the write will say.
+                    // Any other problem with the file is reported by the write.
                     _ => return Ok(extended),
                 }
             }
             self.retry_at = length.saturating_add(RETRY_AFTER_BYTES);
         }
-        // The last blocks of a full disk are not gathered one by one: ext4 needs some to write into unwritten extents.
+        // The last blocks of a full disk are not used up one by one: ext4 needs some to convert unwritten extents.
         if wanted <= self.end { Ok(ReserveOutcome::No) } else { Err(Errno::NOSPC) }
     }
 
@@ -105,7 +106,7 @@ fn allocate(file: &SharedFile, offset: u64, length: u64) -> Result<(), Errno> {
     rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, length))
 }
 
-/// Makes the file of the next day and reserves its first piece. Nothing depends on it as long as there is space. To be called under the lock of the directory.
+/// Creates the next day's file and preallocates its first chunk. Failure is harmless while there is space. Call it with the directory lock held.
 pub(crate) fn preallocate_next(folder: &DirHandle) -> Result<(), AuditError> {
     let file = folder.append_to(NEXT_DAY_FILE)?;
     if allocated_bytes(&file) < SMALL_RESERVE_BYTES {
@@ -115,7 +116,7 @@ pub(crate) fn preallocate_next(folder: &DirHandle) -> Result<(), AuditError> {
     Ok(())
 }
 
-/// Gives the prepared file this name, unless there is one of it; says how far it has blocks. To be called under the lock of the directory.
+/// Renames the prepared file to this name unless that exists, and returns its allocated end. Call it with the directory lock held.
 pub(crate) fn start_from_next(folder: &DirHandle, name: &str) -> Option<u64> {
     let file = folder.read(NEXT_DAY_FILE).ok()??;
     let is_empty = fstat_state(&file).is_ok_and(|state| state.length == 0);

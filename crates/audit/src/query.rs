@@ -1,4 +1,4 @@
-//! Reads records back, newest first.
+//! Queries records, newest first.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,29 +10,29 @@ use crate::directory::{DirHandle, fstat_state};
 use crate::reverse_lines::ReverseLines;
 use crate::{AuditError, Day, Record};
 
-/// Which records are wanted; what is `None` does not matter.
+/// Which records to return; `None` matches all.
 #[derive(Clone, Debug, Default)]
 pub struct RecordFilter {
-    /// The tool's name as it was asked for.
+    /// The tool's name as requested.
     pub tool: Option<String>,
     /// The caller's subject.
     pub caller: Option<String>,
-    /// What became of the call.
+    /// The decision.
     pub decision: Option<Decision>,
     /// The session.
     pub session: Option<String>,
     /// The call.
     pub call: Option<CallId>,
-    /// Not before this moment.
+    /// Not before this time.
     pub since: Option<Timestamp>,
-    /// Not after this moment.
+    /// Not after this time.
     pub until: Option<Timestamp>,
-    /// At most so many, the newest.
+    /// At most this many, the newest.
     pub limit: Option<usize>,
 }
 
 impl RecordFilter {
-    /// Whether a record is wanted; the limit is for who counts.
+    /// Whether a record matches; the limit is applied elsewhere.
     #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
         matches_field(&self.tool, &record.tool.name)
@@ -44,8 +44,8 @@ impl RecordFilter {
             && self.until.is_none_or(|until| record.timestamp <= until)
     }
 
-    /// Whether a day's file can hold wanted records. A record is never younger than its file's day. It is
-    /// older only where the clock stepped back; up to a day of that is allowed for.
+    /// Whether a day's file can hold matching records. A record is never later than its file's day. It is earlier only if the clock stepped back; up
+    /// to a day of that is allowed for.
     fn overlaps_day(&self, day: Day) -> bool {
         self.since.is_none_or(|since| day >= Day::of(since))
             && self.until.is_none_or(|until| day <= Day::of(until).next())
@@ -56,7 +56,7 @@ fn matches_field<T: PartialEq>(wanted: &Option<T>, actual: &T) -> bool {
     wanted.as_ref().is_none_or(|wanted| wanted == actual)
 }
 
-/// The wanted records of a directory, newest first. Reads files as they are needed; never changes anything.
+/// The matching records of a directory, newest first. Reads files lazily and writes nothing.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -73,7 +73,7 @@ pub fn query_records(directory: &Path, filter: RecordFilter) -> Result<RecordIte
     })
 }
 
-/// The newest records, oldest of them first.
+/// The newest records, oldest first.
 ///
 /// # Errors
 /// When the directory or a line cannot be read.
@@ -82,7 +82,7 @@ pub fn tail(directory: &Path, count: usize) -> Result<Vec<Record>, AuditError> {
     Ok(newest.collect::<Result<VecDeque<_>, _>>()?.into_iter().rev().collect())
 }
 
-/// Records, newest first. A line that cannot be read is an error in its place; what is older follows.
+/// Records, newest first. A line that cannot be parsed yields an error in its place; older records follow.
 #[derive(Debug)]
 pub struct RecordIter {
     directory: DirHandle,
@@ -94,7 +94,7 @@ pub struct RecordIter {
 }
 
 impl RecordIter {
-    /// Goes on with a file that was found to end at `length`.
+    /// Continues with a file that ended at `length`.
     pub(crate) fn resume(
         directory: DirHandle,
         older: Vec<Day>,
@@ -146,14 +146,14 @@ impl Iterator for RecordIter {
         self.remaining = self.remaining.checked_sub(1)?;
         let next = self.next_match().transpose();
         if matches!(next, Some(Err(AuditError::Io { .. }))) {
-            // What cannot be read now would be tried again for ever.
+            // Stop: an I/O error would repeat forever.
             self.remaining = 0;
         }
         next
     }
 }
 
-/// A day's complete lines from the end, and how long they are together.
+/// A day's complete lines in reverse, and their total length.
 pub(crate) fn open_reversed(folder: &DirHandle, day: Day) -> Result<Option<(ReverseLines, u64)>, AuditError> {
     let name = day.file_name();
     let Some(file) = folder.read(&name)? else { return Ok(None) };

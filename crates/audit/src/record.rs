@@ -1,4 +1,4 @@
-//! A record as it is written and read: the names and the order of its fields.
+//! The format of a record: names and order of its fields.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::entry::{Denial, Intent};
 use crate::record_body::RecordBody;
 use crate::truncate::{truncate_list, truncate_name};
 
-/// The version of records that this gate writes. One is the first, in which digests had no key; its lines do not say so.
+/// The current record version. Version 1 had unkeyed digests, and its lines carry no version.
 pub(crate) const RECORD_VERSION: u32 = 2;
-/// The version of intents that this gate writes.
+/// The current intent version.
 const INTENT_VERSION: u32 = 1;
 
-/// What a line that names no version is.
+/// The version of a line without a version field.
 fn first_version() -> u32 {
     1
 }
@@ -29,47 +29,47 @@ fn first_version() -> u32 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The version of its format.
+    /// Format version.
     #[serde(default = "first_version")]
     pub v: u32,
-    /// Its place in the whole log; never starts again.
+    /// Sequence number in the whole log; never reset.
     pub seq: u64,
-    /// The hash of the line before.
+    /// Hash of the previous line.
     pub prev: Sha256,
     /// When it was written.
     #[serde(with = "moment")]
     pub timestamp: Timestamp,
     /// The call.
     pub trace_id: CallId,
-    /// Who called.
+    /// The caller.
     pub caller: RecordedCaller,
-    /// What was asked for.
+    /// The requested tool.
     pub tool: RecordedTool,
-    /// With what.
+    /// The request.
     pub request: RecordedRequest,
-    /// What became of it.
+    /// The decision.
     pub decision: Decision,
-    /// Where and why it was refused or failed.
+    /// Where and why it was denied or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<RecordedDenial>,
-    /// What was answered.
+    /// Summary of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<RecordedResponse>,
-    /// That calls have no record, where this is not the record of a call.
+    /// Set in a gap record, which reports calls without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<RecordedGap>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration: f64,
-    /// The hash of this line up to here.
+    /// Hash of this line up to here.
     pub hash: Sha256,
 }
 
-/// Who called.
+/// The caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedCaller {
     /// The subject.
     pub sub: String,
-    /// What the subject was granted.
+    /// The permissions of the subject.
     pub permissions: Vec<String>,
     /// The agent, if not a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,43 +81,43 @@ pub struct RecordedCaller {
     pub run: Option<String>,
 }
 
-/// The tool that was asked for.
+/// The requested tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedTool {
-    /// The name as asked for, cut if it was very long.
+    /// The name as requested, truncated if very long.
     pub name: String,
-    /// The class, if there is such a tool.
+    /// The class, if the tool exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classification: Option<ToolClass>,
-    /// The version that its manifest names, if it names one.
+    /// The version in its manifest, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// What the tool was asked with.
+/// The request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedRequest {
-    /// The digest of the arguments.
+    /// Keyed digest of the arguments.
     pub args_hash: Sha256,
-    /// The client's id for the call, cut if it was very long.
+    /// The client's id for the call, truncated if very long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_call_id: Option<String>,
-    /// What was mended in the arguments before they could be read.
+    /// Repairs made to the arguments before they could be parsed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<Repair>,
 }
 
-/// Where and why a call was refused or failed.
+/// Where and why a call was denied or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedDenial {
-    /// Where.
+    /// The stage.
     pub stage: Stage,
-    /// Why, as a stable code.
+    /// The stable error code.
     pub code: ErrorCode,
-    /// Why, for the operator.
+    /// The reason for the operator.
     pub reason: String,
-    /// How many calls this record stands for: refusals above a bound are counted.
+    /// How many calls this record represents: rate-limited calls are counted.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: u64,
 }
@@ -130,27 +130,27 @@ fn is_one(count: &u64) -> bool {
     *count == 1
 }
 
-/// What was answered.
+/// Summary of the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedResponse {
     /// The field paths that were masked, redacted or dropped.
     pub redacted_fields: Vec<String>,
-    /// The digest of the raw output.
+    /// Keyed digest of the raw output.
     pub output_hash: Sha256,
     /// The size of the raw output.
     pub output_bytes: u64,
 }
 
-/// Calls that have no record.
+/// Calls without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedGap {
-    /// What ties the end of a gap to its beginning.
+    /// Links the end of a gap to its start.
     pub id: CallId,
-    /// Since when calls have no record.
+    /// When the gap started.
     #[serde(with = "moment")]
     pub since: Timestamp,
-    /// How many they are; not known in the record that begins a gap.
+    /// How many calls; absent in a record that starts a gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
 }
@@ -167,7 +167,7 @@ impl From<&Caller> for RecordedCaller {
     }
 }
 
-/// An intent as it is kept until the call ends.
+/// An intent, as stored until its call ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RecordedIntent {
@@ -176,8 +176,7 @@ pub(crate) struct RecordedIntent {
     pub(crate) call: CallId,
     #[serde(with = "moment")]
     pub(crate) at: Timestamp,
-    /// The newest day file when the call began: its record can be in no older one. `None` when there was
-    /// none.
+    /// The newest day file when the call started: its record can be in no older one. `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
     pub(crate) caller: RecordedCaller,
@@ -208,12 +207,12 @@ impl RecordedIntent {
         }
     }
 
-    /// Whether this gate knows what such a line means.
+    /// Whether this version can interpret the line.
     pub(crate) fn is_supported(&self) -> bool {
         self.v == INTENT_VERSION
     }
 
-    /// The record of a call that was announced and has none, because its process ended or its record could not be written.
+    /// The record of a call that has an intent and no record, because its process died or its record could not be written.
     pub(crate) fn interrupted_record(&self, fate: ChangeFate) -> Result<Vec<u8>, AuditError> {
         let began = toolgate_types::time::rfc3339_millis(self.at);
         let fate = fate.describe();
@@ -241,7 +240,7 @@ impl RecordedIntent {
     }
 }
 
-/// The part of a record that ties it to its neighbours.
+/// The fields that chain a record to its neighbours.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChainLink {
@@ -257,13 +256,13 @@ pub(crate) struct ChainLink {
 }
 
 impl ChainLink {
-    /// Whether this gate knows what such a line means.
+    /// Whether this version can interpret the line.
     pub(crate) fn is_supported(&self) -> bool {
         (first_version()..=RECORD_VERSION).contains(&self.v)
     }
 }
 
-/// Time stamps in records: RFC 3339, UTC, milliseconds.
+/// Timestamps in records: RFC 3339, UTC, milliseconds.
 pub(crate) mod moment {
     use jiff::Timestamp;
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};

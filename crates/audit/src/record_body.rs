@@ -1,7 +1,7 @@
-//! The part of a record that is known before its place in the chain is, put straight into bytes.
+//! Encodes the part of a record that does not depend on its position in the chain.
 //!
-//! One is written for every call, so nothing is allocated but the bytes themselves, and text that needs no
-//! escaping is copied. Which fields there are, and in which order, is what [`crate::Record`] says.
+//! One is encoded for every call, so the only allocation is the output buffer, and text that needs no escaping is copied. [`crate::Record`] defines
+//! the fields and their order.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,15 +15,14 @@ use crate::line::to_json;
 use crate::record::{RecordedCaller, RecordedGap};
 use crate::truncate::{truncate_list, truncate_name, truncate_reason};
 
-/// Room for the body of a call that is neither refused nor made by somebody with many permissions.
+/// Enough for a successful call of a caller with few permissions.
 const INITIAL_CAPACITY_BYTES: usize = 1024;
-/// Compared by one instruction.
+/// Bytes compared by one SIMD instruction.
 const LANES: usize = 16;
-/// Up to here a number of microseconds is, in milliseconds, exactly the decimal fraction that JSON shows: fifteen
-/// digits are never rounded.
+/// Below this, a number of microseconds written as milliseconds is exactly the decimal fraction that JSON shows: 15 digits survive `f64`.
 const MAX_EXACT_MICROSECONDS: u64 = 1_000_000_000_000_000;
 
-/// What is known of a record before its place in the chain is.
+/// The part of a record that is known before its position in the chain.
 pub(crate) struct RecordBody<'a> {
     pub(crate) call: CallId,
     pub(crate) client_call_id: Option<&'a str>,
@@ -39,7 +38,7 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) duration: Duration,
 }
 
-/// Who called.
+/// The caller.
 pub(crate) struct BodyCaller<'a> {
     sub: &'a str,
     permissions: BodyPermissions<'a>,
@@ -54,7 +53,7 @@ enum BodyPermissions<'a> {
 }
 
 impl<'a> RecordBody<'a> {
-    /// Of an entry, its digests made with this key.
+    /// From an entry; its digests are keyed with this key.
     pub(crate) fn new(entry: &AuditEntry<'a>, key: &StateKey) -> Self {
         let AuditEntry { call, client_call_id, tool, class, version, args_hash, repairs, .. } = *entry;
         let AuditEntry { denial, response, duration, .. } = *entry;
@@ -105,7 +104,7 @@ impl<'a> From<&'a RecordedCaller> for BodyCaller<'a> {
 }
 
 impl RecordBody<'_> {
-    /// The fields of the record from the call's id to the duration, as they stand between others.
+    /// Encodes the fields from the call's id to the duration, without the surrounding braces.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, AuditError> {
         let mut json = RecordEncoder(Vec::with_capacity(INITIAL_CAPACITY_BYTES));
         json.put(b"\"traceId\":\"");
@@ -178,7 +177,7 @@ impl RecordBody<'_> {
 }
 
 impl BodyCaller<'_> {
-    /// From the quote before the caller to the last text of it.
+    /// Encodes the caller, from its opening quote to its last string.
     fn encode_into(&self, json: &mut RecordEncoder) -> Result<(), AuditError> {
         json.put(b"\",\"caller\":{\"sub\":\"");
         json.put_text(&truncate_name(self.sub))?;
@@ -203,8 +202,8 @@ impl BodyCaller<'_> {
     }
 }
 
-/// The bytes of a record while it is put together: exactly these are hashed, and the text of a stranger stands in
-/// them so that it misleads nobody. The quotes around a value come with what stands before and behind it.
+/// The bytes of a record being encoded. Exactly these are hashed, and untrusted text in them is escaped. The quotes around a value are written with
+/// its neighbours.
 struct RecordEncoder(Vec<u8>);
 
 impl RecordEncoder {
@@ -212,7 +211,7 @@ impl RecordEncoder {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The text of a stranger.
+    /// Untrusted text.
     fn put_text(&mut self, text: &str) -> Result<(), AuditError> {
         if needs_no_escape(text) {
             self.put(text.as_bytes());
@@ -244,7 +243,7 @@ impl RecordEncoder {
         self.put(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// Whole microseconds, written as milliseconds.
+    /// Microseconds, written as milliseconds.
     fn put_milliseconds(&mut self, duration: Duration) -> Result<(), AuditError> {
         let microseconds = duration.as_micros();
         match u64::try_from(microseconds) {
@@ -261,13 +260,13 @@ impl RecordEncoder {
     }
 }
 
-/// Whether JSON shows a text as it is, and nothing in it misleads.
+/// Whether a string can be copied into JSON unescaped.
 fn needs_no_escape(text: &str) -> bool {
     let (blocks, rest) = text.as_bytes().as_chunks();
     blocks.iter().all(lanes_need_no_escape) && (rest.is_empty() || lanes_need_no_escape(&padded(rest)))
 }
 
-/// What is too short, and blanks behind it.
+/// The remainder, padded with spaces.
 fn padded(rest: &[u8]) -> [u8; LANES] {
     let mut block = [b' '; LANES];
     if let Some(beginning) = block.get_mut(..rest.len()) {
@@ -276,7 +275,7 @@ fn padded(rest: &[u8]) -> [u8; LANES] {
     block
 }
 
-/// As many bytes as the compiler can look at together.
+/// One block, checked without branches so that the compiler can vectorise it.
 fn lanes_need_no_escape(bytes: &[u8; LANES]) -> bool {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
     bytes.iter().fold(true, |plain, byte| plain & is_plain(*byte))
@@ -305,7 +304,7 @@ mod tests {
         Stage::Output,
     ];
 
-    /// Plain text, text with one thing in it that is not, and anything.
+    /// Plain text, text with one special character, and arbitrary text.
     fn text() -> impl Strategy<Value = String> {
         let special =
             select(vec!["\"", "\\", "\n", "\0", "\u{1f}", " ", "~", "\u{7f}", "é", "\u{202e}", "\u{e0041}"]);
@@ -318,7 +317,7 @@ mod tests {
         ]
     }
 
-    /// A few texts, or more than are kept.
+    /// A few strings, or more than the limit.
     fn texts() -> impl Strategy<Value = Vec<String>> {
         prop_oneof![9 => vec(text(), 0..4), 1 => vec("[a-z]{1,8}", 62..67)]
     }
@@ -359,7 +358,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// What is written reads as what was handed over, and is what the record writes of itself.
+        /// The encoded bytes parse back to the input and equal the record's own serialisation.
         #[test]
         fn bytes_are_those_of_the_record(
             caller in caller(),
@@ -391,7 +390,7 @@ mod tests {
             let (mut line, key) = (Vec::new(), StateKey::new([7; 32]));
             append_chained(&mut line, 7, genesis(), Timestamp::UNIX_EPOCH, &RecordBody::new(&entry, &key).encode().unwrap());
             let mut record: Record = serde_json::from_slice(&line).unwrap();
-            // Reading may round the last digit of a very long time; what was written must be exact.
+            // Parsing may round the last digit of a very long duration; the encoded one must be exact.
             record.duration = duration.as_micros() as f64 / 1000.0;
             let mut expected = to_json(&record).unwrap();
             expected.push(b'\n');

@@ -1,8 +1,7 @@
-//! Gives every call that a dead process left behind its one record.
+//! Recovery: writes the missing record of every call that a dead process left.
 //!
-//! A recoverer may die too. It removes a file of intents only when every call in it has a record on the disk,
-//! and before adding one it looks whether there is one already: whoever comes next starts over and adds
-//! nothing twice.
+//! Recovery may be killed too. It removes an intent file only when every call in it has a record on disk, and checks for an existing record before
+//! writing one: the next recovery starts over and writes no duplicates.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -18,26 +17,26 @@ use crate::missed_calls::{self, MissedCalls, MissedCount};
 use crate::record::{ChainLink, RecordedIntent};
 use crate::{AuditError, Day, lock};
 
-/// What the names of files end in that are kept aside.
+/// The suffix of files that were moved aside.
 const DAMAGED_SUFFIX: &str = ".damaged";
 
-/// What opening a log found and put right.
+/// What recovery found and repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditRecovery {
-    /// Calls that were under way when their process died, and now have an `ERROR` record.
+    /// Calls that were running when their process died, and now have an `ERROR` record.
     pub interrupted: Vec<CallId>,
-    /// Bytes of an unfinished line that were removed.
+    /// Bytes of a partial line that were removed.
     pub truncated_bytes: u64,
-    /// Files of intents or counts that cannot be read; they were kept under another name.
+    /// Intent or count files that cannot be parsed; they were renamed and kept.
     pub damaged: Vec<PathBuf>,
-    /// Calls that dead processes could not record: the record says now how many they were.
+    /// Calls that dead processes could not record; gap records now give their number.
     pub calls_without_record: u64,
 }
 
-/// What a process that died left in one file: intents, or the count of calls without a record.
+/// One file of a dead process: intents, or the count of calls without a record.
 struct OrphanedIntents {
     name: String,
-    /// Holds the lock that keeps other recoverers away.
+    /// The lock keeps other recoveries away.
     _locked: FileLock<SharedFile>,
     intents: Vec<RecordedIntent>,
     missed: Option<MissedCalls>,
@@ -45,7 +44,7 @@ struct OrphanedIntents {
 }
 
 impl OrphanedIntents {
-    /// The newest day file when it began to be written, for each thing in it. `None` could be recorded anywhere.
+    /// For each item, the newest day file when it was written. `None`: its record may be in any.
     fn days(&self) -> impl Iterator<Item = Option<Day>> {
         let days = self.intents.iter().map(|intent| &intent.since);
         let days = days.chain(self.missed.as_ref().map(|missed| &missed.day));
@@ -53,14 +52,14 @@ impl OrphanedIntents {
     }
 }
 
-/// What of the orphans' is in the record.
+/// Which of the orphaned calls and gaps are in the log.
 #[derive(Default)]
 struct RecordedIds {
     calls: HashSet<CallId>,
     gaps: HashSet<CallId>,
 }
 
-/// Records the calls of dead processes.
+/// Writes the records of dead processes' calls.
 pub(crate) fn recover(
     shared: &Arc<LogInner>,
     fate_of: &dyn Fn(CallId) -> ChangeFate,
@@ -80,8 +79,8 @@ pub(crate) fn recover(
     }
     let mut kept = HashSet::new();
     for missed in orphans.iter().filter_map(|orphans| orphans.missed.as_ref()) {
-        // Two files of one process may have the same gap, the later one with the higher count. Both are kept where it cannot be recorded: the disk may still
-        // be full, and `verify` finds it there.
+        // Two files of one process may hold the same gap, the later one with the higher count. If the gap cannot be recorded, because the disk may
+        // still be full, both files stay, and `verify` finds them.
         if !done.gaps.contains(&missed.id) {
             match shared.write_gap(missed) {
                 Ok(()) => recovered.calls_without_record += missed.calls,
@@ -124,19 +123,19 @@ fn find_orphans(shared: &LogInner, folder: &DirHandle) -> Result<Vec<OrphanedInt
     Ok(found)
 }
 
-/// A call that was announced, and whether the process that announced it lives.
+/// A call with an intent, and whether its process is alive.
 pub(crate) struct Announced {
     pub(crate) intent: RecordedIntent,
     pub(crate) is_running: bool,
 }
 
-/// Every call that the processes of a directory announced, recorded by now or not. No lock is tried: a process that makes or takes over such a file at
-/// that moment would find it locked.
+/// Every call with an intent in a directory, recorded or not. No lock is attempted: another process that is creating or recovering such a file would
+/// find it locked.
 pub(crate) fn announced(audit_folder: &DirHandle) -> Result<Vec<Announced>, AuditError> {
     let Some(folder) = audit_folder.existing_subdirectory(DIRECTORY_NAME)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for name in folder.names()?.into_iter().filter(|name| name.ends_with(INTENT_FILE_SUFFIX)) {
-        // One that is gone by now has a record of each of its calls.
+        // A file removed in the meantime has a record for each of its calls.
         let Some(file) = folder.read(&name)? else { continue };
         let is_running = Holder::of(&file).is_some();
         let (intents, _) = read_intents(&folder, &name, &file)?;
@@ -145,7 +144,7 @@ pub(crate) fn announced(audit_folder: &DirHandle) -> Result<Vec<Announced>, Audi
     Ok(found)
 }
 
-/// Takes the lock of a file whose owner is gone. A file without a name was dealt with by another recoverer.
+/// Locks the file of a dead process. A file without a name was handled by another recovery.
 fn lock_orphan(
     shared: &LogInner,
     folder: &DirHandle,
@@ -157,7 +156,7 @@ fn lock_orphan(
     Ok((stat.st_nlink > 0).then_some(file))
 }
 
-/// Reads the complete lines. An unfinished one was never durable, so what it announces never began.
+/// Reads the complete lines. A partial line was never durable, so its call never started.
 fn read_intents(
     folder: &DirHandle,
     name: &str,
@@ -166,7 +165,7 @@ fn read_intents(
     let failed = |cause| folder.error("read", name, cause);
     let length = fstat_state(file).map_err(failed)?.length;
     if length > MAX_FILE_BYTES {
-        // No gate wrote this, and reading a sparse file of terabytes would take all memory.
+        // Not written by a gate; reading a sparse file of terabytes would exhaust memory.
         return Ok((Vec::new(), true));
     }
     let content = read_at(file, usize::try_from(length).unwrap_or(0), 0).map_err(failed)?;
@@ -177,11 +176,11 @@ fn read_intents(
         match serde_json::from_slice::<RecordedIntent>(line) {
             Ok(intent) if !intent.is_supported() => damaged = true,
             Ok(intent) => {
-                // What follows was whole on the disk, so what is before it should be.
+                // This line was durable, so the one before it should be complete.
                 damaged |= torn;
                 intents.push(intent);
             }
-            // The zeroes that it was being written over: in a power failure its end may come to the disk before its beginning.
+            // Contains the zeroes it was written over: in a power failure its end may reach the disk before its start.
             Err(_) if line.contains(&0) => torn = true,
             Err(_) => damaged = true,
         }
@@ -189,7 +188,7 @@ fn read_intents(
     Ok((intents, damaged))
 }
 
-/// Which of these calls have a record, and which of these gaps.
+/// Which of these calls and gaps have a record.
 fn recorded_ids(folder: &DirHandle, orphans: &[OrphanedIntents]) -> Result<RecordedIds, AuditError> {
     let mut recorded = RecordedIds::default();
     let Some(since) = orphans.iter().flat_map(OrphanedIntents::days).min() else { return Ok(recorded) };
@@ -207,7 +206,7 @@ fn recorded_ids(folder: &DirHandle, orphans: &[OrphanedIntents]) -> Result<Recor
     Ok(recorded)
 }
 
-/// The next line that can be read; a damaged line is for a check to find.
+/// The next line that parses; damaged lines are left for `verify` to report.
 fn next_link(lines: &mut LineReader) -> Result<Option<ChainLink>, AuditError> {
     loop {
         match lines.read_line()? {
@@ -222,7 +221,7 @@ fn next_link(lines: &mut LineReader) -> Result<Option<ChainLink>, AuditError> {
     }
 }
 
-/// What was kept aside in a directory because no gate of this version wrote it, by this start or an earlier one.
+/// Files moved aside in a directory because they were not written by a gate of this version, by this start or an earlier one.
 ///
 /// # Errors
 /// When the directory cannot be read.

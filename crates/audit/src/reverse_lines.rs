@@ -1,27 +1,25 @@
-//! Reads a file's lines from its end, so that the newest record costs the same in a short file and in a long
-//! one.
+//! Reads a file's lines from its end, so that the cost of the newest record does not depend on the file's length.
 
 use rustix::io::Errno;
 
 use crate::directory::{SharedFile, read_at};
 
-/// The first step is small because most readers want one line only.
+/// The first read is small, because most readers want one line.
 const FIRST_READ_BYTES: u64 = 4 * 1024;
 const READ_BYTES: u64 = 64 * 1024;
-/// Later steps double, so that a long line is looked through a few times and not once for every 64 KiB of it.
+/// Later reads double, so that a long line is searched a few times and not once per 64 KiB.
 const MAX_READ_BYTES: u64 = 1024 * 1024;
 
-/// No line is longer. A file without newlines, such as a sparse one, is not read to its beginning.
+/// Maximum line length. A file without newlines, such as a sparse one, is not read to its start.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The complete lines of a file, last first.
 #[derive(Debug)]
 pub(crate) struct ReverseLines {
     file: SharedFile,
-    /// Where the part that has not been read yet ends.
+    /// The end of the part not read yet.
     unread: u64,
-    /// What was read and not handed out, ending in a newline once [`ReverseLines::skip_partial_line`] was
-    /// called.
+    /// Bytes read and not returned yet, ending in a newline once [`ReverseLines::skip_partial_line`] was called.
     pending: Vec<u8>,
     read_size: u64,
 }
@@ -32,7 +30,7 @@ impl ReverseLines {
         Self { file, unread: length, pending: Vec::new(), read_size: FIRST_READ_BYTES }
     }
 
-    /// Leaves out what follows the last newline, and says how long the complete lines are together.
+    /// Skips a partial last line and returns the total length of the complete lines.
     pub(crate) fn skip_partial_line(&mut self) -> Result<u64, Errno> {
         loop {
             if let Some(newline) = last_newline(&self.pending) {
@@ -47,7 +45,7 @@ impl ReverseLines {
         }
     }
 
-    /// The line before the last one handed out, without its newline.
+    /// The line before the last one returned, without its newline.
     pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, Errno> {
         loop {
             let without_newline = self.pending.split_last().map(|(_, rest)| rest);
@@ -124,7 +122,7 @@ mod tests {
         }
     }
 
-    /// A sparse file costs an attacker nothing. Of one without a newline, no more is held in memory than the longest line and a step.
+    /// A sparse file costs an attacker nothing. Without a newline, at most the longest line plus one read is held in memory.
     #[test]
     fn a_file_without_a_newline_is_not_read_to_its_beginning() {
         let length = 2 * MAX_LINE_BYTES as u64;

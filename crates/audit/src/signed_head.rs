@@ -1,7 +1,7 @@
-//! What was signed last, kept beside the key, and whether the log still agrees with it.
+//! The last signed record, stored beside the key, and the check of the log against it.
 //!
-//! A gate that signs whatever it finds would vouch for a log that was cut or rewritten while it was not running. So each start compares the log with the
-//! newest checkpoint, and with this file, which whoever can write the audit directory alone cannot change.
+//! A gate that signed whatever it finds would certify a log that was truncated or rewritten while it was not running. So each start compares the log
+//! with the newest checkpoint and with this file, which an attacker with write access to the audit directory alone cannot change.
 
 use std::path::{Path, PathBuf};
 
@@ -19,12 +19,12 @@ use crate::reverse_lines::ReverseLines;
 use crate::writer::ChainPosition;
 
 const VERSION: u32 = 1;
-/// Always as long, so that it is replaced by one `pwrite`.
+/// Fixed size, so that it is replaced by one `pwrite`.
 const FILE_BYTES: usize = 128;
-/// Digits of the digest of the audit directory's path, which tell apart several logs that are signed with one key.
+/// Digits of the digest of the audit directory's path, to distinguish several logs signed with one key.
 const NAME_DIGITS: usize = 16;
 
-/// A record that was signed.
+/// A signed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignedHead {
@@ -33,21 +33,21 @@ pub(crate) struct SignedHead {
     pub(crate) hash: Sha256,
 }
 
-/// The file of what was signed last.
+/// The file with the last signed record.
 #[derive(Clone, Debug)]
 pub(crate) struct SignedHeadFile {
     pub(crate) path: PathBuf,
 }
 
 impl SignedHeadFile {
-    /// Beside this key, for the log in this directory, by whatever path it was opened.
+    /// Beside this key, for the log in this directory, by its resolved path.
     pub(crate) fn next_to_key(key: &Path, folder: &DirHandle) -> Self {
         let digest = Sha256::of(folder.location().as_os_str().as_encoded_bytes()).to_string();
         let (digits, _) = digest.split_at_checked(NAME_DIGITS).unwrap_or((&digest, ""));
         Self { path: key.with_extension(format!("{digits}.signed")) }
     }
 
-    /// Says that this was signed. A key that is mounted read-only has no such file beside it; the checkpoints are compared all the same.
+    /// Stores the last signed record. Beside a key mounted read-only there is no such file; the checkpoints are still compared.
     pub(crate) fn write(&self, mark: ChainPosition) -> Result<(), AuditError> {
         let mut line = to_json(&SignedHead { v: VERSION, seq: mark.seq, hash: mark.hash })?;
         line.resize(FILE_BYTES.saturating_sub(1), b' ');
@@ -55,7 +55,7 @@ impl SignedHeadFile {
         let (folder, name) = split_path(&self.path, DirHandle::open_or_create)?;
         let written = match folder.open_existing(&name) {
             Ok(Some(file)) => write_at(&file, &line, 0).map_err(|cause| folder.error("write", &name, cause)),
-            // Never there without its content, not after a power failure either: no gate would start beside an empty one.
+            // Created atomically: no gate would start beside an empty file, so it must not exist without its content, not even after a power failure.
             Ok(None) => create_atomically(&folder, &name, &line),
             Err(error) => Err(error),
         };
@@ -81,7 +81,7 @@ impl SignedHeadFile {
     }
 }
 
-/// Fails where the log is not the one that was signed. To be called while nobody else adds to it; `last` is its last record.
+/// Fails if the log contradicts what was signed. Call it while no process appends; `last` is the last record.
 pub(crate) fn verify_log(
     folder: &DirHandle,
     last: Option<ChainPosition>,
@@ -90,7 +90,7 @@ pub(crate) fn verify_log(
 ) -> Result<(), AuditError> {
     let noted = signed_file.read()?.map(|signed| (signed.seq, signed.hash, signed_file.path.as_path()));
     let newest = newest_checkpoint(checkpoints)?.map(|newest| (newest.seq, newest.hash, checkpoints));
-    // Both are usually about the same record.
+    // Usually both name the same record.
     let newest =
         newest.filter(|(seq, hash, _)| noted.is_none_or(|noted| (noted.0, noted.1) != (*seq, *hash)));
     for (seq, hash, file) in noted.into_iter().chain(newest) {
@@ -136,7 +136,7 @@ fn find_contradiction(
     }
 }
 
-/// The hash that the record of this number states. Checkpoints are frequent, so it is near the end.
+/// The hash stored in the record with this number. Checkpoints are frequent, so it is near the end.
 fn recorded_hash(folder: &DirHandle, seq: u64) -> Result<Option<Sha256>, AuditError> {
     for day in folder.days()?.into_iter().rev() {
         let Some((mut lines, _)) = open_reversed(folder, day)? else { continue };

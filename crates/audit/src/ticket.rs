@@ -1,4 +1,4 @@
-//! The promise that something written will last.
+//! Tickets: a handle to wait until a write is durable.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,19 +8,18 @@ use crate::AuditError;
 use crate::group_commit::{GroupCommit, WakerRegistration};
 use crate::log::LogInner;
 
-/// What a ticket was given out for.
+/// What a ticket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TicketKind {
     /// A record that is written.
     Record,
-    /// A record that a round is going to write.
+    /// A queued record that a group-commit round will write.
     Queued,
     /// An intent that is written.
     Intent,
 }
 
-/// Settled when what was written is on the disk. A thread waits with [`Ticket::wait`], a task by awaiting it;
-/// whoever needs neither drops it, and the record is kept all the same.
+/// Settled when the write is on disk (fsync). A thread calls [`Ticket::wait`], a task awaits it. Dropping it does not drop the record.
 pub struct Ticket {
     shared: Arc<LogInner>,
     kind: TicketKind,
@@ -37,22 +36,22 @@ impl Ticket {
         self.shared.commit_for(self.kind)
     }
 
-    /// Has a thread begin to sync it now, and does not wait. [`Ticket::wait`] alone begins when it is called.
+    /// Makes the worker thread start the sync now, without waiting. [`Ticket::wait`] alone starts it only when called.
     pub fn start_sync(&self) {
         if !self.commit().request_sync(self.number) {
             self.shared.ensure_worker(self.kind);
         }
     }
 
-    /// Blocks until it is on the disk.
+    /// Blocks until it is on disk.
     ///
     /// # Errors
-    /// When the disk did not confirm it.
+    /// When the sync failed.
     pub fn wait(self) -> Result<(), AuditError> {
         self.commit().wait(self.number, &*self.shared)
     }
 
-    /// Whether it is on the disk already.
+    /// Whether it is on disk.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         matches!(self.commit().settled(self.number), Some(Ok(())))
@@ -77,7 +76,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // Nothing is kept for a ticket whose line was written before it was given out.
+        // Only queued records keep per-ticket state.
         if self.kind == TicketKind::Queued {
             self.commit().release_ticket(self.number);
         }

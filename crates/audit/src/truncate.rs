@@ -1,4 +1,4 @@
-//! Keeps what strangers wrote from filling a record: long text is cut, and the cut says so.
+//! Truncates untrusted text so that it cannot bloat a record. A marker shows the original length.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ const MAX_REASON_CHARS: usize = 1024;
 /// Entries of a list.
 const MAX_LIST_ENTRIES: usize = 64;
 
-/// A name, an id or a field path.
+/// Truncates a name, an id or a field path.
 pub(crate) fn truncate_name(text: &str) -> Cow<'_, str> {
     truncate(text, MAX_NAME_CHARS)
 }
 
-/// A reason.
+/// Truncates a reason.
 pub(crate) fn truncate_reason(text: &str) -> Cow<'_, str> {
     truncate(text, MAX_REASON_CHARS)
 }
 
-/// A list of names; the last entry says how many were left out.
+/// Truncates a list of names; the last entry says how many were omitted.
 pub(crate) fn truncate_list<'a>(
     entries: impl IntoIterator<Item = &'a String, IntoIter: ExactSizeIterator>,
 ) -> impl Iterator<Item = Cow<'a, str>> {
@@ -30,7 +30,7 @@ pub(crate) fn truncate_list<'a>(
     entries.take(kept).map(|entry| truncate_name(entry)).chain(note)
 }
 
-/// The marker counts within the limit, so that cutting twice is cutting once.
+/// The marker counts towards the limit, so that truncation is idempotent.
 fn truncate(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit || text.chars().nth(limit).is_none() {
         return Cow::Borrowed(text);

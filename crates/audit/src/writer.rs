@@ -1,8 +1,7 @@
-//! The one place that adds lines to the day files.
+//! The only place that appends lines to the day files.
 //!
-//! Every addition happens under the directory's lock, which all processes that share the directory take. What
-//! this process believes about the end of the log is checked under that lock each time: the `lock` file names
-//! the newest day, and that day's file tells by its length whether another process added to it.
+//! Every append holds the directory lock, which all processes sharing the directory take. Under the lock, this process's view of the end of the log
+//! is revalidated each time: the `lock` file names the newest day, and the length of that day's file shows whether another process appended.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -22,10 +21,10 @@ use crate::{AuditError, Day};
 
 const LOCK_NAME: &str = "lock";
 const DAY_NAME_BYTES: usize = 10;
-/// The newest day, and in sixteen hexadecimal digits how far its file has blocks; each ends its line.
+/// The newest day, and the end of its file's allocated blocks as 16 hexadecimal digits, each with a newline.
 const NOTE_BYTES: usize = DAY_NAME_BYTES + 1 + 16 + 1;
 
-/// A record by its place in the chain: what a checkpoint vouches for.
+/// A record's position in the chain, which a checkpoint covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainPosition {
     pub(crate) seq: u64,
@@ -33,53 +32,54 @@ pub(crate) struct ChainPosition {
     pub(crate) day: Day,
 }
 
-/// What adding lines did.
+/// The result of an append.
 pub(crate) struct AppendResult {
-    /// The first record's place, and the last record.
+    /// The sequence number of the first record, and the last record.
     pub(crate) first: u64,
     pub(crate) last: ChainPosition,
     /// The file they are in.
     pub(crate) file: SharedFile,
-    /// Whether this process had not had that file open before, so that its name may not be on the disk yet.
+    /// Whether this process opened the file just now, so that its directory entry may not be on disk yet.
     pub(crate) opened: bool,
-    /// The last record of the day before, if this is the first of a new day.
+    /// The last record of the previous day, if this is the first of a new day.
     pub(crate) rotated: Option<ChainPosition>,
 }
 
-/// The file that lines go to.
+/// The file that lines are appended to.
 struct CurrentDayFile {
     day: Day,
-    /// Before this moment it is that day, or an earlier one.
+    /// Until this time no newer day's file is needed.
     day_end: Timestamp,
-    /// As the kernel wants it, which is asked about it for each record.
+    /// NUL-terminated for `statx`, which is called for every record.
     name: CString,
     file: SharedFile,
     state: FileState,
     reserve: Preallocation,
 }
 
-/// Adds lines.
+/// Appends lines.
 pub(crate) struct LogWriter {
     directory: DirHandle,
     lock: Arc<File>,
     lock_timeout: Duration,
-    /// Whether the lock was waited for in vain. Until it is free again it is tried once and not waited for, or every call would wait in its turn.
+    /// Whether the last attempt to lock timed out. Until the lock is free again, it is only tried once and not waited for: otherwise every call would
+    /// wait in turn.
     is_held_by_other: bool,
     current: Option<CurrentDayFile>,
     /// The last record of the log, as far as this process knows.
     last: Option<ChainPosition>,
-    /// The last record that this process added.
+    /// The last record that this process appended.
     own_last: Option<ChainPosition>,
     opened: bool,
     truncated: Option<(Day, u64)>,
-    /// How far the file of a day has blocks, as the process says that reserved them.
+    /// The end of a day file's allocated blocks, as noted by the process that allocated them.
     noted: Option<(Day, u64)>,
-    /// Kept so that it need not be made for each record.
+    /// Reused buffer.
     lines: Vec<u8>,
 }
 
 impl LogWriter {
-    /// Opens the log for adding; changes nothing but an unfinished last line.
+    /// Opens the log for appending; changes nothing except to remove a partial last line.
     pub(crate) fn open(
         folder: DirHandle,
         now: Timestamp,
@@ -106,7 +106,7 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// Adds records, all with one write or none.
+    /// Appends records, all in one write or none.
     pub(crate) fn append<'a>(
         &mut self,
         bodies: impl IntoIterator<Item = &'a [u8]>,
@@ -120,14 +120,14 @@ impl LogWriter {
         })
     }
 
-    /// Runs this while no other process changes the directory.
+    /// Runs `work` with the directory lock held.
     pub(crate) fn with_lock<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, AuditError>,
     ) -> Result<T, AuditError> {
         let locked = self.acquire()?;
         let result = work(self);
-        // Said, and not left to closing where it fails: this file stays open, and others would wait for as long as this process lives.
+        // Released explicitly: the file stays open, so an error on release would otherwise leave other processes waiting while this one lives.
         locked.release().map_err(|error| self.lock_failed(&error))?;
         result
     }
@@ -146,7 +146,7 @@ impl LogWriter {
         self.directory.error("lock", LOCK_NAME, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
-    /// Fails when the place that the next record belongs to is gone or is something else by now. Says which day it is.
+    /// Fails if the next record's file was removed or replaced. Returns the current day.
     pub(crate) fn check(&mut self, now: Timestamp) -> Result<Option<Day>, AuditError> {
         self.with_lock(|writer| {
             writer.refresh(now)?;
@@ -154,7 +154,7 @@ impl LogWriter {
         })
     }
 
-    /// The newest day that this process has seen a file of. It never goes back.
+    /// The newest day whose file this process has seen. It never goes back.
     pub(crate) fn day(&self) -> Option<Day> {
         self.current.as_ref().map(|current| current.day)
     }
@@ -164,17 +164,17 @@ impl LogWriter {
         self.last
     }
 
-    /// The last record that this process added.
+    /// The last record that this process appended.
     pub(crate) fn own_last(&self) -> Option<ChainPosition> {
         self.own_last
     }
 
-    /// What was removed from the end of a file since this was last asked.
+    /// The partial line removed since the last call, if any.
     pub(crate) fn take_truncated(&mut self) -> Option<(Day, u64)> {
         self.truncated.take()
     }
 
-    /// Makes every record so far last.
+    /// Syncs every record so far.
     pub(crate) fn sync(&self) -> Result<(), AuditError> {
         if let Some(current) = &self.current {
             rustix::fs::fdatasync(&current.file).map_err(|cause| AuditError::NotDurable { cause })?;
@@ -182,7 +182,7 @@ impl LogWriter {
         self.directory.sync()
     }
 
-    /// Brings what this process believes in line with the directory.
+    /// Updates this process's view from the directory.
     pub(crate) fn refresh(&mut self, now: Timestamp) -> Result<(), AuditError> {
         let mut note = [0; NOTE_BYTES];
         let length = read_into(&*self.lock, &mut note, 0)
@@ -205,8 +205,7 @@ impl LogWriter {
         }
     }
 
-    /// The newest day that has a file. The note in the lock file spares a look at the whole directory, but
-    /// only while it names today or later: everything else is looked up.
+    /// The newest day that has a file. The note in the lock file avoids listing the directory, but only while it names today or later.
     fn newest_day(&self, noted: Option<Day>, today: Day) -> Result<Option<Day>, AuditError> {
         if let Some(day) = noted
             && day >= today
@@ -217,8 +216,8 @@ impl LogWriter {
         Ok(self.directory.days()?.pop())
     }
 
-    /// Moves to the end of this day's file, removing a line that a dying process left unfinished: under the
-    /// lock nobody is at work on it, and nobody was told that it was written.
+    /// Seeks to the end of this day's file and removes a partial line left by a dying process: with the lock held no process is writing it, and no
+    /// caller was answered on the strength of it.
     fn open_day(&mut self, day: Day) -> Result<(), AuditError> {
         let name = day.file_name();
         let file = self.day_file(day, &name)?;
@@ -233,19 +232,19 @@ impl LogWriter {
             state.length = complete;
         }
         let found = self.last_position(&mut lines, day, &name)?;
-        // No day is written with a zero byte.
+        // A day contains no NUL byte.
         let name = CString::new(name).unwrap_or_default();
         self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
         let noted = self.noted.filter(|(noted, _)| *noted == day).map(|(_, end)| end);
         let reserve = Preallocation::of(&file, state.length, noted);
         self.current = Some(CurrentDayFile { day, day_end: day.end(), name, file, state, reserve });
-        // Where the directory knows less than this process wrote, records were taken away. Counting on from
-        // what was written leaves a gap that a check will find.
+        // If the directory has less than this process wrote, records were removed. Continuing from what was written leaves a gap that `verify` will
+        // find.
         self.last = self.own_last.into_iter().chain(found).max_by_key(|mark| mark.seq);
         Ok(())
     }
 
-    /// The day's file: the one already open, unless another was put in its place.
+    /// The day's file: the one already open, unless it was replaced.
     fn day_file(&self, day: Day, name: &str) -> Result<SharedFile, AuditError> {
         if let Some(current) = &self.current
             && current.day == day
@@ -256,7 +255,7 @@ impl LogWriter {
         self.directory.append_to(name)
     }
 
-    /// The last record of a file, or of the newest file before it that has one.
+    /// The last record of a file, or of the newest earlier file that has one.
     fn last_position(
         &self,
         lines: &mut ReverseLines,
@@ -298,8 +297,8 @@ impl LogWriter {
         Ok(Some(ChainPosition { seq: link.seq, hash, day }))
     }
 
-    /// Starts today's file if the newest one is older. A clock that steps back keeps the newer file, so that
-    /// the order of files stays the order of records.
+    /// Starts today's file if the newest one is older. If the clock steps back, the newer file stays current, so that the order of files is the order
+    /// of records.
     fn start_day(&mut self, now: Timestamp) -> Result<Option<ChainPosition>, AuditError> {
         if self.current.as_ref().is_some_and(|current| now < current.day_end) {
             return Ok(None);
@@ -310,23 +309,24 @@ impl LogWriter {
         }
         let finished = self.current.as_ref().map(|current| (current.file.clone(), current.state.length));
         if let Some((file, _)) = &finished {
-            // A record of the new day must not outlive, in a power failure, one of the old day.
+            // A record of the new day must not survive a power failure that loses one of the old day.
             rustix::fs::fdatasync(file).map_err(|cause| AuditError::NotDurable { cause })?;
         }
         let before = self.last;
         self.noted = start_from_next(&self.directory, &today.file_name()).map(|end| (today, end));
         self.open_day(today)?;
-        // Where there is no room the write says so.
+        // If there is no space, the write reports it.
         let _ = self.reserve_ahead(0);
         self.write_day_note()?;
         if let Some((file, length)) = finished {
-            // Nothing is added to that file any more: space beyond its end is given back, now that the new one has its own. On a full disk others take it.
+            // The old file is complete: free the blocks beyond its end, after the new file has its own, because on a full disk another process would
+            // take them.
             let _ = rustix::fs::ftruncate(&file, length);
         }
         Ok(before)
     }
 
-    /// Reserves what `more` bytes and those that follow need, if there is room for it. Whether there is, the write says.
+    /// Preallocates for `more` bytes and what follows. If there is no space, the write reports it.
     fn reserve_ahead(&mut self, more: u64) -> Result<(), AuditError> {
         let Some(current) = &mut self.current else { return Ok(()) };
         let extended = current
@@ -334,7 +334,7 @@ impl LogWriter {
             .ensure(&current.file, current.state.length, more)
             .map_err(|cause| self.directory.error("write", &current.day.file_name(), cause))?;
         if extended != ReserveOutcome::No {
-            // Who does not find it noted takes less to be reserved than there is.
+            // A process that does not find the note assumes that less is allocated than there is.
             let _ = self.write_day_note();
         }
         if extended == ReserveOutcome::Fully {
@@ -362,8 +362,8 @@ impl LogWriter {
         };
         if let Err(cause) = write_all(&current.file, &self.lines) {
             let error = self.directory.error("write", &current.day.file_name(), cause);
-            // Whatever part was written goes. If even that fails, the next writer finds an unfinished line. Where nothing was written, `ftruncate` would do
-            // nothing but give up what is reserved.
+            // Remove a partial write. If even that fails, the next writer finds a partial line. If nothing was written, `ftruncate` would only free
+            // the preallocated blocks.
             if fstat_state(&current.file) != Ok(current.state) {
                 let _ = rustix::fs::ftruncate(&current.file, current.state.length);
                 self.current = None;
@@ -395,7 +395,7 @@ impl LogWriter {
     }
 }
 
-/// What the second line of the note says.
+/// The second line of the note.
 fn reserved_end(line: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(line).ok()?.trim_ascii();
     u64::from_str_radix(digits, 16).ok()

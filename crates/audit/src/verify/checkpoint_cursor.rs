@@ -1,4 +1,4 @@
-//! Walks through the checkpoints in step with the records, so that neither is held in memory.
+//! Reads the checkpoints in step with the records, so that neither is held in memory.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::line_reader::{LineReader, LineStatus};
 use crate::verify::report::IntegrityProblemKind;
 use crate::{AuditError, PublicKey};
 
-/// More keys than this are not listed in a report.
+/// Maximum number of keys listed in a report.
 const MAX_LISTED_KEYS: usize = 64;
 
 /// The checkpoints that have not been compared yet.
@@ -25,8 +25,7 @@ pub(super) struct CheckpointCursor {
 }
 
 impl CheckpointCursor {
-    /// The checkpoints as they are now. What is signed later is left out: its record may be younger than the
-    /// check.
+    /// The checkpoints up to the file's current length. Later ones are ignored: their records may be newer than this check.
     pub(super) fn open(path: &Path, trusted: &[PublicKey]) -> Result<Self, AuditError> {
         let (folder, name) = split_path(path, DirHandle::open)?;
         let length = folder.state(&name)?.map_or(0, |state| state.length);
@@ -35,7 +34,7 @@ impl CheckpointCursor {
         Ok(Self { path, lines, trusted: trusted.to_vec(), next: None, newest: 0, read: 0, keys: Vec::new() })
     }
 
-    /// The next checkpoint and its line, found good in itself.
+    /// The next checkpoint and its line number; its signature is valid.
     pub(super) fn peek(&mut self) -> Result<Option<(Checkpoint, u64)>, VerifyAbort> {
         if self.next.is_none() {
             self.next = self.read_next()?;
@@ -43,7 +42,7 @@ impl CheckpointCursor {
         Ok(self.next)
     }
 
-    /// Goes on to the one after.
+    /// Skips to the next one.
     pub(super) fn advance(&mut self) {
         self.next = None;
     }
@@ -51,8 +50,7 @@ impl CheckpointCursor {
     fn read_next(&mut self) -> Result<Option<(Checkpoint, u64)>, VerifyAbort> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
         let parsed = match lines.read_line()? {
-            // An unfinished checkpoint is one that was being written; the record it is about stands for
-            // itself.
+            // A partial checkpoint is still being written; its record is verified by the chain itself.
             LineStatus::End | LineStatus::Partial => return Ok(None),
             LineStatus::Complete => Checkpoint::parse(lines.line()),
             LineStatus::TooLong => None,

@@ -1,7 +1,7 @@
-//! Finds calls with two records without remembering all calls.
+//! Finds calls with two records in bounded memory.
 //!
-//! A first pass sets bits for each call and remembers only those whose bits were all set before: all true
-//! repeats and a few per thousand others. A second pass, over these suspects alone, tells them apart.
+//! The first pass is a Bloom filter: it remembers only calls whose bits were all set before, that is all true duplicates and a few false positives
+//! per thousand. The second pass checks these suspects exactly.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -24,7 +24,7 @@ pub(super) struct CallBloomFilter {
 }
 
 impl CallBloomFilter {
-    /// For a log of about this many bytes.
+    /// Sized for a log of about this many bytes.
     pub(super) fn new(bytes: u64) -> Self {
         let words = (bytes / BYTES_PER_RECORD * BITS_PER_RECORD / 64).clamp(1024, MAX_WORDS);
         Self {
@@ -34,7 +34,7 @@ impl CallBloomFilter {
         }
     }
 
-    /// Takes note of a call.
+    /// Adds a call.
     pub(super) fn insert(&mut self, call: CallId) {
         let hash = self.hasher.hash_one(call);
         let bits = self.words.len() as u64 * 64;
@@ -52,7 +52,7 @@ impl CallBloomFilter {
         }
     }
 
-    /// Goes on to the second pass, if there is a reason to.
+    /// Starts the second pass, if there are suspects.
     pub(super) fn into_suspects(self) -> Option<SuspectCalls> {
         (!self.suspects.is_empty()).then(|| SuspectCalls { calls: self.suspects, seen: HashMap::new() })
     }

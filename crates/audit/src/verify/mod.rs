@@ -1,8 +1,7 @@
-//! Checks that the log is whole: every line as it was written, none added, removed or moved, and every
-//! checkpoint in agreement.
+//! Verifies the log: every line unchanged, none added, removed or moved, and every checkpoint consistent.
 //!
-//! A check reads and never writes. It may run while processes add records. It needs the directory, the
-//! checkpoints and, to be worth more than a checksum, a public key that came from elsewhere.
+//! Verification only reads, and may run while processes append. It needs the directory, the checkpoints and, to prove more than a checksum, a public
+//! key obtained from elsewhere.
 
 mod duplicate_calls;
 mod checkpoint_cursor;
@@ -29,37 +28,37 @@ use checkpoint_cursor::CheckpointCursor;
 use duplicate_calls::{CallBloomFilter, SuspectCalls};
 pub use report::{CallGap, IntegrityProblem, IntegrityProblemKind, VerifyNote, VerifyReport};
 
-/// Where a whole log may begin.
+/// Where a complete log may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChainStart {
-    /// With the first record ever.
+    /// Only at the first record ever.
     #[default]
     Genesis,
-    /// Also with a record right after one that a checkpoint vouches for, because older days were archived.
-    /// There is always such a checkpoint at the end of a day.
+    /// Also right after a checkpointed record, because older days were archived. The end of a day always has a checkpoint.
     Checkpoint,
 }
 
-/// How to check.
+/// Options of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
-    /// The file of checkpoints; by default `checkpoints.jsonl` in the directory.
+    /// The checkpoint file; by default `checkpoints.jsonl` in the directory.
     pub checkpoints: Option<PathBuf>,
-    /// The keys that checkpoints may be signed with. Empty means any, which a report notes.
+    /// The keys that checkpoints may be signed with. If empty, any key is accepted and the report notes it.
     pub trusted: Vec<PublicKey>,
-    /// Where the log may begin.
+    /// Where the log may start.
     pub start: ChainStart,
-    /// The signing key's path: beside it is noted what was signed last, which each start compares the log with. `None` leaves that out, as for a copy.
+    /// The path of the signing key; beside it is the last signed record, which each start compares with the log. `None` skips that, as for a copy of
+    /// a log.
     pub key: Option<PathBuf>,
 }
 
-/// Checks the log in this directory.
+/// Verifies the log in this directory.
 ///
 /// # Errors
-/// When a file cannot be read. What is wrong with the log is not an error but [`VerifyReport::problem`].
+/// When a file cannot be read. A problem in the log is not an error but [`VerifyReport::problem`].
 pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<VerifyReport, AuditError> {
     let folder = DirHandle::open(directory)?;
-    // Before the records: what a running process counts here may be recorded by then, and is told apart by its id.
+    // Read before the records: a running process may record its gap in between, and then the id identifies it.
     let counted = missed_calls::read_all(&folder)?;
     let announced = recovery::announced(&folder)?;
     let (signed, is_unreadable) = read_signed_head(&folder, options)?;
@@ -91,7 +90,7 @@ pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<VerifyReport,
     checking.into_report(problem, options)
 }
 
-/// What is noted beside the key as signed last, and whether this user may not read it.
+/// The last signed record from beside the key, and whether this user may not read it.
 fn read_signed_head(
     folder: &DirHandle,
     options: &VerifyOptions,
@@ -100,13 +99,13 @@ fn read_signed_head(
     let file = SignedHeadFile::next_to_key(key, folder);
     match file.read() {
         Ok(signed) => Ok((signed.map(|signed| (signed, file.path)), false)),
-        // Who checks need not be who signs.
+        // The verifier may be another user than the signer.
         Err(AuditError::Io { cause: Errno::ACCESS, .. }) => Ok((None, true)),
         Err(error) => Err(error),
     }
 }
 
-/// Why a check ended early.
+/// Why verification ended early.
 enum VerifyAbort {
     Problem(IntegrityProblem),
     Failed(AuditError),
@@ -129,7 +128,7 @@ struct RecordLocation {
     line: u64,
 }
 
-/// The last good record.
+/// The last valid record.
 #[derive(Clone, Copy)]
 struct VerifiedRecord {
     seq: u64,
@@ -143,12 +142,12 @@ struct ChainVerifier<'a> {
     start: ChainStart,
     cursor: CheckpointCursor,
     calls: CallBloomFilter,
-    /// Calls that were announced and of which no record was read yet, and whether their process lives.
+    /// Calls with an intent and no record so far, and whether their process is alive.
     announced: HashMap<CallId, bool>,
     last: Option<VerifiedRecord>,
-    /// The last record that a checkpoint vouched for.
+    /// The last record covered by a checkpoint.
     last_signed: u64,
-    /// What was signed last, and the file that says so.
+    /// The last signed record, and the file it was read from.
     signed: Option<(SignedHead, PathBuf)>,
     report: VerifyReport,
 }
@@ -216,18 +215,18 @@ impl ChainVerifier<'_> {
         self.report.last_time = Some(link.timestamp);
     }
 
-    /// Takes down a gap, or the end of one.
+    /// Adds a gap, or the end of one, to the report.
     fn note_gap(&mut self, RecordedGap { id, since, calls }: RecordedGap, at: Timestamp) {
         let until = calls.map(|_| at);
         let gaps = &mut self.report.gaps;
-        // Few processes have a gap at the same time: the beginning is among the last.
+        // Few processes have a gap at the same time: its start is among the last.
         match gaps.iter_mut().rev().find(|gap| gap.id == id) {
             Some(gap) => (gap.until, gap.calls) = (until, calls),
             None => gaps.push(CallGap { id, since, until, calls }),
         }
     }
 
-    /// Takes down calls without a record that the record itself does not speak of yet.
+    /// Adds missed calls that no gap record reports yet.
     fn note_missed(&mut self, MissedCalls { id, since, calls, .. }: MissedCalls) {
         let gaps = &mut self.report.gaps;
         match gaps.iter_mut().find(|gap| gap.id == id) {
@@ -237,7 +236,7 @@ impl ChainVerifier<'_> {
         }
     }
 
-    /// Whether a record comes right after the last good one.
+    /// Checks that a record directly follows the last valid one.
     fn check_link(&mut self, link: &ChainLink, place: RecordLocation) -> Result<(), VerifyAbort> {
         let (expected, prev) = match self.last {
             Some(last) => (last.seq.saturating_add(1), last.hash),
@@ -253,7 +252,7 @@ impl ChainVerifier<'_> {
         Err(self.problem(place, kind))
     }
 
-    /// What the first record must be, and what it must name as its predecessor.
+    /// The sequence number and `prev` hash expected of the first record.
     fn expected_start(&mut self, link: &ChainLink) -> Result<(u64, Sha256), VerifyAbort> {
         let before = link.seq.saturating_sub(1);
         while self.start == ChainStart::Checkpoint
@@ -269,7 +268,7 @@ impl ChainVerifier<'_> {
         Ok((1, genesis()))
     }
 
-    /// Compares what checkpoints say about this record, if any do.
+    /// Compares this record with the checkpoints that cover it.
     fn compare_checkpoints(
         &mut self,
         seq: u64,
@@ -289,7 +288,7 @@ impl ChainVerifier<'_> {
         Ok(())
     }
 
-    /// An unfinished line at the very end is one that was being written. Anywhere else somebody broke it off.
+    /// A partial line at the very end is still being written. Anywhere else it is damage.
     fn check_partial_line(&mut self, place: RecordLocation) -> Result<(), VerifyAbort> {
         for later in self.days.iter().filter(|day| **day > place.day) {
             if self.directory.state(&later.file_name())?.is_some_and(|state| state.length > 0) {
@@ -301,7 +300,7 @@ impl ChainVerifier<'_> {
         Ok(())
     }
 
-    /// Looks at what surrounds missing records, to say more exactly what happened and where.
+    /// Examines the lines around missing records, to report more precisely what happened and where.
     fn explain(
         &mut self,
         problem: IntegrityProblem,
@@ -327,7 +326,7 @@ impl ChainVerifier<'_> {
         Ok(VerifyAbort::Problem(problem))
     }
 
-    /// After the last record: checkpoints that are left vouch for records that are not there.
+    /// After the last record: remaining checkpoints cover records that are missing.
     fn check_end(&mut self) -> Result<(), VerifyAbort> {
         let last = self.last.map_or(0, |last| last.seq);
         match self.cursor.peek()? {
@@ -358,7 +357,7 @@ impl ChainVerifier<'_> {
         }
     }
 
-    /// The place where a vanished record of this day should be.
+    /// Where a missing record of this day should be.
     fn missing_record(&self, day: Day, kind: IntegrityProblemKind) -> VerifyAbort {
         let kind = if self.days.contains(&day) { kind } else { IntegrityProblemKind::DayMissing };
         let line = self.last.filter(|last| last.location.day == day).map_or(1, |last| last.location.line + 1);
@@ -379,7 +378,7 @@ impl ChainVerifier<'_> {
         report.last_hash = self.last.map(|last| last.hash);
         report.records_after_checkpoint =
             report.last_seq.map_or(0, |last| report.records.min(last.saturating_sub(self.last_signed)));
-        // After a problem there may be records that were not read.
+        // After a problem, some records were not read.
         if problem.is_none() {
             report.announced_without_record = self.announced.len() as u64;
             report.announced_by_ended_gates =
@@ -400,7 +399,7 @@ impl ChainVerifier<'_> {
     }
 }
 
-/// Without the calls whose record may be in a day that was archived.
+/// Omits calls whose record may be in an archived day.
 fn unarchived(announced: Vec<Announced>, start: ChainStart, first: Option<&Day>) -> HashMap<CallId, bool> {
     let is_here = |announced: &Announced| {
         let since = announced.intent.since.as_ref().and_then(|day| day.parse::<Day>().ok());
@@ -414,7 +413,7 @@ fn unparsable(detail: &str) -> IntegrityProblemKind {
     IntegrityProblemKind::Unparsable { detail: detail.to_owned() }
 }
 
-/// The first of the good records whose call has one already.
+/// The first valid record whose call already has one.
 fn find_duplicate(
     folder: &DirHandle,
     days: &[Day],

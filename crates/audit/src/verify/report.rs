@@ -1,4 +1,4 @@
-//! What a check found, in words.
+//! The result of a verification.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,36 +8,36 @@ use toolgate_types::{CallId, Sha256, time};
 
 use crate::{Day, PublicKey};
 
-/// What a check of the whole log found. Figures are about what was read before the first problem.
+/// The result of verifying the whole log. Counts cover what was read before the first problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Records that were checked and found good.
+    /// Valid records.
     pub records: u64,
-    /// Day files with records among them.
+    /// Day files with valid records.
     pub days: u64,
-    /// When the first of them was written.
+    /// Timestamp of the first one.
     pub first_time: Option<Timestamp>,
-    /// When the last of them was written.
+    /// Timestamp of the last one.
     pub last_time: Option<Timestamp>,
-    /// The place of the last of them.
+    /// Sequence number of the last one.
     pub last_seq: Option<u64>,
-    /// The hash of the last of them: whoever notes it down elsewhere has a checkpoint of their own.
+    /// Hash of the last one: noted elsewhere, it serves as an independent checkpoint.
     pub last_hash: Option<Sha256>,
-    /// Checkpoints that were checked and agree with the chain.
+    /// Checkpoints that are valid and consistent with the chain.
     pub checkpoints: u64,
-    /// Records after the last checkpoint: their removal would not be noticed.
+    /// Records after the last checkpoint: their removal would not be detected.
     pub records_after_checkpoint: u64,
     /// The keys that signed the checkpoints.
     pub keys: Vec<PublicKey>,
-    /// Where the record says itself that calls are not in it.
+    /// Gaps that the log itself reports.
     pub gaps: Vec<CallGap>,
-    /// Calls that were announced and have no record yet: they are being made, or their gate ended before it could record them.
+    /// Calls with an intent and no record yet: they are running, or their gate ended before recording them.
     pub announced_without_record: u64,
-    /// How many of these were announced by a gate that does not run any more. The next start records them.
+    /// How many of these belong to a gate that no longer runs. The next start records them.
     pub announced_by_ended_gates: u64,
-    /// What is worth knowing and no sign of tampering.
+    /// Notes that are no sign of tampering.
     pub notes: Vec<VerifyNote>,
-    /// The first thing that is wrong.
+    /// The first problem.
     pub problem: Option<IntegrityProblem>,
 }
 
@@ -48,23 +48,23 @@ impl VerifyReport {
         self.gaps.iter().filter_map(|gap| gap.calls).fold(0, u64::saturating_add)
     }
 
-    /// Whether calls are missing that no running gate is about to record.
+    /// Whether calls are missing that no running gate will record.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         !self.gaps.is_empty() || self.announced_by_ended_gates > 0
     }
 }
 
-/// Calls that have no record, as the record itself says.
+/// Calls without a record, as reported by the log itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallGap {
-    /// What ties its end to its beginning.
+    /// Links its end to its start.
     pub id: CallId,
-    /// Since when.
+    /// When it started.
     pub since: Timestamp,
-    /// When writing worked again, if it did. Without that, the calls are counted beside the record.
+    /// When writing worked again, if it did. If not, the calls are counted in a separate file.
     pub until: Option<Timestamp>,
-    /// How many calls; not known where the gate ended before it could say.
+    /// How many calls; unknown if the gate ended before it could record the number.
     pub calls: Option<u64>,
 }
 
@@ -84,30 +84,30 @@ impl fmt::Display for CallGap {
     }
 }
 
-/// Something wrong, and the first line where it shows.
+/// A problem, and the first line where it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntegrityProblem {
-    /// The file; the directory where there is no file of any day.
+    /// The file; the directory if there is no day file.
     pub file: PathBuf,
-    /// The line, from one. For lines that are gone it is where they should be; 0 where that is in no file.
+    /// The line, starting at one. For missing lines, where they should be; 0 if that is in no file.
     pub line: u64,
     /// What is wrong.
     pub kind: IntegrityProblemKind,
 }
 
-/// What is wrong with a line.
+/// The kind of problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntegrityProblemKind {
-    /// It is not a record.
+    /// The line is not a record.
     Unparsable {
         /// Why not.
         detail: String,
     },
-    /// It ends without a newline though other lines come after it.
+    /// It has no newline although other lines follow.
     Unfinished,
-    /// Its hash is not that of its content.
+    /// Its hash does not match its content.
     Changed,
-    /// Its number is right but it does not name the line before it.
+    /// Its number is right, but its `prev` hash does not match the line before.
     Unlinked,
     /// Records are missing before it.
     Missing {
@@ -116,16 +116,16 @@ pub enum IntegrityProblemKind {
         /// The record that is.
         found: u64,
     },
-    /// It and the next line stand in the wrong order.
+    /// It and the next line are swapped.
     Swapped,
-    /// Its number was used before: it was added, or stands too late.
+    /// Its number was used before: it was inserted, or is too late.
     Repeated {
         /// The record that should be here.
         expected: u64,
         /// The record that is.
         found: u64,
     },
-    /// The call has a record already.
+    /// The call already has a record.
     SecondRecord {
         /// The call.
         call: CallId,
@@ -134,46 +134,46 @@ pub enum IntegrityProblemKind {
         /// The line of the first record.
         line: u64,
     },
-    /// The record is younger than the day of its file.
+    /// The record is later than the day of its file.
     WrongDay,
-    /// This day's file is gone.
+    /// This day's file is missing.
     DayMissing,
-    /// A checkpoint vouches for records that are not there.
+    /// A checkpoint covers records that are missing.
     Cut {
-        /// The last record that is there; 0 when there is none.
+        /// The last existing record; 0 if there is none.
         last: u64,
-        /// The record that a checkpoint vouches for.
+        /// The record that the checkpoint covers.
         vouched: u64,
     },
-    /// A checkpoint vouches for another record in this place: history was rewritten.
+    /// A checkpoint covers a different record at this position: history was rewritten.
     Rewritten {
         /// The line of the checkpoint.
         checkpoint: u64,
     },
-    /// What is noted beside the key as signed last is not there, or is another record: no gate continues this log.
+    /// The last signed record, stored beside the key, is missing or different: no gate will continue this log.
     ContradictsSigned {
-        /// The last record that is there or was reached; 0 when there is none.
+        /// The last record that exists or was reached; 0 if there is none.
         last: u64,
         /// The record that was signed.
         signed: u64,
-        /// The file that says so.
+        /// The file with the last signed record.
         note: PathBuf,
     },
     /// The line is not a checkpoint.
     CheckpointUnparsable,
-    /// The checkpoint's signature is not good.
+    /// The checkpoint's signature is invalid.
     CheckpointForged,
-    /// The checkpoint is signed by a key that is not trusted.
+    /// The checkpoint is signed by an untrusted key.
     CheckpointUntrusted {
         /// The key.
         key: PublicKey,
     },
-    /// The checkpoint does not come after the one before it.
+    /// The checkpoint is not newer than the one before it.
     CheckpointDisorder,
 }
 
 impl IntegrityProblemKind {
-    /// A word for programs.
+    /// A stable identifier for programs.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -272,25 +272,25 @@ impl fmt::Display for IntegrityProblem {
     }
 }
 
-/// What is worth knowing and no sign of tampering.
+/// Notes that are no sign of tampering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifyNote {
-    /// The log ends in an unfinished line: a process is writing it, or died while it was.
+    /// The log ends in a partial line: a process is writing it, or died while writing.
     UnfinishedLine {
         /// The file.
         file: PathBuf,
         /// The line.
         line: u64,
     },
-    /// There are no checkpoints: a cut end or a rewritten log would not be noticed.
+    /// There are no checkpoints: truncation or rewriting would not be detected.
     NoCheckpoints,
-    /// No trusted key was given: the checkpoints may have been signed by anybody.
+    /// No trusted key was given: the checkpoints may be signed with any key.
     KeyNotPinned,
-    /// What was signed last is noted beside the key, where this user may not read.
+    /// This user may not read the last signed record beside the key.
     SignedNotCompared,
-    /// Older day files were taken away; what is left begins right after a checkpoint.
+    /// Older day files were archived; the rest starts right after a checkpoint.
     BeginsAtCheckpoint {
-        /// The first record that is left.
+        /// The first remaining record.
         seq: u64,
     },
 }

@@ -28,7 +28,7 @@ fn every_so_many_records_and_at_the_end() {
     assert_eq!(seqs(&place), [4, 8, 10]);
     let report = place.verify();
     assert_eq!((report.checkpoints, report.records_after_checkpoint), (3, 0));
-    // A log that adds nothing signs nothing.
+    // A log that appends nothing signs nothing.
     place.open().close().unwrap();
     assert_eq!(seqs(&place), [4, 8, 10]);
 }

@@ -1,5 +1,4 @@
-//! The processes that tests start and kill: this test binary again, told by its environment which part to
-//! play.
+//! The processes that tests start and kill: this test binary again, with its role in the environment.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -15,12 +14,12 @@ use crate::fixture::{alice, allowed, id, intent};
 
 const PART: &str = "TOOLGATE_AUDIT_TEST_PART";
 
-/// Starts a process that plays a part.
+/// Starts a process in a role.
 pub(crate) fn start(part: &str, directory: &Path, number: u64) -> Child {
     command(Command::new(std::env::current_exe().unwrap()), part, directory, number).spawn().unwrap()
 }
 
-/// The same within an environment that `prefix` sets up for the command that follows it.
+/// The same in an environment that `prefix` sets up for the command that follows it.
 pub(crate) fn start_within(prefix: &[&str], part: &str, directory: &Path, number: u64) -> Child {
     let mut process = Command::new(prefix[0]);
     process.args(&prefix[1..]).arg(std::env::current_exe().unwrap());
@@ -36,7 +35,7 @@ fn command(mut process: Command, part: &str, directory: &Path, number: u64) -> C
     process
 }
 
-/// What a child says, line by line, until it ends.
+/// A child's output, line by line, until it exits.
 pub(crate) fn sayings(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("says ").map(str::to_owned))
@@ -48,7 +47,7 @@ fn say(words: &str) {
     out.flush().unwrap();
 }
 
-/// Passes at once unless this process was started to play a part.
+/// Passes immediately unless this process was started in a role.
 #[test]
 fn plays_its_part() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -65,7 +64,7 @@ fn plays_its_part() {
     }
 }
 
-/// Four threads add 250 records each, in all the ways there are.
+/// Four threads append 250 records each, in every way.
 fn append(directory: &Path, process: u64) {
     let (log, _) =
         AuditLog::open(LogOptions::new(directory), &toolgate_types::StateKey::new([7; 32])).unwrap();
@@ -89,7 +88,7 @@ fn append(directory: &Path, process: u64) {
     log.close().unwrap();
 }
 
-/// Works until it is killed, and says of each step that it is on the disk.
+/// Works until it is killed, and prints each step once it is on disk.
 fn work(directory: &Path) {
     let (log, _) = AuditLog::open(
         LogOptions { checkpoint_every: 8, ..LogOptions::new(directory) },
@@ -116,7 +115,7 @@ fn work(directory: &Path) {
     });
 }
 
-/// Announces calls, writes the record of every third, and ends without a farewell.
+/// Writes intents, writes the record of every third, and exits without closing the log.
 fn announce(directory: &Path, count: u64) {
     let (log, _) =
         AuditLog::open(LogOptions::new(directory), &toolgate_types::StateKey::new([7; 32])).unwrap();
@@ -130,8 +129,7 @@ fn announce(directory: &Path, count: u64) {
     kill_self();
 }
 
-/// Opens the log with a clock that kills the process when it is asked for the nth time: in the middle of
-/// recovery, with the locks held.
+/// Opens the log with a clock that kills the process at its nth reading: in the middle of recovery, with the locks held.
 fn recover(directory: &Path, nth: u64) {
     let asked = Arc::new(AtomicU64::new(0));
     let clock = move || {
@@ -148,7 +146,7 @@ fn recover(directory: &Path, nth: u64) {
     say(&format!("recovered {}", recovered.interrupted.len()));
 }
 
-/// Adds records until the disk is full, and says what became of each.
+/// Appends records until the disk is full, and prints the result of each.
 fn fill(directory: &Path) {
     let (log, _) =
         AuditLog::open(LogOptions::new(directory), &toolgate_types::StateKey::new([7; 32])).unwrap();

@@ -10,7 +10,7 @@ use toolgate_types::{CallId, Decision, ErrorCode};
 use crate::child::{sayings, start};
 use crate::fixture::{AuditFixture, sound_records};
 
-/// What all children together said is on the disk.
+/// What all children together reported as on disk.
 #[derive(Default)]
 struct Promises {
     intended: BTreeSet<CallId>,
@@ -24,7 +24,7 @@ impl Promises {
         calls.insert(call.parse().unwrap());
     }
 
-    /// Everything promised is there, everything once, and what was only intended is an interrupted call.
+    /// Everything reported is there exactly once, and a mere intent is an interrupted call.
     fn check(&self, place: &AuditFixture) {
         let mut records = BTreeMap::new();
         for record in sound_records(&place.directory) {

@@ -1,4 +1,4 @@
-//! Places that cannot be written, and disks that are full.
+//! Directories that cannot be written, and full disks.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn a_place_that_cannot_be_written_is_a_typed_error_with_a_remedy() {
     assert_eq!(error.code(), ErrorCode::NotADirectory);
     let error = open_error(LogOptions::new(scratch.path().join("file/below")));
     assert_eq!(error.code(), ErrorCode::NotADirectory);
-    // Nobody can make files there, not even root.
+    // Not even root can create files there.
     let error = open_error(LogOptions::new("/proc/self/fdinfo"));
     assert!(matches!(error.code(), ErrorCode::PermissionDenied | ErrorCode::NotFound), "{error}");
     assert!(!error.help().is_empty() && error.to_string().contains("`/proc/self/fdinfo/lock`"), "{error}");
@@ -61,14 +61,14 @@ fn a_file_taken_away_under_an_open_log_leaves_a_gap_that_shows() {
     log.append(&allowed(id(2), &alice())).unwrap();
     log.close().unwrap();
     assert_eq!(crate::fixture::verdict(&place.verify()), "2026-11-15.jsonl:1 missing");
-    // Put together again, nothing is missing.
+    // Rejoined, nothing is missing.
     let whole = fs::read_to_string(place.file("taken")).unwrap()
         + &fs::read_to_string(place.file("2026-11-15.jsonl")).unwrap();
     fs::write(place.file("2026-11-15.jsonl"), whole).unwrap();
     assert_eq!(place.sound_records().len(), 2);
 }
 
-/// A limit on the size of files stands for a full disk: the write that reaches it comes back short.
+/// `RLIMIT_FSIZE` in place of a full disk: the write that reaches it is short.
 #[test]
 fn a_full_disk_is_a_typed_error_and_leaves_no_half_line() {
     let place = AuditFixture::new();
@@ -90,10 +90,10 @@ fn a_full_disk_is_a_typed_error_and_leaves_no_half_line() {
             .iter()
             .all(|note| !matches!(note, toolgate_audit::VerifyNote::UnfinishedLine { .. }))
     );
-    // The limit is one for the file of records, and not for that of the count.
+    // The limit affects the records' file, not the count's.
     let missed = (said.len() - done.len()) as u64;
     assert_eq!(place.verify().calls_without_record(), missed);
-    // With room again, the log goes on where it was.
+    // With space again, the log continues.
     place.open().append(&allowed(id(1000), &alice())).unwrap();
     assert_eq!(place.sound_records().len(), done.len() + 2);
     assert_eq!(place.verify().calls_without_record(), missed);

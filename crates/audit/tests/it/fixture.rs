@@ -1,4 +1,4 @@
-//! A log in a scratch directory, a clock that a test sets, and entries to put in.
+//! A log in a scratch directory, with a clock that the test sets, and entries to append.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
 
 pub(crate) const NOON: &str = "2026-11-15T12:00:00.000Z";
 
-/// A scratch audit directory with a clock of its own.
+/// A scratch audit directory with its own clock.
 pub(crate) struct AuditFixture {
     _scratch: TempDir,
     pub(crate) directory: PathBuf,
@@ -54,7 +54,7 @@ impl AuditFixture {
         verify(&self.directory, &VerifyOptions::default()).unwrap()
     }
 
-    /// Every record, oldest first, after a check that all is well.
+    /// Every record, oldest first, after a successful verification.
     pub(crate) fn sound_records(&self) -> Vec<Record> {
         sound_records(&self.directory)
     }
@@ -74,7 +74,7 @@ pub(crate) fn lines_of(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Where a report's problem is, as `file:line kind`; `sound` if there is none.
+/// The location of a report's problem, as `file:line kind`; `sound` if there is none.
 pub(crate) fn verdict(report: &VerifyReport) -> String {
     report.problem.as_ref().map_or("sound".to_owned(), |problem| {
         let file = problem.file.file_name().unwrap().to_str().unwrap();

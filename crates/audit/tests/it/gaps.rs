@@ -11,7 +11,7 @@ use crate::fixture::{AuditFixture, alice, allowed, id, intent};
 
 const TODAY: &str = "2026-11-15.jsonl";
 
-/// Nothing can be written while this is done.
+/// Nothing can be written during `work`.
 fn without_writing(place: &AuditFixture, work: impl FnOnce()) {
     fs::rename(place.file(TODAY), place.file("aside")).unwrap();
     fs::create_dir(place.file(TODAY)).unwrap();
@@ -29,7 +29,7 @@ fn calls_without_a_record_are_counted_in_the_record() {
     let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
     log.append(&allowed(id(1), &caller)).unwrap();
-    // A call that was announced is recorded by the next start, and so is not counted.
+    // A call with an intent is recorded by the next start, so it is not counted.
     log.intent(&intent(id(9), &caller)).unwrap().wait().unwrap();
     without_writing(&place, || {
         for call in [2, 3, 9] {
@@ -67,7 +67,7 @@ fn a_gap_that_lasts_to_the_end_is_recorded_when_the_log_is_closed() {
     assert_eq!(place.verify().calls_without_record(), 1);
 }
 
-/// The files that calls without a record are counted in.
+/// The files with the counts of calls without a record.
 fn count_files(place: &AuditFixture) -> Vec<PathBuf> {
     let paths = fs::read_dir(place.file("intents")).unwrap().map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|ending| ending == "missed")).collect()
@@ -121,7 +121,7 @@ fn a_call_that_cannot_be_counted_either_is_said_to_leave_no_trace() {
             assert!(!error.help().is_empty());
         }
         fs::remove_file(place.file("intents")).unwrap();
-        // Another file is made as soon as that is possible, and has all of them.
+        // A new file is created as soon as possible, with the whole count.
         let error = log.append(&allowed(id(3), &caller)).unwrap_err();
         assert!(matches!(error, AuditError::Io { .. }), "{error}");
     });
@@ -162,7 +162,7 @@ fn a_held_lock_is_waited_for_once_and_its_holder_is_named() {
     assert_eq!(place.verify().calls_without_record(), 2);
 }
 
-/// A log of four records, closed.
+/// A closed log of four records.
 fn four_records() -> AuditFixture {
     let place = AuditFixture::new();
     let (log, caller) = (place.open(), alice());
@@ -211,7 +211,7 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
         attack(&place, &lines);
         let error = reopened(place.options()).expect_err(name);
         assert!(matches!(error, AuditError::Contradiction { .. }), "{name}: {error}");
-        // What every start refuses, a check finds as well.
+        // What every start refuses, `verify` finds too.
         let options = VerifyOptions { key: Some(place.options().key_path()), ..VerifyOptions::default() };
         let found = verify(&place.directory, &options).unwrap().problem;
         assert!(found.is_some(), "{name}");
@@ -223,7 +223,7 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
                 said.contains("record 4 was signed") && said.contains(note.to_str().unwrap()),
                 "{name}: {said}"
             );
-            // Where there is no file of any day, the directory is named.
+            // Without a day file, the directory is named.
             let is_empty = name == "another directory in its place";
             let named = format!("`{}`:", place.directory.display());
             assert_eq!(said.starts_with(&named), is_empty, "{name}: {said}");
@@ -232,11 +232,11 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
             error.help().contains("audit verify") && error.to_string().contains("record 4"),
             "{name}: {error}"
         );
-        // Put right, it goes on.
+        // Restored, it continues.
         fs::create_dir_all(&place.directory).unwrap();
         write(&place, &lines);
         reopened(place.options()).unwrap();
-        // And where both are moved aside, a new one begins.
+        // With both moved aside, a new log starts.
         fs::remove_dir_all(&place.directory).unwrap();
         fs::remove_file(signed_file(&place)).unwrap();
         reopened(place.options()).unwrap();
@@ -247,7 +247,7 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
     assert!(matches!(reopened(place.options()), Err(AuditError::Damaged { .. })));
 }
 
-/// Another path to the same directory must not lead past what was signed.
+/// Another path to the same directory must not bypass the comparison with the last signed record.
 #[test]
 fn a_symlink_to_the_directory_is_compared_with_what_was_signed_there() {
     let place = four_records();
@@ -262,7 +262,7 @@ fn a_symlink_to_the_directory_is_compared_with_what_was_signed_there() {
     assert!(matches!(reopened(through_link()), Err(AuditError::Contradiction { .. })));
 }
 
-/// What a gate signs when it ends must not contradict the record that the next one begins.
+/// What a gate signs when it closes must not contradict the log that the next one starts.
 #[test]
 fn a_directory_that_was_deleted_while_a_log_was_open_begins_anew() {
     let place = AuditFixture::new();
@@ -286,7 +286,7 @@ fn a_checkpoint_between_records_is_compared_with_its_own() {
     for call in 1..=5 {
         log.append(&allowed(id(call), &caller)).unwrap().wait().unwrap();
     }
-    // It is not closed: the newest checkpoint is of record 3.
+    // Not closed: the newest checkpoint is of record 3.
     std::mem::forget(log);
     reopened(options()).unwrap();
 }
@@ -311,7 +311,7 @@ fn state_of_another_version_is_not_obeyed_and_not_continued() {
     let recovered = reopened(place.options()).unwrap();
     assert_eq!((recovered.interrupted, recovered.damaged.len()), (vec![], 1));
     assert_eq!(place.sound_records().len(), 4);
-    // One that names no version is of the first.
+    // A line without a version is of the first.
     fs::write(place.file("intents/first.jsonl"), format!("{line}\n").replace("\"v\":9,", "")).unwrap();
     assert_eq!(reopened(place.options()).unwrap().interrupted, [id(0x63)]);
 }
@@ -326,7 +326,7 @@ fn a_huge_sparse_file_of_intents_is_kept_aside_and_not_read() {
     assert_eq!(reopened(place.options()).unwrap(), AuditRecovery::default());
 }
 
-/// Whoever has the record and guesses short arguments must not be able to tell when the guess is right.
+/// An attacker who has the log and guesses short arguments must not be able to confirm a guess.
 #[test]
 fn digests_cannot_be_guessed_without_the_key() {
     let place = AuditFixture::new();

@@ -1,4 +1,4 @@
-//! The audit log from the outside: what is written, what is noticed, what survives.
+//! The audit log from the outside: what is written, what is detected, what survives.
 
 #![allow(clippy::disallowed_methods, reason = "tests arrange files and processes by hand")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic: that is how they fail")]

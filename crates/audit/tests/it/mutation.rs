@@ -1,4 +1,4 @@
-//! Any byte, anywhere in the day files, changed to any other: the check names the line that the byte is in.
+//! Any byte of the day files changed to any other: `verify` names the line of that byte.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Finding records again.
+//! Querying records.
 
 use jiff::Timestamp;
 use toolgate_audit::{AuditEntry, AuditError, Denial, RecordFilter, query_records, tail};
@@ -6,7 +6,7 @@ use toolgate_types::{Caller, Decision, ErrorCode, Stage};
 
 use crate::fixture::{AuditFixture, alice, allowed, id};
 
-/// Six days of ten records; every second by bob, every third refused, tools in turn.
+/// Six days of ten records; every second by bob, every third denied, tools in turn.
 fn filled() -> AuditFixture {
     let place = AuditFixture::new();
     let log = place.open();

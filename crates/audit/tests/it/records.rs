@@ -1,4 +1,4 @@
-//! What a line looks like, and that reading it gives back what was put in.
+//! The format of a line, and that parsing it returns what was recorded.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;

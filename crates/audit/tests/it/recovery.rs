@@ -1,4 +1,4 @@
-//! Calls that a dead process left behind.
+//! Calls that a dead process left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::fixture::{AuditFixture, alice, allowed, id, intent};
 
 const ANNOUNCED: u64 = 10;
 
-/// A directory in which a process announced calls, recorded every third, and died.
+/// A directory in which a process wrote intents, recorded every third call, and died.
 fn after_a_death() -> AuditFixture {
     let place = AuditFixture::new();
     start("announce", &place.directory, ANNOUNCED).wait().unwrap();
@@ -59,7 +59,7 @@ fn each_call_without_a_record_gets_one() {
 
 #[test]
 fn a_recoverer_that_dies_adds_nothing_twice() {
-    // The clock is asked once when the log opens and once for each of the six records.
+    // The clock is read once when the log opens and once for each of the six records.
     for nth in 1..=7 {
         let place = after_a_death();
         start("recover", &place.directory, nth).wait().unwrap();
@@ -117,7 +117,7 @@ fn a_log_that_is_closed_too_early_leaves_its_intents_to_the_next() {
     assert_eq!(place.sound_records().len(), 2);
 }
 
-/// Closes the log, but leaves its intents as if the process had died before it could remove them.
+/// Closes the log, but leaves its intents as if the process had died before removing them.
 fn die(place: &AuditFixture, log: AuditLog) {
     let path = place.file("intents").join(intent_files(place).remove(0));
     let kept = fs::read(&path).unwrap();
@@ -197,7 +197,7 @@ fn an_unfinished_intent_never_began_and_a_damaged_one_is_kept() {
     assert_eq!(recovered, toolgate_audit::AuditRecovery::default());
 }
 
-/// How many files below a folder this process holds open, removed ones too.
+/// How many files below a directory this process has open, including removed ones.
 fn open_in(folder: &Path) -> usize {
     let open = fs::read_dir("/proc/self/fd").unwrap();
     let paths = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -217,7 +217,7 @@ fn many_intents_do_not_pile_up() {
             ticket.wait().unwrap();
         }
     }
-    // Nobody waits for the disk here, and files that are gone are let go of all the same.
+    // No ticket is waited for here, and the handles of removed files are closed all the same.
     assert_eq!(open_in(&place.file("intents")), intent_files(&place).len());
     let sizes: Vec<u64> = intent_files(&place)
         .iter()

@@ -1,4 +1,4 @@
-//! Midnight, and clocks that do not keep still.
+//! Midnight, and clocks that step.
 
 use crate::fixture::verdict;
 use crate::fixture::{AuditFixture, alice, allowed, id};
@@ -42,7 +42,7 @@ fn a_clock_that_steps_back_keeps_the_newer_file() {
     place.set_clock("2026-11-16T00:00:01Z");
     one.append(&allowed(id(2), &alice())).unwrap();
     place.set_clock("2026-11-15T23:59:00Z");
-    // One that has been there, one that has the old file open, one that has just come.
+    // One that saw the rotation, one that has the old file open, one that was just opened.
     one.append(&allowed(id(3), &alice())).unwrap();
     two.append(&allowed(id(4), &alice())).unwrap();
     place.open().append(&allowed(id(5), &alice())).unwrap();
@@ -94,7 +94,7 @@ fn archived_days_are_noticed_and_may_be_allowed() {
     let report = verify(&place.directory, &archived).unwrap();
     assert_eq!((verdict(&report).as_str(), report.records), ("sound", 2));
     assert!(report.notes.contains(&VerifyNote::BeginsAtCheckpoint { seq: 3 }));
-    // Without the first line of what is left, no checkpoint stands right before it.
+    // Without the first remaining line, no checkpoint directly precedes the rest.
     let kept = place.lines("2026-11-03.jsonl");
     std::fs::write(place.file("2026-11-03.jsonl"), "").unwrap();
     let report = verify(&place.directory, &archived).unwrap();

@@ -1,4 +1,4 @@
-//! Every way to change the files, at every line: the check names the line and what was done to it.
+//! Every manipulation of the files, at every line: `verify` names the line and the kind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,13 +13,13 @@ use crate::fixture::{AuditFixture, alice, allowed, id, lines_of, verdict};
 
 const DAYS: [&str; 3] = ["2026-11-15.jsonl", "2026-11-16.jsonl", "2026-11-18.jsonl"];
 const PER_DAY: usize = 5;
-/// One after 4, 8 and 12 records and one at the end of each day.
+/// After 4, 8 and 12 records, and at the end of each day.
 const CHECKPOINTS: [usize; 6] = [4, 5, 8, 10, 12, 15];
 
 /// The lines of a log's files by name.
 type Files = BTreeMap<&'static str, Vec<String>>;
 
-/// A sound log of three days.
+/// A valid log of three days.
 fn sound() -> &'static Files {
     static SOUND: OnceLock<Files> = OnceLock::new();
     SOUND.get_or_init(|| {
@@ -27,7 +27,7 @@ fn sound() -> &'static Files {
         for (number, day) in DAYS.iter().enumerate() {
             place.set_clock(&format!("{}T12:00:00Z", &day[..10]));
             for line in 0..PER_DAY {
-                // Opened again and again so that checkpoints do not depend on when a thread gets its turn.
+                // Reopened each time, so that checkpoints do not depend on thread scheduling.
                 let options = toolgate_audit::LogOptions { checkpoint_every: 4, ..place.options() };
                 let (log, _) =
                     toolgate_audit::AuditLog::open(options, &toolgate_types::StateKey::new([7; 32])).unwrap();
@@ -73,7 +73,7 @@ impl Copy {
     }
 }
 
-/// Changes a copy of the sound log and compares what a check says of it.
+/// Modifies a copy of the valid log and compares the verdict.
 #[track_caller]
 fn expect(change: impl FnOnce(&mut Files), verdict: &str) {
     let mut files = sound().clone();
@@ -81,7 +81,7 @@ fn expect(change: impl FnOnce(&mut Files), verdict: &str) {
     assert_eq!(Copy::of(&files).verdict(), verdict);
 }
 
-/// Every line by its file and its number from zero.
+/// Every line by its file and zero-based number.
 fn every_line() -> impl Iterator<Item = (&'static str, usize)> {
     DAYS.into_iter().flat_map(|day| (0..PER_DAY).map(move |line| (day, line)))
 }
@@ -90,7 +90,7 @@ fn lines<'a>(files: &'a mut Files, name: &str) -> &'a mut Vec<String> {
     files.get_mut(name).unwrap()
 }
 
-/// What an attacker without the key does to make a line look good again.
+/// What an attacker without the key does to make a line look valid again.
 fn rehash(line: &str, prev: Option<&str>) -> String {
     let (content, _) = line.split_once(",\"hash\":\"").unwrap();
     let mut content = content.to_owned();
@@ -109,7 +109,7 @@ fn hash_of(line: &str) -> String {
 #[test]
 fn the_copy_itself_is_sound() {
     expect(|_| (), "sound");
-    // The attacker's tool is right about how lines are hashed.
+    // Proves that `rehash` hashes lines as the log does.
     for (day, line) in every_line() {
         expect(|files| lines(files, day)[line] = rehash(&sound()[day][line], None), "sound");
     }
@@ -180,7 +180,7 @@ fn an_added_line_that_fits_what_is_before_it() {
         let next = sound()[day].get(line + 1);
         let Some(next) = next else { continue };
         let forged = rehash(&next.replace("alice", "mallory"), None);
-        // Where a checkpoint vouches for the record in that place, it tells; otherwise the next line does.
+        // Detected by the checkpoint at this position if there is one, otherwise by the next line.
         let seq = DAYS.iter().position(|name| *name == day).unwrap() * PER_DAY + line + 2;
         let verdict = if CHECKPOINTS.contains(&seq) {
             format!("{day}:{} rewritten", line + 2)
@@ -230,7 +230,7 @@ fn a_replaced_line_with_a_good_hash() {
     for (day, line) in every_line() {
         let number = DAYS.iter().position(|name| *name == day).unwrap();
         let seq = number * PER_DAY + line + 1;
-        // The one after it does not follow it any more, unless a checkpoint tells before.
+        // The next line no longer follows it, unless a checkpoint detects it first.
         let verdict = match CHECKPOINTS.contains(&seq) {
             true => format!("{day}:{} rewritten", line + 1),
             false if line + 1 < PER_DAY => format!("{day}:{} unlinked", line + 2),
@@ -313,7 +313,7 @@ fn a_changed_checkpoint() {
         );
     }
     expect(|files| lines(files, name).swap(0, 1), "checkpoints.jsonl:2 checkpoint_disorder");
-    // Any of them may be gone; the others vouch for its records too.
+    // Any of them may be missing; the others cover its records too.
     expect(|files| drop(lines(files, name).remove(2)), "sound");
 }
 
@@ -347,7 +347,7 @@ fn a_call_with_two_records() {
     let expected =
         IntegrityProblemKind::SecondRecord { call: id(2), day: "2026-11-15".parse().unwrap(), line: 2 };
     assert_eq!(problem.kind, expected);
-    // What comes first is named first, whatever its kind.
+    // The first problem is named first, whatever its kind.
     let mut lines = place.lines(DAYS[0]);
     lines[2] = lines[2].replace("alice", "mallory");
     fs::write(place.file(DAYS[0]), lines.join("\n") + "\n").unwrap();
@@ -367,7 +367,7 @@ fn an_unfinished_line() {
     // In the middle of the log it is no accident.
     append(&copy.file(DAYS[0]), "{\"seq\":6,");
     assert_eq!(copy.verdict(), "2026-11-15.jsonl:6 unfinished");
-    // The newline alone, of a line that a checkpoint vouches for.
+    // Only the newline, of a line covered by a checkpoint.
     let copy = Copy::of(sound());
     let content = lines_of(&copy.file(DAYS[2])).join("\n");
     fs::write(copy.file(DAYS[2]), content).unwrap();
