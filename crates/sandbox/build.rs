@@ -1,7 +1,7 @@
-//! Compiles the init program, which becomes process 1 of every sandbox, and hands its bytes to the crate.
+//! Compiles the init program, which becomes process 1 of every sandbox, and embeds its bytes in the crate.
 //!
-//! It is a program of its own because process 1 must outlive the command without sharing memory with the gate, and a tiny one because it is
-//! started for every command: no standard library, no dynamic linker, a few hundred bytes of code.
+//! It is a separate program because process 1 must outlive the command without sharing memory with the gate, and a tiny one because it is started for
+//! every command: no standard library, no dynamic linker, a few hundred bytes of code.
 
 #![allow(
     clippy::panic,

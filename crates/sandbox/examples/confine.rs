@@ -1,4 +1,4 @@
-//! Runs a command in the sandbox, with the current folder writable and nothing else: `cargo run -p toolgate-sandbox --example confine -- ls -la`.
+//! Runs a command in the sandbox with only the current directory writable: `cargo run -p toolgate-sandbox --example confine -- ls -la`.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,

@@ -1,10 +1,10 @@
-//! Process 1 of a sandbox: starts the command, forwards a request to end, collects orphans, and tells how the command ended.
+//! Process 1 of a sandbox: starts the command, forwards `SIGTERM`, reaps orphans, and reports how the command ended.
 //!
-//! When it exits the kernel ends every other process of its namespace. Without such a namespace it is the reaper of its descendants and
-//! ends them one by one. It has no memory but its stack, and makes no decision.
+//! When it exits, the kernel kills every other process of its PID namespace. Without such a namespace it is the subreaper of its descendants and
+//! kills them one by one. It uses no memory but its stack, and makes no decisions.
 //!
-//! Arguments: `init`, `n` or `-` (whether there is a process namespace), the program, the program's arguments. File 3 takes eight bytes: what
-//! happened (0 the command ended, 1 it could not be started) and the number that belongs to it (the status of `wait`, an error number).
+//! Arguments: `init`, `n` or `-` (whether there is a PID namespace), the program, the program's arguments. Descriptor 3 receives eight bytes: the
+//! event (0 the command ended, 1 it could not be started) and its number (the `wait` status, or an errno).
 
 #![no_std]
 #![no_main]
@@ -45,7 +45,7 @@ mod number {
     pub const EXIT_GROUP: usize = 94;
 }
 
-/// The stack as the kernel left it, handed to `start` in the first argument.
+/// Passes the initial stack pointer to `start` in the first argument.
 #[cfg(target_arch = "x86_64")]
 global_asm!(".globl _start", "_start:", "xor ebp, ebp", "mov rdi, rsp", "and rsp, -16", "call {start}", "ud2", start = sym start);
 #[cfg(target_arch = "aarch64")]
@@ -80,12 +80,12 @@ const SIGTERM: usize = 15;
 const SIGCHLD: usize = 17;
 const SIGCONT: usize = 18;
 const REPORT: usize = 3;
-/// `CLONE_VM | CLONE_VFORK`, and `SIGCHLD` at the end: the child borrows this memory, on a stack of its own, until the command takes its place.
+/// `CLONE_VM | CLONE_VFORK`, with `SIGCHLD` on exit: the child shares this memory, on a stack of its own, until `execve`.
 const START_CHILD: usize = 0x100 | 0x4000 | SIGCHLD;
-/// How far below this process's stack the child's begins.
+/// How far below this process's stack the child's starts.
 const CHILD_STACK: usize = 32 * 1024;
 
-/// What the child is to become, as the kernel wrote it.
+/// The command's `argv` and `envp`, as the kernel laid them out.
 #[repr(C)]
 struct Becoming {
     arguments: *const usize,
@@ -93,14 +93,15 @@ struct Becoming {
 }
 
 extern "C" fn start(stack: *const usize) -> ! {
-    // SAFETY: the kernel puts the number of arguments here, then the arguments, a zero, the environment and another zero.
+    // SAFETY: the kernel puts `argc` here, then the arguments, a null, the environment and another null.
     let (count, arguments) = unsafe { (*stack, stack.add(1)) };
     // SAFETY: the gate passes a mode and a program before the program's own arguments.
     let (mode, command) = unsafe { (*(*arguments.add(1) as *const u8), arguments.add(2)) };
-    // SAFETY: the environment begins after the arguments and their zero.
+    // SAFETY: the environment begins after the arguments and their null.
     let becoming = unsafe { Becoming { arguments: command, environment: arguments.add(count + 1) } };
     let is_namespace = mode == b'n';
-    // Nobody inside may look at this process, or borrow its files: not dumpable. Without a namespace, orphans come to it.
+    // `PR_SET_DUMPABLE` 0: no process inside may ptrace this one or open its files through `/proc`. Without a namespace, `PR_SET_CHILD_SUBREAPER`
+    // sends orphans here.
     call(number::PRCTL, [4, 0, 0, 0]);
     if !is_namespace {
         call(number::PRCTL, [36, 1, 0, 0]);
@@ -109,7 +110,7 @@ extern "C" fn start(stack: *const usize) -> ! {
     let waited: u64 = (1 << (SIGCHLD - 1)) | (1 << (SIGTERM - 1));
     mask(waited);
     let child = start_child((stack as usize - CHILD_STACK) & !15, &becoming);
-    // The command's pipes end when the command does, not when this process does.
+    // Close the pipes: they must report end of file when the command ends, not when this process does.
     for file in 0..REPORT {
         call(number::CLOSE, [file, 0, 0, 0]);
     }
@@ -124,7 +125,8 @@ extern "C" fn start(stack: *const usize) -> ! {
 #[cfg(target_arch = "x86_64")]
 fn start_child(stack: usize, becoming: &Becoming) -> isize {
     let result: isize;
-    // SAFETY: the child runs `become_command` on a stack that nothing else uses and never comes back; this process waits until it is done with the shared memory.
+    // SAFETY: the child runs `become_command` on a stack that nothing else uses and never returns; this process waits until it is done with the
+    // shared memory.
     unsafe {
         asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "mov rdi, r9", "call {child}", "ud2", "2:", child = sym become_command,
             inlateout("rax") number::CLONE as isize => result, in("rdi") START_CHILD, in("rsi") stack, in("rdx") 0, in("r10") 0, in("r8") 0,
@@ -136,7 +138,8 @@ fn start_child(stack: usize, becoming: &Becoming) -> isize {
 #[cfg(target_arch = "aarch64")]
 fn start_child(stack: usize, becoming: &Becoming) -> isize {
     let result: isize;
-    // SAFETY: the child runs `become_command` on a stack that nothing else uses and never comes back; this process waits until it is done with the shared memory.
+    // SAFETY: the child runs `become_command` on a stack that nothing else uses and never returns; this process waits until it is done with the
+    // shared memory.
     unsafe {
         asm!("svc 0", "cbnz x0, 2f", "mov x29, xzr", "mov x0, x9", "bl {child}", "brk #1", "2:", child = sym become_command,
             in("x8") number::CLONE, inlateout("x0") START_CHILD as isize => result, in("x1") stack, in("x2") 0, in("x3") 0, in("x4") 0,
@@ -147,19 +150,19 @@ fn start_child(stack: usize, becoming: &Becoming) -> isize {
 
 extern "C" fn become_command(becoming: &Becoming) -> ! {
     mask(0);
-    // SAFETY: the program's name is the first of its arguments.
+    // SAFETY: the program's path is the first of its arguments.
     let program = unsafe { *becoming.arguments };
     let error = call(number::EXECVE, [program, becoming.arguments as usize, becoming.environment as usize, 0]);
     report(1, -error as i32);
     exit(127)
 }
 
-/// Holds back these signals, and no others.
+/// Blocks exactly these signals.
 fn mask(signals: u64) {
     call(number::SIGPROCMASK, [2, &raw const signals as usize, 0, 8]);
 }
 
-/// Collects whoever ends until the command does.
+/// Reaps children until the command ends.
 fn wait_for(child: isize, waited: u64, is_namespace: bool) -> i32 {
     loop {
         loop {
@@ -174,16 +177,16 @@ fn wait_for(child: isize, waited: u64, is_namespace: bool) -> i32 {
         }
         let signal = call(number::SIGTIMEDWAIT, [&raw const waited as usize, 0, 0, 8]);
         if signal == SIGTERM as isize {
-            // Everybody but this process; without a namespace, the session of the command.
+            // All processes except this one; without a namespace, the command's process group.
             let whom = if is_namespace { -1 } else { -child };
             call(number::KILL, [whom as usize, SIGTERM, 0, 0]);
-            // Whoever has stopped hears nothing until it goes on.
+            // A stopped process handles `SIGTERM` only after `SIGCONT`.
             call(number::KILL, [whom as usize, SIGCONT, 0, 0]);
         }
     }
 }
 
-/// Ends what the command left running, and what that leaves behind, until nothing is left.
+/// Kills what the command left running, repeatedly, until no descendant is left.
 fn end_descendants() {
     loop {
         kill_children();
@@ -194,7 +197,7 @@ fn end_descendants() {
     }
 }
 
-/// The kernel lists the children as numbers with a space after each.
+/// The kernel lists the children as PIDs, each followed by a space.
 fn kill_children() {
     let file = call(number::OPEN_AT, [-100_isize as usize, c"/proc/thread-self/children".as_ptr() as usize, 0, 0]);
     if file < 0 {
@@ -223,7 +226,7 @@ fn exit(code: usize) -> ! {
     }
 }
 
-/// There is nothing in here that panics; the language wants an answer all the same.
+/// Nothing in here panics; the language requires a handler all the same.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     exit(126)

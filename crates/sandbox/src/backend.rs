@@ -1,4 +1,4 @@
-//! What a system offers to confine commands, behind one interface: Linux today.
+//! The interface to an operating system's confinement: Linux today.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use crate::error::SandboxError;
 use crate::job::{CommandExit, Job, Stream};
 use crate::sandbox::Sandbox;
 
-/// Confines and runs commands on one kind of system. Whoever runs commands knows this and no system.
+/// Confines and runs commands on one operating system. Code that runs commands depends only on this trait.
 pub trait Backend: Send + Sync {
-    /// Where a program is, as a command would find it.
+    /// The path of a program, found as a command would find it.
     fn find_program(&self, program: &OsStr) -> Option<PathBuf>;
 
     /// Runs a command to its end; when this returns, nothing that it started is alive.
     ///
     /// # Errors
-    /// The command could not be started, or not be confined as far as is required.
+    /// The command could not be started, or a required layer is missing.
     fn run(
         &self,
         job: &Job<'_>,

@@ -1,16 +1,16 @@
-//! Directories of the host, shown so that nothing in them leads to a process outside.
+//! Shows host directories without any path to a process outside.
 //!
-//! A read-only bind mount does not stop `connect(2)` on a socket file, nor `open(2)` on a FIFO: both act on the inode, not on the filesystem. So a
-//! directory is shown through an overlay (overlayfs, with the directory as its only layer that is not empty). An overlay has inodes of its own: a
-//! socket in it is one that nothing listens on (`ECONNREFUSED`), and a FIFO in it is a FIFO of the command alone, whenever either was made.
+//! A read-only bind mount does not stop `connect(2)` on a socket file or `open(2)` on a FIFO: both act on the inode, not on the filesystem. So a
+//! directory is shown through overlayfs, with the directory as its only non-empty layer. An overlay has its own inodes: a socket in it has no
+//! listener (`ECONNREFUSED`), and a FIFO in it is private to the command, whenever either was created.
 //!
-//! An overlay is refused (`EINVAL`, `EPERM`) before Linux 5.11, over a directory that holds further mounts, as `/etc` does in most containers, and over
-//! the few filesystems that cannot be a layer. Such a directory is a bind mount, in which the sockets and FIFOs that are there when the view is made are hidden.
-//! Where they are too many to look for, commands have no Unix sockets at all.
+//! An overlay is refused (`EINVAL`, `EPERM`) before Linux 5.11, over a directory with submounts, as `/etc` has in most containers, and over the few
+//! filesystems that cannot be a layer. Such a directory is bind-mounted, and the sockets and FIFOs that exist when the view is created are masked. If
+//! there are too many to find, commands get no Unix sockets at all.
 //!
-//! Measured with 300 runs of `bash -c :` in a namespace (best tenth): bind mounts 1.28 ms, overlays that are kept 1.33 ms, overlays made for every
-//! command 1.69 ms. So overlays are kept with the cell. The kernel caches names in them, also those that were not there: a view is not used again once
-//! a directory of programs has changed, nor after [`MAX_VIEW_AGE`].
+//! Measured with 300 runs of `bash -c :` in a namespace (best tenth): bind mounts 1.28 ms, pooled overlays 1.33 ms, overlays mounted for every
+//! command 1.69 ms. So overlays are pooled with their namespaces. The kernel caches names in them, including negative entries: a view is not reused
+//! after a directory of programs has changed, nor after [`MAX_VIEW_AGE`].
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,25 +21,25 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use crate::system_view::SystemView;
 
-/// How long a view is used: for so long a command may miss what was installed, or see what was removed.
+/// How long a view is reused: for this long a command may miss what was installed, or see what was removed.
 pub(crate) const MAX_VIEW_AGE: Duration = Duration::from_secs(30);
 
-/// How much of a directory is looked at for sockets and FIFOs.
+/// How many entries of a directory are searched for sockets and FIFOs.
 const MAX_ENTRIES: usize = 100_000;
 const MAX_MASKS: usize = 1_000;
 
-/// Directories that no overlay can be made of, each with what is hidden in it instead; nothing where that is too much.
+/// Directories without an overlay, each with the paths masked in it; `None` if there are too many to mask.
 #[derive(Debug, Default)]
 pub(crate) struct BareBinds(BTreeMap<PathBuf, Option<Vec<PathBuf>>>);
 
 impl BareBinds {
-    /// All directories, for a gate whose overlays would show less than there is.
+    /// All directories, for a gate whose overlays would hide submounts.
     pub(crate) fn all_of(system: &SystemView) -> Self {
         let directories = system.visible.iter().filter(|shown| shown.is_directory);
         Self(directories.map(|shown| (shown.path.clone(), sockets_and_fifos(&shown.path))).collect())
     }
 
-    /// Adds one. Whether it was not there yet.
+    /// Adds a directory and returns whether it is new.
     pub(crate) fn add(&mut self, path: &Path) -> bool {
         self.0.insert(path.to_path_buf(), sockets_and_fifos(path)).is_none()
     }
@@ -48,22 +48,22 @@ impl BareBinds {
         self.0.contains_key(path)
     }
 
-    /// What is hidden in a directory, relative to it.
+    /// The paths masked in a directory, relative to it.
     pub(crate) fn masks(&self, path: &Path) -> &[PathBuf] {
         self.0.get(path).and_then(Option::as_deref).unwrap_or_default()
     }
 
-    /// Whether a socket of the host may be left that a command could connect to.
+    /// Whether a command might still be able to connect to a host socket.
     pub(crate) fn may_expose_sockets(&self) -> bool {
         self.0.values().any(Option::is_none)
     }
 }
 
-/// The sockets and FIFOs in a directory; nothing where there is too much to look at.
+/// The sockets and FIFOs in a directory; `None` if there is too much to search.
 fn sockets_and_fifos(place: &Path) -> Option<Vec<PathBuf>> {
     let (mut pending, mut seen, mut found) = (vec![PathBuf::new()], 0_usize, Vec::new());
     while let Some(directory) = pending.pop() {
-        // What the gate cannot read its commands cannot reach either.
+        // What the gate cannot read, its commands cannot reach either.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(handle) = rustix::fs::open(place.join(&directory), flags, Mode::empty()) else { continue };
         let Ok(entries) = rustix::fs::Dir::read_from(&handle) else { continue };

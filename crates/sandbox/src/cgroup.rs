@@ -1,7 +1,7 @@
-//! Control groups (version 2): limits on a command as a whole, where the machine hands one out.
+//! Cgroups (version 2): limits on a command as a whole, if the machine delegates a cgroup.
 //!
-//! A sandbox makes one group for itself beneath the gate's, and one in it for every command. Both are removed when they are no longer needed; what a gate that
-//! was killed left behind is removed by the next one. A gate that reads its configuration anew has two sandboxes for a while, so each has a name of its own.
+//! A sandbox creates one cgroup for itself below the gate's, and one in it for every command. Both are removed when no longer needed; the next gate
+//! removes those of a killed one. A gate that reloads its configuration has two sandboxes for a while, so each has a unique name.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ use crate::limits::ResourceLimits;
 
 /// Where version 2 is mounted: alone, or beside version 1.
 const CGROUP2_MOUNTS: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// What `statfs` says about version 2.
+/// `f_type` of version 2 in `statfs`.
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
-/// The beginning of every name that gates give.
+/// The prefix of all gates' cgroups.
 const PREFIX: &str = "toolgate-";
 const CONTROLLERS: &[u8] = b"+memory +pids";
 
-/// How many sandboxes this process has made.
+/// How many sandboxes this process has created.
 static SANDBOX_COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// The group of one sandbox.
+/// The cgroup of one sandbox.
 pub(crate) struct Cgroups {
     above: OwnedFd,
     name: String,
@@ -32,7 +32,7 @@ pub(crate) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Makes the gate's group, or says why that cannot be.
+    /// Creates the sandbox's cgroup; the error says why it cannot.
     pub(crate) fn find() -> std::result::Result<Self, String> {
         let above = own_group().ok_or("this machine has no control groups of version 2")?;
         let above = open(&above).map_err(|error| format!("the control group cannot be opened: {error}"))?;
@@ -50,7 +50,7 @@ impl Cgroups {
         Ok(Self { above, name, own, next: AtomicU64::new(0) })
     }
 
-    /// A group for one command.
+    /// Creates the cgroup of one command.
     pub(crate) fn make(&self, limits: &ResourceLimits) -> Result<CommandCgroup<'_>> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let folder = make(&self.own, &name)?;
@@ -62,7 +62,7 @@ impl Cgroups {
         };
         write_at(&group.directory, "memory.max", limits.memory.to_string().as_bytes())?;
         write_at(&group.directory, "pids.max", limits.processes.saturating_add(1).to_string().as_bytes())?;
-        // Older kernels and machines without swap have neither, and lose nothing.
+        // Kernels without these files, or machines without swap, lose nothing.
         let _ = write_at(&group.directory, "memory.swap.max", b"0");
         let _ = write_at(&group.directory, "memory.oom.group", b"1");
         Ok(group)
@@ -75,7 +75,7 @@ impl Drop for Cgroups {
     }
 }
 
-/// The group of one command.
+/// The cgroup of one command.
 pub(crate) struct CommandCgroup<'a> {
     above: &'a OwnedFd,
     name: String,
@@ -84,12 +84,12 @@ pub(crate) struct CommandCgroup<'a> {
 }
 
 impl CommandCgroup<'_> {
-    /// Whoever writes a zero here is in.
+    /// A process that writes `0` here joins the cgroup (`cgroup.procs`).
     pub(crate) fn procs(&self) -> RawFd {
         self.procs.as_raw_fd()
     }
 
-    /// Whether the kernel ended something in it for want of memory.
+    /// Whether the OOM killer killed a process in it.
     pub(crate) fn was_oom_killed(&self) -> bool {
         let mut buffer = [0_u8; 1024];
         let read = open_at(&self.directory, "memory.events", OFlags::RDONLY)
@@ -106,7 +106,7 @@ impl Drop for CommandCgroup<'_> {
     }
 }
 
-/// The folder of the group that this process is in.
+/// The directory of this process's own cgroup.
 fn own_group() -> Option<PathBuf> {
     let file = rustix::fs::open("/proc/self/cgroup", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut buffer = [0_u8; 4096];
@@ -120,7 +120,7 @@ fn own_group() -> Option<PathBuf> {
     CGROUP2_MOUNTS.iter().find(is_version_2).map(|place| PathBuf::from(*place).join(path))
 }
 
-/// Groups below may limit memory and processes.
+/// Enables the memory and pids controllers for child cgroups.
 fn offer_controllers(above: &OwnedFd) -> Result<()> {
     let mut buffer = [0_u8; 512];
     let file = open_at(above, "cgroup.subtree_control", OFlags::RDONLY)?;
@@ -130,7 +130,7 @@ fn offer_controllers(above: &OwnedFd) -> Result<()> {
     if has("memory") && has("pids") { Ok(()) } else { write_at(above, "cgroup.subtree_control", CONTROLLERS) }
 }
 
-/// Removes what gates left that were killed, and nothing of those that live: the name says whose a group is.
+/// Removes the cgroups of gates that were killed: the name contains the gate's PID, and only those whose process is gone (`ESRCH`) are removed.
 fn remove_stale(above: &OwnedFd) {
     let Ok(folder) = rustix::fs::Dir::read_from(above) else { return };
     let left_behind = |entry: &rustix::fs::DirEntry| {

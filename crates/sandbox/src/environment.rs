@@ -1,10 +1,10 @@
-//! The environment of a command: an allow-list, and no secrets.
+//! The environment of a command: an allowlist without secrets.
 
 use std::ffi::CString;
 
 use crate::error::SandboxError;
 
-/// Names that a program cannot do without; everything else must be named by the operator.
+/// Variables that programs need; any other must be named by the operator.
 pub(crate) fn base(search_path: &str, temporary: &str, home: &str) -> Vec<(String, String)> {
     let pairs = [
         ("PATH", search_path),
@@ -17,7 +17,7 @@ pub(crate) fn base(search_path: &str, temporary: &str, home: &str) -> Vec<(Strin
         ("USER", "toolgate"),
         ("LOGNAME", "toolgate"),
         ("TZ", "UTC"),
-        // Programs that would page, colour or ask: nobody is there.
+        // Disable paging, colours and prompts: the command is not interactive.
         ("PAGER", "cat"),
         ("GIT_PAGER", "cat"),
         ("GIT_TERMINAL_PROMPT", "0"),
@@ -28,7 +28,7 @@ pub(crate) fn base(search_path: &str, temporary: &str, home: &str) -> Vec<(Strin
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
-/// Parts of names that secrets go by.
+/// Parts of variable names that indicate a secret.
 const SECRET_MARKS: &[&str] = &[
     "KEY",
     "TOKEN",
@@ -46,7 +46,7 @@ const SECRET_MARKS: &[&str] = &[
     "CONNECTION_STRING",
 ];
 
-/// Names that make the loader, a shell or an interpreter run something before the program.
+/// Variables that make the loader, a shell or an interpreter run other code before the program.
 const LOADER_VARIABLES: &[&str] = &[
     "LD_",
     "DYLD_",
@@ -83,7 +83,7 @@ pub fn refused_variable(name: &str) -> Option<&'static str> {
     loader_variable(name).or(is_secret.then_some("looks like a secret"))
 }
 
-/// Why a variable is not passed on even where the operator gave it to this very program, if it is not: a secret may be what the program is for.
+/// Why a variable is not passed on even if the operator set it for this very program. Secrets are allowed here, because the program may need one.
 #[must_use]
 pub fn loader_variable(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
@@ -97,7 +97,7 @@ pub fn loader_variable(name: &str) -> Option<&'static str> {
     LOADER_VARIABLES.iter().any(steers).then_some("steers how programs start")
 }
 
-/// Pairs as the kernel takes them; a later one replaces an earlier one.
+/// Pairs as `execve` takes them; a later one replaces an earlier one.
 pub(crate) fn as_strings(pairs: &[(String, String)]) -> Result<Vec<CString>, SandboxError> {
     let mut kept: Vec<(&str, &str)> = Vec::new();
     for (name, value) in pairs {

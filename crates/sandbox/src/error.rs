@@ -7,13 +7,13 @@ use toolgate_types::{ErrorCode, Failure};
 
 use crate::layer::Layers;
 
-/// Why a command could not be run. One that ran and failed is no error of the sandbox.
+/// Why a command could not be run. A command that ran and failed is not a sandbox error.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// Layers that the operator demands are missing on this machine.
+    /// Layers that the operator requires are missing on this machine.
     #[error("commands cannot be confined on this machine: {missing} missing")]
     Missing {
-        /// Which.
+        /// The layers.
         missing: Layers,
         /// Why, for the operator.
         why: String,
@@ -24,7 +24,7 @@ pub enum SandboxError {
         /// Its name.
         program: OsString,
     },
-    /// The program is there and cannot be run.
+    /// The program exists but cannot be executed.
     #[error("`{}` cannot be run: {source}", program.to_string_lossy())]
     NotRunnable {
         /// Its name.
@@ -32,47 +32,47 @@ pub enum SandboxError {
         /// The reason.
         source: std::io::Error,
     },
-    /// Something in a mount must be hidden or protected, and this machine cannot do that.
+    /// A path in a mount must be masked or protected, and that needs a mount namespace.
     #[error("`{}` must be protected, and that needs a mount namespace", path.display())]
     CannotCover {
-        /// What.
+        /// The path.
         path: PathBuf,
     },
-    /// A place of the host that commands cannot be shown.
+    /// A host path that cannot be shown to commands.
     #[error("commands cannot be shown `{}`: it {reason}", path.display())]
     CannotShow {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// Why.
         reason: &'static str,
     },
-    /// Something in a mount moved between looking and mounting; trying again will do.
+    /// A path in a mount changed between planning and mounting; a retry will succeed.
     #[error("`{}` moved while the sandbox was being made", path.display())]
     Changed {
-        /// What.
+        /// The path.
         path: PathBuf,
     },
-    /// A string that no system call takes.
+    /// A string with a NUL byte.
     #[error("{what} holds a NUL character")]
     Nul {
-        /// Which.
+        /// Which string.
         what: &'static str,
     },
-    /// The folder to begin in is not there.
+    /// The working directory does not exist.
     #[error("there is no folder `{}` to run in", path.display())]
     NoDirectory {
-        /// Which, inside the sandbox.
+        /// The path inside the sandbox.
         path: PathBuf,
     },
-    /// A step of putting on the layers failed; nothing was run.
+    /// A setup step failed; nothing was run.
     #[error("the sandbox could not be made: {step}: {source}")]
     Setup {
-        /// Which step.
+        /// The step.
         step: String,
         /// The reason.
         source: std::io::Error,
     },
-    /// The system refused something the sandbox needs.
+    /// A system call that the sandbox needs failed.
     #[error("{what}: {source}")]
     System {
         /// What was tried.
@@ -131,7 +131,7 @@ impl SandboxError {
     }
 }
 
-/// What to do where the system is short of something, and the machine can confine commands.
+/// What to do if a resource of the system is exhausted although the machine can confine commands.
 fn shortage(source: &std::io::Error) -> Option<&'static str> {
     match rustix::io::Errno::from_io_error(source)? {
         rustix::io::Errno::MFILE => {
@@ -147,7 +147,7 @@ fn shortage(source: &std::io::Error) -> Option<&'static str> {
 }
 
 impl From<SandboxError> for Failure {
-    /// For the model; what only the operator can use goes into the note.
+    /// For the model; details that only the operator can use go into the note.
     fn from(error: SandboxError) -> Self {
         let (code, help) = (error.code(), error.help());
         match &error {

@@ -1,4 +1,4 @@
-//! What is to be run, and how it ended.
+//! A command to run, and how it ended.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -10,43 +10,42 @@ use toolgate_types::{CancellationReason, MountOverlay};
 
 use crate::limits::ResourceLimits;
 
-/// One command and everything it is given. What is not named here it does not have.
+/// One command and everything it gets. What is not named here it does not have.
 pub struct Job<'a> {
-    /// A name that is looked for in the pinned `PATH`, or an absolute path inside the sandbox.
+    /// A name to look up in the sandbox's `PATH`, or an absolute path inside the sandbox.
     pub program: OsString,
     /// Its arguments, without the program itself.
     pub arguments: Vec<OsString>,
-    /// Where it begins: an absolute path inside the sandbox.
+    /// Its working directory: an absolute path inside the sandbox.
     pub directory: PathBuf,
-    /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and the few that programs cannot do without.
+    /// Its environment, in addition to `PATH`, `HOME`, `TMPDIR` and a few others that programs need.
     pub environment: Vec<(String, String)>,
     /// How its standard streams are connected.
     pub stdio: CommandStdio<'a>,
-    /// The folders it sees beside the system.
+    /// The directories it sees in addition to the system's.
     pub mounts: Vec<BindMount<'a>>,
-    /// Folders and files of the host that it may read beside what all commands may, at the same place.
+    /// Host directories and files that it may read in addition to those of all commands, at the same path.
     pub read: Vec<PathBuf>,
-    /// How far it gets.
+    /// Its network access.
     pub network: Network<'a>,
-    /// How much it may use.
+    /// Its resource limits.
     pub limits: ResourceLimits,
-    /// Asked now and then while it runs: whether the disk has so little space left that it must be killed.
+    /// Polled while it runs: whether the disk has so little free space that the command must be killed.
     pub disk_is_short: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
 /// How the standard streams of a command are connected.
 pub enum CommandStdio<'a> {
-    /// The sandbox writes what the command reads, and hands all that it writes to the sink: a command with a beginning and an end.
+    /// The sandbox writes its input and passes all its output to the sink: for a command that runs to completion.
     Captured(CapturedStdio),
-    /// Standard input and output belong to somebody else, who talks with the command for as long as it lives. The sink is handed all of its
-    /// standard error, however much that is.
+    /// Standard input and output go to the caller, for as long as the command lives. The sink receives all of its standard error.
     Piped(PipedStdio<'a>),
 }
 
 /// A command's input, and how much of its output is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedStdio {
-    /// What it reads; `None` is an empty standard input.
+    /// Its standard input; `None` is empty.
     pub input: Option<Vec<u8>>,
     /// How many bytes of output are kept, both streams together.
     pub max_output: u64,
@@ -54,58 +53,58 @@ pub struct CapturedStdio {
     pub on_output_limit: OnOutputLimit,
 }
 
-/// Who talks with a command, and until when.
+/// Receives the pipes of a command, and signals the sandbox when to stop it.
 #[derive(Clone, Copy)]
 pub struct PipedStdio<'a> {
-    /// Given the ends of both pipes, once, when the command has been started. That its program cannot be run is only known after that.
+    /// Called once with both pipe ends when the process was started. Whether its program can be executed is only known after that.
     pub on_start: &'a dyn Fn(PipeEnds),
-    /// Readable, or without anybody at its other end, when the command is to end.
+    /// Readable or hung up when the command must stop.
     pub stop_fd: BorrowedFd<'a>,
 }
 
-/// The other ends of a command's standard input and output. Neither makes anybody wait: they are non-blocking.
+/// The other ends of a command's standard input and output, both non-blocking.
 #[derive(Debug)]
 pub struct PipeEnds {
-    /// What is written here the command reads. Closing it ends the command's input.
+    /// The command's standard input. Closing it is end of file.
     pub input: OwnedFd,
-    /// What the command writes.
+    /// The command's standard output.
     pub output: OwnedFd,
 }
 
-/// A folder of the host inside the sandbox.
+/// A host directory inside the sandbox.
 pub struct BindMount<'a> {
-    /// The folder, open.
+    /// The open directory.
     pub directory: BorrowedFd<'a>,
-    /// Where it appears: an absolute path of plain names.
+    /// Where it is mounted: an absolute path of plain names.
     pub at: PathBuf,
-    /// Whether it may be changed.
+    /// Whether it is writable.
     pub writable: bool,
-    /// What in it is not as it is, parents before children.
+    /// Overlays on paths in it, parents before children.
     pub overlays: Vec<MountOverlay>,
 }
 
-/// How far a command gets.
+/// A command's network access.
 pub enum Network<'a> {
-    /// Nowhere.
+    /// None.
     None,
-    /// To one port of its own machine, where whoever is given the listener decides. The listener lives inside the command's network; what is
-    /// returned is kept until the command has ended.
+    /// One port on loopback. The listener, inside the command's network namespace, is passed to this function, which decides about connections; its
+    /// return value is kept until the command has ended.
     Proxied(&'a dyn Fn(TcpListener) -> std::io::Result<Box<dyn Send>>),
 }
 
-/// The port that [`Network::Proxied`] listens on. Nobody else is in that network, so it is always free.
+/// The port of [`Network::Proxied`]. The network namespace is the command's own, so it is always free.
 pub const PROXY_PORT: u16 = 3128;
 
 /// What happens to a command that writes more than is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnOutputLimit {
-    /// The rest is thrown away and the command goes on, up to this many bytes; then it is ended.
+    /// Discard the rest and continue up to this many bytes; then stop the command.
     Drain(u64),
-    /// It is ended.
+    /// Stop the command.
     Stop,
 }
 
-/// Where a piece of output came from.
+/// The stream of a piece of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -117,37 +116,37 @@ pub enum Stream {
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandExit {
-    /// By itself or by a signal.
+    /// Its exit code or signal.
     pub exit: Exit,
-    /// Why it was ended, where it did not end by itself.
+    /// Why the sandbox stopped it, if it did.
     pub stopped: Option<TerminationReason>,
     /// How long it ran.
     pub duration: Duration,
-    /// Bytes it wrote to standard output, kept or not.
+    /// Bytes written to standard output, kept or not.
     pub output_bytes: u64,
-    /// Bytes it wrote to standard error, kept or not.
+    /// Bytes written to standard error, kept or not.
     pub error_bytes: u64,
     /// Whether some of them were not kept.
     pub truncated: bool,
-    /// Whether it failed and seems to have tried to reach a network that it does not have.
+    /// Whether it failed and probably tried to use a network that it does not have.
     pub wanted_network: bool,
-    /// Which limit it ran into, as far as the system tells.
+    /// Which limit it hit, if the system reports it.
     pub limit: Option<LimitHit>,
 }
 
-/// By itself or by a signal.
+/// Exit code or signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
-/// Why a command was ended.
+/// Why a command was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminationReason {
-    /// Its time was up.
+    /// Its deadline passed.
     Deadline,
     /// The call was cancelled.
     Cancelled,
@@ -169,10 +168,10 @@ impl From<CancellationReason> for TerminationReason {
 /// A limit that ended a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitHit {
-    /// Processor time.
+    /// CPU time (`RLIMIT_CPU`).
     CpuTime,
-    /// The size of a file.
+    /// File size (`RLIMIT_FSIZE`).
     FileSize,
-    /// Memory of the whole command.
+    /// Memory of the whole command (cgroup).
     Memory,
 }

@@ -1,11 +1,11 @@
-//! What Landlock is told: a second opinion on every file, from another part of the kernel.
+//! Landlock rules: a second check of every file access, independent of the mounts.
 
 use std::os::fd::OwnedFd;
 
 use crate::error::SandboxError;
 use crate::sys::calls::{self, LandlockRulesetAttr};
 
-// The kernel's numbers, in the order of its header.
+// The constants of the kernel's `landlock.h`, in its order.
 const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
@@ -13,34 +13,34 @@ const READ_DIR: u64 = 1 << 3;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
-/// Every right over files up to the fifth version.
+/// Every filesystem right up to ABI 5.
 const EVERY_FILE_RIGHT: u64 = (1 << 16) - 1;
-/// Both scopes: abstract sockets and signals of others.
+/// Both scopes (ABI 6): abstract Unix sockets and signals.
 const EVERY_SCOPE: u64 = 0b11;
-/// What can be asked of a file that is not a folder.
+/// The rights that apply to a non-directory.
 const FILE_RIGHTS: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
-/// What a command may do at a place.
+/// What a command may do at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LandlockAccess {
-    /// See the names in a folder.
+    /// List a directory.
     List,
-    /// Read and start programs.
+    /// Read files and execute programs.
     Read,
-    /// Everything but talking to devices.
+    /// Everything except `ioctl` on devices.
     Write,
     /// Read and write a device.
     Device,
 }
 
-/// Landlock as this kernel speaks it.
+/// The kernel's Landlock ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LandlockAbi {
     version: u32,
 }
 
 impl LandlockAbi {
-    /// The kernel's version, or nothing where it has none.
+    /// The kernel's ABI version; an error if it has no Landlock.
     pub(crate) fn of_kernel() -> Result<Self, rustix::io::Errno> {
         calls::landlock_version().map(|version| Self { version })
     }
@@ -59,7 +59,7 @@ impl LandlockAbi {
         }
     }
 
-    /// The bits for an access at a folder, or at a file.
+    /// The access bits for a directory or a file.
     pub(crate) fn access_bits(self, access: LandlockAccess, is_directory: bool) -> u64 {
         let wanted = match access {
             LandlockAccess::List => READ_DIR,
@@ -71,7 +71,7 @@ impl LandlockAbi {
         wanted & possible
     }
 
-    /// An empty set of rules. The network is not Landlock's here: the namespace has none.
+    /// An empty ruleset. Network access is not restricted here: the network namespace does that.
     pub(crate) fn create_ruleset(self) -> Result<OwnedFd, SandboxError> {
         let scoped = if self.version >= 6 { EVERY_SCOPE } else { 0 };
         let watch = LandlockRulesetAttr { files: self.file_rights(), network: 0, scoped };

@@ -1,4 +1,4 @@
-//! The layers of confinement, one name for each.
+//! The layers of confinement.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ macro_rules! layers {
         }
 
         impl Layer {
-            /// Every layer, in the order in which they are put on.
+            /// Every layer, in the order in which they are applied.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The word in configuration and reports.
+            /// The name in configuration and reports.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
@@ -24,35 +24,35 @@ macro_rules! layers {
 }
 
 layers! {
-    /// A user namespace: rights inside are none outside.
+    /// A user namespace: privileges inside do not apply outside.
     UserNamespace = "user_namespace";
-    /// A process namespace: sees and signals only itself, and ends as a whole.
+    /// A PID namespace: sees and signals only its own processes, and is killed as a whole.
     PidNamespace = "pid_namespace";
-    /// A mount namespace: a view of the system that is made for the command.
+    /// A mount namespace: a root filesystem made for the command.
     MountNamespace = "mount_namespace";
-    /// A network namespace: no way out but the one that is given.
+    /// A network namespace: no connectivity except what is configured.
     NetworkNamespace = "network_namespace";
-    /// An IPC namespace: no shared memory or message queues of others.
+    /// An IPC namespace: no shared memory or message queues of other processes.
     IpcNamespace = "ipc_namespace";
-    /// A UTS namespace: a host name that says nothing.
+    /// A UTS namespace: a neutral host name.
     UtsNamespace = "uts_namespace";
-    /// A `/proc` that shows the command's own processes alone.
+    /// A `/proc` that shows only the command's own processes.
     PrivateProc = "private_proc";
-    /// Landlock: a second opinion on every file.
+    /// Landlock: a second check of every file access.
     Landlock = "landlock";
-    /// A filter on system calls.
+    /// A seccomp filter on system calls.
     Seccomp = "seccomp";
-    /// Programs gain no rights when they start.
+    /// `no_new_privs`: programs gain no privileges when executed.
     NoNewPrivileges = "no_new_privileges";
-    /// No capability is left.
+    /// All capabilities dropped.
     Capabilities = "capabilities";
-    /// No file of the gate stays open.
+    /// No inherited descriptor of the gate.
     Descriptors = "descriptors";
-    /// A session of its own, without a terminal.
+    /// A session of its own (`setsid`), without a terminal.
     Session = "session";
-    /// Limits on memory, processes, files and processor time.
+    /// Resource limits (`setrlimit`): memory, processes, files, CPU time.
     ResourceLimits = "resource_limits";
-    /// A control group, which limits the command as a whole.
+    /// A cgroup, which limits the command as a whole.
     Cgroup = "cgroup";
 }
 
@@ -62,12 +62,12 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Some layers.
+/// A set of layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers(u32);
 
 impl Layers {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
     /// Every layer.
@@ -76,42 +76,42 @@ impl Layers {
         Layer::ALL.iter().copied().collect()
     }
 
-    /// What a command must have unless the operator says otherwise: everything but a control group, which few machines hand out.
+    /// What a command must have unless the operator configures otherwise: everything except a cgroup, which few machines delegate.
     #[must_use]
     pub fn required_by_default() -> Self {
         Self::all().without(Layer::Cgroup)
     }
 
-    /// Whether this layer is among them.
+    /// Whether this layer is in the set.
     #[must_use]
     pub fn contains(self, layer: Layer) -> bool {
         self.0 & (1 << layer as u32) != 0
     }
 
-    /// These and one more.
+    /// The set with one more layer.
     #[must_use]
     pub fn with(self, layer: Layer) -> Self {
         Self(self.0 | 1 << layer as u32)
     }
 
-    /// These but one.
+    /// The set without one layer.
     #[must_use]
     pub fn without(self, layer: Layer) -> Self {
         Self(self.0 & !(1 << layer as u32))
     }
 
-    /// These but those.
+    /// The set difference.
     #[must_use]
     pub fn minus(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// One after the other, in the order in which they are put on.
+    /// The layers, in the order in which they are applied.
     pub fn iter(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.iter().copied().filter(move |layer| self.contains(*layer))
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -131,12 +131,12 @@ impl fmt::Display for Layers {
     }
 }
 
-/// What a machine can do about one layer.
+/// Whether a machine supports a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerReport {
     /// The layer.
     pub layer: Layer,
-    /// Whether commands have it.
+    /// Whether it is available.
     pub works: bool,
     /// How far it goes, or why it is missing and what would help.
     pub detail: String,

@@ -1,10 +1,11 @@
 //! Confines and runs one process tree.
 //!
-//! A [`Sandbox`] is prepared once: it finds out which layers the machine has, compiles the filter on system calls and keeps the program that becomes
-//! process 1. [`Sandbox::run`] then starts one [`Job`] in a view of the system that is made for it, listens to it, and comes back when nothing that it
-//! started is alive. A job that serves others for hours is run in the same way, with its streams handed to whoever talks with it. The crate knows processes, mounts and layers; it refuses to know tools, callers, configuration files and what any output means.
+//! A [`Sandbox`] is prepared once: it probes which layers the machine supports, compiles the seccomp filter and holds the init program that becomes
+//! process 1. [`Sandbox::run`] then starts one [`Job`] in a mount namespace of its own, supervises it, and returns when nothing that it started is
+//! alive. A long-running job is run in the same way, with its standard streams passed to its client. The crate knows processes, mounts and layers; it
+//! refuses to know tools, callers, configuration files and what any output means.
 //!
-//! Raw system calls are in `sys`, and only there. Other systems would come as further implementations of [`Backend`].
+//! Raw system calls are in `sys`, and only there. Other operating systems would be further implementations of [`Backend`].
 
 mod bare_binds;
 mod backend;
@@ -25,7 +26,7 @@ mod setup_step;
 mod sys;
 mod system_view;
 
-/// Gives memory back that was only needed to start, for programs that then go on for long.
+/// Returns the memory of startup code to the kernel (`MADV_DONTNEED`), for long-running programs.
 pub fn madvise_dontneed_text() {
     sys::program_text::madvise_dontneed();
 }

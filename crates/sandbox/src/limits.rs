@@ -1,19 +1,19 @@
-//! How much one command may use.
+//! Resource limits of one command.
 
 use rustix::process::{Resource, Rlimit};
 
-/// The bounds of one command. Zero is not a bound but a mistake; nothing here means "unlimited".
+/// Resource limits of one command. Zero is a mistake, not a limit; no value means "unlimited".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Bytes of memory: of each process, and of all together where there is a control group.
+    /// Bytes of memory: per process, and for the whole command if there is a cgroup.
     pub memory: u64,
-    /// Processes and threads at a time.
+    /// Concurrent processes and threads.
     pub processes: u64,
-    /// Bytes of one file.
+    /// Maximum size of a file.
     pub file_size: u64,
-    /// Open files of one process.
+    /// Open files per process.
     pub open_files: u64,
-    /// Seconds of processor time of one process.
+    /// Seconds of CPU time per process.
     pub cpu_seconds: u64,
     /// Bytes in `/tmp` and `/dev/shm`.
     pub temporary: u64,
@@ -33,21 +33,21 @@ impl Default for ResourceLimits {
     }
 }
 
-/// Processor time of a process that goes on for as long as somebody uses it.
+/// CPU time of a long-running process.
 const LONG_LIVED_CPU_SECONDS: u64 = 10 * 366 * 24 * 3600;
 
 impl ResourceLimits {
-    /// The same for a process that serves others: its time is that of its calls, which have bounds of their own.
+    /// The limits for a long-running server process: its calls have deadlines of their own.
     #[must_use]
     pub fn long_lived(self) -> Self {
         Self { cpu_seconds: LONG_LIVED_CPU_SECONDS, ..self }
     }
 
-    /// What the kernel is told for each process. A second of grace between the warning and the end of processor time.
+    /// The rlimits of each process. `RLIMIT_CPU` leaves one second between `SIGXCPU` (soft) and `SIGKILL` (hard).
     pub(crate) fn rlimits(&self) -> Vec<(Resource, Rlimit)> {
         let both = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
         vec![
-            // Private writable memory: what a process can fill, not what it reserves.
+            // `RLIMIT_DATA`: private writable memory, that is what a process can fill, not the address space it reserves.
             (Resource::Data, both(self.memory)),
             (Resource::Nproc, both(self.processes)),
             (Resource::Fsize, both(self.file_size)),
@@ -56,8 +56,8 @@ impl ResourceLimits {
                 Resource::Cpu,
                 Rlimit { current: Some(self.cpu_seconds), maximum: Some(self.cpu_seconds.saturating_add(1)) },
             ),
-            // No image of memory: too small for a file, and the one number for which the kernel starts no program on the host either, where a machine
-            // hands images to one. For zero it would.
+            // No core dump: 1 byte is too small for a file, and 1 is the only value for which the kernel does not start a piped `core_pattern`
+            // handler on the host either. For 0 it would.
             (Resource::Core, both(1)),
             (Resource::Memlock, both(64 * 1024)),
             (Resource::Msgqueue, both(0)),

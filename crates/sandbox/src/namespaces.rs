@@ -1,8 +1,8 @@
-//! A user namespace with a network and a view of the system in it, made once and used by one command after the other.
+//! User, network and mount namespaces that are pooled and reused by one command after another.
 //!
-//! Making a network namespace costs as much as starting a program, and furnishing a view nearly so. A command leaves nothing in either: it has no rights over the
-//! network, and when it has ended every socket is closed; and what it sees is a copy of the view, which ends with it. So a cell goes back on the shelf when its
-//! command has ended, and two commands are never in one at the same time.
+//! Creating a network namespace costs as much as starting a program, and populating a root filesystem nearly as much. A command leaves nothing in
+//! either: it has no privileges over the network, all its sockets are closed when it has ended, and it sees a copy of the mounts, which ends with it.
+//! So a namespace set returns to the pool when its command has ended; two commands never use one at the same time.
 
 use std::ffi::CString;
 use std::net::TcpListener;
@@ -25,15 +25,15 @@ use crate::sys::calls;
 use crate::sys::child::{ChildFds, LaunchPhase, LaunchProgress, apply_step, join_namespaces};
 use crate::sys::launch::{HelperProcess, run_helper};
 
-/// Cells that wait for the next command.
+/// Namespace sets waiting for the next command.
 #[derive(Default)]
 pub(crate) struct NamespacePool(Mutex<Vec<NamespaceSet>>);
 
-/// How many are kept.
+/// How many are pooled.
 const MAX_POOLED: usize = 64;
 
 impl NamespacePool {
-    /// A cell with this view that nobody uses, if there is one.
+    /// Takes an unused set with this view from the pool, if there is one.
     pub(crate) fn acquire(&self, view: Option<&ViewKey>) -> Option<NamespaceSet> {
         let mut kept = self.0.lock().ok()?;
         kept.retain(|cell| cell.made.elapsed() < MAX_VIEW_AGE);
@@ -41,7 +41,7 @@ impl NamespacePool {
         Some(kept.remove(place))
     }
 
-    /// Puts a cell back whose command has ended. The one that has waited longest makes room.
+    /// Returns a set whose command has ended. If the pool is full, the oldest is dropped.
     pub(crate) fn release(&self, cell: NamespaceSet) {
         if let Ok(mut kept) = self.0.lock() {
             if kept.len() >= MAX_POOLED {
@@ -52,7 +52,7 @@ impl NamespacePool {
     }
 }
 
-/// Which namespaces a cell has.
+/// Which namespaces a set has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamespaceKinds {
     pub(crate) user: bool,
@@ -67,22 +67,22 @@ pub(crate) struct NamespaceSet {
     network: Option<OwnedFd>,
     view: Option<OwnedFd>,
     view_key: Option<ViewKey>,
-    /// The network's own count of packets that had nowhere to go, and what it was when somebody last looked.
+    /// The network's counters of packets without a route; `lost_before` is their sum at the last check.
     counters: Vec<OwnedFd>,
     lost_before: AtomicU64,
     made: Instant,
-    /// Which sockets its commands may have.
+    /// Which sockets its commands may create.
     pub(crate) sockets: Sockets,
 }
 
-/// What became of making a cell.
+/// The result of creating a namespace set.
 pub(crate) enum NamespaceCreation {
     Created(NamespaceSet),
-    /// No overlay can be made of this directory.
+    /// No overlay can be mounted over this directory.
     NoOverlay(PathBuf),
 }
 
-/// A view to be furnished.
+/// A root filesystem to populate.
 pub(crate) struct RootfsSpec {
     pub(crate) key: ViewKey,
     pub(crate) plan: LaunchPlan,
@@ -90,7 +90,7 @@ pub(crate) struct RootfsSpec {
 }
 
 impl NamespaceSet {
-    /// Makes the namespaces, and furnishes a view in them where one is wanted.
+    /// Creates the namespaces, and populates a root filesystem in them if one is given.
     pub(crate) fn create(
         kind: NamespaceKinds,
         view: Option<RootfsSpec>,
@@ -119,10 +119,10 @@ impl NamespaceSet {
             (has_view && kind.proc, libc::CLONE_NEWPID),
         ];
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |flags, (_, flag)| flags | flag);
-        // The table of descriptors is shared, so that what the process opens is ours when it has ended.
+        // `CLONE_FILES`: the descriptor table is shared, so that what the helper opens is ours when it has exited.
         let made = run_helper(&making, libc::CLONE_FILES | flags);
         let [user, network, view, counters @ ..] = making.files.map(|file| calls::adopt(file.into_inner()));
-        // The trees are in the view now; their handles are ours to close.
+        // The trees are attached now; close their handles.
         for slot in slots {
             drop(calls::adopt(slot.into_inner()));
         }
@@ -148,13 +148,13 @@ impl NamespaceSet {
         }))
     }
 
-    /// The namespaces to join, in the order in which they can be.
+    /// The namespaces to join, in the required order.
     pub(crate) fn namespaces(&self) -> Vec<RawFd> {
         let all = [self.user.as_ref(), self.network.as_ref(), self.view.as_ref()];
         all.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// A listener inside the cell's network, and what ends it.
+    /// A listener inside the network namespace, and the guard that shuts it down.
     pub(crate) fn listen(&self) -> Result<(TcpListener, ListenerGuard)> {
         let namespaces: Vec<RawFd> = [self.user.as_ref(), self.network.as_ref()]
             .into_iter()
@@ -172,27 +172,27 @@ impl NamespaceSet {
         }
     }
 
-    /// Whether packets or connections found no way out since somebody last looked. Reading the counters takes time, so this is asked about commands that
-    /// failed, to explain why; it may take an earlier command's attempt for this one's.
+    /// Whether packets or connections had no route since the last check. Reading the counters is slow, so this is used only to explain why a command
+    /// failed; it may attribute an earlier command's attempt to this one.
     pub(crate) fn lost_packets(&self) -> bool {
         let lost: u64 = self.counters.iter().map(lost_packets).sum();
         self.lost_before.swap(lost, Ordering::Relaxed) != lost
     }
 }
 
-/// From its end on nobody is listened to, so that the next command in the same network can be given a listener of its own.
+/// Shuts the listener down, so that the next command in the same network can have its own.
 ///
-/// Closing a listener would not end it at once: a process that another thread is just starting has all handles, until it becomes another program.
+/// Closing alone would not stop it immediately: a process that another thread is just starting holds a copy of all descriptors until `execve`.
 pub(crate) struct ListenerGuard(OwnedFd);
 
 impl Drop for ListenerGuard {
     fn drop(&mut self) {
-        // If this fails, closing it has to do.
+        // If this fails, closing must suffice.
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
     }
 }
 
-/// Reads `OutNoRoutes` out of `/proc/net/snmp`, or `Ip6OutNoRoutes` out of `/proc/net/snmp6`.
+/// Reads `OutNoRoutes` from `/proc/net/snmp`, or `Ip6OutNoRoutes` from `/proc/net/snmp6`.
 fn lost_packets(counters: &OwnedFd) -> u64 {
     let mut buffer = [0_u8; 8192];
     let length = rustix::io::pread(counters, &mut buffer, 0).unwrap_or(0);
@@ -206,7 +206,7 @@ fn lost_packets(counters: &OwnedFd) -> u64 {
     columns.find(|(name, _)| *name == "OutNoRoutes").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Runs in the new namespaces: says who is who, furnishes the view, and leaves handles.
+/// Runs in the new namespaces: writes the id maps, populates the root filesystem, and leaves handles.
 struct CreateNamespaces<'a> {
     user_map: CString,
     group_map: CString,
@@ -214,7 +214,7 @@ struct CreateNamespaces<'a> {
     steps: Option<&'a [SetupStep]>,
     fds: ChildFds<'a>,
     progress: &'a LaunchProgress,
-    /// The user namespace, the network namespace, the mount namespace, two files of counters.
+    /// User, network and mount namespace, and two counter files.
     files: [AtomicI32; 5],
 }
 
@@ -244,7 +244,7 @@ impl CreateNamespaces<'_> {
         if self.kind.network {
             calls::loopback_up()?;
             keep_fd(network, c"/proc/self/ns/net")?;
-            // Only good for explaining a failure, so a machine without them is fine.
+            // Only used to explain failures, so a machine may lack them.
             let _ = keep_fd(packets, c"/proc/self/net/snmp");
             let _ = keep_fd(packets6, c"/proc/self/net/snmp6");
         }
@@ -266,7 +266,7 @@ fn write_to(path: &std::ffi::CStr, content: &[u8]) -> Result<()> {
     rustix::io::write(&file, content).map(drop)
 }
 
-/// Runs in a cell's network: leaves a listener.
+/// Runs in the network namespace: leaves a listener.
 struct OpenListener {
     namespaces: Vec<RawFd>,
     error: AtomicI32,
@@ -287,7 +287,7 @@ impl OpenListener {
         join_namespaces(&self.namespaces)?;
         let socket =
             rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // The command before this one may have left a connection that the kernel is still closing.
+        // The previous command may have left a connection in `TIME_WAIT`.
         rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
         let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, PROXY_PORT);
         rustix::net::bind(&socket, &address)?;

@@ -1,4 +1,4 @@
-//! From a job to the steps of its launch, and to those that furnish the view it is launched in.
+//! Plans the steps that launch a job, and those that populate the root filesystem (the view) it runs in.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,35 +19,35 @@ use crate::system_view::{
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const NOSUID_NODEV: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-/// For a copy of something that lies in the sealed root, which has [`PLAIN`] and [`READ_ONLY`]: a copy of a mount has the attributes of that mount.
+/// For a clone of something in the sealed root, which has [`NOSUID_NODEV`] and [`READ_ONLY`]: a cloned mount inherits the attributes of its source.
 const INHERITED: u64 = 0;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
-/// Where the things lie that are put over others: an empty file and an empty folder that nobody can open.
+/// What masks other paths: an empty file and an empty directory with mode 0.
 const EMPTY_FILE: &str = "/.toolgate/file";
 const EMPTY_DIRECTORY: &str = "/.toolgate/folder";
 
-/// What is needed to plan.
+/// What planning depends on.
 pub(crate) struct PlanContext<'a> {
     pub(crate) layers: Layers,
     pub(crate) system: &'a SystemView,
     pub(crate) landlock: Option<LandlockAbi>,
-    /// Where temporary files go when there is no view of its own.
+    /// The temporary directory, if there is no view.
     pub(crate) temporary: &'a Path,
-    /// Whether the view was switched off by somebody who wants to see what happens then.
+    /// Whether the view was switched off on purpose, by a test.
     pub(crate) view_is_off: bool,
-    /// Whether the gate is root: whose own limit on processes does not count, and who may read more than others.
+    /// Whether the gate is root, to which `RLIMIT_NPROC` does not apply and which may read more.
     pub(crate) is_root: bool,
 }
 
-/// The steps, and how many trees they hold open.
+/// The steps, and how many open trees they need.
 #[derive(Default)]
 pub(crate) struct LaunchPlan {
     pub(crate) steps: Vec<SetupStep>,
     pub(crate) slots: usize,
 }
 
-/// Makes the plan of a job.
+/// Plans a job.
 pub(crate) fn plan(job: &Job<'_>, planning: &PlanContext<'_>) -> Result<LaunchPlan, SandboxError> {
     let mut plan = LaunchPlan::default();
     let has_view = planning.layers.contains(Layer::MountNamespace);
@@ -67,7 +67,7 @@ pub(crate) fn plan(job: &Job<'_>, planning: &PlanContext<'_>) -> Result<LaunchPl
     Ok(plan)
 }
 
-/// Something that must be covered, where there is no view to cover it in.
+/// A path that must be covered although there is no view to cover it in.
 fn first_unenforced(job: &Job<'_>, planning: &PlanContext<'_>) -> Option<PathBuf> {
     let in_mounts =
         job.mounts.iter().flat_map(|mount| mount.overlays.iter().filter(|cover| must_enforce(mount, cover)));
@@ -77,7 +77,7 @@ fn first_unenforced(job: &Job<'_>, planning: &PlanContext<'_>) -> Option<PathBuf
         .or_else(|| planning.system.secret().filter(|_| !planning.view_is_off))
 }
 
-/// Whether a cover matters without a view. A mount that cannot be written needs no protection from being written.
+/// Whether an overlay matters without a view. A read-only mount needs no write protection.
 fn must_enforce(mount: &BindMount<'_>, cover: &MountOverlay) -> bool {
     mount.writable || matches!(cover, MountOverlay::Mask { .. } | MountOverlay::Substitute { .. })
 }
@@ -135,8 +135,8 @@ impl LaunchPlan {
         let path = CString::from(c"proc");
         self.steps.push(match proc {
             Some(slot) => SetupStep::Attach { slot, path, attributes: NOSUID_NODEV | READ_ONLY },
-            // That of the process that furnishes, which shows nothing once it has ended. Each command mounts its own over it, which the kernel only allows
-            // where one can be seen already.
+            // The `/proc` of the process that populates the view; it shows nothing once that has exited. Each command mounts its own over it, which
+            // the kernel allows only if a `/proc` is already visible.
             None => SetupStep::Proc { path, processes: None },
         });
         self.steps.push(SetupStep::Enter);
@@ -144,7 +144,7 @@ impl LaunchPlan {
         Ok(())
     }
 
-    /// Opens a place of the system as it will be shown: as a layer of an overlay, or as a tree to attach.
+    /// Opens a system path for showing: as the layer of an overlay, or as a tree to attach.
     fn open_shown(&mut self, shown: &VisiblePath, bare: &BareBinds) -> Result<Slot, SandboxError> {
         if !shown.is_directory || bare.contains(&shown.path) {
             return self.open(&shown.path, None);
@@ -158,7 +158,7 @@ impl LaunchPlan {
         Ok(slot)
     }
 
-    /// Shows a place of the system, without what is hidden in it and without anything that leads to a process outside.
+    /// Shows a system path, without what is hidden in it and without any path to a process outside.
     fn show(&mut self, place: &VisiblePath, opened: Slot, bare: &BareBinds) -> Result<(), SandboxError> {
         self.place_for(&place.path, place.is_directory)?;
         let path = inside(&place.path)?;
@@ -184,7 +184,7 @@ impl LaunchPlan {
         Ok(())
     }
 
-    /// Makes a copy of the view fit one command.
+    /// Adapts a copy of the view to one command.
     fn adapt_to_job(&mut self, job: &Job<'_>, planning: &PlanContext<'_>) -> Result<(), SandboxError> {
         self.temporary(job);
         for mount in job.mounts.iter().filter(|mount| !mount.overlays.is_empty()) {
@@ -194,7 +194,7 @@ impl LaunchPlan {
         if planning.layers.contains(Layer::PrivateProc) {
             let processes =
                 (planning.is_root && planning.layers.contains(Layer::ResourceLimits)).then(|| {
-                    // The kernel keeps the first three hundred numbers to itself.
+                    // The kernel reserves the first 300 PIDs.
                     CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
                 });
             self.steps.push(SetupStep::Proc { path: CString::from(c"/proc"), processes });
@@ -202,7 +202,7 @@ impl LaunchPlan {
         self.hide_in_proc(planning.is_root)
     }
 
-    /// Being root without any right still opens files whose owner may.
+    /// Root without capabilities can still open files that root owns.
     fn hide_in_proc(&mut self, is_root: bool) -> Result<(), SandboxError> {
         let slot = self.open_place(CString::from(c"/proc"))?;
         let secret = SECRET_IN_PROC.iter().filter(|_| is_root);
@@ -219,7 +219,7 @@ impl LaunchPlan {
     }
 
     fn root(&mut self) {
-        // A handful of empty files and folders, and nobody who could write more.
+        // A handful of empty files and directories; no command can write to it.
         let options = CString::from(c"mode=0755,size=1m");
         self.steps.push(SetupStep::NewRoot { over: CString::from(c"/usr"), options });
         self.steps.push(SetupStep::Directory { path: CString::from(c".toolgate"), mode: 0o755 });
@@ -231,7 +231,7 @@ impl LaunchPlan {
         });
     }
 
-    /// Something to mount on.
+    /// A mount point.
     fn place_for(&mut self, path: &Path, is_directory: bool) -> Result<(), SandboxError> {
         let path = inside(path)?;
         self.steps.push(match is_directory {
@@ -298,7 +298,7 @@ impl LaunchPlan {
         Ok(())
     }
 
-    /// The only places beside the mounts that can be written.
+    /// The only writable paths besides the mounts.
     fn temporary(&mut self, job: &Job<'_>) {
         let options = format!(
             "mode=1777,size={},nr_inodes={}",
@@ -311,7 +311,7 @@ impl LaunchPlan {
         self.steps.push(SetupStep::Directory { path: CString::from(c"/tmp/home"), mode: 0o700 });
     }
 
-    /// The same view once more, for Landlock.
+    /// The same view as Landlock rules.
     fn rules(
         &mut self,
         job: &Job<'_>,
@@ -329,7 +329,7 @@ impl LaunchPlan {
         }
         self.allow(Path::new("/proc"), LandlockAccess::Read, true, dialect)?;
         if has_view {
-            // Whatever is in the view may be named; it was put there.
+            // Everything in the view may be listed: the sandbox put it there.
             self.allow(Path::new("/"), LandlockAccess::List, true, dialect)?;
             self.allow(Path::new("/dev"), LandlockAccess::Device, true, dialect)?;
             self.allow(Path::new("/tmp"), LandlockAccess::Write, true, dialect)?;
@@ -355,11 +355,11 @@ impl LaunchPlan {
     }
 }
 
-/// What a view shows: two views with the same key are the same.
+/// What a view shows: views with equal keys are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ViewKey(Vec<(PathBuf, PathBuf, (u64, u64), bool)>);
 
-/// The steps that furnish a view for these mounts.
+/// Plans the steps that populate a view for these mounts.
 pub(crate) fn populate_rootfs(
     mounts: &[BindMount<'_>],
     planning: &PlanContext<'_>,
@@ -370,8 +370,8 @@ pub(crate) fn populate_rootfs(
     Ok(plan)
 }
 
-/// The key of the view that a job needs. What is hidden in it belongs to it: whoever replaces a hidden file on the host uncovers it. So do the times at which the
-/// directories of programs changed, because an overlay remembers which names were not there.
+/// The key of the view that a job needs. The hidden files are part of it, because replacing a hidden file on the host uncovers it. So are the change
+/// times of the program directories, because an overlay caches negative entries.
 pub(crate) fn view_key(
     job: &Job<'_>,
     system: &SystemView,
@@ -393,12 +393,12 @@ pub(crate) fn view_key(
     Ok(ViewKey(key))
 }
 
-/// Folders of the new root that exist already.
+/// Directories of the new root that were already created.
 #[derive(Default)]
 struct CreatedDirectories(Vec<PathBuf>);
 
 impl CreatedDirectories {
-    /// Makes the folders above a place, each once.
+    /// Creates the parent directories of a path, each once.
     fn parents(&mut self, path: &Path, plan: &mut LaunchPlan) -> Result<(), SandboxError> {
         let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
         above.reverse();
@@ -413,7 +413,7 @@ impl CreatedDirectories {
     }
 }
 
-/// Where a mount is on the host, and what it is there.
+/// The host path of a mount, with device and inode.
 fn host_identity(mount: &BindMount<'_>) -> Result<(PathBuf, (u64, u64)), SandboxError> {
     use std::os::fd::AsRawFd as _;
     let cannot = SandboxError::system;
@@ -424,7 +424,7 @@ fn host_identity(mount: &BindMount<'_>) -> Result<(PathBuf, (u64, u64)), Sandbox
     Ok((place, (found.st_dev, found.st_ino)))
 }
 
-/// Where a place of the view is on the host, for commands without a view.
+/// The host path of a path in the view, for commands without a view.
 pub(crate) fn host_place(job: &Job<'_>, path: &Path) -> Result<PathBuf, SandboxError> {
     for mount in &job.mounts {
         if let Ok(rest) = path.strip_prefix(&mount.at) {

@@ -1,18 +1,18 @@
-//! What this machine can enforce, found out by trying.
+//! Probes which layers this machine supports, by trying them.
 
 use crate::landlock::LandlockAbi;
 use crate::layer::{Layer, LayerReport, Layers};
 use crate::namespaces::{NamespaceKinds, NamespaceSet};
 use crate::sys::launch::{HelperProcess, run_helper};
 
-/// What was found.
+/// The result of probing.
 pub(crate) struct ProbeResult {
     pub(crate) works: Layers,
     pub(crate) landlock: Option<LandlockAbi>,
     pub(crate) reports: Vec<LayerReport>,
 }
 
-/// Tries every layer but those that are switched off.
+/// Tries every layer except those switched off.
 pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> ProbeResult {
     let cell = |network: bool| {
         let made = NamespaceSet::create(NamespaceKinds { user: true, network, proc: false }, None);
@@ -61,13 +61,13 @@ pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> ProbeRes
             (false, Err(detail)) => LayerReport { layer: *layer, works: false, detail },
         })
         .collect();
-    // Without a process namespace of its own there is nothing that a `/proc` of its own could show.
+    // Without a PID namespace, a private `/proc` would have nothing of its own to show.
     let works: Layers = reports.iter().filter(|report| report.works).map(|report| report.layer).collect();
     let works = if works.contains(Layer::PidNamespace) { works } else { works.without(Layer::PrivateProc) };
     ProbeResult { works, landlock: landlock.ok().filter(|_| !without.contains(Layer::Landlock)), reports }
 }
 
-/// Installs the filter in a process that ends right after.
+/// Installs the filter in a process that exits right afterwards.
 fn try_filter() -> Result<String, String> {
     let trying = FilterProbe {
         program: crate::seccomp::compile(crate::seccomp::Sockets::Confined),
@@ -95,7 +95,7 @@ impl HelperProcess for FilterProbe {
     }
 }
 
-/// Mounts a `/proc` where nobody sees it. Containers often forbid it.
+/// Mounts a `/proc` in a throw-away mount namespace. Containers often forbid it.
 fn try_proc() -> Result<String, String> {
     let trying = ProcProbe(std::sync::atomic::AtomicI32::new(0));
     let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS;

@@ -32,19 +32,18 @@ use crate::system_view::{SystemView, refused_place};
 /// The program that becomes process 1.
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
-/// What the operator says about commands.
+/// The operator's settings for commands.
 #[derive(Clone, Debug)]
 pub struct SandboxOptions {
     /// Layers without which no command is run.
     pub require: Layers,
-    /// Folders and files of the host that commands may read beside the system's, at the same place.
+    /// Host directories and files that commands may read in addition to the system's, at the same path.
     pub read: Vec<PathBuf>,
-    /// Folders and files of the host that no command may see, wherever they lie in what it is shown of the system: the gate's own.
+    /// Host directories and files that no command may see, wherever they are in the visible system: the gate's own.
     pub hide: Vec<PathBuf>,
-    /// Where programs are looked for.
+    /// Where programs are looked up.
     pub path: Vec<PathBuf>,
-    /// Layers that are left off although the machine has them. There is no way to say this in a configuration: it is how tests show that
-    /// each layer matters.
+    /// Layers that are not applied although the machine supports them. No configuration can set this: tests use it to show that each layer matters.
     pub without: Layers,
 }
 
@@ -71,18 +70,18 @@ pub struct Sandbox {
     filters: Filters,
     system: SystemView,
     init: OwnedFd,
-    /// This process, for children to see whether it is still there.
+    /// Pidfd of this process, with which children check that it still exists.
     gate: OwnedFd,
     namespaces: NamespacePool,
     cgroups: Option<Cgroups>,
 }
 
 impl Sandbox {
-    /// Finds out what this machine can enforce and prepares what commands share. A machine that cannot do what is required is no error here but when a
-    /// command is to be run, so that everything else goes on.
+    /// Probes the machine and prepares what commands share. A missing required layer is not an error here but when a command is run, so that
+    /// everything else keeps working.
     ///
     /// # Errors
-    /// The system refuses what every sandbox needs.
+    /// The system lacks something that every sandbox needs.
     pub fn prepare(options: SandboxOptions) -> Result<Self, SandboxError> {
         check_places(&options.read)?;
         let cannot = SandboxError::system;
@@ -114,13 +113,13 @@ impl Sandbox {
         })
     }
 
-    /// What each layer can do here.
+    /// The support for each layer.
     #[must_use]
     pub fn layers(&self) -> &[LayerReport] {
         &self.reports
     }
 
-    /// Whether commands can be run as far confined as is required.
+    /// Whether every required layer is available.
     ///
     /// # Errors
     /// Which layers are missing, and why.
@@ -134,7 +133,7 @@ impl Sandbox {
         Err(SandboxError::Missing { missing, why: why.join("; ") })
     }
 
-    /// Where a program is, looked up as the command itself would.
+    /// The path of a program, looked up as the command itself would.
     #[must_use]
     pub fn find_program(&self, program: &OsStr) -> Option<PathBuf> {
         self.find_in(&self.system, program)
@@ -148,13 +147,13 @@ impl Sandbox {
         places.filter(|place| is_program(place)).find(|place| system.shows(place))
     }
 
-    /// Runs a command to its end. Output is handed to `sink` as it comes; when this returns, nothing that the command started is alive.
+    /// Runs a command to its end. Output is passed to `sink` as it arrives; when this returns, nothing that the command started is alive.
     ///
-    /// The command also ends with the thread that called this, which is the kernel's way of telling that the gate is gone. One whose streams are
-    /// handed over obeys what it was handed with, and not `stop`.
+    /// The command is also killed when the calling thread ends (`PR_SET_PDEATHSIG`), which is how the kernel signals that the gate is gone. With
+    /// [`CommandStdio::Piped`], its own `stop_fd` stops it, and not `stop`.
     ///
     /// # Errors
-    /// The command could not be started. One that fails is [`CommandExit`].
+    /// The command could not be started. A command that fails is [`CommandExit`].
     pub fn run(
         &self,
         job: &Job<'_>,
@@ -171,7 +170,7 @@ impl Sandbox {
         let planning = self.plan_context(system, &temporary);
         let cell = self.acquire_namespaces(job, &planning)?;
         let ended = self.run_in(&cell, job, &program, &planning, stop, sink);
-        // A cell whose command could not be started is not used again.
+        // A set whose command could not be started is not reused.
         if let Ok(_) | Err(SandboxError::NotFound { .. } | SandboxError::NotRunnable { .. }) = &ended {
             self.namespaces.release(cell);
         }
@@ -182,7 +181,7 @@ impl Sandbox {
         self.layers.contains(layer)
     }
 
-    /// What a command sees of the system that may read more than others.
+    /// The system view of a command that may read more than others.
     fn view_with(&self, read: &[PathBuf]) -> Result<Option<SystemView>, SandboxError> {
         check_places(read)?;
         let look = || SystemView::detect(&[&*self.options.read, read].concat(), &self.options.hide);
@@ -200,7 +199,7 @@ impl Sandbox {
         }
     }
 
-    /// A cell for a job: one that waited, or a new one.
+    /// A namespace set for a job: from the pool, or new.
     fn acquire_namespaces(
         &self,
         job: &Job<'_>,
@@ -216,7 +215,7 @@ impl Sandbox {
             network: self.has(Layer::NetworkNamespace),
             proc: self.has(Layer::PrivateProc),
         };
-        // Without a user namespace an overlay is not refused over a directory that holds further mounts, and shows none of them.
+        // Without a user namespace, the kernel does not refuse an overlay over a directory with submounts, and the overlay shows none of them.
         let mut bare = if kind.user { BareBinds::default() } else { BareBinds::all_of(planning.system) };
         loop {
             let furnishing = |key: ViewKey| {
@@ -233,7 +232,7 @@ impl Sandbox {
         }
     }
 
-    /// Which sockets a command may have in a view.
+    /// Which sockets a command may create in a view.
     fn sockets(&self, bare: &BareBinds) -> Sockets {
         match (self.has(Layer::NetworkNamespace), bare.may_expose_sockets()) {
             (true, false) => Sockets::Confined,
@@ -281,7 +280,7 @@ impl Sandbox {
             CommandStdio::Piped(handed) => StopCondition::Fd(handed.stop_fd),
         };
         let heard = supervise(ears, OutputLimits::of(&job.stdio), until, DiskWatch::new(job), sink);
-        // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
+        // Process 1 has exited or is killed now; either way it is reaped, and with it everything in its namespace.
         if heard.is_err() {
             let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
         }
@@ -376,7 +375,7 @@ impl Sandbox {
         wanted.fold(0, |flags, (_, flag)| flags | flag)
     }
 
-    /// What process 1 is told: whether it has a namespace, then the command.
+    /// The arguments of process 1: whether it has a PID namespace, then the command.
     fn arguments(&self, job: &Job<'_>, program: &Path) -> Result<Vec<CString>, SandboxError> {
         let mode: &OsStr = OsStr::new(if self.has(Layer::PidNamespace) { "n" } else { "-" });
         let program =
@@ -400,14 +399,14 @@ impl Sandbox {
     }
 }
 
-/// Where one command is started.
+/// What one command is started in.
 struct LaunchEnvironment<'a> {
     namespaces: &'a NamespaceSet,
     group: Option<&'a CommandCgroup<'a>>,
     temporary: &'a Path,
 }
 
-/// Where temporary files go: the view's own `/tmp`, or a folder of the host that is removed in the end.
+/// The temporary directory: the view's own `/tmp`, or a host directory that is removed afterwards.
 enum TempDirectory {
     View,
     Host(PathBuf),
@@ -465,7 +464,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxError> {
     Ok((move_fd_above_10(read)?, move_fd_above_10(write)?))
 }
 
-/// The lowest numbers are used while the child arranges its descriptors, so nothing of ours may be there.
+/// The child rearranges the lowest descriptors, so none of ours may be there.
 fn move_fd_above_10(file: OwnedFd) -> Result<OwnedFd, SandboxError> {
     const MIN_FD: RawFd = 10;
     if file.as_raw_fd() >= MIN_FD {
@@ -489,14 +488,14 @@ fn wait(process: Pid) -> Result<(), SandboxError> {
 }
 
 impl LaunchProgress {
-    /// The step that failed, if one did.
+    /// The step that failed, if any.
     pub(crate) fn failed_step<'s>(&self, steps: &'s [SetupStep]) -> Option<&'s SetupStep> {
         let is_step = self.phase.load(Ordering::Acquire) == LaunchPhase::Step as i32;
         let step = usize::try_from(self.step.load(Ordering::Relaxed)).ok().filter(|_| is_step)?;
         steps.get(step)
     }
 
-    /// What went wrong before the command began, if anything did.
+    /// The error of a launch that failed before the command started, if any.
     pub(crate) fn failure(&self, steps: &[SetupStep]) -> Option<SandboxError> {
         let part = self.phase.load(Ordering::Acquire);
         let part = LaunchPhase::ALL.into_iter().find(|known| *known as i32 == part)?;
@@ -516,7 +515,7 @@ impl LaunchProgress {
     }
 }
 
-/// How the command ended, as process 1 told it. One that says nothing was ended itself.
+/// How the command ended, as reported by process 1. Without a report, process 1 itself was killed.
 fn exit(report: &[u8], program: &OsStr) -> Result<Exit, SandboxError> {
     let number = |at: usize| {
         let bytes = report.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());

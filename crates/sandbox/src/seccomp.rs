@@ -1,8 +1,8 @@
-//! Which system calls a command may not make, as data.
+//! The system calls that commands may not make, as data.
 //!
-//! Each line says what is refused and why. Everything that is not named here is allowed up to the newest call that was looked at when this list was
-//! made; what the kernel learned after that is unknown to commands. Calls whose arguments lie in memory, where a filter cannot look, are said not to
-//! exist, so that programs fall back on their older sisters, whose arguments it can see.
+//! Each line says what is refused and why. Any other call is allowed, up to the newest call that was reviewed for this list; newer calls return
+//! `ENOSYS`. Calls whose arguments are in memory, which a filter cannot read, also return `ENOSYS`, so that programs fall back to their older
+//! variants, whose arguments it can check.
 
 mod program;
 
@@ -12,13 +12,13 @@ use libc::sock_filter;
 
 use self::program::{Leaf, NOT_THERE, answer, program, refuse_cases};
 
-/// One refusal: the call answers "not permitted" when all conditions of one of the cases hold; no case is always.
+/// One refusal: the call returns `EPERM` if all conditions of one case hold; without cases, always.
 struct DenyRule {
     call: i64,
     cases: &'static [&'static [Condition]],
 }
 
-/// A condition on one argument: its number, the comparison, and what it is compared with.
+/// A condition on one argument: its index, the comparison, and the operand.
 type Condition = (u8, Comparison, u64);
 
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ enum Comparison {
     Below,
     /// At least one of these bits is set.
     HasAny,
-    /// These bits, of those in the mask, and no others.
+    /// The masked bits are exactly these.
     Within(u64),
 }
 
@@ -43,20 +43,20 @@ const fn deny_if(call: i64, cases: &'static [&'static [Condition]]) -> DenyRule 
     DenyRule { call, cases }
 }
 
-/// Set-user-id and set-group-id bits: a file that carries them outlives the sandbox.
+/// Set-user-id and set-group-id bits: a file with them outlives the sandbox.
 const SET_ID: u64 = 0o6000;
 const SET_ID_IN_1: &[&[Condition]] = &[&[(1, HasAny, SET_ID)]];
 const SET_ID_IN_2: &[&[Condition]] = &[&[(2, HasAny, SET_ID)]];
-/// Flags of a call that makes a file; without them the mode is not looked at.
+/// Flags with which a call creates a file; without them the mode is ignored.
 const CREATE: u64 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u64;
-/// The kind of socket without its flags.
+/// The socket type without its flags.
 const KIND: u64 = 0xf;
 const UNIX: u64 = libc::AF_UNIX as u64;
 const NETLINK: u64 = libc::AF_NETLINK as u64;
 const DATAGRAM: u64 = libc::SOCK_DGRAM as u64;
 const RAW: u64 = libc::SOCK_RAW as u64;
 
-/// Namespaces that a process could be born into.
+/// The `clone` flags that create namespaces.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
@@ -66,18 +66,18 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP) as u64;
 
 const DENY_RULES: &[DenyRule] = &[
-    // Reads, steers or borrows from other processes.
+    // Read, control or take descriptors from other processes.
     deny(libc::SYS_ptrace),
     deny(libc::SYS_process_vm_readv),
     deny(libc::SYS_process_vm_writev),
     deny(libc::SYS_process_madvise),
     deny(libc::SYS_pidfd_getfd),
     deny(libc::SYS_kcmp),
-    // Namespaces: inside one of its own a process has every capability again, and with it most of the kernel to attack.
+    // Namespaces: in a new user namespace a process has every capability, and with it a large attack surface of the kernel.
     deny(libc::SYS_unshare),
     deny(libc::SYS_setns),
     deny_if(libc::SYS_clone, &[&[(0, HasAny, NAMESPACES)]]),
-    // Changes the view that was made for the command.
+    // Change the mounts of the sandbox.
     deny(libc::SYS_mount),
     deny(libc::SYS_umount2),
     deny(libc::SYS_pivot_root),
@@ -94,16 +94,16 @@ const DENY_RULES: &[DenyRule] = &[
     deny(libc::SYS_swapoff),
     deny(libc::SYS_quotactl),
     deny(libc::SYS_quotactl_fd),
-    // Opens files by number, past every folder on the way.
+    // Open files by handle, bypassing the directories of their path.
     deny(libc::SYS_open_by_handle_at),
     deny(libc::SYS_name_to_handle_at),
     deny(libc::SYS_fanotify_init),
-    // Keys of the user: the session's keyring is not in any namespace.
+    // The user's keys: keyrings are in no namespace.
     deny(libc::SYS_add_key),
     deny(libc::SYS_request_key),
     deny(libc::SYS_keyctl),
-    // Large parts of the kernel that commands can do without, and that have been the way out of sandboxes. io_uring does file and network
-    // operations that no filter sees.
+    // Large parts of the kernel that commands do not need and that have been used to escape sandboxes. `io_uring` performs file and network
+    // operations that seccomp does not see.
     deny(libc::SYS_io_uring_setup),
     deny(libc::SYS_io_uring_enter),
     deny(libc::SYS_io_uring_register),
@@ -128,17 +128,17 @@ const DENY_RULES: &[DenyRule] = &[
     deny(libc::SYS_vhangup),
     deny(libc::SYS_lookup_dcookie),
     deny(libc::SYS_nfsservctl),
-    // Memory of other nodes and processes.
+    // Memory placement, also of other processes.
     deny(libc::SYS_mbind),
     deny(libc::SYS_migrate_pages),
     deny(libc::SYS_move_pages),
     deny(libc::SYS_set_mempolicy),
-    // Execution domains other than the plain one (and asking which one it is) reopen old holes.
+    // Personalities other than `PER_LINUX`, the query (`0xffffffff`) and `ADDR_NO_RANDOMIZE` re-enable legacy behaviour with known holes.
     deny_if(libc::SYS_personality, &[&[(0, IsNot, 0), (0, IsNot, 0xffff_ffff), (0, IsNot, 0x0004_0000)]]),
-    // Types what the person at the terminal seems to have typed.
+    // Inject input into the terminal of the person in front of it.
     deny_if(libc::SYS_ioctl, &[&[(1, Is, libc::TIOCSTI)], &[(1, Is, libc::TIOCLINUX)]]),
-    // Sockets: own machine, IPv4, IPv6 and asking for interfaces. A datagram socket of the own machine can be aimed at any socket file, and a raw one of
-    // that family is a datagram socket by another name. Virtual machine sockets reach the hypervisor past every network namespace.
+    // Sockets: only Unix, IPv4, IPv6 and `NETLINK_ROUTE`. A Unix datagram socket can send to any socket file, and a raw Unix socket is a datagram
+    // socket under another name. `AF_VSOCK` reaches the hypervisor from any network namespace.
     deny_if(
         libc::SYS_socket,
         &[
@@ -153,7 +153,7 @@ const DENY_RULES: &[DenyRule] = &[
         libc::SYS_socketpair,
         &[&[(1, Within(KIND), DATAGRAM)], &[(1, Within(KIND), RAW)], &[(0, IsNot, UNIX)]],
     ),
-    // Files that give their owner's rights to whoever starts them.
+    // Set-user-id files run with their owner's privileges.
     deny_if(libc::SYS_fchmod, SET_ID_IN_1),
     deny_if(libc::SYS_fchmodat, SET_ID_IN_2),
     deny_if(FCHMODAT2, SET_ID_IN_2),
@@ -165,7 +165,7 @@ const DENY_RULES: &[DenyRule] = &[
 const FCHMODAT2: i64 = 452;
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// The older sisters of the calls above, which newer machines do not have.
+/// The legacy variants of the calls above, which newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[DenyRule] = &[
     deny_if(libc::SYS_chmod, SET_ID_IN_1),
@@ -184,27 +184,27 @@ const OLDER: &[DenyRule] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[DenyRule] = &[];
 
-/// Calls that do not exist for commands: their arguments lie in memory, and older sisters do the same in sight.
+/// Calls that return `ENOSYS`: their arguments are in memory, and older variants do the same with checkable arguments.
 const ENOSYS_CALLS: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2];
 
-/// The newest call that was looked at: `file_setattr`.
+/// The newest call that was reviewed: `file_setattr`.
 const MAX_KNOWN_CALL: u32 = 469;
 
-/// Numbers from here on are those of the x32 interface, which would be a second way to every call.
+/// Numbers from here on belong to the x32 ABI, a second entry to every call.
 const X32: u32 = 0x4000_0000;
 
-/// Which sockets a command may have.
+/// Which sockets a command may create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sockets {
-    /// Those that lead nowhere but into its own namespaces.
+    /// Those that reach only its own namespaces.
     Confined,
-    /// The same but for Unix sockets, which a file of the host in the view could lead to.
+    /// The same without Unix sockets, because a socket file of the host in the view might be reachable.
     NoUnix,
-    /// None: without a network namespace they lead out, and without a view to every socket file of the machine.
+    /// None: without a network namespace they reach the network, and without a view every socket file of the machine.
     None,
 }
 
-/// The programs for the kernel, each compiled when it is first needed.
+/// The compiled filters, each compiled on first use.
 #[derive(Default)]
 pub(crate) struct Filters([OnceLock<Vec<sock_filter>>; 3]);
 
@@ -220,7 +220,7 @@ impl Filters {
     }
 }
 
-/// The program for the kernel.
+/// Compiles a filter.
 pub(crate) fn compile(sockets: Sockets) -> Vec<sock_filter> {
     let cases = |refusal: &DenyRule| match (refusal.call, sockets) {
         (libc::SYS_socket, Sockets::None) => refuse_cases(&[]),
@@ -229,7 +229,7 @@ pub(crate) fn compile(sockets: Sockets) -> Vec<sock_filter> {
     };
     let refused = DENY_RULES.iter().chain(OLDER).map(|refusal| Leaf::of(refusal.call, cases(refusal)));
     let unknown = ENOSYS_CALLS.iter().map(|call| Leaf::of(*call, vec![answer(NOT_THERE)]));
-    // Everything above the newest call, and so everything of the x32 interface too.
+    // Everything above the newest call, which includes the x32 ABI.
     const { assert!(MAX_KNOWN_CALL < X32) };
     program(refused.chain(unknown).collect(), MAX_KNOWN_CALL)
 }
@@ -241,11 +241,11 @@ mod tests {
     };
     use super::*;
 
-    /// The list makes 199 instructions on x86-64. Each refusal without conditions adds two of them (a comparison and half of an inner one), each condition
-    /// two or three: this leaves room for about ten refusals more. The same program without shared answers has 315.
+    /// The list compiles to 199 instructions on x86-64. Each unconditional refusal adds two (a comparison and half of an inner one), each condition
+    /// two or three: this leaves room for about ten more refusals. Without shared returns the program has 315.
     const MAX_INSTRUCTIONS: usize = 240;
 
-    /// What the kernel would do: interprets the program on a call.
+    /// Interprets the program for a call, as the kernel would.
     fn judge(program: &[sock_filter], architecture: u32, call: u32, arguments: [u64; 6]) -> (u32, usize) {
         let word = |offset: u32| match offset {
             0 => call,
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn another_architecture_ends_the_process() {
-        // AUDIT_ARCH_I386, and one that nobody has.
+        // `AUDIT_ARCH_I386`, and values that no architecture has.
         for architecture in [0x4000_0003, 0, !ARCHITECTURE] {
             assert_eq!(
                 judge(&compile(Sockets::Confined), architecture, 1, [0; 6]).0,

@@ -1,59 +1,59 @@
-//! The steps that turn a process into a confined one, prepared as data.
+//! The steps that confine a process, prepared as data.
 //!
-//! They are made in the gate, where allocating and failing are cheap, and taken in the new process, where neither is. Some furnish a view of the system, once for
-//! many commands; the others make a copy of that view fit one command.
+//! They are planned in the gate, which may allocate and fail, and executed in the new process, which may not. Some populate a root filesystem (the
+//! view), once for many commands; the others adapt a copy of it to one command.
 
 use std::ffi::CString;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Which open tree a step means: trees are numbered in the order in which they are opened.
+/// Index of an open tree; trees are numbered in the order in which they are opened.
 pub(crate) type Slot = usize;
 
-/// One step. While a view is furnished, paths of the host are absolute and paths of the view are relative to its root; for a command all are absolute.
+/// One step. While a view is populated, host paths are absolute and paths of the view are relative to its root; for a command all are absolute.
 pub(crate) enum SetupStep {
-    /// Mounts made elsewhere no longer appear here.
+    /// Makes all mounts private (`MS_PRIVATE | MS_REC`): host mounts no longer propagate here.
     StopPropagation,
-    /// Takes a copy of a folder, file or device of the host, with all that is mounted below.
+    /// Clones a directory, file or device of the host with its submounts (`open_tree`).
     OpenTree {
         from: CString,
         slot: Slot,
-        /// Device and number of what must be found there.
+        /// `st_dev` and `st_ino` that must be found there.
         identity: Option<(u64, u64)>,
     },
-    /// An empty root, in memory, becomes the current folder.
+    /// Mounts an empty tmpfs and changes into it.
     NewRoot { over: CString, options: CString },
-    /// A folder of the new view.
+    /// Creates a directory in the view.
     Directory { path: CString, mode: u32 },
-    /// A file of the new view.
+    /// Creates a file in the view.
     File { path: CString, content: Vec<u8>, mode: u32 },
-    /// A symbolic link of the new view.
+    /// Creates a symlink in the view.
     Link { path: CString, target: CString },
-    /// Takes a name away again.
+    /// Removes a name.
     Unlink { path: CString, directory: bool },
-    /// Puts an open tree into the view.
+    /// Attaches an open tree (`move_mount`).
     Attach { slot: Slot, path: CString, attributes: u64 },
-    /// Shows a directory of the host that is open through an overlay.
+    /// Mounts an overlayfs with an open host directory as its lower layer.
     Overlay { slot: Slot, path: CString, from: PathBuf },
-    /// Puts a copy of something in the view over something in a tree.
+    /// Bind-mounts something of the view over a path in a tree.
     Cover { slot: Slot, path: CString, with: CString, attributes: u64, missing_is_fine: bool },
-    /// Puts a place in a tree over itself, so that it is a mount of its own.
+    /// Bind-mounts a path in a tree over itself, so that it becomes a mount of its own.
     CoverWithItself { slot: Slot, path: CString, attributes: u64 },
-    /// Opens a folder, so that what is in it can be covered, or an overlay made of it.
+    /// Opens a directory (`O_PATH`), so that paths in it can be covered or an overlay mounted from it.
     OpenPlace { path: CString, slot: Slot },
-    /// Puts an empty, writable folder into the view.
+    /// Mounts an empty, writable tmpfs.
     Temporary { path: CString, options: CString },
-    /// The process's own `/proc`, which may also be told how many processes there may be.
+    /// Mounts the PID namespace's own `/proc`, optionally setting `pid_max`.
     Proc { path: CString, processes: Option<CString> },
-    /// The view becomes the root, and the host's disappears.
+    /// Makes the view the root (`pivot_root`) and detaches the host's.
     Enter,
-    /// The root itself can no longer be changed.
+    /// Sets mount attributes of the root, which makes it read-only.
     SealRoot { attributes: u64 },
-    /// A host name.
+    /// Sets the host name.
     HostName { name: CString },
-    /// The folder to begin in.
+    /// Sets the working directory.
     WorkIn { path: CString },
-    /// Landlock allows this.
+    /// Adds a Landlock rule.
     Allow { path: CString, access: u64, missing_is_fine: bool },
 }
 

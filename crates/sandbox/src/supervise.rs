@@ -1,4 +1,4 @@
-//! Listens to a running command: output as it comes, its end, and the time.
+//! Supervises a running command: its output, its exit and its deadline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -11,42 +11,42 @@ use toolgate_types::Cancellation;
 use crate::error::SandboxError;
 use crate::job::{CommandStdio, Job, OnOutputLimit, Stream, TerminationReason};
 
-/// How long a command has between being asked to end and being ended.
+/// Time between `SIGTERM` and `SIGKILL`.
 pub(crate) const TERMINATE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often the caller is asked whether to go on, which is also how late a cancellation may come.
+/// How often cancellation is polled, which bounds its latency.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often the space on the disk is asked for where nothing else wakes up: for a process that is talked with for as long as it lives.
+/// How often free disk space is checked if nothing else wakes the loop, for a long-running process.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often one has to read to empty the largest pipe that there is.
+/// How many reads empty the largest possible pipe.
 const MAX_PIPE_READS: u32 = 16;
 
-/// Where the pipes end on this side.
+/// The parent's ends of the pipes.
 pub(crate) struct ChildPipes {
-    /// Where somebody else does not have it.
+    /// `None` if the caller has it.
     pub(crate) output: Option<OwnedFd>,
     pub(crate) error: OwnedFd,
-    /// What process 1 has to say; its end is the command's.
+    /// The report pipe of process 1; end of file means that the command has ended.
     pub(crate) report: OwnedFd,
     pub(crate) input: Option<(OwnedFd, Vec<u8>)>,
-    /// Process 1.
+    /// Pidfd of process 1.
     pub(crate) process: OwnedFd,
 }
 
-/// What was heard.
+/// The result of supervision.
 #[derive(Debug, Default)]
 pub(crate) struct IoSummary {
     pub(crate) output_bytes: u64,
     pub(crate) error_bytes: u64,
     pub(crate) kept: u64,
     pub(crate) stopped: Option<TerminationReason>,
-    /// The eight bytes of process 1.
+    /// The eight bytes reported by process 1.
     pub(crate) report: Vec<u8>,
 }
 
-/// How much is kept.
+/// How much output is kept.
 #[derive(Clone, Copy)]
 pub(crate) struct OutputLimits {
     pub(crate) max_output: u64,
@@ -64,12 +64,12 @@ impl OutputLimits {
     }
 }
 
-/// When a command must end.
+/// When a command must stop.
 #[derive(Clone, Copy)]
 pub(crate) enum StopCondition<'a> {
-    /// When this says so, which is asked at every tick.
+    /// When this is cancelled, polled at every tick.
     Polled(&'a Cancellation),
-    /// When this can be read: nobody has to be asked, and nothing wakes up for a command that has nothing to say.
+    /// When this descriptor is readable: no polling, so a silent command causes no wakeups.
     Fd(BorrowedFd<'a>),
 }
 
@@ -90,7 +90,7 @@ impl StopCondition<'_> {
     }
 }
 
-/// Asks whether the disk is short of space, at most once per tick, and so never for a command that ends within the first.
+/// Checks free disk space at most once per interval, so never for a command that ends within the first.
 pub(crate) struct DiskWatch<'a> {
     is_short: Option<&'a (dyn Fn() -> bool + Sync)>,
     asked: Instant,
@@ -111,7 +111,7 @@ impl<'a> DiskWatch<'a> {
     }
 }
 
-/// Listens until nothing of the command is left.
+/// Supervises until no process of the command is left.
 pub(crate) fn supervise(
     ears: ChildPipes,
     bounds: OutputLimits,
@@ -136,7 +136,7 @@ pub(crate) fn supervise(
         listening.write_input();
         let [.., report_is_open] = listening.open;
         let heard = listening.read(Stream::Output, sink)? | listening.read(Stream::Error, sink)?;
-        // Process 1 is gone, and so the command: whoever still holds its pipes is a leftover, and is not waited for.
+        // Process 1 has exited, and with it the command: a process that still holds the pipes is a leftover and is not waited for.
         rounds_after_the_end += u32::from(!report_is_open);
         if !report_is_open && !heard || rounds_after_the_end > MAX_PIPE_READS {
             break;
@@ -159,9 +159,9 @@ struct Supervision<'a> {
 }
 
 impl Supervision<'_> {
-    /// Asks the command to end when it must, and ends it when it does not.
+    /// Sends `SIGTERM` when the command must stop, and `SIGKILL` when it does not.
     fn enforce_deadline(&mut self, until: StopCondition<'_>) -> Result<(), SandboxError> {
-        // `SIGTERM` would leave it the time to fill the rest.
+        // `SIGKILL` directly: `SIGTERM` would leave it time to fill the rest of the disk.
         if self.summary.stopped != Some(TerminationReason::DiskFull) && self.disk.is_short() {
             return self.end(TerminationReason::DiskFull, Signal::KILL);
         }
@@ -192,7 +192,7 @@ impl Supervision<'_> {
         }
     }
 
-    /// Waits for something to hear, for room to write, or for the next tick.
+    /// Waits for output, for space in the input pipe, or for the next tick.
     fn wait(&mut self, until: StopCondition<'_>) -> Result<(), SandboxError> {
         let [output, error, report] = self.open;
         let mut polled = Vec::with_capacity(4);
@@ -218,7 +218,7 @@ impl Supervision<'_> {
         }
     }
 
-    /// Writes what the command reads, as far as it wants to; a command that closed its input does not.
+    /// Writes as much input as fits; stops if the command closed its standard input.
     fn write_input(&mut self) {
         let Some((input, content)) = &self.pipes.input else { return };
         let rest = content.get(self.written..).unwrap_or_default();
@@ -235,7 +235,7 @@ impl Supervision<'_> {
         }
     }
 
-    /// Reads once, and says whether there was something.
+    /// Reads once, and returns whether there was data.
     fn read(&mut self, stream: Stream, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<bool, SandboxError> {
         let [output, error, _] = &mut self.open;
         let (open, file) = match stream {

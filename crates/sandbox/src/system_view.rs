@@ -1,4 +1,4 @@
-//! What a command sees of the system: a list of what it may, not of what it may not.
+//! What a command sees of the system: an allowlist, not a denylist.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access as Ask, AtFlags, FileType};
 
-/// Folders that programs and their libraries live in. Shown read-only where they exist.
+/// Directories with programs and their libraries. Shown read-only if they exist.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -21,8 +21,8 @@ const SYSTEM: &[&str] = &[
     "/gnu/store",
 ];
 
-/// What of them says something about the machine, or where its keepers leave credentials that every user may read: variables, jobs, services, mounts, logins. Hidden
-/// where the gate itself could read it.
+/// Paths in them that identify the machine, or in which administrators leave world-readable credentials: environment, cron jobs, services, mounts,
+/// logins. Hidden if the gate itself could read them.
 const HIDDEN: &[&str] = &[
     "/etc/ssh",
     "/etc/machine-id",
@@ -40,7 +40,7 @@ const HIDDEN: &[&str] = &[
     "/etc/containers/auth.json",
 ];
 
-/// What of them is secret, hidden in the same way; without a view to hide it in, nothing is run where it could be read.
+/// Secret paths in them, hidden likewise; without a mount namespace to hide them in, no command is run if the gate could read one.
 const SECRET: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
@@ -65,17 +65,17 @@ const SECRET: &[&str] = &[
     "/etc/toolgate",
 ];
 
-/// Where other people's programs keep files that only root may read.
+/// Where third-party programs keep files that only root may read.
 const PRIVATE_FILES_IN: &[&str] = &["/etc", "/opt"];
 
-/// A place with more in it, or with more to hide, is not shown at all to the commands of root.
+/// A directory with more entries, or with more to hide, is not shown at all to commands of a root gate.
 const MAX_ENTRIES: usize = 100_000;
 const MAX_HIDDEN: usize = 1_000;
 
-/// What of `/proc` everybody may read, and no command needs: how the machine was started, for which some keep credentials on the kernel's command line.
+/// World-readable files in `/proc` that no command needs: boot parameters, which sometimes contain credentials on the kernel command line.
 pub(crate) const HIDDEN_IN_PROC: &[&str] = &["cmdline", "bootconfig"];
 
-/// What of `/proc` only root may read, and no command needs: the kernel's memory and what is in it. Hidden where the gate is root.
+/// Files in `/proc` that only root may read and no command needs: kernel memory and its contents. Hidden if the gate is root.
 pub(crate) const SECRET_IN_PROC: &[&str] = &[
     "kcore",
     "keys",
@@ -88,37 +88,37 @@ pub(crate) const SECRET_IN_PROC: &[&str] = &[
     "kpagecgroup",
 ];
 
-/// Devices without a memory or a person behind them.
+/// Devices without storage and without a user behind them.
 pub(crate) const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 
-/// Links that programs expect in `/dev`.
+/// Symlinks that programs expect in `/dev`.
 pub(crate) const DEVICE_LINKS: &[(&str, &str)] = &[
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
-    // Shared memory is in the command's temporary files, and bounded with them.
+    // Shared memory is in the command's `/tmp`, and shares its size limit.
     ("shm", "/tmp/.shm"),
 ];
 
-/// The system as commands see it, found once.
+/// The system as commands see it, detected once.
 pub(crate) struct SystemView {
-    /// Folders and files that are shown, by their real place; parents before children.
+    /// Visible directories and files, by their real path; parents before children.
     pub(crate) visible: Vec<VisiblePath>,
-    /// Links at the top, such as `/bin`, with what they say.
+    /// Top-level symlinks, such as `/bin`, with their targets.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
 }
 
-/// A place that is shown, and what in it is hidden.
+/// A visible path, and what is hidden in it.
 pub(crate) struct VisiblePath {
     pub(crate) path: PathBuf,
     pub(crate) is_directory: bool,
-    /// Relative to the place.
+    /// Relative to the path.
     pub(crate) hidden: Vec<(PathBuf, bool)>,
 }
 
 impl SystemView {
-    /// Looks at the machine. `more` are places that the operator adds, `own` what belongs to the gate.
+    /// Detects the system. `more` are paths added by the operator, `own` those that belong to the gate.
     pub(crate) fn detect(more: &[PathBuf], own: &[PathBuf]) -> Self {
         let (mut visible, mut links): (Vec<VisiblePath>, Vec<(PathBuf, PathBuf)>) = (Vec::new(), Vec::new());
         let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).chain(more.iter().cloned()).collect();
@@ -155,17 +155,17 @@ impl SystemView {
         Self { visible, links }
     }
 
-    /// Whether a place is in it.
+    /// Whether a path is visible.
     pub(crate) fn shows(&self, place: &Path) -> bool {
         self.visible.iter().any(|shown| place.starts_with(&shown.path)) || self.is_linked(place)
     }
 
-    /// Whether a place is reached through a link at the top, such as `/bin`: the same is shown under another name.
+    /// Whether a path goes through a top-level symlink such as `/bin`: it is visible under another name.
     pub(crate) fn is_linked(&self, place: &Path) -> bool {
         self.links.iter().any(|(link, _)| place.starts_with(link))
     }
 
-    /// Something secret that the gate could read, if there is anything.
+    /// A secret that the gate could read, if there is one.
     pub(crate) fn secret(&self) -> Option<PathBuf> {
         let mut hidden = self.hidden();
         hidden.find(|path| SECRET.iter().any(|secret| path == Path::new(secret)))
@@ -175,7 +175,7 @@ impl SystemView {
         self.visible.iter().flat_map(|shown| shown.hidden.iter().map(|(path, _)| shown.path.join(path)))
     }
 
-    /// What is hidden, each with what it is right now.
+    /// The hidden paths, each with its current inode.
     pub(crate) fn hidden_now(&self) -> impl Iterator<Item = (PathBuf, (u64, u64))> {
         self.hidden().map(|path| {
             let identity = inode_identity(&path);
@@ -184,19 +184,19 @@ impl SystemView {
     }
 }
 
-/// What is at a place right now.
+/// Device and inode currently at a path.
 pub(crate) fn inode_identity(path: &Path) -> (u64, u64) {
     let found = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     found.map_or((0, 0), |found| (found.st_dev, found.st_ino))
 }
 
-/// When a directory last changed, in seconds and nanoseconds.
+/// The `st_ctime` of a directory, in seconds and nanoseconds.
 pub(crate) fn ctime(path: &Path) -> (u64, u64) {
     let found = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::empty());
     found.map_or((0, 0), |found| (found.st_ctime.cast_unsigned(), found.st_ctime_nsec))
 }
 
-/// Why a place of the host cannot be shown to commands, if it cannot.
+/// Why a host path cannot be shown to commands, if it cannot.
 #[must_use]
 pub fn refused_place(path: &Path) -> Option<&'static str> {
     if !path.is_absolute() {
@@ -210,7 +210,8 @@ pub fn refused_place(path: &Path) -> Option<&'static str> {
 }
 
 impl VisiblePath {
-    /// Hides what only its owner may read, which root is for most of the system: what others may not read, commands may not either. Whether that could be done.
+    /// Hides what only its owner may read, which for most of the system is root: what other users may not read, commands may not either. Returns
+    /// whether that was possible.
     fn hide_private_files(&mut self) -> bool {
         let (mut folders, mut seen) = (vec![PathBuf::new()], 0_usize);
         while let Some(folder) = folders.pop() {
@@ -239,7 +240,7 @@ impl VisiblePath {
     }
 }
 
-/// The names in a folder, and what each is.
+/// The entries of a directory with their modes.
 fn entries(folder: &Path) -> rustix::io::Result<Vec<(std::ffi::OsString, u32)>> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -252,7 +253,7 @@ fn entries(folder: &Path) -> rustix::io::Result<Vec<(std::ffi::OsString, u32)>> 
     Ok(known.collect())
 }
 
-/// What the gate could read there and a command must not.
+/// Paths that the gate could read there and a command must not.
 fn hidden_in(place: &Path, own: &[PathBuf]) -> Vec<(PathBuf, bool)> {
     let hidden =
         HIDDEN.iter().chain(SECRET).map(Path::new).chain(own.iter().map(PathBuf::as_path)).filter_map(

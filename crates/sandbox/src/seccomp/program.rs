@@ -1,7 +1,7 @@
-//! A filter as a program of the kernel's classic BPF.
+//! Compiles a filter to classic BPF.
 //!
-//! It is a tree of comparisons and not a list, as crates make it: when a filter is installed the kernel walks it once for every system call there is, and
-//! for a list of this length that takes as long as starting a program.
+//! It is a binary search tree and not a linear list, as existing crates generate: on installation the kernel evaluates the filter once for every
+//! system call (for its constant-action bitmap), and for a list of this length that takes as long as starting a program.
 
 use libc::sock_filter;
 
@@ -23,7 +23,7 @@ pub(super) const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 pub(super) const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// An instruction: what, with which number, and how many to skip when it holds and when it does not.
+/// An instruction: opcode, operand, and how many instructions to skip if it holds and if it does not.
 const fn line(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
@@ -36,12 +36,12 @@ pub(super) fn number(call: i64) -> u32 {
     u32::try_from(call).unwrap_or(u32::MAX)
 }
 
-/// The whole program: refuses these calls as their leaves say, knows none above `newest`, and allows all others.
+/// The whole program: refuses these calls as their leaves say, returns `ENOSYS` for calls above `newest`, and allows all others.
 pub(super) fn program(mut leaves: Vec<Leaf>, newest: u32) -> Vec<sock_filter> {
     leaves.sort_by_key(|leaf| leaf.first);
     let leaves = Leaf::joined(leaves);
     let mut program = vec![
-        // The architecture is asked first: numbers mean something else on another one.
+        // The architecture is checked first: call numbers differ between architectures.
         line(LOAD, 4, 0, 0),
         line(IF_EQUAL, ARCHITECTURE, 1, 0),
         answer(libc::SECCOMP_RET_KILL_PROCESS),
@@ -53,7 +53,7 @@ pub(super) fn program(mut leaves: Vec<Leaf>, newest: u32) -> Vec<sock_filter> {
     with_shared_answers(&program).unwrap_or(program)
 }
 
-/// Calls with neighbouring numbers, and what is done about all of them.
+/// Calls with consecutive numbers, and their common code.
 pub(super) struct Leaf {
     first: u32,
     last: u32,
@@ -65,7 +65,7 @@ impl Leaf {
         Self { first: number(call), last: number(call), lines }
     }
 
-    /// Neighbours with one and the same short answer become one: the fewer instructions, the sooner a command starts.
+    /// Joins neighbours with the same unconditional result: fewer instructions make commands start faster.
     fn joined(sorted: Vec<Self>) -> Vec<Self> {
         let mut joined: Vec<Self> = Vec::new();
         for leaf in sorted {
@@ -83,7 +83,7 @@ impl Leaf {
         joined
     }
 
-    /// The answer, where it does not depend on arguments.
+    /// The result, if it does not depend on arguments.
     fn answer(&self) -> Option<u32> {
         match &*self.lines {
             [only] if only.code == ANSWER => Some(only.k),
@@ -92,7 +92,7 @@ impl Leaf {
     }
 }
 
-/// Finds the call among sorted leaves, or allows it.
+/// Searches the call among sorted leaves; allows it if it is not found.
 fn tree(leaves: &[Leaf]) -> Vec<sock_filter> {
     match leaves {
         [] => vec![answer(libc::SECCOMP_RET_ALLOW)],
@@ -123,13 +123,13 @@ fn tree(leaves: &[Leaf]) -> Vec<sock_filter> {
     }
 }
 
-/// How far from an answer one that is the same may be to serve in its place: a jump skips at most 255 instructions, and those to an answer are short.
+/// How far an identical return instruction may be to be shared: a jump skips at most 255 instructions, and this leaves a margin.
 const SHARED_WITHIN: usize = 150;
 
-/// The same program with each answer once for all that are near: half of a tree are answers, and the kernel compiles the program for every command that starts.
-/// Measured: 315 instructions become 199. Nothing if an instruction cannot say how far its jump is.
+/// Shares identical return instructions that are near each other: half of the tree are returns, and the kernel compiles the program for every command
+/// that starts. Measured: 315 instructions become 199. `None` if a jump does not fit its field.
 fn with_shared_answers(program: &[sock_filter]) -> Option<Vec<sock_filter>> {
-    // Made from its end, because jumps go forward. Places are counted from the end too.
+    // Built from the end, because BPF jumps only forward. Positions are counted from the end too.
     let mut reversed: Vec<sock_filter> = Vec::with_capacity(program.len());
     let mut places = vec![0; program.len()];
     for (at, instruction) in program.iter().enumerate().rev() {
@@ -159,7 +159,7 @@ fn with_shared_answers(program: &[sock_filter]) -> Option<Vec<sock_filter>> {
     Some(reversed)
 }
 
-/// Refuses when every condition of one case holds, or always when there is no case.
+/// Refuses if every condition of one case holds, or always if there are no cases.
 pub(super) fn refuse_cases(cases: &[&[Condition]]) -> Vec<sock_filter> {
     if cases.is_empty() {
         return vec![answer(REFUSED)];
@@ -167,7 +167,7 @@ pub(super) fn refuse_cases(cases: &[&[Condition]]) -> Vec<sock_filter> {
     let mut lines = Vec::new();
     for case in cases {
         let mut conditions: Vec<Vec<sock_filter>> = Vec::new();
-        // From the last to the first, because each has to know how much to skip.
+        // From last to first, because each condition must know how much to skip.
         let mut to_next_case = 1_usize;
         for condition in case.iter().rev() {
             let made = holds(*condition, to_next_case);
@@ -181,8 +181,8 @@ pub(super) fn refuse_cases(cases: &[&[Condition]]) -> Vec<sock_filter> {
     lines
 }
 
-/// Goes on when a condition holds, and skips `otherwise` instructions when it does not. Arguments of interest fit in their lower half; the kernel looks
-/// at no more of them either.
+/// Continues if a condition holds, and skips `otherwise` instructions if not. Only the low 32 bits are compared: the kernel uses no more of these
+/// arguments either.
 fn holds((argument, comparison, value): Condition, otherwise: usize) -> Vec<sock_filter> {
     let load = line(LOAD, 16 + 8 * u32::from(argument), 0, 0);
     let value = u32::try_from(value).unwrap_or(u32::MAX);

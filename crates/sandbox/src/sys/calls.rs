@@ -6,21 +6,21 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{Errno, Result};
 
-/// The number of the last error, as a result.
+/// The result of a system call, with the errno if it failed.
 fn checked(result: libc::c_long) -> Result<libc::c_long> {
     if result >= 0 {
         return Ok(result);
     }
-    // SAFETY: the address of this thread's error number is always valid.
+    // SAFETY: the address of this thread's errno is always valid.
     let number = unsafe { *libc::__errno_location() };
     Err(Errno::from_raw_os_error(number))
 }
 
-/// Sets attributes of a mount and of everything below it.
+/// Sets the attributes of a mount, and of all submounts if `recursive` (`mount_setattr`).
 pub(crate) fn set_mount_attributes(tree: BorrowedFd<'_>, recursive: bool, set: u64) -> Result<()> {
     let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the path is empty and ends, the structure is of the size that is said, and both outlive the call.
+    // SAFETY: the path is an empty C string, the structure has the stated size, and both outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -34,32 +34,32 @@ pub(crate) fn set_mount_attributes(tree: BorrowedFd<'_>, recursive: bool, set: u
     checked(result).map(drop)
 }
 
-/// Closes every descriptor from `first` on.
+/// Closes every descriptor from `first` on (`close_range`).
 pub(crate) fn close_from(first: RawFd) -> Result<()> {
-    // SAFETY: takes numbers only. What is closed here belongs to a process that is about to become another program.
+    // SAFETY: takes numbers only. What is closed belongs to a process that is about to call `execve`.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
     checked(result).map(drop)
 }
 
-/// Makes descriptor `to` mean what `from` means, kept open when a program starts.
+/// Duplicates descriptor `from` to `to` (`dup3`).
 pub(crate) fn duplicate(from: RawFd, to: RawFd, close_on_exec: bool) -> Result<()> {
     let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: takes numbers only; the process that calls this owns its descriptor table.
+    // SAFETY: takes numbers only; the calling process owns its descriptor table.
     let result = unsafe { libc::syscall(libc::SYS_dup3, from, to, flags) };
     checked(result).map(drop)
 }
 
-/// Installs a filter on system calls, for this process and all that come from it.
+/// Installs a seccomp filter, for this process and its descendants.
 pub(crate) fn install_filter(filter: &[libc::sock_filter]) -> Result<()> {
     let length = u16::try_from(filter.len()).map_err(|_| Errno::INVAL)?;
     let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: the kernel copies the program, which outlives the call and is as long as it says.
+    // SAFETY: the kernel copies the program, which outlives the call and has the stated length.
     let result =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     checked(result).map(drop)
 }
 
-/// What Landlock is asked to watch over.
+/// The access rights that a Landlock ruleset handles.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LandlockRulesetAttr {
@@ -74,42 +74,42 @@ struct LandlockPathBeneathAttr {
     parent: i32,
 }
 
-/// The version of Landlock that the kernel speaks.
+/// The kernel's Landlock ABI version.
 pub(crate) fn landlock_version() -> Result<u32> {
-    // SAFETY: asks for the version with no structure.
+    // SAFETY: queries the version without a structure.
     let result =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, 1_u32) };
     checked(result).map(|version| u32::try_from(version).unwrap_or(0))
 }
 
-/// An empty set of rules: what is watched is refused.
+/// An empty ruleset: every handled right is refused.
 pub(crate) fn landlock_create_ruleset(watch: &LandlockRulesetAttr) -> Result<OwnedFd> {
     let pointer: *const LandlockRulesetAttr = watch;
-    // SAFETY: the structure is of the size that is said and outlives the call.
+    // SAFETY: the structure has the stated size and outlives the call.
     let result = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, pointer, size_of::<LandlockRulesetAttr>(), 0_u32)
     };
     let file = checked(result)?;
-    // SAFETY: the kernel just handed this descriptor to us and to nobody else.
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(RawFd::try_from(file).map_err(|_| Errno::BADF)?) })
 }
 
-/// Allows something at and below a place.
+/// Allows rights at and below a path.
 pub(crate) fn landlock_add_rule(rules: RawFd, place: BorrowedFd<'_>, allowed: u64) -> Result<()> {
     let rule = LandlockPathBeneathAttr { allowed, parent: place.as_raw_fd() };
-    // SAFETY: rule type 1 is a path beneath a descriptor, and the structure is one; it outlives the call.
+    // SAFETY: rule type 1 is `LANDLOCK_RULE_PATH_BENEATH`, and the structure is one; it outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_landlock_add_rule, rules, 1_u32, &raw const rule, 0_u32) };
     checked(result).map(drop)
 }
 
-/// Obeys the rules from now on.
+/// Applies the ruleset to this thread.
 pub(crate) fn landlock_restrict_self(rules: RawFd) -> Result<()> {
     // SAFETY: takes numbers only.
     let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules, 0_u32) };
     checked(result).map(drop)
 }
 
-/// Brings up the loopback interface of the network namespace that this process is in.
+/// Brings up the loopback interface of this process's network namespace.
 pub(crate) fn loopback_up() -> Result<()> {
     // SAFETY: takes numbers only.
     let socket = checked(unsafe {
@@ -124,18 +124,18 @@ pub(crate) fn loopback_up() -> Result<()> {
     // SAFETY: the request names an interface and carries the flags that this call reads; it outlives the call.
     let result =
         checked(unsafe { libc::syscall(libc::SYS_ioctl, socket, libc::SIOCSIFFLAGS, &raw const request) });
-    // SAFETY: this descriptor was opened above and is used no more.
+    // SAFETY: this descriptor was opened above and is not used again.
     let _ = unsafe { libc::syscall(libc::SYS_close, socket) };
     result.map(drop)
 }
 
-/// All signals have their default action, and none but `SIGTERM` is blocked.
+/// Resets all signals to their default action and blocks only `SIGTERM`.
 ///
-/// The mask survives `execve`. Process 1 of a namespace drops an unblocked signal whose action is the default (`SIGNAL_UNKILLABLE`), so that a request to end
-/// would be lost if it came before the init program blocks `SIGTERM` itself: blocked from the start it stays pending until `rt_sigtimedwait` takes it.
+/// The mask survives `execve`. The kernel drops an unblocked signal with default action sent to process 1 of a namespace (`SIGNAL_UNKILLABLE`), so a
+/// `SIGTERM` sent before the init program blocks it would be lost. Blocked from the start, it stays pending until `rt_sigtimedwait` takes it.
 pub(crate) fn default_signals() {
     for signal in 1..=31 {
-        // SAFETY: the default action is no handler, so nothing of this program is called.
+        // SAFETY: the default action is no handler, so no code of this program is called.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     // SAFETY: an empty set is a valid one.
@@ -148,12 +148,12 @@ pub(crate) fn default_signals() {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut()) };
 }
 
-/// No signal reaches this thread until the guard is gone.
+/// Blocks all signals of this thread until it is dropped.
 pub(crate) struct SignalMaskGuard(libc::sigset_t);
 
 impl SignalMaskGuard {
     pub(crate) fn block_all() -> Self {
-        // SAFETY: two sets of ours, filled before they are used.
+        // SAFETY: two local sets, filled before they are used.
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         // SAFETY: the set is ours.
@@ -171,20 +171,20 @@ impl Drop for SignalMaskGuard {
     }
 }
 
-/// Gives up every supplementary group. Only those who may change users can; for others the namespace takes the rights away.
+/// Drops all supplementary groups (`setgroups`). Needs `CAP_SETGID`; without it the call fails with `EPERM`.
 pub(crate) fn drop_groups() -> Result<()> {
     // SAFETY: an empty list is not read.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, 0_usize, std::ptr::null::<libc::gid_t>()) };
     checked(result).map(drop)
 }
 
-/// Becomes another program. Comes back only with an error.
+/// Executes another program. Returns only an error.
 pub(crate) fn execveat(
     file: RawFd,
     arguments: &[*const libc::c_char],
     environment: &[*const libc::c_char],
 ) -> Errno {
-    // SAFETY: both lists end with a null pointer, which the plan sees to, and every other element is a C string that it keeps.
+    // SAFETY: both lists end with a null pointer, which the plan ensures, and every other element is a C string that it keeps alive.
     let result = unsafe {
         libc::syscall(
             libc::SYS_execveat,
@@ -198,30 +198,30 @@ pub(crate) fn execveat(
     checked(result).err().unwrap_or(Errno::INVAL)
 }
 
-/// Ends this process at once, running nothing of the program it shares memory with.
+/// Exits immediately, without running any code of the program whose memory it shares.
 pub(crate) fn exit_now(code: i32) -> ! {
-    // SAFETY: ends the process; there is nothing to come back to.
+    // SAFETY: ends the process; there is nothing to return to.
     unsafe { libc::_exit(code) }
 }
 
-/// A descriptor that a process with the same table opened and left for us.
+/// Takes ownership of a descriptor that a helper with the same table opened.
 pub(crate) fn adopt(file: RawFd) -> Option<OwnedFd> {
-    // SAFETY: only called with a number that the started process stored after opening it, and once for each.
+    // SAFETY: only called with a number that the helper stored after opening it, and once for each.
     (file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(file) })
 }
 
-/// A descriptor by number, for as long as the caller knows it to be open.
+/// A descriptor by number, while the caller knows it to be open.
 pub(crate) fn borrow<'a>(file: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the steps of a launch name descriptors that earlier steps of the same launch opened and nobody closes.
+    // SAFETY: the steps of a launch name descriptors that earlier steps of the same launch opened and that stay open.
     unsafe { BorrowedFd::borrow_raw(file) }
 }
 
-/// Takes a descriptor out of Rust's care; the process that calls this ends or becomes another program.
+/// Leaks a descriptor; the calling process exits or calls `execve`.
 pub(crate) fn forget(file: OwnedFd) -> RawFd {
     std::os::fd::IntoRawFd::into_raw_fd(file)
 }
 
-/// A piece of one program, unreadable to others, that can be started by its descriptor.
+/// A sealed memfd with a program, executable by its descriptor.
 pub(crate) fn memfd_program(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -234,7 +234,7 @@ pub(crate) fn memfd_program(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
         &file,
         SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
     )?;
-    // A program that is open for writing cannot be started, so it is opened once more for reading.
+    // A file open for writing cannot be executed (`ETXTBSY`), so it is reopened for reading.
     let path =
         std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| Errno::INVAL)?;
     rustix::fs::open(
@@ -244,5 +244,5 @@ pub(crate) fn memfd_program(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
     )
 }
 
-/// Bytes of stack for a process that borrows memory.
+/// Stack size of a process that shares memory.
 pub(crate) const STACK_BYTES: usize = 128 * 1024;

@@ -1,6 +1,6 @@
-//! What a new process does between its birth and the command.
+//! What a new process does between `clone` and `execve`.
 //!
-//! It borrows the gate's memory: nothing in here allocates, locks, panics or returns. What it has to say it leaves in atomics.
+//! It shares the gate's memory: nothing in here allocates, locks, panics or returns. Results are stored in atomics.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
@@ -20,36 +20,36 @@ use crate::setup_step::SetupStep;
 /// Everything a process needs to become the command.
 pub(crate) struct ChildLaunch<'a> {
     pub(crate) layers: Layers,
-    /// The namespaces to join, the user's first: rights over the others come from it.
+    /// The namespaces to join, the user namespace first: the privileges over the others come from it.
     pub(crate) namespaces: &'a [RawFd],
-    /// Where to write a zero to be in the command's control group.
+    /// `cgroup.procs` of the command's cgroup.
     pub(crate) cgroup: Option<RawFd>,
-    /// Further namespaces to be born into.
+    /// `clone` flags of further namespaces to create.
     pub(crate) flags: i32,
     pub(crate) steps: &'a [SetupStep],
     pub(crate) fds: ChildFds<'a>,
     pub(crate) limits: &'a [(Resource, Rlimit)],
     pub(crate) filter: Option<&'a [libc::sock_filter]>,
-    /// Standard input, output and error, and where the ending is told.
+    /// Standard input, output and error, and the report pipe.
     pub(crate) streams: [RawFd; 4],
     pub(crate) program: RawFd,
     pub(crate) arguments: &'a CStringArray<'a>,
     pub(crate) environment: &'a CStringArray<'a>,
-    /// Whether the gate is still there: readable once it is not.
+    /// Pidfd of the gate: readable once it has exited.
     pub(crate) gate: RawFd,
     pub(crate) progress: &'a LaunchProgress,
 }
 
-/// What steps work with.
+/// The descriptors that steps use.
 #[derive(Clone, Copy)]
 pub(crate) struct ChildFds<'a> {
-    /// Trees and folders that steps opened.
+    /// Trees and directories opened by steps.
     pub(crate) slots: &'a [AtomicI32],
-    /// What Landlock is being told.
+    /// The Landlock ruleset being built.
     pub(crate) rules: Option<RawFd>,
 }
 
-/// Pointers to C strings, with a null at the end.
+/// A null-terminated array of C strings.
 pub(crate) struct CStringArray<'a> {
     list: Vec<*const libc::c_char>,
     _strings: std::marker::PhantomData<&'a CStr>,
@@ -62,23 +62,23 @@ impl<'a> CStringArray<'a> {
     }
 }
 
-// The pointers are to strings that are borrowed for as long as this value lives, and are only read.
+// The pointers are to strings that are borrowed while this value lives, and are only read.
 #[expect(unsafe_code, reason = "pointers to shared, immutable strings may be read from any thread")]
 // SAFETY: as above.
 unsafe impl Sync for CStringArray<'_> {}
 
-/// How far a launch came.
+/// The progress of a launch.
 #[derive(Default)]
 pub(crate) struct LaunchProgress {
-    /// The number of the process that becomes the command.
+    /// PID of the process that becomes the command.
     pub(crate) process: AtomicI32,
-    /// The part that failed, and why; zero is none.
+    /// The phase that failed, and why; zero is none.
     pub(crate) phase: AtomicI32,
     pub(crate) step: AtomicI32,
     pub(crate) error: AtomicI32,
 }
 
-/// The parts of a launch, for whoever has to say which one failed.
+/// The phases of a launch, for error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum LaunchPhase {
@@ -112,7 +112,7 @@ impl LaunchPhase {
 }
 
 impl LaunchProgress {
-    /// Says what failed, and ends the process.
+    /// Stores what failed, and exits.
     pub(crate) fn failed(&self, part: LaunchPhase, step: usize, error: Errno) -> ! {
         self.step.store(i32::try_from(step).unwrap_or(i32::MAX), Ordering::Relaxed);
         self.error.store(error.raw_os_error(), Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl LaunchProgress {
     }
 }
 
-/// The first of two processes: joins namespaces, which only a process with a single thread can, and gives birth to the second in them.
+/// The first of two processes: joins namespaces, which only a single-threaded process can, and clones the second in them.
 pub(crate) struct JoinNamespaces<'a>(pub(crate) &'a ChildLaunch<'a>);
 
 impl HelperProcess for JoinNamespaces<'_> {
@@ -130,7 +130,7 @@ impl HelperProcess for JoinNamespaces<'_> {
         if let Err(error) = join(launch) {
             launch.progress.failed(LaunchPhase::Join, 0, error);
         }
-        // The second is the gate's child as well, so that the gate can wait for it and is missed by it.
+        // `CLONE_PARENT`: the second is also the gate's child, so that the gate can wait for it and its death signal fires when the gate exits.
         match launch::clone_vfork(&ExecCommand(launch), launch.flags | libc::CLONE_PARENT) {
             Ok(process) => launch.progress.process.store(process.as_raw_nonzero().get(), Ordering::Release),
             Err(error) => launch.progress.failed(LaunchPhase::Birth, 0, error),
@@ -139,7 +139,7 @@ impl HelperProcess for JoinNamespaces<'_> {
 }
 
 fn join(launch: &ChildLaunch<'_>) -> Result<()> {
-    // Groups open doors that no namespace closes. Whoever may not leave them was not given rights that this would take away.
+    // Supplementary groups grant access that no namespace takes away. A gate without `CAP_SETGID` gets `EPERM` and keeps its user's own groups.
     match calls::drop_groups() {
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(error),
@@ -150,7 +150,7 @@ fn join(launch: &ChildLaunch<'_>) -> Result<()> {
     join_namespaces(launch.namespaces)
 }
 
-/// Joins namespaces one after the other.
+/// Joins namespaces one after the other (`setns`).
 pub(crate) fn join_namespaces(namespaces: &[RawFd]) -> Result<()> {
     for namespace in namespaces {
         rustix::thread::move_into_link_name_space(calls::borrow(*namespace), None)?;
@@ -158,7 +158,7 @@ pub(crate) fn join_namespaces(namespaces: &[RawFd]) -> Result<()> {
     Ok(())
 }
 
-/// The second process: takes every step and becomes the command.
+/// The second process: executes every step and becomes the command.
 struct ExecCommand<'a>(&'a ChildLaunch<'a>);
 
 impl HelperProcess for ExecCommand<'_> {
@@ -195,15 +195,15 @@ impl HelperProcess for ExecCommand<'_> {
     }
 }
 
-/// Where descriptors are while the last layers are put on.
+/// Descriptor numbers while the last layers are applied.
 const REPORT: RawFd = 3;
 const PROGRAM: RawFd = 4;
 const RULES: RawFd = 5;
 
-/// Ends with the gate, and has no terminal.
+/// Dies with the gate (`PR_SET_PDEATHSIG`), and has no terminal.
 fn die_with_parent(launch: &ChildLaunch<'_>) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The gate may have ended before it was asked for that signal.
+    // The gate may have exited before the death signal was set.
     let gate = calls::borrow(launch.gate);
     let mut poll = [rustix::event::PollFd::new(&gate, rustix::event::PollFlags::IN)];
     if rustix::event::poll(&mut poll, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0 {
@@ -223,7 +223,7 @@ fn limit(launch: &ChildLaunch<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Nobody can raise a limit that was put on the gate itself.
+/// A hard limit on the gate itself cannot be raised.
 fn clamp_rlimit(resource: Resource, wanted: Rlimit) -> Rlimit {
     let most = rustix::process::getrlimit(resource).maximum;
     let lower = |value: Option<u64>| match (value, most) {
@@ -233,7 +233,7 @@ fn clamp_rlimit(resource: Resource, wanted: Rlimit) -> Rlimit {
     Rlimit { current: lower(wanted.current), maximum: lower(wanted.maximum) }
 }
 
-/// Standard streams and the report stay; the program and the rules go with the start; all else goes now.
+/// The standard streams and the report pipe stay; the program and the ruleset close on `execve`; everything else is closed now.
 fn arrange_descriptors(launch: &ChildLaunch<'_>) -> Result<()> {
     for (from, to) in launch.streams.iter().zip([0, 1, 2, REPORT]) {
         calls::duplicate(*from, to, false)?;
@@ -249,8 +249,9 @@ fn arrange_descriptors(launch: &ChildLaunch<'_>) -> Result<()> {
     if launch.layers.contains(Layer::Descriptors) { calls::close_from(first_to_go) } else { Ok(()) }
 }
 
-/// None inside the namespace, and none to be had by starting a program: being root means nothing any more, files give none to those who gain no privileges, and
-/// all of it is locked. The bounding set is left alone: it bounds what files give, and emptying it costs a copy of the credentials for each of its members.
+/// Drops all capabilities, and prevents regaining them by `execve`: root has no special meaning (`SECBIT_NOROOT`), file capabilities are ignored
+/// under `no_new_privs`, and the secure bits are locked. The bounding set is left alone: it limits only file capabilities, and emptying it would copy
+/// the credentials once per member.
 fn drop_capabilities(launch: &ChildLaunch<'_>) -> Result<()> {
     if !launch.layers.contains(Layer::Capabilities) {
         return Ok(());
@@ -275,7 +276,7 @@ fn drop_capabilities(launch: &ChildLaunch<'_>) -> Result<()> {
     )
 }
 
-/// Takes one step.
+/// Executes one step.
 pub(crate) fn apply_step(step: &SetupStep, hands: ChildFds<'_>) -> Result<()> {
     let cwd = rustix::fs::CWD;
     match step {
@@ -358,8 +359,8 @@ fn slot_of(hands: ChildFds<'_>, slot: usize) -> Result<RawFd> {
     Ok(hands.slots.get(slot).ok_or(Errno::INVAL)?.load(Ordering::Relaxed))
 }
 
-/// An empty file is made without being opened: a process that another thread starts at that moment would have it open for writing too, and what is being
-/// written cannot be made read-only.
+/// An empty file is created with `mknodat`, without opening it: a process that another thread starts at that moment would inherit a writable
+/// descriptor, and a mount with a writer cannot be made read-only.
 fn make_file(path: &CStr, content: &[u8], mode: u32) -> Result<()> {
     if content.is_empty() {
         let kind = rustix::fs::FileType::RegularFile;
@@ -375,7 +376,7 @@ fn make_file(path: &CStr, content: &[u8], mode: u32) -> Result<()> {
     Ok(())
 }
 
-/// A place in a tree, reached without following any link: what was planned is what is covered.
+/// A path in a tree, resolved without following any symlink: what was planned is what is covered.
 fn beneath(tree: RawFd, path: &CStr) -> Result<std::os::fd::OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -398,8 +399,9 @@ fn mount_over(tree: &std::os::fd::OwnedFd, target: &std::os::fd::OwnedFd, attrib
     rustix::mount::move_mount(tree, c"", target, c"", flags)
 }
 
-/// The lower layer is named by its descriptor: its path may be covered already, be too long for an option, or hold a `:` or `,`. An overlay without an upper
-/// layer needs two lower ones; the second is empty. `noexec` is a flag of the mount that the directory lies in, and does not pass through by itself.
+/// The lower layer is named by its descriptor: its path may already be covered, be too long for an option, or contain `:` or `,`. An overlay without
+/// an upper layer needs two lower ones; the second is empty. `noexec` is a flag of the mount that the directory is in, and is not inherited by the
+/// overlay, so it is copied.
 fn mount_overlay(lower: RawFd, path: &CStr) -> Result<()> {
     let mut flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     if rustix::fs::fstatvfs(calls::borrow(lower))?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
@@ -413,7 +415,7 @@ fn mount_overlay(lower: RawFd, path: &CStr) -> Result<()> {
     rustix::mount::mount(c"toolgate", path, c"overlay", flags, Some(options))
 }
 
-/// Puts text together without allocating.
+/// Concatenates without allocating.
 fn concat<'b>(buffer: &'b mut [u8], parts: &[&[u8]]) -> Result<&'b CStr> {
     for (at, byte) in parts.iter().copied().flatten().enumerate() {
         *buffer.get_mut(at).ok_or(Errno::NAMETOOLONG)? = *byte;
@@ -434,7 +436,8 @@ fn digits(descriptor: RawFd, buffer: &mut [u8; 10]) -> &[u8] {
     buffer.get(first..).unwrap_or_default()
 }
 
-/// The mount is read-only and not what is mounted: the kernel mounts nothing writable where only something read-only can be seen, and the number is written first.
+/// The mount is made read-only, and not the superblock: the kernel refuses a writable `/proc` where only a read-only one is visible, and `pid_max`
+/// must be written first.
 fn mount_proc(path: &CStr, processes: Option<&CStr>) -> Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount(c"proc", path, c"proc", flags, None)?;

@@ -1,4 +1,4 @@
-//! Starts a process that borrows this one's memory until it is another program.
+//! Starts a process that shares this one's memory until it executes another program.
 #![expect(unsafe_code, reason = "clone has no safe wrapper")]
 
 use rustix::io::{Errno, Result};
@@ -6,49 +6,48 @@ use rustix::process::{Pid, WaitOptions};
 
 use super::calls::{STACK_BYTES, SignalMaskGuard, exit_now};
 
-/// What a borrowed process does: everything it needs, behind one pointer. It must not allocate, lock or panic, and what it leaves behind is in
-/// atomics.
+/// The code of such a process: everything it needs is behind one pointer. It must not allocate, lock or panic, and it returns results in atomics.
 pub(crate) trait HelperProcess: Sync {
-    /// Runs in the new process. Its end is the end of the process.
+    /// Runs in the new process, which exits when it returns.
     fn run(&self);
 }
 
-/// Starts a process with these flags of `clone` on top of sharing memory and waiting. Returns when the process has become another program or
-/// ended; its number is the caller's to wait for.
+/// Starts a process with these `clone` flags in addition to `CLONE_VM | CLONE_VFORK`. Returns when the process has called `execve` or exited; the
+/// caller must wait for its PID.
 pub(crate) fn spawn_vfork<Work: HelperProcess>(work: &Work, flags: i32) -> Result<Pid> {
     let _held = SignalMaskGuard::block_all();
     clone_vfork(work, flags)
 }
 
-/// The same from inside such a process, which holds back signals already.
+/// The same from inside such a process, which already blocks signals.
 pub(crate) fn clone_vfork<Work: HelperProcess>(work: &Work, flags: i32) -> Result<Pid> {
     let mut stack = Stack::new()?;
     let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let argument: *const Work = work;
-    // SAFETY: the new process runs `enter` on a stack of its own, which lives until this call returns, and this call returns only when the new process is
-    // done with the memory (CLONE_VFORK). The pointer is to a `Work` that outlives the call, and `Work` may be used from another thread.
+    // SAFETY: the new process runs `enter` on a stack of its own, which lives until this call returns, and this call returns only when the new
+    // process is done with the memory (`CLONE_VFORK`). The pointer is to a `Work` that outlives the call, and `Work` is `Sync`.
     let process = unsafe { libc::clone(enter::<Work>, stack.top(), flags, argument.cast_mut().cast()) };
     if process < 0 {
-        // SAFETY: the address of this thread's error number is always valid.
+        // SAFETY: the address of this thread's errno is always valid.
         return Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() }));
     }
     Pid::from_raw(process).ok_or(Errno::SRCH)
 }
 
 extern "C" fn enter<Work: HelperProcess>(argument: *mut libc::c_void) -> i32 {
-    // SAFETY: `start` passed a pointer to a `Work` and waits.
+    // SAFETY: `clone_vfork` passed a pointer to a `Work` and waits.
     let work = unsafe { &*argument.cast_const().cast::<Work>() };
     work.run();
     exit_now(0)
 }
 
-/// Runs a short errand in a process of its own and waits for its end.
+/// Runs a short task in a process of its own and waits for its exit.
 pub(crate) fn run_helper<Work: HelperProcess>(work: &Work, flags: i32) -> Result<()> {
     let process = spawn_vfork(work, flags)?;
     reap(process)
 }
 
-/// Waits for a process that has ended or is about to.
+/// Waits for a process that has exited or is about to.
 pub(crate) fn reap(process: Pid) -> Result<()> {
     loop {
         match rustix::process::waitpid(Some(process), WaitOptions::empty()) {
@@ -58,13 +57,13 @@ pub(crate) fn reap(process: Pid) -> Result<()> {
     }
 }
 
-/// Memory for a stack, from the kernel: nothing here may take the allocator's lock.
+/// A stack from `mmap`: nothing here may take the allocator's lock.
 struct Stack(*mut libc::c_void);
 
 impl Stack {
     fn new() -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
-        // SAFETY: asks for fresh memory at no particular place.
+        // SAFETY: requests fresh memory at no particular address.
         let memory = unsafe {
             libc::mmap(std::ptr::null_mut(), STACK_BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
@@ -78,7 +77,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: this memory was mapped above with this size, and the process that used it is gone or another program.
+        // SAFETY: this memory was mapped above with this size, and the process that used it has exited or executed another program.
         unsafe { libc::munmap(self.0, STACK_BYTES) };
     }
 }

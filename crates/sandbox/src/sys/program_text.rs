@@ -4,19 +4,19 @@
 
 use std::ops::Range;
 
-/// Gives the pages of the program's own code back to the kernel. Whatever runs next is mapped again, from memory.
+/// Returns the pages of the program's own code to the kernel. Code that runs next is mapped again from the page cache.
 ///
-/// A program that has started needs little of what it started with, and the kernel has mapped sixteen pages for each of them that was touched.
+/// A started program needs little of its startup code, and for each page touched the kernel mapped the 16 around it.
 pub(crate) fn madvise_dontneed() {
     let here = madvise_dontneed as *const () as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let Some(text) = maps.lines().find_map(|line| program_text(line, here)) else { return };
-    // SAFETY: the range is one whole mapping of this program's file that cannot be written, so that every page of it is as it is in the file and comes
-    // back from there when it is used.
+    // SAFETY: the range is one whole file mapping of this program that is not writable, so every page equals the file and is read back from there
+    // when it is used.
     let _ = unsafe { libc::madvise(text.start as *mut libc::c_void, text.len(), libc::MADV_DONTNEED) };
 }
 
-/// The range of a mapping that holds this address, is mapped from a file, and can be run and not written.
+/// The range of a mapping that contains this address, is backed by a file, and is executable but not writable.
 fn program_text(line: &str, here: usize) -> Option<Range<usize>> {
     let mut fields = line.split_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
