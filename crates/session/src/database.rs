@@ -1,4 +1,4 @@
-//! The connection to SQLite, and what its errors mean.
+//! The SQLite connection, and the mapping of its errors.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use crate::error::SessionError;
 use crate::private_dir::PrivateDir;
 use crate::schema;
 
-/// How long another process may keep the database locked.
+/// How long to wait while another process has the database locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it takes until somebody looks again whether another process has finished opening the database.
+/// Interval for polling the lock of another process that is opening the database.
 const OPEN_LOCK_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One connection, used by one at a time. SQLite writes for one at a time too, and a message is written in about the time that the disk takes.
+/// One connection behind a mutex. SQLite has a single writer too, and writing a message takes about as long as one fsync.
 #[derive(Debug)]
 pub(crate) struct Database {
     connection: Mutex<SqliteConnection>,
     path: PathBuf,
-    /// Where the file is, unless it lies in memory.
+    /// The database file, unless it is in memory.
     file: Option<DatabaseFile>,
 }
 
-/// The name of the file that was opened, and which file that is.
+/// The name and inode of the opened file.
 #[derive(Debug)]
 struct DatabaseFile {
     directory: Arc<PrivateDir>,
@@ -38,10 +38,10 @@ struct DatabaseFile {
 }
 
 impl Database {
-    /// Opens a database file in a folder, making it if it is not there.
+    /// Opens a database file in a directory, creating it if missing.
     pub(crate) async fn open(folder: Arc<PrivateDir>, name: &str) -> Result<Self, SessionError> {
         let path = folder.path_of(name);
-        // Turning a database into one with a write-ahead log needs it alone, and SQLite does not wait for that.
+        // Switching a database to WAL mode needs exclusive access, and SQLite's busy timeout does not cover that.
         let _turn = lock_for_open(&folder, &path).await?;
         folder.ensure_private_file(name)?;
         let options = options().filename(&path);
@@ -56,7 +56,7 @@ impl Database {
         Ok(Self { connection: Mutex::new(connection), path, file: Some(place) })
     }
 
-    /// Whether the file that is written to still has its name. SQLite goes on writing into one that was removed, and nothing of that would be found again.
+    /// Checks that the name still refers to the opened file. SQLite keeps writing to a removed file, and nothing written there could be found again.
     pub(crate) fn check_file_identity(&self) -> Result<(), SessionError> {
         match &self.file {
             Some(DatabaseFile { directory: folder, name, file }) if folder.identity(name) != Some(*file) => {
@@ -66,7 +66,7 @@ impl Database {
         }
     }
 
-    /// One that lasts as long as it is held.
+    /// A database in memory, which lives as long as this value.
     pub(crate) async fn in_memory() -> Result<Self, SessionError> {
         let path = PathBuf::from(":memory:");
         let options = options().in_memory(true);
@@ -86,18 +86,18 @@ impl Database {
 
 fn options() -> SqliteConnectOptions {
     SqliteConnectOptions::new()
-        // A commit is on disk when it returns.
+        // `synchronous=FULL`: a commit is on disk when it returns.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
-        // What is deleted is overwritten, and not only forgotten.
+        // `secure_delete`: deleted content is overwritten, not only unlinked.
         .pragma("secure_delete", "ON")
         .pragma("trusted_schema", "OFF")
         .thread_name(|_| "toolgate-sessions".to_owned())
         .disable_statement_logging()
 }
 
-/// Waits until nobody else is opening the database.
+/// Waits until no other process is opening the database.
 async fn lock_for_open(folder: &PrivateDir, path: &Path) -> Result<FileLock<File>, SessionError> {
     let waiting = async {
         loop {
@@ -111,7 +111,7 @@ async fn lock_for_open(folder: &PrivateDir, path: &Path) -> Result<FileLock<File
     waited.unwrap_or_else(|_| Err(SessionError::Busy { path: path.to_owned() }))
 }
 
-/// What SQLite's errors mean for somebody who has conversations.
+/// Maps a SQLite error to a session error.
 pub(crate) fn explain(path: &Path, error: &sqlx::Error) -> SessionError {
     let path = path.to_owned();
     let problem = match error {
@@ -132,7 +132,7 @@ const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_FULL: u32 = 13;
 const SQLITE_NOT_A_DATABASE: u32 = 26;
 
-/// The first byte of an extended result code says what happened, and the rest where.
+/// The low byte of an extended result code is the primary code.
 fn primary_code(error: &sqlx::Error) -> Option<u32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<u32>().ok().map(|code| code & 0xff)
@@ -142,7 +142,7 @@ fn primary_code(error: &sqlx::Error) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A power cut cannot be tried here; what SQLite promises to survive one can be asked.
+    /// A power cut cannot be tested here, but the setting that survives one can be queried.
     #[test]
     fn a_commit_is_on_disk_when_it_returns() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

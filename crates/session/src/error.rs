@@ -1,4 +1,4 @@
-//! What can go wrong with a conversation that is kept, in words somebody can act on.
+//! Errors of stored conversations, with help for the user.
 
 use std::path::{Path, PathBuf};
 
@@ -10,68 +10,68 @@ use crate::history::OrderError;
 /// Why a conversation could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// Nobody knows it.
+    /// There is no such session.
     #[error("there is no session `{name}`")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// Several begin like that.
+    /// Several sessions have this prefix.
     #[error("`{name}` could be {}", list(sessions))]
     Ambiguous {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Some of those that it could be.
+        /// Some of the matches.
         sessions: Vec<SessionId>,
     },
-    /// The name is taken.
+    /// The id is taken.
     #[error("there is a session `{id}` already")]
     Exists {
-        /// The name.
+        /// The id.
         id: SessionId,
     },
-    /// Somebody else holds it.
+    /// Another holder has it locked.
     #[error("the session `{id}` is in use{}", by(*process))]
     InUse {
         /// The session.
         id: SessionId,
-        /// The process that holds it, where that is known.
+        /// The process that holds it, if known.
         process: Option<u32>,
     },
-    /// A message or result that cannot stand there. Nothing was added.
+    /// A message or result that is out of order. Nothing was added.
     #[error("{problem}")]
     Misplaced {
         /// What is wrong with it.
         problem: String,
     },
-    /// A message that could not be read again as it is. Nothing was added.
+    /// A message that would not survive a round trip through JSON. Nothing was added.
     #[error("the message cannot be kept: {problem}")]
     NotKeepable {
         /// What is wrong with it.
         problem: String,
     },
-    /// Somebody else wrote into a session that is held here. Nothing was added.
+    /// Another writer changed a session that is locked here. Nothing was added.
     #[error("somebody else wrote into the session `{id}`")]
     Conflict {
         /// The session.
         id: SessionId,
     },
-    /// What is kept of one session cannot be read. Others can.
+    /// A stored session cannot be read. Other sessions can.
     #[error("the session `{id}` cannot be read at message {position}: {problem}")]
     Damaged {
         /// The session.
         id: SessionId,
-        /// Where.
+        /// The position.
         position: u64,
         /// What is wrong.
         problem: String,
     },
-    /// The database is not one, or was damaged.
+    /// The file is not a database, or is damaged.
     #[error("`{}` is damaged: {problem}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's message.
         problem: String,
     },
     /// A database of another program.
@@ -90,48 +90,48 @@ pub enum SessionError {
         /// The newest version that is known here.
         known: i64,
     },
-    /// A file or folder that others could have put there.
+    /// A file or directory that other users could have written.
     #[error("`{}` cannot be trusted with conversations: {problem}", path.display())]
     Untrusted {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// Somebody removed or replaced the file while it was in use.
+    /// The file was removed or replaced while it was in use.
     #[error("`{}` was removed or replaced while it was in use", path.display())]
     Gone {
         /// The file.
         path: PathBuf,
     },
-    /// The disk has no room. Nothing was added.
+    /// The disk is full. Nothing was added.
     #[error("there is no room left for `{}`", path.display())]
     Full {
         /// The file.
         path: PathBuf,
     },
-    /// Another process kept the database locked for too long. Nothing was added.
+    /// Another process kept the database locked until the timeout. Nothing was added.
     #[error("another process keeps `{}` locked", path.display())]
     Busy {
         /// The file.
         path: PathBuf,
     },
-    /// The operating system refused.
+    /// A system call failed.
     #[error("could not {action} `{}`: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The errno.
         cause: Errno,
     },
-    /// Anything else that SQLite says. Nothing was added.
+    /// Any other SQLite error. Nothing was added.
     #[error("`{}` could not be used: {problem}", path.display())]
     Database {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's message.
         problem: String,
     },
 }
@@ -198,7 +198,7 @@ impl From<OrderError> for SessionError {
     }
 }
 
-/// The whole folder, because a database has companions. Its ending stays: no tool shows it.
+/// The whole directory, because a database has companion files (WAL). Its suffix stays, because that keeps it hidden from tools.
 fn move_aside(file: &Path) -> String {
     let folder = file.parent().unwrap_or(file);
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

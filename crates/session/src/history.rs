@@ -1,17 +1,17 @@
-//! The order of messages: what may follow what, and where each stands. Nothing here touches a disk.
+//! The order of messages: which message may follow which, and their positions. No I/O.
 
 use std::collections::BTreeSet;
 
 use toolgate_llm::{CallResult, Message, ModelCall};
 
-/// A conversation in memory, as far as a model is shown it.
+/// A conversation in memory, as a model sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct History {
-    /// The front, if there is one, and every whole message since.
+    /// The front, if there is one, and every complete message after it.
     messages: Vec<Message>,
-    /// How many messages the front stands for.
+    /// How many messages the front replaces.
     replaced: Option<u64>,
-    /// What is known of the calls of the last message, where they are not all answered.
+    /// The calls of the last message, while some have no result.
     open: Vec<OpenCall>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum OrderError {
     FrontWithCalls,
 }
 
-/// Where a result is kept: beside which message, and which of its calls it answers.
+/// Where a result is stored: the position of its message, and the index of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResultPosition {
     pub(crate) position: u64,
@@ -48,7 +48,7 @@ pub(crate) struct ResultPosition {
 }
 
 impl History {
-    /// One that begins with a message instead of the first few.
+    /// Starts with a message that replaces the first few.
     pub(crate) fn begin(front: Option<(u64, Message)>) -> Self {
         let (replaced, messages) = match front {
             Some((replaced, message)) => (Some(replaced), vec![message]),
@@ -61,12 +61,12 @@ impl History {
         &self.messages
     }
 
-    /// Where the next message will stand, counted from the very first.
+    /// The position of the next message, counted from the very first.
     pub(crate) fn next(&self) -> u64 {
         self.position(self.messages.len())
     }
 
-    /// Where a message of the context stands, counted from the very first.
+    /// The position of a message of the context, counted from the very first.
     fn position(&self, index: usize) -> u64 {
         let index = count(index);
         match self.replaced {
@@ -98,7 +98,7 @@ impl History {
         }
     }
 
-    /// Results that come together answer every call that is open.
+    /// Results added together must answer every open call, in order.
     fn check_results(&self, results: &[CallResult]) -> Result<(), OrderError> {
         let untouched = self.open.iter().all(|open| open.result.is_none());
         let asked = self.open.iter().map(|open| &open.call.id);
@@ -108,7 +108,7 @@ impl History {
         }
     }
 
-    /// Adds a message that was admitted.
+    /// Adds a message that was checked.
     pub(crate) fn push(&mut self, message: Message) {
         self.open = match &message {
             Message::Assistant(said) => {
@@ -119,7 +119,7 @@ impl History {
         self.messages.push(message);
     }
 
-    /// Where the result of a call would be kept.
+    /// Where the result of a call would be stored.
     pub(crate) fn result_position(&self, call: &str) -> Result<ResultPosition, OrderError> {
         let index = self.open.iter().position(|open| open.call.id == call);
         let index = index.ok_or_else(|| OrderError::NotAsked(call.to_owned()))?;
@@ -129,7 +129,7 @@ impl History {
         }
     }
 
-    /// Adds a result. The last one makes a message of them.
+    /// Adds a result. The last one completes the message.
     pub(crate) fn add_result(&mut self, result: CallResult) {
         if let Some(open) = self.open.iter_mut().find(|open| open.call.id == result.call) {
             open.result = Some(result);
@@ -140,7 +140,7 @@ impl History {
         }
     }
 
-    /// How many messages, counted from the very first, a front for so many of the context would stand for.
+    /// How many messages, counted from the very first, a front for this many of the context would replace.
     pub(crate) fn check_front(&self, messages: usize, front: &Message) -> Result<u64, OrderError> {
         match front {
             Message::Results { .. } => return Err(OrderError::FrontWithCalls),
@@ -157,7 +157,7 @@ impl History {
         }
     }
 
-    /// Puts one message in the place of so many.
+    /// Replaces the first messages with one.
     pub(crate) fn replace_front(&mut self, messages: usize, replaced: u64, front: Message) {
         self.messages.splice(..messages.min(self.messages.len()), [front]);
         self.replaced = Some(replaced);

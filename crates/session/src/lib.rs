@@ -1,19 +1,19 @@
-//! Conversations as they are kept: whole messages in an embedded database, in order, each on disk before anything follows from it.
+//! Stored conversations: complete messages in an embedded database, in order, each on disk before anything follows from it.
 //!
-//! A [`SessionStore`] is one SQLite file. A [`Session`] is one conversation that is held: by one holder at a time, also across processes, and the hold
-//! ends with its process. What a model is shown is [`Session::messages`]; a shorter text may stand there for what came first
-//! ([`Session::replace_front`]), while a [`Transcript`] always tells everything.
+//! A [`SessionStore`] is one SQLite file. A [`Session`] is one conversation with an exclusive lock, also across processes, which ends with its
+//! process. A model is shown [`Session::messages`]; a summary may replace the first of them ([`Session::replace_front`]), while a [`Transcript`]
+//! always contains everything.
 //!
-//! Three sentences hold whatever happens, `kill -9` and a full disk included: what was appended is there; nothing is there by halves; no call has
-//! two results. A call that was cut off stays open ([`Session::unanswered`]) until somebody says what became of it.
+//! Three guarantees hold even after `kill -9` or on a full disk: what was appended is there; nothing is there partially; no call has two results. A
+//! call that was interrupted stays open ([`Session::unanswered`]) until a result is added.
 //!
 //! What this crate refuses to know: models, tools, and what a message means.
 
-// What is kept of a conversation beside its messages.
+// Metadata and errors.
 mod summary;
 mod error;
 
-// The order of messages, without a disk.
+// The order of messages, without I/O.
 mod history;
 
 // The disk.
@@ -22,7 +22,7 @@ mod session_lock;
 mod schema;
 mod database;
 
-// What is done with it.
+// The operations.
 mod row;
 mod load;
 mod store;

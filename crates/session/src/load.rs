@@ -1,4 +1,4 @@
-//! Reading a conversation back, and noticing when it is not whole.
+//! Loads a conversation and detects damage.
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use crate::history::History;
 use crate::row::{signed, timestamp, unsigned};
 use crate::transcript::TranscriptEntry;
 
-/// A session that is being read.
+/// Reads one session.
 pub(crate) struct SessionReader<'r> {
     pub(crate) database: &'r Database,
     pub(crate) connection: &'r mut SqliteConnection,
@@ -21,7 +21,7 @@ pub(crate) struct SessionReader<'r> {
     pub(crate) number: i64,
 }
 
-/// One row: where it stands, when it was added, and what it holds.
+/// One row: position, time and value.
 struct StoredRow<T> {
     position: u64,
     at: Timestamp,
@@ -46,7 +46,7 @@ impl SessionReader<'_> {
         Ok(history)
     }
 
-    /// Everything.
+    /// The whole transcript.
     pub(crate) async fn entries(mut self) -> Result<Vec<TranscriptEntry>, SessionError> {
         let mut fronts = self.fronts(FRONTS).await?.into_iter().peekable();
         let mut entries = Vec::new();
@@ -70,7 +70,7 @@ impl SessionReader<'_> {
         Ok(entries)
     }
 
-    /// Adds everything since a position to a history, and says when the last result came.
+    /// Replays everything from a position into a history, and returns the time of the last result.
     async fn replay(
         &mut self,
         mut history: History,
@@ -122,7 +122,7 @@ impl SessionReader<'_> {
         rows.iter().map(|row| self.stored_row(row)).collect()
     }
 
-    /// Fronts, with how many messages each stands for.
+    /// Fronts, with how many messages each replaces.
     async fn fronts(&mut self, query: &'static str) -> Result<Vec<(u64, StoredRow<Message>)>, SessionError> {
         let rows = sqlx::query(query).bind(self.number).fetch_all(&mut *self.connection).await;
         let rows = rows.map_err(|error| self.database.explain(&error))?;

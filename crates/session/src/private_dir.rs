@@ -1,4 +1,4 @@
-//! The folder that the database lies in: made for this user alone, and refused where somebody else could have put something into it.
+//! The directory of the database: private to this user, and refused if other users could have written to it.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -13,19 +13,19 @@ use toolgate_types::{FileLock, OtherWriter, Ownership};
 
 use crate::error::SessionError;
 
-/// An open folder of this user.
+/// An open directory owned by this user.
 #[derive(Debug)]
 pub(crate) struct PrivateDir {
     handle: OwnedFd,
-    /// Where it really is.
+    /// Its resolved path.
     path: PathBuf,
 }
 
-/// What only the owner may do.
+/// Mode 0600.
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl PrivateDir {
-    /// Opens it, making it and its parents (mode 0700) if it is not there.
+    /// Opens it, creating it and its parents (mode 0700) if missing.
     pub(crate) fn open_or_create(path: &Path) -> Result<Self, SessionError> {
         let failed =
             |action: &'static str| move |cause| SessionError::Io { action, path: path.to_owned(), cause };
@@ -42,7 +42,7 @@ impl PrivateDir {
             Err(cause) => return Err(failed("open")(cause)),
         };
         if made {
-            // Whatever the process's mask says.
+            // Independent of the umask.
             rustix::fs::fchmod(&handle, Mode::RWXU).map_err(failed("restrict"))?;
         }
         let stat = rustix::fs::fstat(&handle).map_err(failed("look at"))?;
@@ -61,9 +61,9 @@ impl PrivateDir {
         self.path.join(name)
     }
 
-    /// Sees to it that a file is there, that it is this user's, and that nobody else may read it.
+    /// Ensures that a file exists, is owned by this user, and is not accessible to others.
     ///
-    /// One that exists is looked at and not opened: closing it would end the locks that SQLite holds on it elsewhere in this process.
+    /// An existing file is checked with `fstatat` and not opened: closing any descriptor of it would release SQLite's POSIX locks in this process.
     pub(crate) fn ensure_private_file(&self, name: &str) -> Result<(), SessionError> {
         match self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
             Ok(file) => {
@@ -82,7 +82,7 @@ impl PrivateDir {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(untrusted(&path, "it is a link, or not a file"));
         }
-        // Its mode is mended below.
+        // A wrong mode is corrected below.
         if let Some(OtherWriter::Owner(_)) = other_writer(&stat) {
             return Err(untrusted(&path, OTHER_OWNER));
         }
@@ -96,7 +96,7 @@ impl PrivateDir {
         Ok(())
     }
 
-    /// Locks a file of this folder, made if it is not there; `None` where somebody else has it locked.
+    /// Locks a file of this directory, creating it if missing; `None` if it is locked already.
     pub(crate) fn lock(&self, name: &str) -> Result<Option<FileLock<File>>, SessionError> {
         let failed = |cause| self.failed("lock", name, cause);
         loop {
@@ -106,31 +106,31 @@ impl PrivateDir {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(cause_of(&error))),
             };
-            // Whoever had it before may have removed it between the two steps above; then this is a lock on nothing.
+            // The previous holder may have removed it between open and lock; then this lock protects nothing, so retry.
             if self.is_named(&file, name).map_err(failed)? {
                 return Ok(Some(file));
             }
         }
     }
 
-    /// Removes a file that nobody has locked. Whoever locks it meanwhile is told that somebody else has it.
+    /// Removes a file that is not locked. A process that tries to lock it at the same time finds it in use.
     pub(crate) fn remove_unlocked(&self, name: &str) {
         let Ok(file) = self.open_file(name, OFlags::RDWR | OFlags::NONBLOCK) else { return };
         let Ok(file) = FileLock::try_lock(File::from(file)) else { return };
-        // It may have been removed between the two steps above, and the name may be another file's by now.
+        // It may have been removed between open and lock, and the name may belong to another file now.
         if self.is_named(&file, name).unwrap_or(false) {
             self.remove(name);
         }
     }
 
-    /// The files whose names begin like this.
+    /// The files with this prefix.
     pub(crate) fn names(&self, beginning: &str) -> Vec<String> {
         let Ok(entries) = Dir::read_from(&self.handle) else { return Vec::new() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
         names.filter(|name| name.starts_with(beginning)).collect()
     }
 
-    /// What a small file begins with.
+    /// The first bytes of a file.
     pub(crate) fn read_prefix(&self, name: &str) -> Option<String> {
         let file = self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
         let mut bytes = [0; 32];
@@ -138,9 +138,9 @@ impl PrivateDir {
         std::str::from_utf8(bytes.get(..count)?).ok().map(str::to_owned)
     }
 
-    /// Removes a file; one that is not there is removed.
+    /// Removes a file; a missing one is fine.
     pub(crate) fn remove(&self, name: &str) {
-        // It would only be in the way of people who look into the folder.
+        // A file that stays is harmless.
         let _ = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty());
     }
 
@@ -149,7 +149,7 @@ impl PrivateDir {
         rustix::fs::openat(&self.handle, name, flags, PRIVATE_FILE)
     }
 
-    /// Whether this name is still the name of this file.
+    /// Whether this name still refers to this file.
     fn is_named(&self, file: &File, name: &str) -> Result<bool, Errno> {
         let opened = rustix::fs::fstat(file)?;
         match self.stat(name) {
@@ -159,7 +159,7 @@ impl PrivateDir {
         }
     }
 
-    /// Which file has this name: device and inode.
+    /// Device and inode of the file with this name.
     pub(crate) fn identity(&self, name: &str) -> Option<(u64, u64)> {
         self.stat(name).ok().map(|stat| (stat.st_dev, stat.st_ino))
     }

@@ -1,4 +1,4 @@
-//! How many conversations are kept.
+//! Retention: how many conversations are kept.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::error::SessionError;
 use crate::row::{now, summaries, summary};
 use crate::store::SessionStore;
 
-/// Conversations that go when one begins. What is beyond that waits for the next.
+/// How many conversations are deleted when a new one is created. The rest is left to the next.
 const MAX_DELETED_PER_CREATE: u32 = 16;
 
-/// Bounds of what is kept of conversations.
+/// Bounds of stored conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionBounds {
-    /// What the database takes, without what is free in it.
+    /// Used size of the database, without free pages.
     pub max_bytes: u64,
     /// A conversation that was not used for longer is deleted.
     pub max_age: Duration,
@@ -27,8 +27,8 @@ impl Default for SessionBounds {
 }
 
 impl SessionStore {
-    /// Deletes the conversations that were not used for longest, as long as they are too old or there is too much, and says which. One that is held stays, and so
-    /// does the one that has just begun.
+    /// Deletes the least recently used conversations while they are too old or the database is too large, and returns them. A locked one stays, and
+    /// so does the one just created.
     pub(crate) async fn apply_retention(&self, begun: &SessionId) -> Result<Vec<SessionId>, SessionError> {
         let age = i64::try_from(self.bounds.max_age.as_millis()).unwrap_or(i64::MAX);
         let expired = now().as_millisecond().saturating_sub(age);
@@ -57,7 +57,7 @@ impl SessionStore {
         Ok(deleted)
     }
 
-    /// What the database takes. Pages that became free are used again before the file grows.
+    /// The used size. Free pages are reused before the file grows.
     async fn used_bytes(&self) -> Result<u64, SessionError> {
         let query = "SELECT (page_count - freelist_count) * page_size
             FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()";

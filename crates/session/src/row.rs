@@ -1,4 +1,4 @@
-//! Rows as values, and values as rows.
+//! Conversion between rows and values.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -14,7 +14,7 @@ use toolgate_llm::{ModelName, Usage};
 use crate::error::SessionError;
 use crate::summary::SessionSummary;
 
-/// What [`summary`] wants to see, with the session's number before it. A session is as old as the newest thing in it.
+/// The columns that [`summary`] reads, after the session's number. A session's time is that of its newest row.
 macro_rules! summaries {
     ($rest:literal) => {
         concat!(
@@ -32,7 +32,7 @@ macro_rules! summaries {
 }
 pub(crate) use summaries;
 
-/// A session's number and everything about it but what was said.
+/// A session's number and summary.
 pub(crate) fn summary(row: &SqliteRow) -> Result<(i64, SessionSummary), sqlx::Error> {
     let model: String = row.try_get(4)?;
     let (provider, name) = model.split_once('/').unwrap_or(("", &model));
@@ -60,7 +60,7 @@ pub(crate) fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Now, as exactly as it is kept.
+/// The current time with the stored precision.
 pub(crate) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
@@ -70,7 +70,7 @@ pub(crate) fn timestamp(milliseconds: i64) -> Result<Timestamp, sqlx::Error> {
     Timestamp::from_millisecond(milliseconds).map_err(decoding)
 }
 
-/// Numbers here are never negative, and never reach the end of either type.
+/// Stored numbers are never negative and never near the limits of either type.
 pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
@@ -79,7 +79,7 @@ pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A message or result as it is kept. What could not be read again, such as JSON that is nested too deep, is refused while it can still be said.
+/// Encodes a message or result. A value that would not decode to itself, such as JSON nested too deeply, is refused before it is stored.
 pub(crate) fn encode_body<T: Serialize + DeserializeOwned + PartialEq>(
     value: &T,
 ) -> Result<String, SessionError> {

@@ -1,4 +1,4 @@
-//! The tables, and how older databases become newer ones.
+//! The tables and their migrations.
 
 use std::path::Path;
 
@@ -7,30 +7,30 @@ use sqlx::{Connection as _, Row as _, SqliteConnection};
 use crate::database::explain;
 use crate::error::SessionError;
 
-/// What makes the next version of each version, beginning with nothing at all. What is here is out in the world: later versions are added, never changed.
+/// The migration to each version, starting from an empty database. Released migrations are never changed; new ones are appended.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 
-/// Says in the file that it is ours.
+/// `application_id` of our database files.
 const APPLICATION_ID: i64 = 0x546f_4761;
 
-/// Sees to it that a database has the tables of this version.
+/// Migrates a database to the current version.
 pub(crate) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), SessionError> {
     let failed = |error| explain(path, &error);
     let is_current = missing(connection, path).await?.is_empty();
-    // Stays with the file. A reader never waits for a writer, and an append costs one sync.
+    // WAL mode is persistent. A reader never waits for a writer, and an append costs one fsync.
     sqlx::query("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await.map_err(failed)?;
     if is_current {
         return Ok(());
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-    // Another process may have done it while this one waited.
+    // Another process may have migrated it in the meantime.
     for migration in missing(&mut transaction, path).await? {
         sqlx::raw_sql(*migration).execute(&mut *transaction).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)
 }
 
-/// What has to be done to a database.
+/// The migrations that a database still needs.
 async fn missing(
     connection: &mut SqliteConnection,
     path: &Path,

@@ -1,4 +1,4 @@
-//! One conversation that is held.
+//! One conversation with an exclusive lock.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::row::{encode_body, now, signed};
 use crate::session_lock::SessionLock;
 use crate::summary::SessionSummary;
 
-/// A conversation that is held by nobody else. Dropping it lets go.
+/// A conversation that is locked for this holder. Dropping it releases the lock.
 ///
-/// Whatever changes it is on disk when it returns. A future that is dropped on the way, or an error, leaves the change done or not done and never
-/// half: the next call finds out which, and [`Session::refresh`] does when nothing else is wanted.
+/// Every change is on disk when the call returns. If its future is dropped or returns an error, the change is either complete or absent, never
+/// partial: the next call finds out which, or [`Session::refresh`] if no other call follows.
 #[derive(Debug)]
 pub struct Session {
     database: Arc<Database>,
     number: i64,
     summary: SessionSummary,
     history: History,
-    /// Whether a write began whose end nobody saw.
+    /// Whether a write was started whose result is unknown.
     needs_refresh: bool,
     _lock: SessionLock,
 }
 
 impl Session {
-    /// Reads a session whose hold was taken.
+    /// Loads a session whose lock was acquired.
     pub(crate) async fn load(
         database: Arc<Database>,
         hold: SessionLock,
@@ -45,34 +45,34 @@ impl Session {
         Ok(session)
     }
 
-    /// Its name.
+    /// Its id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.summary.id
     }
 
-    /// What it is, as far as it is known here.
+    /// Its metadata, as known here.
     #[must_use]
     pub fn summary(&self) -> &SessionSummary {
         &self.summary
     }
 
-    /// What a model is shown: whole messages, oldest first. Results that wait for others are not among them yet.
+    /// What a model is shown: complete messages, oldest first. Results that wait for others are not included yet.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         self.history.messages()
     }
 
-    /// Calls of the last message that have no result.
+    /// Calls of the last message without a result.
     #[must_use]
     pub fn unanswered(&self) -> Vec<ModelCall> {
         self.history.unanswered().cloned().collect()
     }
 
-    /// Adds a message. Results come together here, or one by one through [`Session::add_result`].
+    /// Appends a message. Results are added together here, or one by one with [`Session::add_result`].
     ///
     /// # Errors
-    /// It cannot stand there, or could not be kept.
+    /// It is out of order, or could not be stored.
     pub async fn append(&mut self, message: Message) -> Result<(), SessionError> {
         self.refresh().await?;
         self.history.check(&message)?;
@@ -92,19 +92,19 @@ impl Session {
         Ok(())
     }
 
-    /// Adds the result of one call of the last message. When the last one is there, they become one message.
+    /// Adds the result of one call of the last message. The last one completes the results message.
     ///
     /// # Errors
-    /// No such call waits for a result, or it could not be kept.
+    /// No such call is open, or it could not be stored.
     pub async fn add_result(&mut self, result: CallResult) -> Result<(), SessionError> {
         self.refresh().await?;
         self.add_results(vec![result]).await
     }
 
-    /// Answers every call that has no result with the same words, as an error, and says which they were.
+    /// Answers every open call with the same text, as an error, and returns these results.
     ///
     /// # Errors
-    /// It could not be kept; then none of them is answered.
+    /// It could not be stored; then no call is answered.
     pub async fn interrupt(&mut self, text: &str) -> Result<Vec<CallResult>, SessionError> {
         self.refresh().await?;
         let answer = |call: &ModelCall| CallResult {
@@ -120,10 +120,10 @@ impl Session {
         Ok(results)
     }
 
-    /// Lets one message stand for the first so many of [`Session::messages`]. They stay in the [`crate::Transcript`].
+    /// Replaces the first messages of [`Session::messages`] with one. They stay in the [`crate::Transcript`].
     ///
     /// # Errors
-    /// There are not so many, a call would be parted from its results, or it could not be kept.
+    /// There are fewer messages, a call would be separated from its results, or it could not be stored.
     pub async fn replace_front(&mut self, messages: usize, front: Message) -> Result<(), SessionError> {
         self.refresh().await?;
         let replaced = self.history.check_front(messages, &front)?;
@@ -139,10 +139,10 @@ impl Session {
         Ok(())
     }
 
-    /// Says what the whole conversation used so far.
+    /// Sets the total usage of the conversation.
     ///
     /// # Errors
-    /// It could not be kept.
+    /// It could not be stored.
     pub async fn set_usage(&mut self, usage: Usage) -> Result<(), SessionError> {
         let update =
             "UPDATE sessions SET input_tokens = ?, output_tokens = ?, cached_tokens = ? WHERE number = ?";
@@ -156,10 +156,10 @@ impl Session {
         Ok(())
     }
 
-    /// Says what people recognise it by.
+    /// Sets the title.
     ///
     /// # Errors
-    /// It could not be kept.
+    /// It could not be stored.
     pub async fn set_title(&mut self, title: &str) -> Result<(), SessionError> {
         let update = sqlx::query("UPDATE sessions SET title = ? WHERE number = ?");
         self.write(update.bind(title.to_owned()).bind(self.number)).await?;
@@ -167,10 +167,10 @@ impl Session {
         Ok(())
     }
 
-    /// Says which model is asked from now on.
+    /// Sets the model used from now on.
     ///
     /// # Errors
-    /// It could not be kept.
+    /// It could not be stored.
     pub async fn set_model(&mut self, model: &ModelName) -> Result<(), SessionError> {
         let update = sqlx::query("UPDATE sessions SET model = ? WHERE number = ?");
         self.write(update.bind(model.to_string()).bind(self.number)).await?;
@@ -178,7 +178,7 @@ impl Session {
         Ok(())
     }
 
-    /// Finds out how a write ended that nobody saw the end of. Where there was none, this does nothing.
+    /// Reloads the session if the result of a write is unknown; otherwise does nothing.
     ///
     /// # Errors
     /// It cannot be read.
@@ -192,7 +192,7 @@ impl Session {
         Ok(())
     }
 
-    /// All of them, or none.
+    /// Adds all of them, or none.
     async fn add_results(&mut self, results: Vec<CallResult>) -> Result<(), SessionError> {
         let at = now();
         let mut rows = Vec::with_capacity(results.len());
@@ -231,7 +231,7 @@ impl Session {
         self.database.check_file_identity()
     }
 
-    /// One statement, which SQLite does whole or not at all.
+    /// One statement, which SQLite executes atomically.
     async fn write(
         &mut self,
         statement: sqlx::query::Query<'_, Sqlite, SqliteArguments>,
@@ -240,7 +240,7 @@ impl Session {
         let mut connection = self.database.connection().await;
         statement.execute(&mut *connection).await.map_err(|error| self.explain(&error))?;
         drop(connection);
-        // Afterwards: it may be removed at any time.
+        // Checked after the write: the file may be removed at any time.
         self.database.check_file_identity()?;
         self.needs_refresh = was_unsure;
         Ok(())

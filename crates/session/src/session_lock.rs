@@ -1,6 +1,6 @@
-//! Who holds a conversation: one at a time, in this process or another.
+//! Exclusive locks on conversations, within this process and across processes.
 //!
-//! A hold is a lock of the operating system (`flock`) on a file beside the database. It ends with the process that took it, however that ends.
+//! A lock is an `flock` on a file beside the database. It ends with its process, however that ends.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,27 +13,27 @@ use toolgate_types::{FileLock, SessionId};
 use crate::error::SessionError;
 use crate::private_dir::PrivateDir;
 
-/// What the names of locked files begin with.
+/// The prefix of lock files.
 const LOCK_FILE_PREFIX: &str = "held-";
 
 /// How often a lock is tried whose holder is gone.
 const MAX_LOCK_ATTEMPTS: u32 = 100;
 
-/// Where holds are taken.
+/// Where locks are held.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionLocks {
-    /// Among all processes that use the folder.
+    /// Among all processes that use the directory.
     Directory(Arc<PrivateDir>),
-    /// Among those who share a store in memory.
+    /// Among the clones of a store in memory.
     Memory(Arc<Mutex<BTreeSet<SessionId>>>),
 }
 
-/// A conversation that is held. Dropping it lets go.
+/// A locked conversation. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct SessionLock {
     locks: SessionLocks,
     id: SessionId,
-    /// The lock, where it is one of the operating system.
+    /// The file lock, if the store is on disk.
     _lock: Option<FileLock<File>>,
 }
 
@@ -51,12 +51,12 @@ impl SessionLocks {
         Ok(SessionLock { locks: self.clone(), id: id.clone(), _lock: lock })
     }
 
-    /// Clears away what is left of holders that were killed.
+    /// Removes the lock files of killed processes.
     pub(crate) fn remove_stale(&self) {
         let Self::Directory(folder) = self else { return };
         for name in folder.names(LOCK_FILE_PREFIX) {
-            // One that nobody is written into is just being taken. Whether the holder is really gone is for the lock to say: it may live where its number
-            // means nothing here.
+            // A file without a PID is just being locked. Whether the holder is really gone is decided by the lock: it may be in another PID
+            // namespace, where its PID means nothing here.
             if holder(folder, &name).is_some_and(|process| !is_alive(process)) {
                 folder.remove_unlocked(&name);
             }
@@ -69,7 +69,7 @@ fn lock(folder: &PrivateDir, id: &SessionId) -> Result<FileLock<File>, SessionEr
     let mut tries = 0;
     loop {
         if let Some(lock) = folder.lock(&name)? {
-            // For the message that others get, and for whoever sweeps.
+            // The PID, for the error message of others and for `remove_stale`.
             let _ = rustix::fs::ftruncate(&*lock, 0);
             let _ = rustix::io::write(&*lock, std::process::id().to_string().as_bytes());
             return Ok(lock);
@@ -79,12 +79,12 @@ fn lock(folder: &PrivateDir, id: &SessionId) -> Result<FileLock<File>, SessionEr
         if tries == MAX_LOCK_ATTEMPTS || process.is_some_and(is_alive) {
             return Err(SessionError::InUse { id: id.clone(), process });
         }
-        // The holder is gone, and somebody is sweeping after it; that is soon done.
+        // The holder is gone, and another process is removing its file, which is quick.
         std::thread::yield_now();
     }
 }
 
-/// Who holds a conversation, or did.
+/// The PID of the current or last holder.
 fn holder(folder: &PrivateDir, name: &str) -> Option<u32> {
     folder.read_prefix(name).and_then(|text| text.trim().parse().ok())
 }
@@ -97,7 +97,8 @@ fn is_alive(process: u32) -> bool {
 impl Drop for SessionLock {
     fn drop(&mut self) {
         match &self.locks {
-            // The name goes before the lock does: whoever opened the file meanwhile finds that it has no name, and makes another.
+            // The name is removed before the lock is released: a process that opened the file in the meantime finds it without a name, and creates
+            // another.
             SessionLocks::Directory(folder) => folder.remove(&file_name(&self.id)),
             SessionLocks::Memory(held) => {
                 held.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);

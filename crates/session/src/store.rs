@@ -1,4 +1,4 @@
-//! Where conversations are kept.
+//! The store of conversations.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub struct SessionStore {
 }
 
 impl SessionStore {
-    /// Opens a database file, making it and its folder, for this user alone, if they are not there. Several processes may have it open.
+    /// Opens a database file, creating it and its directory, private to this user, if missing. Several processes may have it open.
     ///
     /// # Errors
     /// It cannot be used: see [`SessionError`].
@@ -46,23 +46,24 @@ impl SessionStore {
         Ok(Self { database, locks: holds, bounds: SessionBounds::default() })
     }
 
-    /// One that is gone with its last clone.
+    /// A store in memory, which ends with its last clone.
     ///
     /// # Errors
-    /// SQLite has no room for it.
+    /// SQLite cannot allocate it.
     pub async fn in_memory() -> Result<Self, SessionError> {
         let database = Arc::new(Database::in_memory().await?);
         let holds = SessionLocks::Memory(Arc::new(Mutex::new(BTreeSet::new())));
         Ok(Self { database, locks: holds, bounds: SessionBounds::default() })
     }
 
-    /// Keeps no more than this: whenever a conversation begins, others that were not used for long are deleted.
+    /// Sets the retention bounds: whenever a conversation is created, the least recently used ones beyond them are deleted.
     #[must_use]
     pub fn with_bounds(self, bounds: SessionBounds) -> Self {
         Self { bounds, ..self }
     }
 
-    /// A name that no session has: short, for people, and by chance, so that its beginning tells it from others. It is neither a word nor a number.
+    /// A new random id: short, for people, and usually identified by its first characters. It contains letters and digits, so it is neither a word
+    /// nor a number.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -80,10 +81,10 @@ impl SessionStore {
         }
     }
 
-    /// Begins a conversation, and holds it.
+    /// Creates a conversation and locks it.
     ///
     /// # Errors
-    /// The name is taken, or it could not be kept.
+    /// The id is taken, or it could not be stored.
     pub async fn create(&self, new: NewSession) -> Result<Session, SessionError> {
         let hold = self.locks.acquire(&new.id)?;
         let at = now();
@@ -125,24 +126,24 @@ impl SessionStore {
         Session::load(self.database.clone(), hold, done.last_insert_rowid(), summary).await
     }
 
-    /// Takes up a conversation, and holds it.
+    /// Opens a conversation and locks it.
     ///
     /// # Errors
-    /// There is none of this name, somebody else holds it, or it cannot be read.
+    /// There is none with this id, it is locked, or it cannot be read.
     pub async fn open_session(&self, id: &SessionId) -> Result<Session, SessionError> {
         self.look_up(id).await?;
         let hold = self.locks.acquire(id)?;
-        // Again, now that nobody else can change or delete it.
+        // Read again with the lock held, so that no other process can change or delete it.
         let (number, summary) = self.look_up(id).await?;
         Session::load(self.database.clone(), hold, number, summary).await
     }
 
-    /// The session of this name, or the only one whose name begins like it.
+    /// The session with this id, or the only one with this prefix.
     ///
     /// # Errors
     /// There is none, or there are several.
     pub async fn find(&self, name: &str) -> Result<SessionId, SessionError> {
-        // Every name begins with nothing.
+        // The empty string is a prefix of every id.
         if name.is_empty() {
             return Err(SessionError::Unknown { name: String::new() });
         }
@@ -161,7 +162,7 @@ impl SessionStore {
         }
     }
 
-    /// Conversations, the one that was used last first.
+    /// Conversations, the most recently used first.
     ///
     /// # Errors
     /// They cannot be read.
@@ -183,7 +184,7 @@ impl SessionStore {
         summaries.map_err(|error| self.database.explain(&error))
     }
 
-    /// The conversation that was last used in a folder.
+    /// The conversation that was used last in a directory.
     ///
     /// # Errors
     /// They cannot be read.
@@ -192,22 +193,22 @@ impl SessionStore {
         Ok(self.list(&filter).await?.pop().map(|summary| summary.id))
     }
 
-    /// What a conversation is, whether or not somebody holds it and what it holds can be read.
+    /// The metadata of a conversation, whether or not it is locked or its messages can be read.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is none with this id.
     pub async fn summary(&self, id: &SessionId) -> Result<SessionSummary, SessionError> {
         Ok(self.look_up(id).await?.1)
     }
 
-    /// Everything that was said in a conversation, whether or not somebody holds it.
+    /// The whole conversation, whether or not it is locked.
     ///
     /// # Errors
-    /// There is none of this name, or it cannot be read.
+    /// There is none with this id, or it cannot be read.
     pub async fn transcript(&self, id: &SessionId) -> Result<Transcript, SessionError> {
         let mut connection = self.database.connection().await;
         let explain = |error: sqlx::Error| self.database.explain(&error);
-        // One look at all tables, while others write.
+        // One transaction: a consistent snapshot of all tables while other processes write.
         let mut look = connection.begin().await.map_err(explain)?;
         let row = sqlx::query(BY_NAME).bind(id.as_str()).fetch_optional(&mut *look).await.map_err(explain)?;
         let row = row.ok_or_else(|| SessionError::Unknown { name: id.to_string() })?;
@@ -217,10 +218,10 @@ impl SessionStore {
         Ok(Transcript { summary, entries })
     }
 
-    /// Removes a conversation and every trace of it in the files.
+    /// Deletes a conversation and all its content in the files.
     ///
     /// # Errors
-    /// There is none of this name, somebody holds it, or the disk refuses.
+    /// There is none with this id, it is locked, or the write fails.
     pub async fn delete(&self, id: &SessionId) -> Result<(), SessionError> {
         let (number, _) = self.look_up(id).await?;
         let _hold = self.locks.acquire(id)?;
@@ -231,7 +232,7 @@ impl SessionStore {
         if done.rows_affected() == 0 {
             return Err(SessionError::Unknown { name: id.to_string() });
         }
-        // What was said still stands in the log that changes go through. Where somebody reads from it just now, the next one clears it.
+        // The content is still in the write-ahead log. If a reader is using that now, a later checkpoint truncates it.
         sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(&mut *connection).await.map_err(explain)?;
         Ok(())
     }
@@ -249,5 +250,5 @@ impl SessionStore {
 
 const BY_NAME: &str = summaries!("WHERE s.id = ?");
 
-/// Letters and digits that are not taken for one another.
+/// Letters and digits that are not easily confused.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";

@@ -1,4 +1,4 @@
-//! What is kept of a conversation beside its messages.
+//! Metadata of a conversation.
 
 use std::path::PathBuf;
 
@@ -8,57 +8,57 @@ use toolgate_llm::{ModelName, Usage};
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{AgentName, SessionId};
 
-/// A conversation that is about to begin.
+/// A conversation to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSession {
-    /// Its name, which calls through the gate carry too. [`crate::SessionStore::fresh_id`] makes a short one.
+    /// Its id, which calls through the gate carry too. [`crate::SessionStore::fresh_id`] generates a short one.
     pub id: SessionId,
-    /// What people recognise it by.
+    /// The title shown to people.
     pub title: String,
-    /// The declared agent that it is held as.
+    /// The declared agent that it runs as.
     pub agent: Option<AgentName>,
-    /// The model that it begins with.
+    /// Its first model.
     pub model: ModelName,
-    /// The profile that its tools are dressed in.
+    /// The profile that its tools are presented in.
     pub profile: String,
-    /// The folder that its tools work in.
+    /// The working directory of its tools.
     pub workspace: PathBuf,
 }
 
-/// A conversation, without what was said.
+/// The metadata of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSummary {
-    /// Its name.
+    /// Its id.
     pub id: SessionId,
-    /// What people recognise it by.
+    /// The title shown to people.
     pub title: String,
-    /// The declared agent that it is held as.
+    /// The declared agent that it runs as.
     pub agent: Option<AgentName>,
-    /// The model that was asked last.
+    /// The model used last.
     #[serde(serialize_with = "as_text")]
     pub model: ModelName,
-    /// The profile that its tools are dressed in.
+    /// The profile that its tools are presented in.
     pub profile: String,
-    /// The folder that its tools work in.
+    /// The working directory of its tools.
     #[serde(serialize_with = "as_path")]
     pub workspace: PathBuf,
-    /// When it began.
+    /// When it was created.
     #[serde(serialize_with = "as_time")]
     pub created_at: Timestamp,
     /// When something was last added to it.
     #[serde(serialize_with = "as_time")]
     pub changed_at: Timestamp,
-    /// How many messages of people and models it holds. Results of calls are not counted.
+    /// Number of messages of people and models. Results of calls are not counted.
     pub messages: u64,
-    /// What it used so far.
+    /// Its token usage so far.
     pub usage: Usage,
 }
 
-/// Which conversations are wanted.
+/// Which conversations to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListFilter {
-    /// Only those of this folder.
+    /// Only those with this working directory.
     pub workspace: Option<PathBuf>,
     /// At most this many.
     pub limit: Option<u32>,

@@ -1,4 +1,4 @@
-//! A whole conversation, to be read.
+//! A whole conversation, for reading.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,22 +6,22 @@ use toolgate_llm::{CallResult, Message};
 
 use crate::summary::{SessionSummary, as_time};
 
-/// A conversation with everything that was ever said in it, also what a model is no longer shown.
+/// A conversation with all its messages, including those that a model is no longer shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transcript {
-    /// What it is.
+    /// Its metadata.
     pub summary: SessionSummary,
-    /// What was said, oldest first.
+    /// Its entries, oldest first.
     pub entries: Vec<TranscriptEntry>,
 }
 
-/// Something that was kept, and when.
+/// One stored entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum TranscriptEntry {
     /// A message.
     Message {
-        /// Where it stands, counted from nought.
+        /// Its position, starting at zero.
         position: u64,
         /// When it was added.
         #[serde(serialize_with = "as_time")]
@@ -29,30 +29,30 @@ pub enum TranscriptEntry {
         /// The message.
         message: Message,
     },
-    /// Results of calls of which others have none yet.
+    /// Results of a message whose other calls have none yet.
     PartialResults {
-        /// Where they will stand.
+        /// Their future position.
         position: u64,
         /// When the last of them was added.
         #[serde(serialize_with = "as_time")]
         at: Timestamp,
-        /// Those that there are.
+        /// The results so far.
         results: Vec<CallResult>,
     },
-    /// From here on, a model is shown this instead of the first so many messages.
+    /// From here on, a model is shown this in place of the first messages.
     Front {
-        /// How many.
+        /// How many messages it replaces.
         replaced: u64,
-        /// Since when.
+        /// When it was added.
         #[serde(serialize_with = "as_time")]
         at: Timestamp,
-        /// What it is shown.
+        /// The replacement.
         message: Message,
     },
 }
 
 impl TranscriptEntry {
-    /// When it was kept.
+    /// When it was stored.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         match self {
@@ -62,10 +62,10 @@ impl TranscriptEntry {
 }
 
 impl Transcript {
-    /// One JSON object for each line: what the session is, then its entries.
+    /// JSON Lines: the session's metadata, then its entries.
     ///
     /// # Errors
-    /// Something of it is not JSON, which nothing that was kept is.
+    /// A value cannot be encoded as JSON, which is impossible for stored ones.
     pub fn jsonl(&self) -> Result<String, serde_json::Error> {
         let mut text =
             serde_json::to_string(&Heading { kind: "session", format: 1, session: &self.summary })?;

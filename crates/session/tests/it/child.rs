@@ -1,4 +1,4 @@
-//! The processes that tests start and kill: this test binary again, told by its environment which part to play.
+//! The processes that tests start and kill: this test binary again, with its role in the environment.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::support::{assistant, id, new, result, user, wait};
 
 const PART: &str = "TOOLGATE_SESSION_TEST_PART";
 
-/// Starts a process that plays a part over a database, beginning with a number.
+/// Starts a process in a role over a database, starting at a number.
 pub(crate) fn start(part: &str, file: &Path, number: u64) -> Child {
     start_within(&[], part, file, number)
 }
 
-/// The same within an environment that `prefix` sets up for the command that follows it.
+/// The same in an environment that `prefix` sets up for the command that follows it.
 pub(crate) fn start_within(prefix: &[&str], part: &str, file: &Path, number: u64) -> Child {
     let program = std::env::current_exe().unwrap();
     let mut words = prefix.iter().map(|word| Path::new(*word)).chain([program.as_path()]);
@@ -29,7 +29,7 @@ pub(crate) fn start_within(prefix: &[&str], part: &str, file: &Path, number: u64
     process.spawn().unwrap()
 }
 
-/// What a child says, line by line, until it ends.
+/// A child's output, line by line, until it exits.
 pub(crate) fn sayings(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("says ").map(str::to_owned))
@@ -41,7 +41,7 @@ fn say(words: &str) {
     out.flush().unwrap();
 }
 
-/// Passes at once unless this process was started to play a part.
+/// Passes immediately unless this process was started in a role.
 #[test]
 fn plays_its_part() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -59,7 +59,7 @@ fn plays_its_part() {
     });
 }
 
-/// The session `s`, whoever began it.
+/// The session `s`, created if missing.
 async fn take_up(store: &SessionStore) -> Session {
     match store.open_session(&id("s")).await {
         Err(SessionError::Unknown { .. }) => store.create(new("s")).await.unwrap(),
@@ -67,7 +67,7 @@ async fn take_up(store: &SessionStore) -> Session {
     }
 }
 
-/// Adds numbered things until it is killed, and says of each that it is there.
+/// Adds numbered entries until it is killed, and prints each once it is stored.
 async fn work(file: &Path, first: u64) {
     let store = SessionStore::open(file).await.unwrap();
     let mut session = take_up(&store).await;
@@ -100,7 +100,7 @@ async fn hold(file: &Path) {
     std::future::pending::<()>().await;
 }
 
-/// Three sessions of its own at once, each with words that no other has.
+/// Three concurrent sessions of its own, each with unique text.
 async fn talk(file: &Path, process: u64) {
     let store = in_the_end(async || SessionStore::open(file).await).await;
     let mut sessions = Vec::new();
@@ -118,7 +118,7 @@ async fn talk(file: &Path, process: u64) {
     }
 }
 
-/// Does something again for as long as others are in the way, as it may be on a slow disk: what could not be done was not done.
+/// Retries while other processes are in the way, as may happen on a slow disk: a failed operation had no effect.
 async fn in_the_end<Done>(mut work: impl AsyncFnMut() -> Result<Done, SessionError>) -> Done {
     loop {
         match work().await {
@@ -128,7 +128,7 @@ async fn in_the_end<Done>(mut work: impl AsyncFnMut() -> Result<Done, SessionErr
     }
 }
 
-/// Adds messages until there is no room, and says what became of each.
+/// Adds messages until the disk is full, and prints the result of each.
 async fn fill(file: &Path) {
     let store = SessionStore::open(file).await.unwrap();
     let mut session = take_up(&store).await;

@@ -1,4 +1,4 @@
-//! Conversations that are removed are gone.
+//! Deleted conversations are gone.
 
 use toolgate_session::{ListFilter, SessionBounds, SessionError};
 
@@ -90,7 +90,7 @@ fn conversations_are_kept_within_bounds_and_one_in_use_is_never_deleted() {
         assert!((3..8).contains(&left.len()), "{left:?}");
         assert_eq!((left.first().unwrap().as_str(), left.last().unwrap().as_str()), ("held", "s19"));
         drop(held);
-        // What was not used for longer than that goes when the next one begins.
+        // What was not used for longer is deleted when the next one is created.
         let store = store.with_bounds(SessionBounds { max_age: std::time::Duration::ZERO, ..bounds });
         store.create(new("last")).await.unwrap();
         assert_eq!(names(store).await, ["last"]);

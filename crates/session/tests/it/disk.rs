@@ -1,4 +1,4 @@
-//! Disks that have no room left.
+//! Full disks.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use toolgate_llm::Message;
 use crate::child::{sayings, start_within};
 use crate::support::{Place, id, user, wait};
 
-/// Adds messages until there is no room; what was said to be there is there afterwards, nothing else is, and there is room again, it goes on.
+/// Adds messages until the disk is full. What was reported as stored is there afterwards and nothing else; with space again, it continues.
 fn fill(prefix: &[&str], place: &Place, file: &Path, after: impl FnOnce()) -> Vec<String> {
     let mut child = start_within(prefix, "fill", file, 0);
     let said: Vec<String> = sayings(&mut child).collect();
@@ -40,7 +40,7 @@ fn a_file_that_may_not_grow_loses_nothing() {
     assert_eq!(failures, ["failed database_error"; 5]);
 }
 
-/// A small disk in a mount namespace of its own; what is on it is taken away to where there is room.
+/// A small disk in its own mount namespace; its files are then copied to a larger one.
 #[test]
 fn a_full_disk_loses_nothing() {
     let script = "mount -t tmpfs -o size=512k tmpfs \"$0\" && \"$@\"; code=$?; cp -r \"$0\"/. \"$0\"/../rescued; exit $code";

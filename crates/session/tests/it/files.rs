@@ -1,4 +1,4 @@
-//! Who may read what is kept, and what is not trusted with it.
+//! Permissions of the files, and which files are not trusted.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -27,7 +27,7 @@ fn only_this_user_may_read_what_is_kept() {
             assert_eq!(mode(&file), 0o600, "{}", file.display());
         }
         drop((session, store));
-        // One that was copied here, say.
+        // A copied file, for example.
         std::fs::set_permissions(place.file(), Permissions::from_mode(0o644)).unwrap();
         place.open().await;
         assert_eq!(mode(&place.file()), 0o600);

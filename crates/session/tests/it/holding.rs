@@ -37,7 +37,7 @@ fn a_session_is_held_by_one_whichever_store_they_come_through() {
     });
 }
 
-/// The files that stand for holders.
+/// The lock files.
 fn held(place: &Place) -> Vec<String> {
     let files = std::fs::read_dir(place.folder()).unwrap();
     let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -46,8 +46,8 @@ fn held(place: &Place) -> Vec<String> {
     names
 }
 
-/// What a process that was killed leaves behind is cleared away by the next one. A lock counts, whoever is said to have it; and one that is being
-/// taken, or whose holder is alive, is left alone.
+/// The next process removes the lock file of a killed one. The lock decides, whatever PID the file names; a file that is being locked, or whose
+/// holder is alive, is left alone.
 #[test]
 fn what_is_left_of_the_dead_is_swept() {
     let place = Place::new();
@@ -89,7 +89,7 @@ fn a_store_in_memory_knows_holders_too() {
     });
 }
 
-/// Many who want the same one, on several threads: each gets it in turn or is told that it is in use, and nobody loses a word.
+/// Many threads want the same session: each gets it in turn or an in-use error, and no message is lost.
 #[test]
 fn whoever_gets_it_has_it_alone() {
     let runtime =

@@ -1,4 +1,4 @@
-//! Conversations from the outside: what is kept, who may hold them, and what survives.
+//! Conversations from the outside: what is stored, who may lock them, and what survives.
 
 #![allow(clippy::disallowed_methods, reason = "tests arrange files and processes by hand")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic: that is how they fail")]

@@ -1,4 +1,4 @@
-//! Many conversations at once, compared with plain lists.
+//! Many concurrent conversations, compared with a model of plain lists.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -15,21 +15,21 @@ const CALLS: [&str; 3] = ["x", "y", "z"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Begins, takes up or lets go of a conversation, through one of two stores.
+    /// Creates, opens or drops a conversation, through one of two stores.
     Create(usize, usize),
     Open(usize, usize),
     Close(usize),
     Delete(usize, usize),
-    /// Says something in it.
+    /// Appends a message to it.
     User(usize),
     Assistant(usize, usize),
     Settle(usize, usize),
     Together(usize, usize),
     Interrupt(usize),
     Front(usize, usize),
-    /// Begins to say something, and goes away before it is known to be kept.
+    /// Starts an append and drops its future before it is known to be stored.
     Abandon(usize, usize, usize),
-    /// Opens the database anew.
+    /// Reopens the database.
     Reopen(usize),
 }
 
@@ -51,14 +51,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A conversation as anybody would write it down.
+/// The obvious reference model of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Plain {
-    /// Everything that was ever said.
+    /// Every message ever appended.
     all: Vec<Message>,
     /// What a model is shown.
     shown: Vec<Message>,
-    /// Calls without a whole set of results, and those that there are.
+    /// Calls without a complete set of results, and the results so far.
     asked: Vec<String>,
     known: BTreeMap<String, CallResult>,
 }
@@ -129,7 +129,7 @@ impl World {
         Self { place, stores, held: BTreeMap::new(), plain: BTreeMap::new(), count: 0 }
     }
 
-    /// Words that were never said before.
+    /// Text that was never used before.
     fn words(&mut self, name: usize) -> String {
         self.count += 1;
         format!("{} says {}", NAMES[name], self.count)
@@ -211,7 +211,7 @@ impl World {
         assert_eq!(session.append(message.clone()).await.is_ok(), plain.say(message));
     }
 
-    /// Whoever goes away leaves it done or not done.
+    /// A dropped future leaves the change complete or absent.
     async fn abandon(&mut self, name: usize, what: usize, polls: usize, words: String) {
         let Some((session, plain)) = self.both(name) else { return };
         let mut after = plain.clone();
@@ -269,7 +269,7 @@ impl World {
     }
 }
 
-/// Polls a few times, with time in between for the database to get on, and drops it.
+/// Polls a few times, with time in between for the database to progress, and drops it.
 async fn poll_a_little<F: Future>(future: F, polls: usize) {
     let mut future = pin!(future);
     for _ in 0..polls {

@@ -1,4 +1,4 @@
-//! What may follow what, and what comes back after everything was closed.
+//! Which message may follow which, and what is read back after a reopen.
 
 use serde_json::{Value, json};
 use toolgate_llm::{AssistantMessage, Message, MessagePart, OpaqueProviderState, Wire};
@@ -21,7 +21,7 @@ fn what_was_said_comes_back() {
         for message in &said[..2] {
             session.append(message.clone()).await.unwrap();
         }
-        // In another order than they were asked for.
+        // In another order than the calls.
         session.add_result(result("b", "two")).await.unwrap();
         assert_eq!((waiting(&session), session.messages().len()), (vec!["a".to_owned()], 2));
         session.add_result(result("a", "one")).await.unwrap();
@@ -134,7 +134,7 @@ fn a_front_stands_for_what_came_first_and_the_transcript_tells_everything() {
         session.append(assistant("five", &[])).await.unwrap();
         session.replace_front(2, user("one to four")).await.unwrap();
         session.append(user("six")).await.unwrap();
-        // A front may be written anew.
+        // A front may be replaced again.
         session.replace_front(1, user("the first four")).await.unwrap();
         session.append(assistant("seven", &["b", "c"])).await.unwrap();
         session.add_result(result("c", "eight")).await.unwrap();
@@ -144,7 +144,7 @@ fn a_front_stands_for_what_came_first_and_the_transcript_tells_everything() {
         drop(session);
         let session = store.open_session(&id("s")).await.unwrap();
         assert_eq!((session.messages(), waiting(&session)), (&shown[..], vec!["b".to_owned()]));
-        // Whether or not somebody holds it.
+        // Whether or not it is locked.
         store.transcript(&id("s")).await.unwrap()
     });
     let entries: Vec<String> = transcript.entries.iter().map(told).collect();

@@ -1,4 +1,4 @@
-//! Several processes over one database, and processes that are killed in the middle of their work.
+//! Several processes over one database, and processes killed in the middle of their work.
 
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -21,7 +21,7 @@ fn whatever_was_said_to_be_there_is_there_once_and_nothing_by_halves() {
         child.kill().unwrap();
         child.wait().unwrap();
         promised.extend(said);
-        // The one after the last may have been written before anybody could say so.
+        // One more than the last may have been written before it could be reported.
         next = promised.last().copied().unwrap_or(0) + 1;
         let kept = kept(&place);
         assert!(kept.windows(2).all(|pair| pair[0] < pair[1]), "twice, or in another order: {kept:?}");
@@ -35,7 +35,7 @@ fn whatever_was_said_to_be_there_is_there_once_and_nothing_by_halves() {
     assert!(promised.len() > 100, "{}", promised.len());
 }
 
-/// The numbers of everything that is kept, in the order in which it was written. Each call has exactly one result.
+/// The numbers of everything stored, in the order written. Each call has exactly one result.
 fn kept(place: &Place) -> Vec<u64> {
     let number = |text: &str| text.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
     wait(async {
@@ -44,7 +44,7 @@ fn kept(place: &Place) -> Vec<u64> {
             Err(SessionError::Unknown { .. }) => return Vec::new(),
             other => other.unwrap(),
         };
-        // What is kept of calls that are not all answered is seen by answering the others.
+        // Answering the open calls makes the stored results visible.
         session.interrupt("interrupted").await.unwrap();
         let mut kept = Vec::new();
         for message in session.messages() {

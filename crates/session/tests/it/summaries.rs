@@ -1,4 +1,4 @@
-//! Finding a conversation again.
+//! Finding a conversation.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -55,7 +55,7 @@ fn the_one_that_was_used_last_comes_first() {
         };
         assert_eq!(listed(None, None).await, "elsewhere two one");
         while store.last("/work".as_ref()).await.unwrap() != Some(id("one")) {
-            // A clock has steps; two things in one of them are as old as each other.
+            // A clock has a resolution; two events within one tick have the same time.
             store.open_session(&id("one")).await.unwrap().append(user("again")).await.unwrap();
         }
         assert_eq!(listed(Some("/work"), None).await, "one two");

@@ -1,4 +1,4 @@
-//! A place for a database, and things to say.
+//! A directory for a database, and messages to append.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ impl Place {
     }
 }
 
-/// Runs something that waits.
+/// Runs a future to completion.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
@@ -58,7 +58,7 @@ pub(crate) fn user(text: &str) -> Message {
     Message::User { text: text.to_owned() }
 }
 
-/// A model that says something and wants calls made.
+/// An assistant message with text and calls.
 pub(crate) fn assistant(text: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| {
         MessagePart::Call(ModelCall {
@@ -80,7 +80,7 @@ pub(crate) fn results(results: &[CallResult]) -> Message {
     Message::Results { results: results.to_vec() }
 }
 
-/// The calls that wait, by name.
+/// The ids of the open calls.
 pub(crate) fn waiting(session: &Session) -> Vec<String> {
     session.unanswered().into_iter().map(|call| call.id).collect()
 }

@@ -1,4 +1,4 @@
-//! Databases of other versions, of other programs, and of nobody.
+//! Databases of other versions and other programs, and files that are no database.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ async fn run(connection: &mut SqliteConnection, statements: &'static str) {
     sqlx::raw_sql(statements).execute(connection).await.unwrap();
 }
 
-/// What each version left behind: the statements that made it then, and what was in it. Nothing here changes when the tables do.
+/// A dump of each released version: the statements that created it, and its content. Never changes when the tables do.
 const VERSIONS: [&str; 1] = [include_str!("data/version-1.sql")];
 
 #[test]
@@ -39,7 +39,7 @@ fn databases_of_every_version_open_with_what_was_in_them() {
     }
 }
 
-/// Fails when the tables change and nobody keeps what the version before left behind.
+/// Fails if the tables change and no dump of the previous version is kept.
 #[test]
 fn there_is_a_database_of_every_version() {
     wait(async {
@@ -52,7 +52,7 @@ fn there_is_a_database_of_every_version() {
     });
 }
 
-/// What is written by this version, for comparison with the newest of the above.
+/// The tables that this version creates, compared with the newest dump.
 #[test]
 fn the_tables_are_those_of_the_newest_version() {
     async fn tables(connection: &mut SqliteConnection) -> Vec<String> {
@@ -107,7 +107,7 @@ fn damage_is_named_with_a_way_out() {
             session.append(user(&format!("{number} {}", "x".repeat(500)))).await.unwrap();
         }
         drop((session, store));
-        // The log is folded into the file before it is damaged.
+        // Checkpoint the WAL into the file before damaging it.
         run(&mut connect(&place.file()).await, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         let whole = std::fs::read(place.file()).unwrap();
         for (what, bytes) in [
