@@ -1,8 +1,7 @@
-//! What an address is for.
+//! Classifies IP addresses.
 //!
-//! A name that an operator allows may be made to lead anywhere by whoever runs its DNS: to the machine's own
-//! services, to the network behind it, to the credentials that a cloud hands out. So every address is judged
-//! before it is dialled.
+//! The owner of an allowed name's DNS can make it resolve to any address: to the machine's own services, to the network behind it, to a cloud's
+//! metadata service with its credentials. So every address is classified before it is dialled.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,27 +11,26 @@ use crate::host::carries_ipv4;
 /// The kind of network that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressClass {
-    /// The internet at large.
+    /// The public internet.
     Public,
     /// This machine.
     Loopback,
     /// A private network: RFC 1918 and IPv6 unique local addresses.
     Private,
-    /// The link, without a router.
+    /// Link-local, without a router.
     LinkLocal,
     /// Carrier-grade NAT, 100.64.0.0/10.
     Shared,
-    /// Where clouds hand out credentials to whoever asks.
+    /// A cloud metadata service, which returns credentials to any client.
     Metadata,
-    /// Kept for documentation, benchmarks or protocols.
+    /// Reserved for documentation, benchmarks or protocols.
     Special,
-    /// Unspecified, multicast, broadcast or reserved, or an IPv6 form of an IPv4 address: never a
-    /// destination.
+    /// Unspecified, multicast, broadcast or reserved, or an IPv6 form of an IPv4 address: never a destination.
     Never,
 }
 
 impl AddressClass {
-    /// The class of an address. What no table knows is never dialled.
+    /// The class of an address. An unassigned address is never dialled.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address {
@@ -58,8 +56,7 @@ impl fmt::Display for AddressClass {
     }
 }
 
-/// Amazon (machine, container and pod credentials, time aside), Google, Alibaba, Oracle, and Azure's host
-/// agent.
+/// Amazon (instance, container and pod credentials; its time service is not one), Google, Alibaba, Oracle, and Azure's host agent.
 const METADATA: &[IpAddr] = &[
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
@@ -72,7 +69,7 @@ const METADATA: &[IpAddr] = &[
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// The special-purpose registry of IANA for IPv4.
+/// IANA's special-purpose address registry for IPv4.
 fn class_of_v4(address: Ipv4Addr) -> AddressClass {
     match address.octets() {
         [0, ..] | [224..=255, ..] => AddressClass::Never,
@@ -86,7 +83,7 @@ fn class_of_v4(address: Ipv4Addr) -> AddressClass {
     }
 }
 
-/// The special-purpose registry of IANA for IPv6. Only 2000::/3 is given out; the rest is nobody's.
+/// IANA's special-purpose address registry for IPv6. Only 2000::/3 is allocated; the rest is unassigned.
 fn class_of_v6(address: Ipv6Addr) -> AddressClass {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Loopback,
@@ -100,8 +97,7 @@ fn class_of_v6(address: Ipv6Addr) -> AddressClass {
     }
 }
 
-/// A network without IPv4 answers every name with such addresses; behind it only what is public may be
-/// reached.
+/// NAT64: in a network without IPv4, every name resolves to such addresses. Only public IPv4 addresses may be reached through it.
 fn class_behind_nat64(high: u16, low: u16) -> AddressClass {
     let embedded = Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
     match AddressClass::of(IpAddr::V4(embedded)) {

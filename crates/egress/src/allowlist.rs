@@ -1,4 +1,4 @@
-//! Where a command may go.
+//! The network allowlist of a command.
 //!
 //! | entry | means |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | `10.1.0.0/16`, `[fd12::/64]:5432` | every address of this network |
 //! | `localhost:3000` | this machine's own 127.0.0.1 and ::1 |
 //!
-//! A name opens only public addresses. When it leads to a private one, that address or network needs an entry
-//! too, so that whoever runs the DNS of an allowed name cannot point it at the inside. Addresses at which
-//! clouds hand out credentials are opened by themselves only, never by a network around them.
+//! A name allows only public addresses. If it resolves to a private one, that address or network needs an entry too, so that the owner of an allowed
+//! name's DNS cannot point it at the internal network (DNS rebinding). A cloud metadata address must be listed itself; a network around it does not
+//! allow it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -21,17 +21,17 @@ pub use crate::allowlist_entry::{AllowlistError, EntryProblem};
 use crate::host::Host;
 use crate::refusal_reason::RefusalReason;
 
-/// This machine, as `localhost` means it. DNS is never asked.
+/// What `localhost` stands for. DNS is never queried for it.
 const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// The hosts and ports that one command may reach. No entries: none.
+/// The hosts and ports that one command may reach. Without entries, none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkAllowlist {
     entries: Vec<AllowlistEntry>,
 }
 
 impl NetworkAllowlist {
-    /// Reads the entries of `network:`.
+    /// Parses the entries of `network:`.
     ///
     /// # Errors
     /// The first entry that is not one of the forms above, and what to write instead.
@@ -40,13 +40,13 @@ impl NetworkAllowlist {
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// Whether no host at all may be reached.
+    /// Whether no host may be reached.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The first decision, before anything is resolved: may this host be asked for at all?
+    /// The first decision, before DNS resolution: may this host be requested at all?
     ///
     /// # Errors
     /// When no entry names it.
@@ -64,7 +64,7 @@ impl NetworkAllowlist {
         }
     }
 
-    /// Whether an entry names this host name, in lower case and without a final dot, and port.
+    /// Whether an entry matches this host name (lower case, no trailing dot) and port.
     pub(crate) fn allows_name(&self, name: &str, port: u16) -> bool {
         self.hosts_on_port(port).any(|what| match what {
             AllowedHost::Name(listed) => listed == name,
@@ -74,7 +74,7 @@ impl NetworkAllowlist {
         })
     }
 
-    /// Whether an entry names this very address, or the network around it where that is enough.
+    /// Whether an entry lists this address, or a network that contains it where that suffices.
     fn allows_address(&self, address: IpAddr, port: u16) -> bool {
         let class = AddressClass::of(address);
         class != AddressClass::Never
@@ -88,7 +88,7 @@ impl NetworkAllowlist {
             })
     }
 
-    /// Whether an entry is about the host's own loopback addresses.
+    /// Whether an entry concerns the host's own loopback addresses.
     pub(crate) fn allows_loopback(&self) -> bool {
         self.entries.iter().any(|entry| match &entry.host {
             AllowedHost::Localhost => true,
@@ -103,7 +103,7 @@ impl NetworkAllowlist {
     }
 }
 
-/// A host that an entry names. Its addresses are still to be judged.
+/// A host matched by an entry. Its addresses are still to be checked.
 #[derive(Clone, Debug)]
 pub struct AdmittedHost<'rules> {
     rules: &'rules NetworkAllowlist,
@@ -112,7 +112,7 @@ pub struct AdmittedHost<'rules> {
 }
 
 impl AdmittedHost<'_> {
-    /// The name that must be resolved; none when the addresses are known already.
+    /// The name to resolve; `None` if the addresses are known already.
     #[must_use]
     pub fn name_to_resolve(&self) -> Option<&str> {
         match &self.host {
@@ -121,12 +121,11 @@ impl AdmittedHost<'_> {
         }
     }
 
-    /// The second decision: may these addresses be dialled? They are the answer for
-    /// [`Self::name_to_resolve`], and not looked at when there is none. One address that may not be dialled
-    /// refuses them all: an honest name has no such mix.
+    /// The second decision: may these addresses be dialled? They are the resolved addresses of [`Self::name_to_resolve`], and are ignored if there is
+    /// none. One forbidden address refuses them all: an honest name has no such mix.
     ///
     /// # Errors
-    /// When there is no address, or one of them is not public and has no entry of its own.
+    /// When there is no address, or one of them is not public and not listed.
     pub fn check_addresses(
         &self,
         resolved: &[IpAddr],
@@ -150,7 +149,7 @@ impl AdmittedHost<'_> {
     }
 }
 
-/// Addresses that were judged. Only what is in here is ever dialled, and nothing is resolved a second time.
+/// Checked addresses. Only these are ever dialled, and no name is resolved a second time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     addresses: Vec<IpAddr>,
@@ -164,7 +163,7 @@ impl Destination {
     }
 }
 
-/// Whether the first `prefix` bits are the same.
+/// Whether the first `prefix` bits are equal.
 fn within(address: IpAddr, base: IpAddr, prefix: u32) -> bool {
     match (address, base) {
         (IpAddr::V4(address), IpAddr::V4(base)) => {

@@ -1,5 +1,4 @@
-//! One line of `network:`, read strictly: an entry that could mean more than it seems to is refused with a
-//! remedy.
+//! Parses one line of `network:` strictly: an entry that could mean more than it seems to is refused, with a remedy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,11 +7,11 @@ use thiserror::Error;
 use crate::address::AddressClass;
 use crate::host::{Host, HostError, carries_ipv4, parse_port, split_port};
 
-/// Wider IPv4 networks than this are as good as everything.
+/// A wider IPv4 network is refused, because it amounts to everything.
 const MIN_PREFIX_V4: u32 = 8;
-/// Wider IPv6 networks than this are as good as everything.
+/// The same for IPv6.
 const MIN_PREFIX_V6: u32 = 32;
-/// Names that stand before a country's code where everybody may have a name below, such as `co.uk`.
+/// Second-level labels below which anyone can register names, such as `co.uk`.
 const SHARED_SECOND_LEVEL: &[&str] = &["ac", "co", "com", "edu", "gov", "go", "ne", "net", "or", "org"];
 
 /// One entry.
@@ -22,16 +21,16 @@ pub(crate) struct AllowlistEntry {
     pub(crate) ports: AllowedPorts,
 }
 
-/// What an entry names.
+/// What an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AllowedHost {
     /// One name.
     Name(String),
-    /// Every name that ends with this, which begins with a dot.
+    /// Every name with this suffix, which begins with a dot.
     Subdomains(String),
     /// One address.
     Address(IpAddr),
-    /// Every address that shares the first bits.
+    /// Every address with this prefix.
     Network { base: IpAddr, prefix: u32 },
     /// This machine.
     Localhost,
@@ -42,7 +41,7 @@ pub(crate) enum AllowedHost {
 pub(crate) enum AllowedPorts {
     /// 443 and 80.
     HttpAndHttps,
-    /// The one that was written.
+    /// The given port.
     One(u16),
 }
 
@@ -55,7 +54,7 @@ impl AllowedPorts {
     }
 }
 
-/// An entry of `network` that is not taken.
+/// An invalid `network` entry.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the network entry `{entry}` is not taken: {problem}")]
 pub struct AllowlistError {
@@ -64,7 +63,7 @@ pub struct AllowlistError {
 }
 
 impl AllowlistError {
-    /// The entry, with everything unprintable escaped.
+    /// The entry, with unprintable characters escaped.
     #[must_use]
     pub fn entry(&self) -> &str {
         &self.entry
@@ -86,31 +85,31 @@ impl AllowlistError {
 /// What is wrong with an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EntryProblem {
-    /// Not the plain spelling of a host or port.
+    /// Not the canonical form of a host or port.
     #[error("{0}")]
     Host(#[from] HostError),
     /// A URL.
     #[error("it holds a scheme or a path")]
     Url,
-    /// A star elsewhere than as the whole first label.
+    /// A star that is not the whole first label.
     #[error("a `*` stands only for everything before a domain")]
     Star,
     /// `*`, `*.com`, `*.co.uk`.
     #[error("it would allow names that belong to everybody")]
     TooWide,
-    /// A network whose address has bits beyond its prefix.
+    /// A network whose address has bits set beyond its prefix.
     #[error("the address has bits beyond the prefix")]
     HostBits {
         /// The network that was probably meant.
         network: String,
     },
-    /// A prefix that is not a number, or does not fit the address.
+    /// A prefix that is not a number, or is out of range.
     #[error("the prefix is not a number that fits the address")]
     Prefix,
-    /// A network that is as good as everything.
+    /// A network that amounts to everything.
     #[error("the network is too wide")]
     NetworkTooWide,
-    /// Unspecified, multicast, broadcast and reserved addresses.
+    /// An unspecified, multicast, broadcast or reserved address.
     #[error("the address is never a destination")]
     Never,
 }
@@ -159,8 +158,8 @@ fn read(text: &str) -> Result<AllowlistEntry, EntryProblem> {
     Ok(AllowlistEntry { host: what, ports })
 }
 
-/// An IPv6 network may stand bare: its prefix shows where it ends. An address may not, lest `fd12::5:5432`
-/// hold a port.
+/// An IPv6 network may be written without brackets, because its prefix marks its end. An address may not: in `fd12::5:5432` the port would be
+/// ambiguous.
 fn split_entry(text: &str) -> (&str, Option<&str>) {
     let network = text.split_once('/').is_some_and(|(address, _)| address.parse::<Ipv6Addr>().is_ok());
     if network { (text, None) } else { split_port(text) }
@@ -185,7 +184,7 @@ fn read_host(host: &str) -> Result<AllowedHost, EntryProblem> {
     }
 }
 
-/// Without the brackets around an IPv6 network.
+/// Without the brackets of an IPv6 network.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
@@ -229,7 +228,7 @@ fn destination(address: IpAddr) -> Result<IpAddr, EntryProblem> {
     }
 }
 
-/// The address with every bit beyond the prefix cleared.
+/// The address with all bits beyond the prefix cleared.
 fn masked(address: IpAddr, prefix: u32) -> IpAddr {
     match address {
         IpAddr::V4(v4) => {

@@ -1,4 +1,4 @@
-//! The command's end of a connection while it says what it wants.
+//! A client connection while its request is being read.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -7,16 +7,16 @@ use crate::refusal_reason::RefusalReason;
 use crate::relay::{RelayError, RelaySocket};
 use crate::wire::{ParseStatus, ProxyProtocol, http, socks};
 
-/// Bytes read at once before a request is whole.
+/// Bytes per read until a request is complete.
 const READ_BYTES: usize = 4096;
 
-/// A connection from the command, and what has been read of it but not used.
+/// A client connection, and the bytes read but not consumed.
 pub(crate) struct ClientConnection {
     pub(crate) socket: RelaySocket,
     pub(crate) unread: Vec<u8>,
 }
 
-/// What a command wants.
+/// A client's request.
 pub(crate) enum EgressRequest {
     /// A tunnel.
     Tunnel { host: Host, port: u16 },
@@ -29,7 +29,7 @@ impl ClientConnection {
         Self { socket, unread: Vec::new() }
     }
 
-    /// What the connection speaks.
+    /// The protocol of the connection.
     pub(crate) async fn protocol(&mut self) -> Result<ProxyProtocol, RelayError> {
         loop {
             match self.unread.first() {
@@ -39,7 +39,7 @@ impl ClientConnection {
         }
     }
 
-    /// The whole request. SOCKS5 has a greeting before it, which is answered here.
+    /// Reads the whole request. For SOCKS5 it also answers the greeting before it.
     pub(crate) async fn read_request(
         &mut self,
         protocol: ProxyProtocol,
@@ -64,9 +64,8 @@ impl ClientConnection {
         Ok(self.socket.stream.write_all(bytes).await?)
     }
 
-    /// Reads until `reader` has a whole value, and takes it off. Where only a certain byte can complete one,
-    /// the reader is not asked before that byte came: a head that trickles in would be read from its
-    /// beginning for each byte.
+    /// Reads until `reader` returns a complete value, and consumes it. If only a certain byte can complete it, `reader` is not called before that
+    /// byte arrives: otherwise a head that trickles in would be parsed from its start for every byte (quadratic time).
     async fn read<T>(
         &mut self,
         reader: fn(&[u8]) -> Result<ParseStatus<T>, RefusalReason>,

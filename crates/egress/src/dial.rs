@@ -1,5 +1,4 @@
-//! Resolving and dialling, from the network of the gate: the ambient authority of this crate, passed in as a
-//! value.
+//! DNS resolution and dialling from the gate's network: the ambient authority of this crate, passed in as a value.
 
 use std::future::Future;
 use std::io;
@@ -16,31 +15,31 @@ use crate::host::Host;
 use crate::limits::ProxyLimits;
 use crate::refusal_reason::RefusalReason;
 
-/// More addresses of one name than this are not tried.
+/// How many addresses of one name are tried.
 const MAX_TRIED_ADDRESSES: usize = 8;
-/// One address gets at most this share of the time, so that a dead one does not use it up.
+/// Each address gets at most this fraction of the timeout, so that a dead one does not use it up.
 const ADDRESS_TIMEOUT_DIVISOR: u32 = 3;
 
-/// Looks up names.
+/// Resolves names.
 pub trait Resolve: Send + Sync {
-    /// Every address of a name. May block: it is asked on a thread of its own, and its answer is not waited
-    /// for longer than [`ProxyLimits::connect_timeout`]. Called once for a connection.
+    /// Every address of a name. May block: it runs on its own thread, and is awaited for at most [`ProxyLimits::connect_timeout`]. Called once per
+    /// connection.
     ///
     /// # Errors
-    /// When the name has no address, or nobody can be asked.
+    /// When the name has no address, or no resolver can be reached.
     fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// A connection that is being made.
+/// A pending connection.
 pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// Makes connections, to addresses that were judged and to no others.
+/// Dials checked addresses, and no others.
 pub trait Dial: Resolve {
-    /// Begins a connection; it ends when the value is dropped.
+    /// Starts a connection; dropping the future cancels it.
     fn dial(&self, address: SocketAddr) -> DialFuture;
 }
 
-/// The system's own resolver and network.
+/// The system's resolver and network.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemDialer;
 
@@ -56,11 +55,11 @@ impl Dial for SystemDialer {
     }
 }
 
-/// Where a request of the gate's own may go: the host is admitted, resolved once, and its addresses are judged. For clients that make their
-/// connections themselves, to these addresses and to no others.
+/// Where a request of the gate itself may go: the host is admitted, resolved once, and its addresses are checked. For clients that dial these
+/// addresses, and no others, themselves.
 ///
 /// # Errors
-/// Why it may go nowhere, and the address that was the reason.
+/// Why it is refused, and the address that caused it.
 pub async fn resolve_allowed(
     rules: &NetworkAllowlist,
     host: Host,
@@ -72,7 +71,7 @@ pub async fn resolve_allowed(
     resolve_and_check(&admitted, resolver, patience).await
 }
 
-/// A connection to a host that was admitted, or why there is none and which address was the reason.
+/// A connection to an admitted host, or why there is none and which address caused it.
 pub(crate) async fn dial_host(
     admitted: &AdmittedHost<'_>,
     dialer: &Arc<dyn Dial>,

@@ -1,12 +1,12 @@
-//! How programs learn of the proxy.
+//! The proxy environment variables.
 
 use crate::allowlist::NetworkAllowlist;
 
-/// The variables for a command whose network holds nothing but the proxy, on this port of 127.0.0.1.
+/// The variables for a command whose network namespace contains only the proxy, on this port of 127.0.0.1.
 ///
-/// Programs disagree about the case of the names. What a command listens on itself is reached directly, unless the rules name this machine: then
-/// `localhost` means the host, through the proxy. All name HTTP: some clients fail as soon as they see a SOCKS proxy that they have no library
-/// for, and those that want SOCKS find it on the same port.
+/// Programs disagree about the case of the names. A command's own listeners are reached directly, unless the allowlist names this machine: then
+/// `localhost` means the host, through the proxy. All variables name HTTP: some clients fail when they see a SOCKS proxy without having a library for
+/// it, and clients that want SOCKS find it on the same port.
 #[must_use]
 pub fn environment(port: u16, rules: &NetworkAllowlist) -> Vec<(String, String)> {
     let http = format!("http://127.0.0.1:{port}");

@@ -1,10 +1,10 @@
-//! What a command is told when a connection is not made.
+//! The response to a command whose connection is not made.
 
 use crate::address::AddressClass;
 use crate::host::Host;
 use crate::refusal_reason::RefusalReason;
 
-/// An HTTP answer. The host is the one that was asked for, when it could be read.
+/// An HTTP response. `asked` is the requested host, if it could be parsed.
 pub(crate) fn http_response(reason: RefusalReason, asked: Option<(&Host, u16)>) -> Vec<u8> {
     let body = format!("toolgate: {}\n", explanation(reason, asked));
     let header = if reason.is_failure() { "X-Toolgate-Failed" } else { "X-Toolgate-Refused" };
@@ -28,8 +28,7 @@ fn status(reason: RefusalReason) -> &'static str {
     }
 }
 
-/// The reason, and how an operator can change it. Resolved addresses are not told: the command has no
-/// business inside.
+/// The reason, and how an operator can change it. Resolved addresses are omitted: they would reveal the internal network to the command.
 fn explanation(reason: RefusalReason, asked: Option<(&Host, u16)>) -> String {
     match (reason, asked) {
         (RefusalReason::NotListed, Some((host, port))) => {

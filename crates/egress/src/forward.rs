@@ -1,8 +1,7 @@
-//! One plain HTTP request, passed on.
+//! Forwards one plain HTTP request.
 //!
-//! A connection carries one request: the server is told to close after its answer, and nothing behind the
-//! request's body is read. A second request, to whatever host, has to come on a connection of its own and is
-//! judged there.
+//! A connection carries one request: the server is sent `Connection: close`, and nothing after the request's body is read. A second request, to
+//! whatever host, needs its own connection and is checked there.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -15,10 +14,10 @@ use crate::relay::{IdleTimer, RelayError, RelayMeter, RelaySocket, drain_and_clo
 use crate::wire::body::BodyReframer;
 use crate::wire::http;
 
-/// Bytes of a body that are read at once.
+/// Bytes of a body per read.
 const READ_BYTES: usize = 16 << 10;
 
-/// What passing a request on needs to know.
+/// Forwards a request.
 pub(crate) struct RequestForwarder<'a> {
     pub(crate) request: &'a http::ForwardRequest,
     pub(crate) target: &'a str,
@@ -27,7 +26,7 @@ pub(crate) struct RequestForwarder<'a> {
 }
 
 impl RequestForwarder<'_> {
-    /// Runs until the server has answered.
+    /// Runs until the server has responded.
     pub(crate) async fn run(&self, mut client: ClientConnection, mut server: RelaySocket) {
         match self.exchange(&mut client, &mut server).await {
             Ok(()) => {
@@ -72,7 +71,7 @@ impl RequestForwarder<'_> {
         }
     }
 
-    /// The server never gets the end of a request that was refused in its body.
+    /// The server never receives the end of a request whose body was refused.
     async fn refuse(&self, mut client: ClientConnection, server: RelaySocket, reason: RefusalReason) {
         drop(server);
         self.ledger.refused(self.target, reason, None);

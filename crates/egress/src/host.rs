@@ -1,32 +1,31 @@
-//! Names and addresses as a command may write them: one spelling each, or refused.
+//! Host names and addresses in one canonical form each; any other is refused.
 //!
-//! Filters are passed by names that two programs read differently: `0177.0.0.1`, `evil\0.good.com`,
-//! `a%2ecom`. Only the one plain spelling of a host is taken here, so nothing that resolves or dials later
-//! can read it in another way.
+//! Filters are bypassed by names that two programs parse differently: `0177.0.0.1`, `evil\0.good.com`, `a%2ecom`. Only the canonical form of a host
+//! is accepted here, so that later resolving or dialling cannot interpret it differently.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
 
-/// The longest name that DNS knows, without its final dot.
+/// The longest DNS name, without its trailing dot.
 const MAX_NAME_BYTES: usize = 253;
-/// The longest part between two dots.
+/// The longest label.
 const MAX_LABEL_BYTES: usize = 63;
 
-/// A host in its only accepted spelling: names in lower case without a final dot, addresses as numbers.
+/// A host in canonical form: names in lower case without a trailing dot, addresses in binary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A name, still to be resolved.
+    /// A name, to be resolved.
     Name(String),
-    /// An address that was written out.
+    /// A literal address.
     Address(IpAddr),
 }
 
 /// Why a text is not a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum HostError {
-    /// Nothing there.
+    /// Empty.
     #[error("the host is empty")]
     Empty,
     /// Longer than DNS allows.
@@ -35,46 +34,46 @@ pub enum HostError {
     /// NUL or another control character.
     #[error("the host holds a control character")]
     Control,
-    /// A space.
+    /// White space.
     #[error("the host holds white space")]
     WhiteSpace,
-    /// Letters beyond ASCII.
+    /// Non-ASCII characters.
     #[error("the host is not ASCII; write it in punycode (`xn--…`)")]
     NotAscii,
-    /// `%2e` and the like, or the zone of an IPv6 address.
+    /// A percent sign: `%2e` and the like, or the zone of an IPv6 address.
     #[error("the host holds a percent sign")]
     Percent,
     /// `user@host`.
     #[error("the host holds user information")]
     UserInformation,
-    /// Any other character that no host name holds.
+    /// Any other character that a host name cannot contain.
     #[error("the host holds a character that no host name has")]
     Character,
-    /// Two dots in a row, or one at the beginning.
+    /// Two consecutive dots, or a leading one.
     #[error("the host has an empty label")]
     EmptyLabel,
     /// A label that begins or ends with a hyphen.
     #[error("a label of the host begins or ends with a hyphen")]
     Hyphen,
-    /// A number that is not a plain dotted quad: octal, hexadecimal, short or as one number.
+    /// A number that is not a dotted quad: octal, hexadecimal, shortened or a single number.
     #[error("the host is a number but not an IPv4 address in plain dotted form")]
     OddNumber,
-    /// Brackets without a plain IPv6 address in them, or such an address without brackets.
+    /// Brackets without an IPv6 address, or an IPv6 address without brackets.
     #[error("the host is not a plain IPv6 address in brackets")]
     OddBrackets,
-    /// An IPv6 address that stands for an IPv4 one.
+    /// An IPv6 address that embeds an IPv4 address.
     #[error("the IPv6 address carries an IPv4 address")]
     Embedded,
-    /// The port is missing, zero, too large or not a plain number.
+    /// The port is missing, zero, too large or not plain digits.
     #[error("the port is not a number from 1 to 65535")]
     Port,
 }
 
 impl Host {
-    /// Reads a name or an address; an IPv6 address stands in brackets.
+    /// Parses a name or an address; an IPv6 address is in brackets.
     ///
     /// # Errors
-    /// When the text is not the plain spelling of a host.
+    /// When the text is not the canonical form of a host.
     pub fn parse(text: &str) -> Result<Self, HostError> {
         text.chars().try_for_each(check_character)?;
         if text.is_empty() {
@@ -92,10 +91,10 @@ impl Host {
         parse_name(text).map(Self::Name)
     }
 
-    /// An address that came as bytes rather than as text.
+    /// An address in binary form.
     ///
     /// # Errors
-    /// When it is an IPv6 address that carries an IPv4 one: there is a plain way to write that.
+    /// When it is an IPv6 address that embeds an IPv4 address: that has a canonical form of its own.
     pub fn from_address(address: IpAddr) -> Result<Self, HostError> {
         match address {
             IpAddr::V6(v6) if carries_ipv4(v6) => Err(HostError::Embedded),
@@ -103,10 +102,10 @@ impl Host {
         }
     }
 
-    /// Reads `host:port`, the port being required unless there is a default.
+    /// Parses `host:port`; the port is required unless there is a default.
     ///
     /// # Errors
-    /// When the host or the port is not in its plain spelling.
+    /// When the host or the port is not in canonical form.
     pub fn parse_with_port(text: &str, default: Option<u16>) -> Result<(Self, u16), HostError> {
         let (host, port) = split_port(text);
         let host = Self::parse(host)?;
@@ -128,7 +127,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Cuts at the colon after the host; colons within brackets belong to the address.
+/// Splits at the colon after the host; colons within brackets belong to the address.
 pub(crate) fn split_port(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -136,7 +135,7 @@ pub(crate) fn split_port(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A port without sign, leading zero or space.
+/// A port without sign, leading zero or white space.
 pub(crate) fn parse_port(text: &str) -> Result<u16, HostError> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|_| plain).ok_or(HostError::Port)
@@ -154,8 +153,7 @@ fn check_character(character: char) -> Result<(), HostError> {
     }
 }
 
-/// Whether a resolver might read the text as an IPv4 address: the rule of the URL standard, on the last
-/// label.
+/// Whether a resolver might parse the text as an IPv4 address: the "ends in a number" check of the URL standard.
 fn ends_in_number(text: &str) -> bool {
     let text = text.strip_suffix('.').unwrap_or(text);
     let last = text.rsplit('.').next().unwrap_or(text);
@@ -166,7 +164,7 @@ fn ends_in_number(text: &str) -> bool {
     }
 }
 
-/// Underscores are taken: service and bucket names have them, and no resolver reads them in two ways.
+/// Underscores are accepted: service and bucket names contain them, and no resolver treats them as ambiguous.
 fn parse_name(text: &str) -> Result<String, HostError> {
     let name = text.strip_suffix('.').unwrap_or(text);
     if name.len() > MAX_NAME_BYTES {
@@ -185,7 +183,7 @@ fn check_label(label: &str) -> Result<(), HostError> {
     }
 }
 
-/// IPv4-mapped, -compatible and -translated, NAT64 (also for local use), 6to4 and Teredo addresses.
+/// IPv4-mapped, -compatible and -translated, NAT64 (including its local-use prefix), 6to4 and Teredo addresses.
 pub(crate) fn carries_ipv4(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => false,

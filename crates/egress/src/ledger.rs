@@ -1,4 +1,4 @@
-//! What went through the proxy of one call, and what did not.
+//! Records the connections of one call's proxy.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,52 +8,51 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::refusal_reason::RefusalReason;
 
-/// Different lines of one kind that a report lists; further ones are only counted.
+/// How many different entries of a kind a report lists; further ones are only counted.
 const MAX_LISTED: usize = 256;
 
 /// A connection that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllowedConnection {
-    /// `host:port` as the command asked for it, in its plain spelling.
+    /// `host:port` as requested, in canonical form.
     pub target: String,
 }
 
-/// A connection that was not made, or cut.
+/// A connection that was refused, failed or was cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RejectedConnection {
-    /// `host:port` in its plain spelling; empty when no host could be read.
+    /// `host:port` in canonical form; empty if no host could be parsed.
     pub target: String,
-    /// Why.
+    /// The reason.
     pub reason: RefusalReason,
-    /// The address that was the reason. For the operator: it may tell what the inside of a network looks
-    /// like.
+    /// The address that caused it. For the operator only: it may reveal the internal network.
     pub address: Option<IpAddr>,
 }
 
-/// What just happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EgressEvent {
     /// A connection was made.
     Allowed(AllowedConnection),
     /// A connection was refused or cut.
     Refused(RejectedConnection),
-    /// A name was not resolved or a host not reached.
+    /// A name could not be resolved, or a host not reached.
     Failed(RejectedConnection),
 }
 
-/// Told of every event as it happens, on the proxy's thread: it must not block.
+/// Called for every event as it happens, on the proxy's thread: it must not block.
 pub type Observer = Box<dyn Fn(&EgressEvent) + Send + Sync>;
 
-/// How often something happened.
+/// An item and how often it occurred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrences<T> {
-    /// What happened.
+    /// The item.
     pub item: T,
-    /// How often.
+    /// The number of occurrences.
     pub count: u64,
 }
 
-/// Everything that happened, each thing once with its count, in the order of its first time.
+/// All events, each once with its count, in the order of first occurrence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EgressReport {
     /// Connections that were made.
@@ -62,22 +61,22 @@ pub struct EgressReport {
     pub refused: Vec<Occurrences<RejectedConnection>>,
     /// Connections that the network failed to make.
     pub failed: Vec<Occurrences<RejectedConnection>>,
-    /// Events beyond those that are listed.
+    /// Events that are not listed.
     pub unlisted: u64,
-    /// Bytes that came from outside.
+    /// Bytes received from outside.
     pub bytes_in: u64,
-    /// Bytes that went outside.
+    /// Bytes sent outside.
     pub bytes_out: u64,
 }
 
-/// The direction of bytes, as the command sees it.
+/// The direction of a transfer, from the command's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransferDirection {
     In,
     Out,
 }
 
-/// Keeps the books of one proxy.
+/// Records the events and bytes of one proxy.
 pub(crate) struct Ledger {
     observer: Observer,
     max_total_bytes: Option<u64>,
@@ -113,7 +112,7 @@ impl Ledger {
         });
     }
 
-    /// Counts bytes before they are passed on.
+    /// Counts bytes before they are forwarded.
     pub(crate) fn count(&self, direction: TransferDirection, bytes: usize) -> Result<(), RefusalReason> {
         let counter = match direction {
             TransferDirection::In => &self.bytes_in,
@@ -150,13 +149,13 @@ impl Ledger {
         lines.unlisted += u64::from(!listed);
     }
 
-    /// Nothing panics while it holds the lock, so a poisoned one is whole.
+    /// No code panics while holding the lock, so poisoning is ignored.
     fn tallies(&self) -> MutexGuard<'_, EventTallies> {
         self.tallies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Things in the order of their first time, each with its count.
+/// Items in the order of first occurrence, each with its count.
 struct EventTally<T> {
     listed: Vec<Occurrences<T>>,
     index: HashMap<T, usize>,
@@ -169,7 +168,7 @@ impl<T> Default for EventTally<T> {
 }
 
 impl<T: Clone + Eq + Hash> EventTally<T> {
-    /// Whether there was room to list it.
+    /// Returns whether there was space to list it.
     fn add(&mut self, what: T) -> bool {
         if let Some(counted) = self.index.get(&what).and_then(|place| self.listed.get_mut(*place)) {
             counted.count += 1;

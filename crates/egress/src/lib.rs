@@ -1,20 +1,18 @@
-//! The one way out of a sandbox.
+//! The egress proxy: the only network access of a sandbox.
 //!
-//! A command that declares `network: [example.com]` runs in a network namespace that holds nothing but a
-//! listening socket. This crate serves that socket: it speaks HTTP `CONNECT`, plain HTTP proxying and SOCKS5
-//! on one port, compares what is asked for with the declared entries, and dials from outside on the command's
-//! behalf. The command never resolves a name itself, so nothing leaves by DNS either, but for questions about
-//! names that are allowed.
+//! A command that declares `network: [example.com]` runs in a network namespace that contains only a listening socket. This crate serves that socket:
+//! it speaks HTTP `CONNECT`, plain HTTP proxying and SOCKS5 on one port, checks requests against the declared entries, and dials from outside on the
+//! command's behalf. The command never resolves a name itself, so DNS cannot exfiltrate data either, except by queries for allowed names.
 //!
-//! The order is fixed by types: [`NetworkAllowlist::admit`] makes the [`AdmittedHost`] that may be resolved,
-//! [`AdmittedHost::check_addresses`] makes the [`Destination`] that may be dialled, and nothing else is ever dialled. A
-//! name is resolved once, so that a second answer cannot lead elsewhere than the first, which was judged.
+//! The order is enforced by types: [`NetworkAllowlist::admit`] returns the [`AdmittedHost`] that may be resolved, [`AdmittedHost::check_addresses`]
+//! returns the [`Destination`] that may be dialled, and nothing else is ever dialled. A name is resolved once, so that a second answer cannot differ
+//! from the one that was checked (DNS rebinding).
 //!
-//! A request that the gate makes itself goes by the same rules: [`locate`] says where to.
+//! Requests of the gate itself follow the same rules, through [`resolve_allowed`].
 //!
-//! What this crate refuses to know: namespaces and processes (it is handed a socket), tools and callers (it
-//! is handed rules), and what goes through a tunnel, but for the server name at the beginning of TLS. It
-//! reads no files, keeps no log, and decides nothing by a `Host` header.
+//! What this crate refuses to know: namespaces and processes (it is given a socket), tools and callers (it is given an allowlist), and the content of
+//! a tunnel, except for the server name (SNI) of the TLS handshake. It reads no files, writes no log, and bases no decision about a proxy request on
+//! its `Host` header.
 //!
 //! ```
 //! use std::net::TcpListener;
@@ -32,14 +30,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// What may be asked for.
+// What may be requested.
 mod host;
 mod address;
 mod allowlist_entry;
 mod allowlist;
 mod refusal_reason;
 
-// What is asked for.
+// What is requested.
 pub mod wire;
 
 // One connection.
@@ -53,7 +51,7 @@ mod tunnel;
 mod forward;
 mod proxy_connection;
 
-// All of them.
+// The whole proxy.
 mod proxy;
 mod environment;
 

@@ -1,19 +1,19 @@
-//! How much one call's proxy may hold and how long it waits.
+//! Limits and timeouts of one call's proxy.
 
 use std::time::Duration;
 
-/// The bounds of one proxy.
+/// Limits and timeouts of one proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyLimits {
-    /// Connections open at once; further ones are closed unread.
+    /// Concurrent connections; further ones are closed unread.
     pub max_connections: usize,
-    /// Time for a whole request, or a whole TLS handshake message, to arrive, however it trickles.
+    /// Time for a whole request, or a whole TLS handshake message, to arrive, however slowly it trickles in.
     pub handshake_timeout: Duration,
-    /// Time for a name to be resolved, and again for one of its addresses to answer.
+    /// Time to resolve a name, and again to connect to one of its addresses.
     pub connect_timeout: Duration,
     /// Time without a byte in either direction after which a connection is cut.
     pub idle_timeout: Duration,
-    /// Bytes of the whole call, in both directions together.
+    /// Bytes of the whole call, both directions together.
     pub max_total_bytes: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The proxy of one call: started with it, gone with it.
+//! The proxy of one call: started with it, stopped with it.
 
 use std::io;
 use std::net::TcpListener;
@@ -16,12 +16,12 @@ use crate::limits::ProxyLimits;
 use crate::proxy_connection::ProxyState;
 use crate::refusal_reason::RefusalReason;
 
-/// Threads that wait for the system's resolver, at most. They exist only while it is asked.
+/// Maximum number of threads waiting for the system's resolver. They exist only during a lookup.
 const MAX_RESOLVER_THREADS: usize = 8;
-/// A pause after the system could not hand out a connection, lest the loop spin while descriptors are short.
+/// Pause after a failed `accept`, so that the loop does not spin while descriptors are exhausted (`EMFILE`).
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A running proxy. One thread serves all its connections. Dropping it, like stopping it, cuts them all.
+/// A running proxy. One thread serves all its connections. Dropping or stopping it cuts them all.
 #[must_use = "a proxy that is dropped serves nobody"]
 pub struct EgressProxy {
     state: Arc<ProxyState>,
@@ -30,11 +30,10 @@ pub struct EgressProxy {
 }
 
 impl EgressProxy {
-    /// Serves the connections of a listening socket, which may live in another network namespace than the
-    /// dialer.
+    /// Serves the connections of a listening socket, which may be in another network namespace than the dialer.
     ///
     /// # Errors
-    /// When the system has no thread or no event queue to give.
+    /// When no thread or event queue can be created.
     pub fn start(
         listener: TcpListener,
         rules: NetworkAllowlist,
@@ -44,10 +43,10 @@ impl EgressProxy {
         Self::start_with_limits(ProxyLimits::default(), listener, rules, dialer, observer)
     }
 
-    /// Like [`EgressProxy::start`], within other bounds.
+    /// Like [`EgressProxy::start`], with other limits.
     ///
     /// # Errors
-    /// When the system has no thread or no event queue to give.
+    /// When no thread or event queue can be created.
     pub fn start_with_limits(
         bounds: ProxyLimits,
         listener: TcpListener,
@@ -71,13 +70,13 @@ impl EgressProxy {
         Ok(Self { state: context, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// What happened so far.
+    /// The report so far.
     #[must_use]
     pub fn report(&self) -> EgressReport {
         self.state.ledger.report()
     }
 
-    /// Cuts every connection, and says what happened.
+    /// Cuts every connection, and returns the report.
     #[must_use = "the report is the only thing that is left"]
     pub fn stop(mut self) -> EgressReport {
         self.shut_down();
@@ -87,7 +86,7 @@ impl EgressProxy {
     fn shut_down(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has dropped its connections too.
+            // A panicked thread has dropped its connections too.
             let _ = thread.join();
         }
     }
@@ -108,8 +107,7 @@ fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// Serves until the other end of `stopped` is gone. A resolver that is still being waited for is left to
-/// itself.
+/// Serves until the sender of `stopped` is dropped. A pending resolver thread is not waited for.
 fn serve_until(
     runtime: Runtime,
     listener: tokio::net::TcpListener,

@@ -1,4 +1,4 @@
-//! One connection of the command, from its first byte to its last.
+//! One client connection, from its first byte to its last.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::relay::{RelayError, RelaySocket, drain_and_close};
 use crate::tunnel::Tunnel;
 use crate::wire::{ProxyProtocol, socks};
 
-/// What the connections of one proxy share.
+/// State shared by the connections of one proxy.
 pub(crate) struct ProxyState {
     pub(crate) allowlist: NetworkAllowlist,
     pub(crate) dialer: Arc<dyn Dial>,
@@ -27,7 +27,7 @@ pub(crate) struct ProxyState {
     pub(crate) ledger: Ledger,
 }
 
-/// What a connection asked for, and how it is answered.
+/// The requested target, and the protocol to respond in.
 struct RequestedTarget<'a> {
     protocol: Option<ProxyProtocol>,
     target: Option<(&'a Host, u16)>,
@@ -48,7 +48,7 @@ impl ProxyState {
             (Ok(Err(RelayError::Refused(reason))), _) => {
                 self.refuse(client, asked(protocol), reason, None).await;
             }
-            // Who connects and says nothing has asked for nothing, but a request left hanging is told of.
+            // A client that sends nothing has requested nothing, but an incomplete request gets an error.
             (Err(_), Some(_)) => self.refuse(client, asked(protocol), RefusalReason::TooSlow, None).await,
             _ => client.socket.closed_cleanly = true,
         }
@@ -87,7 +87,7 @@ impl ProxyState {
         }
     }
 
-    /// The name is judged, then resolved once, then its addresses are judged, then one of those is dialled.
+    /// The name is checked, then resolved once, then its addresses are checked, then one of them is dialled.
     async fn dial_host(&self, host: &Host, port: u16) -> Result<TcpStream, (RefusalReason, Option<IpAddr>)> {
         let admitted = self.allowlist.admit(host.clone(), port).map_err(|reason| (reason, None))?;
         dial_host(&admitted, &self.dialer, &self.limits).await

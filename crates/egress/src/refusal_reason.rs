@@ -8,55 +8,55 @@ use crate::host::HostError;
 /// Why a connection was refused, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum RefusalReason {
-    /// Neither a proxy request nor a SOCKS5 greeting, or one that two programs could read differently.
+    /// Neither a proxy request nor a SOCKS5 greeting, or one that two programs could parse differently.
     #[error("the request is malformed: {0}")]
     Malformed(&'static str),
-    /// A protocol or command that this proxy does not offer.
+    /// A protocol or command that this proxy does not support.
     #[error("{0} is not offered here")]
     Unsupported(&'static str),
-    /// The head of the request is longer than it may be.
+    /// The head of the request is too long.
     #[error("the head of the request is too large")]
     TooLarge,
-    /// The request did not arrive in time.
+    /// The request did not arrive before the timeout.
     #[error("the request did not arrive in time")]
     TooSlow,
-    /// The host is not in its plain spelling.
+    /// The host is not in canonical form.
     #[error("{0}")]
     Host(#[from] HostError),
     /// No entry names this host and port.
     #[error("no entry of `network` names this host and port")]
     NotListed,
-    /// The host is, or leads to, an address that only an entry of its own opens.
+    /// The host is, or resolves to, an address that needs an entry of its own.
     #[error("the host leads to a {0} address")]
     Address(AddressClass),
-    /// The name inside the TLS handshake is not one that the command may reach.
+    /// The server name (SNI) of the TLS handshake is not allowed.
     #[error("the server name of the TLS handshake is not named by `network`")]
     ServerName,
-    /// The `Host` of a plain request inside a tunnel is not one that the command may reach.
+    /// The `Host` of a plain request inside a tunnel is not allowed.
     #[error("the `Host` of the request inside the tunnel is not named by `network`")]
     HostHeader,
-    /// The TLS handshake hides the name of the server (ECH), or leaves it out where there must be one.
+    /// The TLS handshake encrypts the server name (ECH), or omits it where it is required.
     #[error("the TLS handshake does not show the name of its server")]
     HiddenName,
-    /// The connection begins like TLS, but not with a handshake that can be read.
+    /// The connection begins like TLS, but its handshake cannot be parsed.
     #[error("the TLS handshake cannot be read")]
     Handshake,
-    /// As many connections are open as there may be.
+    /// The maximum number of connections is open.
     #[error("too many connections are open")]
     TooManyConnections,
-    /// The call has moved as many bytes as it may.
+    /// The call has transferred its maximum number of bytes.
     #[error("the call has moved as many bytes as it may")]
     TooManyBytes,
     /// The name could not be resolved. Not a refusal.
     #[error("the name could not be resolved")]
     Unresolved,
-    /// None of the addresses answered. Not a refusal.
+    /// No address could be connected to. Not a refusal.
     #[error("the host could not be reached")]
     Unreachable,
 }
 
 impl RefusalReason {
-    /// The reason as one stable word, for headers and records.
+    /// The reason as a stable identifier, for headers and records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl RefusalReason {
         }
     }
 
-    /// Whether the network failed, rather than the proxy saying no.
+    /// Whether the network failed, rather than the proxy refusing.
     #[must_use]
     pub fn is_failure(self) -> bool {
         matches!(self, Self::Unresolved | Self::Unreachable)

@@ -1,4 +1,4 @@
-//! Moving bytes between two sockets, counted, with bounded buffers and an end for the silent.
+//! Copies bytes between two sockets: counted, with bounded buffers and an idle timeout.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,17 +11,17 @@ use tokio::time::sleep;
 use crate::ledger::{Ledger, TransferDirection};
 use crate::refusal_reason::RefusalReason;
 
-/// Bytes that one direction of one connection holds at most.
+/// Buffer size of one direction of one connection.
 const BUFFER_BYTES: usize = 32 << 10;
-/// Bytes that are read and thrown away after an answer, so that closing does not tear the answer up.
+/// Bytes that are read and discarded after a response: closing a socket with unread data resets it and may destroy the response.
 const MAX_DRAINED_BYTES: usize = 256 << 10;
 
-/// Why bytes stopped moving before both sides had finished.
+/// Why a relay ended before both sides had finished.
 #[derive(Debug)]
 pub(crate) enum RelayError {
-    /// A side went away, or was silent for too long.
+    /// A side disconnected, or the idle timeout passed.
     Disconnected,
-    /// The proxy says no.
+    /// The proxy refused.
     Refused(RefusalReason),
 }
 
@@ -37,8 +37,8 @@ impl From<RefusalReason> for RelayError {
     }
 }
 
-/// One end of a relay. Unless it ended well it is reset when dropped, so that nobody takes half a transfer
-/// for a whole one.
+/// One end of a relay. Unless it was closed cleanly it is reset (`SO_LINGER` 0) when dropped, so that a partial transfer is not mistaken for a
+/// complete one.
 pub(crate) struct RelaySocket {
     pub(crate) stream: TcpStream,
     pub(crate) closed_cleanly: bool,
@@ -46,7 +46,7 @@ pub(crate) struct RelaySocket {
 
 impl RelaySocket {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        // Without it small messages wait for each other; a socket that cannot do it still works.
+        // `TCP_NODELAY`: small messages are not delayed. A socket without it still works.
         let _ = stream.set_nodelay(true);
         Self { stream, closed_cleanly: false }
     }
@@ -79,7 +79,7 @@ impl IdleTimer {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns once nothing has moved for so long.
+    /// Returns once nothing has moved for this long.
     pub(crate) async fn wait_idle(&self, limit: Duration) {
         loop {
             let quiet =
@@ -92,14 +92,14 @@ impl IdleTimer {
     }
 }
 
-/// What both directions of a relay share.
+/// Shared by both directions of a relay.
 pub(crate) struct RelayMeter<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) activity: &'a IdleTimer,
 }
 
 impl RelayMeter<'_> {
-    /// Passes on bytes that were read.
+    /// Forwards bytes that were read.
     pub(crate) async fn forward(
         &self,
         direction: TransferDirection,
@@ -113,7 +113,7 @@ impl RelayMeter<'_> {
         Ok(())
     }
 
-    /// Passes on everything up to the end, and then the end.
+    /// Copies until end of file, and then shuts down the writer.
     pub(crate) async fn copy(
         &self,
         direction: TransferDirection,
@@ -132,7 +132,7 @@ impl RelayMeter<'_> {
     }
 }
 
-/// Ends a side after an answer: says that nothing follows, then reads what is still under way, for a while.
+/// Closes a side after a response: shuts down the write half, then reads and discards what is still in flight, for a limited time.
 pub(crate) async fn drain_and_close(side: &mut RelaySocket, limit: Duration) {
     side.closed_cleanly = true;
     let drain = async {

@@ -1,16 +1,14 @@
-//! A connection passed through unread, but for the name at the beginning of TLS.
+//! A tunnel, forwarded without inspection except for its first message.
 //!
-//! What this sees: the server name of the first TLS message, on every port; the rules must name it. A hello
-//! that encrypts its name (ECH) is refused, since many names may share the server that was dialled. Programs
-//! that only pretend to encrypt one, such as Chromium, have a switch for that
-//! (`--disable-features=EncryptedClientHello`). So is, on port 443, a hello for a named host that leaves the
-//! name out: every web client writes it. On other ports it is passed on.
+//! What it checks: the server name (SNI) of the TLS ClientHello, on every port, against the allowlist. A ClientHello that encrypts its name (ECH) is
+//! refused, because many names may share the dialled server; programs that only pretend to encrypt one (GREASE), such as Chromium, have a switch for
+//! that (`--disable-features=EncryptedClientHello`). On port 443, a ClientHello for a named host without a server name is refused too: every web
+//! client sends it. On other ports it is forwarded.
 //!
-//! A tunnel that begins with a plain HTTP request becomes one forwarded request, as if it had been asked of the
-//! proxy: the rules must name its `Host`, it is written anew, and nothing behind it is passed on. A request line
-//! that comes in pieces is refused once it is known to be one.
+//! A tunnel that begins with a plain HTTP request becomes one forwarded request, as if it had been sent to the proxy: its `Host` must be allowed, it
+//! is rewritten, and nothing after it is forwarded. A request line that arrives in pieces is refused once it is recognised.
 //!
-//! What this does not see: a `Host` header inside TLS, for another name that the same server answers to.
+//! What it does not see: a `Host` header inside TLS that names another site on the same server (domain fronting).
 
 use std::io;
 
@@ -31,12 +29,12 @@ use crate::wire::ParseStatus;
 use crate::wire::client_hello::{ClientHello, read_client_hello};
 use crate::wire::http::{ForwardRequest, MAX_HEAD_BYTES, begins_request, read_head_in_tunnel};
 
-/// Bytes read at once while the first message is not whole.
+/// Bytes per read until the first message is complete.
 const READ_BYTES: usize = 4096;
-/// A fatal alert "access denied", so that a client says so instead of "connection reset".
+/// A fatal TLS alert `access_denied`, so that a client reports that instead of "connection reset".
 const ACCESS_DENIED: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 49];
 
-/// What a tunnel needs to know.
+/// Forwards a tunnel.
 pub(crate) struct Tunnel<'a> {
     pub(crate) allowlist: &'a NetworkAllowlist,
     pub(crate) host: &'a Host,
@@ -45,10 +43,10 @@ pub(crate) struct Tunnel<'a> {
     pub(crate) ledger: &'a Ledger,
 }
 
-/// Why a connection does not go on as a tunnel.
+/// Why a connection does not continue as a tunnel.
 enum TunnelExit {
     Failed(RelayError),
-    /// It holds one plain request, which is not in what is unread any more.
+    /// It holds one plain request, already consumed from the unread bytes.
     PlainRequest(ForwardRequest),
 }
 
@@ -71,7 +69,7 @@ impl From<io::Error> for TunnelExit {
 }
 
 impl Tunnel<'_> {
-    /// Runs until both sides have ended, or one is gone.
+    /// Runs until both sides have finished, or one has disconnected.
     pub(crate) async fn run(&self, mut client: ClientConnection, mut server: RelaySocket) {
         match self.relay(&mut client, &mut server).await {
             Ok(()) => (client.socket.closed_cleanly, server.closed_cleanly) = (true, true),
@@ -87,7 +85,7 @@ impl Tunnel<'_> {
         }
     }
 
-    /// In the protocol that the tunnel began with, so that its client says why instead of "connection reset".
+    /// Responds in the protocol that the tunnel began with, so that its client reports the reason instead of "connection reset".
     async fn refuse(&self, mut client: ClientConnection, server: RelaySocket, reason: RefusalReason) {
         let host = self.denied_host(&client.unread, reason);
         self.ledger.refused(&format!("{host}:{}", self.port), reason, None);
@@ -121,8 +119,7 @@ impl Tunnel<'_> {
         }
     }
 
-    /// Holds the first bytes back until they are known to be harmless. A server that speaks first is heard
-    /// meanwhile.
+    /// Holds the first bytes back until they are checked. A server that sends first is forwarded in the meantime.
     async fn inspect_start(
         &self,
         first: &mut Vec<u8>,
@@ -145,7 +142,7 @@ impl Tunnel<'_> {
             }
             match timeout_at(deadline, from_client.read_buf(first)).await {
                 Err(_) => return Err(RefusalReason::TooSlow.into()),
-                // A lone byte that might have begun TLS and did not.
+                // A single byte that might have begun TLS and did not.
                 Ok(Ok(0)) if first.len() < 2 => break ClientHello::NotTls,
                 Ok(Ok(0)) => return Err(RefusalReason::Handshake.into()),
                 Ok(read) => read?,
@@ -162,7 +159,7 @@ impl Tunnel<'_> {
         Ok(())
     }
 
-    /// Reads the rest of a request's head, and takes it off.
+    /// Reads the rest of a request's head, and consumes it.
     async fn plain_request(
         &self,
         first: &mut Vec<u8>,
@@ -187,8 +184,8 @@ impl Tunnel<'_> {
         }
     }
 
-    /// A protocol whose first line is not whole yet: its client may wait for an answer to what it has sent, so nothing is held back; but should the line
-    /// become that of an HTTP request, its end never reaches the server.
+    /// A protocol whose first line is still incomplete: its client may wait for a response to what it has sent, so nothing is held back; but if the
+    /// line turns out to be an HTTP request, its end never reaches the server.
     async fn inspect_first_line(
         &self,
         line: &mut Vec<u8>,
@@ -224,7 +221,7 @@ impl Tunnel<'_> {
         }
     }
 
-    /// A refused server name or `Host` is reported as the host that was asked for; anything else as the tunnel's own.
+    /// For a refused server name or `Host`, reports the host it names; otherwise the tunnel's own.
     fn denied_host(&self, first: &[u8], reason: RefusalReason) -> Host {
         let named = match reason {
             RefusalReason::ServerName => match read_client_hello(first) {

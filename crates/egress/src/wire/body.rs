@@ -1,16 +1,16 @@
-//! The body of a plain request: exactly as long as its head says, and framed anew.
+//! The body of a plain request: exactly as long as its head declares, and framed anew.
 //!
-//! What comes after the end is not looked at: a second request on the same connection is never passed on.
+//! Bytes after its end are ignored: a second request on the same connection is never forwarded.
 
 use crate::refusal_reason::RefusalReason;
 use crate::wire::http::BodyFraming;
 
-/// The longest line within a chunked body: a size with its extensions, or a trailer.
+/// Maximum line in a chunked body: a size with its extensions, or a trailer.
 const MAX_LINE_BYTES: usize = 1024;
-/// The most bytes of trailers; they are dropped.
+/// Maximum bytes of trailers; they are dropped.
 const MAX_TRAILER_BYTES: usize = 8 << 10;
 
-/// Reads a body piece by piece.
+/// Parses and reframes a body incrementally.
 #[derive(Debug)]
 pub struct BodyReframer {
     state: BodyState,
@@ -20,17 +20,17 @@ pub struct BodyReframer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyState {
-    /// So many bytes to the end of the body.
+    /// Bytes left of the body.
     Fixed(u64),
-    /// In the line that says how long the next chunk is.
+    /// In the line with the next chunk's size.
     Size,
-    /// So many bytes to the end of the chunk.
+    /// Bytes left of the chunk.
     Chunk(u64),
-    /// In the line break behind a chunk.
+    /// In the CRLF after a chunk.
     ChunkEnd,
-    /// In the lines behind the last chunk.
+    /// In the trailers after the last chunk.
     Trailers,
-    /// Nothing more belongs to the request.
+    /// The request is complete.
     Finished,
 }
 
@@ -46,14 +46,13 @@ impl BodyReframer {
         Self { state, line: Vec::new(), trailers: 0 }
     }
 
-    /// Whether the request is whole.
+    /// Whether the request is complete.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.state == BodyState::Finished
     }
 
-    /// Takes bytes from the command and appends to `out` what the server is to get. Bytes behind the end are
-    /// left out.
+    /// Takes bytes from the client and appends to `out` what the server gets. Bytes after the end are dropped.
     ///
     /// # Errors
     /// When the chunks are malformed.
@@ -83,7 +82,7 @@ impl BodyReframer {
         rest
     }
 
-    /// Collects a line up to its CRLF and acts on it.
+    /// Collects a line up to its CRLF and processes it.
     fn pass_line<'a>(&mut self, bytes: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], RefusalReason> {
         let Some((byte, rest)) = bytes.split_first() else { return Ok(bytes) };
         match (self.line.last(), byte) {
@@ -124,7 +123,7 @@ impl BodyReframer {
 
 const MALFORMED: RefusalReason = RefusalReason::Malformed("the chunks of the body do not fit together");
 
-/// A size in plain hexadecimal digits. Extensions behind a semicolon are dropped.
+/// A size in hexadecimal digits. Extensions after a semicolon are dropped.
 fn chunk_size(line: &[u8]) -> Result<u64, RefusalReason> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let digits = digits.trim_ascii_end();

@@ -1,45 +1,43 @@
-//! The name in the first message of a TLS connection.
+//! The server name (SNI) in a TLS ClientHello.
 //!
-//! A tunnel to an allowed host may still ask the server behind it for another name, where many names share
-//! one server. The first message says which, in clear, and is read here. It may come in several records and
-//! in any number of pieces.
+//! If many names share one server, a tunnel to an allowed host may still request another name from it. The ClientHello names it in clear, and is
+//! parsed here. It may span several records and arrive in any number of pieces.
 
 use crate::refusal_reason::RefusalReason;
 use crate::wire::ParseStatus;
 
-/// The largest first message that is waited for.
+/// Maximum size of a ClientHello.
 pub const MAX_CLIENT_HELLO_BYTES: usize = 16 << 10;
 
 const SERVER_NAME: u16 = 0;
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
-/// What the first bytes of a tunnel are.
+/// The first bytes of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientHello {
     /// Not TLS.
     NotTls,
-    /// TLS without a name.
+    /// TLS without a server name.
     NoServerName,
-    /// TLS for this name, as it was written.
+    /// TLS for this server name, as sent.
     ServerName(String),
 }
 
-/// Reads the first bytes of a tunnel.
+/// Parses the first bytes of a tunnel.
 ///
 /// # Errors
-/// When they begin like TLS, and no single name can be read from them, or they hide it.
+/// When they begin like TLS, and contain no single server name or encrypt it.
 pub fn read_client_hello(bytes: &[u8]) -> Result<ParseStatus<ClientHello>, RefusalReason> {
     match bytes {
         [] | [0x14..=0x17] => Ok(ParseStatus::Partial),
         [0x16, 3, ..] => read_records(bytes),
-        // A record of another type before the first message would hide it from us, and some servers pass over
-        // it.
+        // A record of another type before the ClientHello would hide it from this parser, and some servers skip such a record.
         [0x14 | 0x15 | 0x17, 3, ..] => Err(RefusalReason::Handshake),
         _ => Ok(ParseStatus::Complete { value: ClientHello::NotTls, length: 0 }),
     }
 }
 
-/// Puts the message together from its records.
+/// Reassembles the message from its records.
 fn read_records(bytes: &[u8]) -> Result<ParseStatus<ClientHello>, RefusalReason> {
     let mut message = Vec::new();
     let mut rest = bytes;
@@ -65,7 +63,7 @@ fn read_records(bytes: &[u8]) -> Result<ParseStatus<ClientHello>, RefusalReason>
     }
 }
 
-/// The body of the message once it is all there.
+/// The body of the message, once it is complete.
 fn whole_message(message: &[u8]) -> Result<Option<&[u8]>, RefusalReason> {
     match message {
         [1, a, b, c, body @ ..] => {
@@ -85,7 +83,7 @@ fn read_message(body: &[u8]) -> Result<ClientHello, RefusalReason> {
     find_name(&mut ByteCursor(body)).ok_or(RefusalReason::Handshake)?
 }
 
-/// `None` when the message breaks off or has too much.
+/// `None` if the message is truncated or has trailing bytes.
 fn find_name(reader: &mut ByteCursor<'_>) -> Option<Result<ClientHello, RefusalReason>> {
     reader.take(2 + 32)?; // version and random
     reader.block8()?; // session
@@ -109,7 +107,7 @@ fn find_name(reader: &mut ByteCursor<'_>) -> Option<Result<ClientHello, RefusalR
     reader.0.is_empty().then_some(Ok(hello))
 }
 
-/// The list of names has room for several and for other kinds; nobody sends them honestly.
+/// The list could hold several names and other types; no honest client sends them.
 fn sole_server_name(content: &[u8]) -> Option<String> {
     let mut content = ByteCursor(content);
     let mut list = ByteCursor(content.block16()?);
@@ -119,7 +117,7 @@ fn sole_server_name(content: &[u8]) -> Option<String> {
     alone.then(|| String::from_utf8(name.to_vec()).ok()).flatten()
 }
 
-/// Bytes that are taken from the front.
+/// Consumes bytes from the front.
 struct ByteCursor<'a>(&'a [u8]);
 
 impl<'a> ByteCursor<'a> {

@@ -1,19 +1,18 @@
 //! The head of an HTTP proxy request.
 //!
-//! Requests are smuggled through proxies by heads that proxy and server cut differently. So a line ends with
-//! CRLF and nothing else, there are no folded lines, no doubtful lengths, and what goes to the server is
-//! written anew from what was read.
+//! Request smuggling relies on heads that proxy and server delimit differently. So a line ends with CRLF and nothing else, there are no folded lines,
+//! no ambiguous lengths, and the head for the server is generated from what was parsed.
 
 use crate::host::Host;
 use crate::refusal_reason::RefusalReason;
 use crate::wire::ParseStatus;
 
-/// The longest head that is read.
+/// Maximum size of a head.
 pub const MAX_HEAD_BYTES: usize = 16 << 10;
-/// More headers than this are refused.
+/// Maximum number of headers.
 const MAX_HEADERS: usize = 128;
 
-/// Headers that concern only the hop between the command and this proxy.
+/// Headers that concern only the hop between the client and this proxy.
 const HOP_BY_HOP: &[&str] =
     &["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"];
 
@@ -22,41 +21,41 @@ const HOP_BY_HOP: &[&str] =
 pub enum ProxyRequest {
     /// `CONNECT host:port`: a tunnel.
     Connect {
-        /// The host of the request line; a `Host` header decides nothing.
+        /// The host of the request line; the `Host` header is ignored.
         host: Host,
         /// The port of the request line.
         port: u16,
     },
-    /// `GET http://host/path`: one request to be passed on.
+    /// `GET http://host/path`: one request to forward.
     Forward(ForwardRequest),
 }
 
-/// A plain request, ready to be passed on.
+/// A plain request, ready to forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardRequest {
     /// The host of the URL.
     pub host: Host,
     /// The port of the URL.
     pub port: u16,
-    /// The head as the server gets it.
+    /// The head for the server.
     pub head: Vec<u8>,
-    /// What follows the head.
+    /// The framing of its body.
     pub body: BodyFraming,
 }
 
-/// How the end of a request's body is known.
+/// How the end of a request's body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
-    /// So many bytes; none without a body.
+    /// This many bytes; zero without a body.
     Length(u64),
-    /// Chunks, the last of which is empty.
+    /// Chunked transfer coding.
     Chunked,
 }
 
-/// Reads the head of a request.
+/// Parses the head of a request.
 ///
 /// # Errors
-/// When it is malformed, too large, or names no host in its plain spelling.
+/// When it is malformed, too large, or its host is not in canonical form.
 pub fn read_head(bytes: &[u8]) -> Result<ParseStatus<ProxyRequest>, RefusalReason> {
     read(bytes, |line, headers| line.request(headers))
 }
@@ -88,8 +87,8 @@ fn read<T>(
     Ok(ParseStatus::Complete { value: request(&line, &headers)?, length })
 }
 
-/// Reads the head of a request inside a tunnel, where its target is a path and its `Host` may name any host that the same server answers to. The host that it
-/// names is the one of the result; without any, that of the tunnel.
+/// Parses the head of a request inside a tunnel, where its target is a path and its `Host` may name any site on the same server. The result's host is
+/// the one in `Host`, or without any, that of the tunnel.
 ///
 /// # Errors
 /// As for [`read_head`].
@@ -101,8 +100,8 @@ pub fn read_head_in_tunnel(
     read(bytes, |line, headers| line.request_in_tunnel(headers, host, port))
 }
 
-/// Whether the first bytes of a connection are an HTTP request, as far as that can be told from them. A server may pass over empty lines before it (RFC 9112, section
-/// 2.2), and take any word for a method. Without a version there are no headers (HTTP/0.9), and so no `Host`.
+/// Whether the first bytes of a connection are an HTTP request; `None` while that is undecided. A server may skip empty lines before it (RFC 9112,
+/// section 2.2), and accept any token as a method. Without a version there are no headers (HTTP/0.9), and so no `Host`.
 #[must_use]
 pub fn begins_request(bytes: &[u8]) -> Option<bool> {
     let start = bytes.iter().position(|byte| !b"\r\n \t".contains(byte))?;
@@ -119,8 +118,8 @@ pub fn begins_request(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// The length of the head with its empty line, once that is there. Every byte is looked at, so that a line
-/// that ends in another way than CRLF is refused as soon as it arrives.
+/// The length of the head including its empty line, once it is complete. Every byte is checked, so that a line that does not end with CRLF is refused
+/// as soon as it arrives.
 fn head_length(bytes: &[u8]) -> Result<Option<usize>, RefusalReason> {
     let mut line_start = 0;
     for (index, pair) in bytes.windows(2).enumerate() {
@@ -215,8 +214,7 @@ impl<'a> RequestLine<'a> {
         }
     }
 
-    /// The head for the server: origin form, the URL's own host, nothing that concerns this hop, and one
-    /// request only.
+    /// The head for the server: origin form, the URL's own host, no hop-by-hop headers, and one request only.
     fn rewritten(
         &self,
         host: &Host,
@@ -261,7 +259,7 @@ fn split_url(target: &str) -> Result<(&str, String), RefusalReason> {
     Ok((authority, path))
 }
 
-/// A length in plain digits: `+5`, `5, 5` and `0x5` are read differently by different servers.
+/// A length in plain digits: `+5`, `5, 5` and `0x5` are parsed differently by different servers.
 fn parse_length(text: &str) -> Result<u64, RefusalReason> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let length = text.parse().ok().filter(|_| plain);
@@ -290,8 +288,7 @@ impl<'a> HttpHeader<'a> {
         self.name.eq_ignore_ascii_case(name)
     }
 
-    /// Whether the server gets to see it. Content-Length stays even where `Connection` names it: it frames
-    /// the body.
+    /// Whether it is forwarded to the server. `Content-Length` is, even if `Connection` names it: it frames the body.
     fn is_forwarded(&self, named: &[&str]) -> bool {
         let proxy = self.name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("proxy-"));
         let hop = HOP_BY_HOP.iter().any(|name| self.is(name)) || named.iter().any(|name| self.is(name));
@@ -303,7 +300,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// The characters of methods and header names.
+/// The characters of a token: methods and header names.
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -1,8 +1,7 @@
-//! The bytes that a command sends first, read without input or output.
+//! Parsers for the first bytes that a client sends. No I/O.
 //!
-//! Everything here takes bytes and answers with what they ask for, that more are needed, or why they are
-//! refused. The readers are strict where servers differ: what two programs could read differently is not
-//! passed on.
+//! Each takes bytes and returns what they request, that more are needed, or why they are refused. The parsers are strict where servers differ: what
+//! two programs could parse differently is not forwarded.
 
 pub mod http;
 pub mod body;
@@ -11,21 +10,21 @@ pub mod client_hello;
 
 use crate::refusal_reason::RefusalReason;
 
-/// How far a reader came.
+/// The result of a parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseStatus<T> {
     /// More bytes are needed.
     Partial,
-    /// It is whole.
+    /// The value is complete.
     Complete {
-        /// What was read.
+        /// The value.
         value: T,
-        /// How many bytes it took.
+        /// How many bytes it consumed.
         length: usize,
     },
 }
 
-/// What a connection speaks, by its first byte.
+/// The protocol of a connection, detected from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocol {
     /// An HTTP proxy request.
@@ -35,7 +34,7 @@ pub enum ProxyProtocol {
 }
 
 impl ProxyProtocol {
-    /// Tells the protocols apart.
+    /// Detects the protocol.
     ///
     /// # Errors
     /// When the byte begins neither of them.

@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928), the part of it that dials out: no authentication, `CONNECT`, names and addresses.
+//! SOCKS5 (RFC 1928), as far as needed for outgoing connections: no authentication, `CONNECT`, names and addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,31 +6,31 @@ use crate::host::Host;
 use crate::refusal_reason::RefusalReason;
 use crate::wire::ParseStatus;
 
-/// The greeting is answered with "no authentication".
+/// The response to a greeting: "no authentication".
 pub const CHOSEN_METHOD: [u8; 2] = [5, 0];
-/// None of the offered methods is taken.
+/// The response if none of the offered methods is acceptable.
 pub const NO_METHOD: [u8; 2] = [5, 0xff];
-/// The version of the protocol before: its request is answered in its own form.
+/// The rejection of a SOCKS4 request, in the SOCKS4 format.
 pub const SOCKS4_REFUSED: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 /// Why a greeting without "no authentication" is refused.
 pub const PASSWORD: RefusalReason = RefusalReason::Unsupported("SOCKS5 with a password");
-/// Why the version before is refused.
+/// Why SOCKS4 is refused.
 pub const SOCKS4: RefusalReason = RefusalReason::Unsupported("SOCKS4");
 
-/// The answer to a request. The address in it is never told: it is the host's own.
+/// The reply to a request. Its bound address is always zero, because the real one would reveal the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocksReply {
     /// The tunnel is open.
     Succeeded = 0,
-    /// Anything else that went wrong.
+    /// Any other failure.
     Failed = 1,
-    /// Not allowed by the rules.
+    /// Refused by the allowlist.
     NotAllowed = 2,
-    /// The name has no address, or no address answers.
+    /// The name has no address, or none could be connected to.
     Unreachable = 4,
-    /// BIND or UDP.
+    /// Unsupported command: BIND or UDP ASSOCIATE.
     Command = 7,
-    /// An unknown type of address.
+    /// Unknown address type.
     AddressType = 8,
 }
 
@@ -45,14 +45,14 @@ impl SocksReply {
         }
     }
 
-    /// The reply as it is sent.
+    /// The encoded reply.
     #[must_use]
     pub fn bytes(self) -> [u8; 10] {
         [5, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
     }
 }
 
-/// The answer to a greeting or a request that came to nothing.
+/// The response to a greeting or request that is refused or failed.
 #[must_use]
 pub fn refusal(reason: RefusalReason) -> Vec<u8> {
     match reason {
@@ -63,7 +63,7 @@ pub fn refusal(reason: RefusalReason) -> Vec<u8> {
 
 const ADDRESS_TYPE: &str = "the type of the address is unknown";
 
-/// Reads a greeting; the value says whether "no authentication" is among its methods.
+/// Parses a greeting; the value is whether it offers "no authentication".
 ///
 /// # Errors
 /// When it is not a SOCKS5 greeting.
@@ -80,10 +80,10 @@ pub fn read_greeting(bytes: &[u8]) -> Result<ParseStatus<bool>, RefusalReason> {
     }
 }
 
-/// Reads a request.
+/// Parses a request.
 ///
 /// # Errors
-/// When it is malformed, asks for something else than a connection, or names no host in its plain spelling.
+/// When it is malformed, is not a `CONNECT`, or its host is not in canonical form.
 pub fn read_request(bytes: &[u8]) -> Result<ParseStatus<(Host, u16)>, RefusalReason> {
     match bytes {
         [] | [5] | [5, _] | [5, _, 0] => Ok(ParseStatus::Partial),
@@ -123,7 +123,7 @@ fn read_host(bytes: &[u8], kind: u8) -> Result<Host, RefusalReason> {
     };
     match address {
         Some(address) => Ok(Host::from_address(address)?),
-        // Bytes beyond UTF-8 become a character beyond ASCII, which no host has.
+        // Invalid UTF-8 becomes U+FFFD, which is not ASCII and is therefore refused.
         None => Ok(Host::parse(&String::from_utf8_lossy(bytes))?),
     }
 }

@@ -1,4 +1,4 @@
-//! Names that lead to the inside.
+//! Names that resolve to internal addresses.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, channel};
@@ -99,7 +99,7 @@ fn the_next_address_is_tried_when_one_does_not_answer() {
     assert_eq!(world.dialled(), [(PUBLIC, 443).into(), (other, 443).into()]);
 }
 
-/// A network in which nothing ever answers, as long as somebody waits.
+/// A network in which nothing ever responds while the test waits.
 struct Silent {
     until: Mutex<Receiver<()>>,
 }
@@ -121,7 +121,7 @@ impl Dial for Silent {
 
 #[test]
 fn a_network_that_never_answers_is_not_waited_for() {
-    // Long enough for a name that is resolved at once.
+    // Long enough for a name that is resolved immediately.
     let bounds = ProxyLimits { connect_timeout: Duration::from_secs(1), ..ProxyLimits::default() };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

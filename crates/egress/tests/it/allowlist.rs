@@ -1,4 +1,4 @@
-//! Which entries are taken, and what they open.
+//! Which entries are accepted, and what they allow.
 
 use proptest::prelude::*;
 use toolgate_egress::{Host, NetworkAllowlist, RefusalReason};
@@ -38,7 +38,7 @@ fn entries_open_what_they_say_and_no_more() {
         ("fd12::/64", &["[fd12::1]:443"], &["[fd12:0:0:1::1]:443"]),
         ("[fd12::/64]:5432", &["[fd12::1]:5432"], &["[fd12::1]:443"]),
         ("10.0.0.5/32", &["10.0.0.5:80"], &["10.0.0.4:80"]),
-        // A network never opens the addresses that hand out credentials; an entry of their own does.
+        // A network never allows metadata addresses; an entry of their own does.
         ("169.254.0.0/16", &["169.254.1.1:80"], &["169.254.169.254:80", "169.254.170.2:80"]),
         ("100.64.0.0/10", &["100.64.0.1:80"], &["100.100.100.200:80"]),
         ("169.254.169.254:80", &["169.254.169.254:80"], &["169.254.169.254:443"]),
@@ -126,7 +126,7 @@ fn no_entries_open_nothing() {
     assert!(!allows(&rules, "127.0.0.1:80"));
 }
 
-/// The rule for stars, slowly: label by label from the right, with at least one left over.
+/// The reference model for stars: label by label from the right, with at least one left over.
 fn below(name: &str, domain: &str) -> bool {
     let name: Vec<String> = name.split('.').map(str::to_ascii_lowercase).collect();
     let domain: Vec<String> = domain.split('.').map(str::to_ascii_lowercase).collect();
@@ -151,7 +151,7 @@ proptest! {
         let bits = |number: u32| format!("{number:032b}")[..prefix as usize].to_owned();
         let network = u32::MAX << (32 - prefix);
         let base = (base | 0x0b00_0000) & network & 0x7fff_ffff;
-        // Hardly any address is in a network by chance. What is near is in it, or one bit away.
+        // A random address is hardly ever in a network. A near one is in it, or one bit away.
         let near = base ^ (address & !network) ^ (u32::from(address & 1 == 1) << (32 - prefix));
         let address = if is_near { near } else { address };
         let (base, address) = (std::net::Ipv4Addr::from_bits(base), std::net::Ipv4Addr::from_bits(address));

@@ -1,4 +1,4 @@
-//! A foreign client that knows of the proxy only by its environment.
+//! An independent client that knows the proxy only from its environment.
 
 use std::process::{Command, Output};
 
@@ -6,10 +6,10 @@ use toolgate_egress::{NetworkAllowlist, RefusalReason, environment};
 
 use crate::fixture::{ProxyFixture, read_all, server, web};
 
-/// Which of the two protocols curl is told of.
+/// Which of the two protocols curl is configured for.
 #[derive(Clone, Copy)]
 enum Told {
-    /// What commands are told.
+    /// The environment of commands.
     AsCommandsAre,
     /// SOCKS on the same port.
     Socks,
@@ -50,7 +50,7 @@ fn a_refusal_is_shown_to_the_user_of_curl() {
         "{answer}"
     );
     assert!(answer.ends_with("the operator can add \"evil.example\" to network:\n"), "{answer}");
-    // CURLE_RECV_ERROR for a tunnel that is refused, CURLE_PROXY for SOCKS.
+    // `CURLE_RECV_ERROR` for a refused tunnel, `CURLE_PROXY` for SOCKS.
     for (told, code) in [(Told::AsCommandsAre, 56), (Told::Socks, 97)] {
         let output = curl(&world, told, &["https://evil.example/"]);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -61,7 +61,7 @@ fn a_refusal_is_shown_to_the_user_of_curl() {
 
 #[test]
 fn its_tls_handshake_is_read() {
-    // The server only listens: what matters is whether the hello arrives.
+    // The server only listens: what matters is whether the ClientHello arrives.
     let (sender, received) = std::sync::mpsc::channel();
     let listening = server(move |mut stream| {
         let mut first = [0; 6];

@@ -1,4 +1,4 @@
-//! A proxy, the invented network behind it, and servers on loopback.
+//! A proxy, the fake network behind it, and servers on loopback.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -13,12 +13,12 @@ use toolgate_egress::{
     Resolve,
 };
 
-/// A public address that no test ever dials: the invented network leads it to loopback.
+/// A public address that no test ever dials: the fake network maps it to loopback.
 pub(crate) const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// Longer than any step takes; a test that waits this long has failed.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Names and addresses of an invented network.
+/// Names and addresses of a fake network.
 #[derive(Default)]
 pub(crate) struct FakeNetwork {
     answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
@@ -28,7 +28,7 @@ pub(crate) struct FakeNetwork {
 }
 
 impl FakeNetwork {
-    /// A name that answers differently each time; the last answer stays.
+    /// A name with a different answer each time; the last answer stays.
     pub(crate) fn name(&self, name: &str, answers: &[&[IpAddr]]) -> &Self {
         let answers = answers.iter().map(|answer| answer.to_vec()).collect();
         self.answers.lock().unwrap().insert(name.to_owned(), answers);
@@ -64,7 +64,7 @@ impl Dial for FakeNetwork {
     }
 }
 
-/// A proxy on loopback, with everything that it does written down.
+/// A proxy on loopback, with all its events recorded.
 pub(crate) struct ProxyFixture {
     pub(crate) network: Arc<FakeNetwork>,
     pub(crate) address: SocketAddr,
@@ -101,7 +101,7 @@ impl ProxyFixture {
         stream
     }
 
-    /// Sends everything, ends, and reads the whole answer.
+    /// Sends everything, shuts down, and reads the whole response.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         // The proxy may refuse, and close, before it has everything.
@@ -109,7 +109,7 @@ impl ProxyFixture {
         read_all(&mut stream)
     }
 
-    /// A tunnel that was opened by CONNECT.
+    /// A tunnel opened by CONNECT.
     pub(crate) fn tunnel(&self, target: &str) -> TcpStream {
         let mut stream = self.connect();
         write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").unwrap();
@@ -139,7 +139,7 @@ impl ProxyFixture {
     }
 }
 
-/// What was sent up to the end, or up to a reset.
+/// Everything received until end of file or a reset.
 pub(crate) fn read_all(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     if let Err(error) = stream.read_to_end(&mut all) {
@@ -161,7 +161,7 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// A server that hands every connection to `serve` on a thread of its own.
+/// A server that runs `serve` for every connection on its own thread.
 pub(crate) fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -176,7 +176,7 @@ pub(crate) fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Socke
     address
 }
 
-/// Sends back what it gets, then ends.
+/// Echoes what it receives, then closes.
 pub(crate) fn echo() -> SocketAddr {
     server(|mut stream| {
         let mut writer = stream.try_clone().unwrap();
@@ -185,7 +185,7 @@ pub(crate) fn echo() -> SocketAddr {
     })
 }
 
-/// Answers the first request it gets with `ok`, and tells every byte that came until the connection was gone.
+/// Answers the first request with `ok`, and reports every byte received until the connection closed.
 pub(crate) fn web() -> (SocketAddr, Receiver<Vec<u8>>) {
     let (sender, received) = channel();
     (server(move |stream| answer_once(stream, &sender)), received)
@@ -206,7 +206,7 @@ fn answer_once(mut stream: TcpStream, sender: &Sender<Vec<u8>>) {
     let _ = sender.send(all);
 }
 
-/// Whether a request is there with its body; good enough for what the proxy itself writes.
+/// Whether a request with its body is complete; good enough for what the proxy itself writes.
 fn is_whole(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

@@ -1,4 +1,4 @@
-//! Every spelling of a host that has fooled a filter, through the rules and through the proxy itself.
+//! Every host notation known to bypass filters, through the allowlist and through the proxy itself.
 
 use toolgate_egress::{Host, NetworkAllowlist, RefusalReason};
 
@@ -63,7 +63,7 @@ fn nothing_that_is_refused_is_resolved_or_dialled() {
         for answer in [connect, plain] {
             let answer = String::from_utf8(answer).unwrap();
             let refused = answer.starts_with("HTTP/1.1 403 ") || answer.starts_with("HTTP/1.1 400 ");
-            // Without a port it is a whole URL, of a host that is allowed.
+            // Without a port it is a whole URL, of an allowed host.
             let known = form == "www.good.com";
             assert!(refused || known, "{form:?} ({expected}): {answer}");
         }

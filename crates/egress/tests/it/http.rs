@@ -1,4 +1,4 @@
-//! Plain requests and CONNECT: what is passed on, what is refused, and what never reaches a server.
+//! Plain requests and CONNECT: what is forwarded, what is refused, and what never reaches a server.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -147,7 +147,7 @@ fn an_answer_that_is_read_late_is_whole() {
     world.network.host("good.example", 80, server);
     let mut stream = world.connect();
     stream.write_all(b"GET http://good.example/ HTTP/1.1\r\n\r\n").unwrap();
-    // The server is done with, and most of its answer is still on its way to the command.
+    // The server has closed, and most of its response is still in flight to the client.
     over.recv_timeout(crate::fixture::TEST_TIMEOUT).unwrap();
     read_head(&mut stream);
     let mut answer = Vec::new();
@@ -195,7 +195,7 @@ fn a_second_request_on_the_same_connection_is_never_passed_on() {
         let got = text(received.recv().unwrap());
         assert!(!got.contains("evil") && !got.contains("stolen"), "{got}");
 
-        // The same when the second comes only after the first was answered.
+        // The same when the second comes only after the response to the first.
         let mut stream = world.connect();
         stream.write_all(first.as_bytes()).unwrap();
         read_head(&mut stream);
@@ -204,7 +204,7 @@ fn a_second_request_on_the_same_connection_is_never_passed_on() {
         assert!(!text(received.recv().unwrap()).contains("evil"));
     }
     assert_eq!(*world.network.resolved.lock().unwrap(), ["good.example"; 6]);
-    // On a connection of its own it is judged.
+    // On its own connection it is checked.
     assert!(text(world.exchange(second.as_bytes())).starts_with("HTTP/1.1 403 "));
 }
 
@@ -303,14 +303,14 @@ fn a_head_without_end_is_cut_off() {
 
 #[test]
 fn a_request_that_trickles_is_not_waited_for() {
-    // Long enough that the first bytes are always there.
+    // Long enough that the first bytes always arrive.
     let bounds = ProxyLimits { handshake_timeout: Duration::from_secs(1), ..ProxyLimits::default() };
     let world = ProxyFixture::within(bounds, &["good.example"]);
     for start in [&b"GET http://good.example/ HTTP/1.1\r\nX: "[..], &[5], &[5, 1, 0, 5, 1]] {
         let mut stream = world.connect();
         stream.write_all(start).unwrap();
         let trickle = stream.try_clone().unwrap();
-        // One more byte whenever there is room for it, until the proxy has had enough.
+        // One more byte whenever there is space, until the proxy refuses.
         let writer = std::thread::spawn(move || {
             let mut trickle = trickle;
             while start.len() > 5 && trickle.write_all(b"x").is_ok() {
@@ -324,7 +324,7 @@ fn a_request_that_trickles_is_not_waited_for() {
         stream.shutdown(Shutdown::Both).ok();
         writer.join().unwrap();
     }
-    // Who says nothing at all is hung up on.
+    // A client that sends nothing is disconnected.
     assert_eq!(read_all(&mut world.connect()), b"");
     assert_eq!(world.dialled(), []);
 }

@@ -1,5 +1,4 @@
-//! The proxy from outside. Every byte stays on loopback: names and addresses are invented, and lead to
-//! servers of the test.
+//! The proxy from outside. Every byte stays on loopback: names and addresses are fake, and lead to servers of the test.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,

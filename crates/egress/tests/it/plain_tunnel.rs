@@ -1,4 +1,4 @@
-//! Plain HTTP inside a tunnel: one request, to a host that the rules name, however it is written.
+//! Plain HTTP inside a tunnel: one request, to an allowed host, however it is written.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -47,7 +47,7 @@ fn a_request_for_another_host_never_reaches_the_server_of_the_tunnel() {
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         ),
     ] {
-        // The server sends back what it gets: an answer without the request in it means that it got nothing.
+        // The server echoes: a response without the request in it means that it received nothing.
         let world = world(echo());
         let mut tunnel = world.tunnel("good.example:80");
         let _ = tunnel.write_all(request.as_bytes()).and_then(|()| tunnel.shutdown(Shutdown::Write));
@@ -79,7 +79,7 @@ fn a_request_line_in_pieces_never_becomes_whole() {
     let world = world(echo());
     let mut tunnel = world.tunnel("good.example:80");
     let mut heard = [0; 6];
-    // The server answers to the first piece, so that the second is a piece of its own.
+    // The server answers the first piece, so that the second arrives separately.
     tunnel.write_all(b"GET / ").unwrap();
     tunnel.read_exact(&mut heard).unwrap();
     tunnel.write_all(b"HTTP/1.1\r\nHost: evil.example\r\n\r\n").unwrap();

@@ -42,7 +42,7 @@ fn names_and_both_kinds_of_addresses_are_reached() {
         let mut method = [0; 2];
         stream.read_exact(&mut method).unwrap();
         assert_eq!(method, [5, 0]);
-        // The request comes byte by byte, with data behind it.
+        // The request arrives byte by byte, followed by data.
         for byte in [&request(kind, &host, 7000), &b"early"[..]].concat() {
             stream.write_all(&[byte]).unwrap();
         }

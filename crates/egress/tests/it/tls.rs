@@ -1,4 +1,4 @@
-//! The name at the beginning of TLS.
+//! The server name of a TLS handshake.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -8,7 +8,7 @@ use toolgate_egress::{ProxyLimits, RefusalReason};
 
 use crate::fixture::{ProxyFixture, echo, read_all};
 
-/// A fatal alert "access denied".
+/// A fatal alert `access_denied`.
 const ALERT: &[u8] = &[0x15, 3, 3, 0, 2, 2, 49];
 
 fn block16(content: &[u8]) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn server_name(name: &str) -> Vec<u8> {
     extension(0, &block16(&[&[0], &block16(name.as_bytes())[..]].concat()))
 }
 
-/// A hello as clients send it, in records of at most so many bytes.
+/// A ClientHello as clients send it, in records of at most this many bytes.
 pub(crate) fn client_hello(name: Option<&str>, more: &[Vec<u8>], record: usize) -> Vec<u8> {
     let mut extensions = extension(43, &[2, 3, 4]);
     extensions.extend(name.map(server_name).unwrap_or_default());
@@ -115,7 +115,7 @@ fn a_hello_for_another_name_never_reaches_the_server() {
         let world = world();
         let mut tunnel = world.tunnel("good.example:443");
         let _ = tunnel.write_all(&hello).and_then(|()| tunnel.shutdown(Shutdown::Write));
-        // The server sends back what it gets, so an answer of the alert alone means that it got nothing.
+        // The server echoes, so a response with only the alert means that it received nothing.
         assert_eq!(read_all(&mut tunnel), ALERT, "{reason:?}");
         let report = world.stop();
         assert_eq!(report.refused.len(), 1, "{report:?}");
@@ -135,7 +135,7 @@ fn a_hello_sent_with_the_request_is_checked_too() {
 
 #[test]
 fn a_hello_that_stops_halfway_is_not_waited_for() {
-    // The time runs from the beginning of the connection, so the tunnel must be there within it.
+    // The timeout starts with the connection, so the tunnel must be open within it.
     let bounds = ProxyLimits { handshake_timeout: Duration::from_secs(2), ..ProxyLimits::default() };
     let world = ProxyFixture::within(bounds, &["good.example"]);
     world.network.host("good.example", 443, echo());

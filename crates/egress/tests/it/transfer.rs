@@ -1,4 +1,4 @@
-//! Bytes in both directions: whole, counted, bounded, and at an end when the proxy is.
+//! Bytes in both directions: complete, counted, bounded, and cut when the proxy stops.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -16,7 +16,7 @@ fn world_with(server: std::net::SocketAddr) -> ProxyFixture {
     world
 }
 
-/// Bytes that are different at every place.
+/// Bytes that differ at every position.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| u8::try_from((index * 31 + index / 251) % 256).unwrap()).collect()
 }
@@ -54,7 +54,7 @@ proptest! {
 
 #[test]
 fn either_side_may_end_first() {
-    // The command ends; the server hears it, and still answers.
+    // The client shuts down; the server sees it, and still responds.
     let (sender, heard) = channel();
     let late = server(move |mut stream| {
         sender.send(read_all(&mut stream)).unwrap();
@@ -67,7 +67,7 @@ fn either_side_may_end_first() {
     assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), b"all of it");
     assert_eq!(read_all(&mut stream), b"after the end");
 
-    // The server ends; the command hears it, and still sends.
+    // The server shuts down; the client sees it, and still sends.
     let (sender, heard) = channel();
     let early = server(move |mut stream| {
         stream.write_all(b"first").unwrap();
@@ -84,7 +84,7 @@ fn either_side_may_end_first() {
 
 #[test]
 fn a_reset_is_not_taken_for_an_end() {
-    // The server leaves with bytes unread, which resets the connection.
+    // The server closes with unread bytes, which resets the connection.
     let rude = server(|mut stream| {
         stream.write_all(b"half of").unwrap();
         assert_ne!(stream.peek(&mut [0]).unwrap(), 0);
@@ -99,7 +99,7 @@ fn a_reset_is_not_taken_for_an_end() {
 
 #[test]
 fn stopping_cuts_everything_at_once() {
-    // At an address of its own, where nobody else listens once it is gone.
+    // At an address of its own, where no other process listens once it is gone.
     let [.., high, low] = std::process::id().to_be_bytes();
     let bounds = ProxyLimits { handshake_timeout: TEST_TIMEOUT, ..ProxyLimits::default() };
     let world = ProxyFixture::at(Ipv4Addr::new(127, 77, high, low), bounds, &["good.example:7000"]);
@@ -137,7 +137,7 @@ fn stopping_cuts_everything_at_once() {
     let address = world.address;
     let report = world.stop();
     assert!(report.bytes_out > 0);
-    // The system tells of a reset once, to whichever asks first.
+    // The kernel reports a reset once, to whichever call comes first.
     let ends = [sending.join().unwrap(), reading.join().unwrap()];
     assert!(ends.contains(&ErrorKind::ConnectionReset), "{ends:?}");
     for mut stream in [half_asked, silent] {
@@ -170,7 +170,7 @@ fn a_flood_is_refused_beyond_the_bound_and_leaves_nothing_behind() {
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_all(&mut stream), b"still here");
     }
-    // And there is room again as soon as they are gone.
+    // And there is space again as soon as they are closed.
     let answered = (0..10_000).any(|_| world.exchange(b"CONNECT good.example:7000 HTTP/1.1\r\n\r\n") != b"");
     assert!(answered);
     let report = world.stop();
@@ -182,7 +182,7 @@ fn a_flood_is_refused_beyond_the_bound_and_leaves_nothing_behind() {
 
 #[test]
 fn a_thousand_connections_at_once_are_served_or_refused() {
-    // The first ones must still be waited for when the last one is there.
+    // The first ones must still be within their timeout when the last one connects.
     let bounds = ProxyLimits { handshake_timeout: TEST_TIMEOUT, ..ProxyLimits::default() };
     let world = ProxyFixture::within(bounds, &["good.example:7000"]);
     world.network.host("good.example", 7000, echo());

@@ -1,4 +1,4 @@
-//! The readers of untrusted bytes: the same answer however the bytes are cut.
+//! The parsers of untrusted bytes: the same result however the bytes are split.
 
 use proptest::prelude::*;
 use toolgate_egress::wire::body::BodyReframer;
@@ -9,7 +9,7 @@ use toolgate_egress::wire::{ParseStatus, ProxyProtocol};
 
 use crate::tls::client_hello;
 
-/// Chunks as a client may write them: any cut, any case, extensions, trailers.
+/// Chunks as a client may write them: any split, any case, extensions, trailers.
 fn chunked(data: &[u8], cut: usize) -> Vec<u8> {
     let mut wire = Vec::new();
     for (index, chunk) in data.chunks(cut).enumerate() {
@@ -22,7 +22,7 @@ fn chunked(data: &[u8], cut: usize) -> Vec<u8> {
     wire
 }
 
-/// What a server makes of the chunks that it is sent, slowly.
+/// The reference model: what a server decodes from these chunks.
 fn unchunked(mut wire: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     loop {
@@ -107,7 +107,7 @@ proptest! {
         let _ = read_request(&bytes);
         let _ = read_client_hello(&bytes);
         let _ = BodyReframer::new(BodyFraming::Chunked).pass(&bytes, &mut Vec::new());
-        // The same behind a beginning that leads further in.
+        // The same after a prefix that gets further into the parser.
         let _ = read_request(&[&[5, 1, 0], &bytes[..]].concat());
         let _ = read_client_hello(&[&[0x16, 3, 1, 0, 200, 1, 0, 0, 196], &bytes[..]].concat());
     }
