@@ -1,22 +1,22 @@
-//! Why a door could not be opened, or had to be closed.
+//! Why serving could not start or ended early.
 
 use std::io;
 
 use rmcp::service::ServerInitializeError;
 
-/// Why serving ended other than as it should.
+/// Why serving failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// A descriptor or socket cannot be used.
     #[error("{what} cannot be used: {source}")]
     Io {
-        /// Which.
+        /// The descriptor or socket.
         what: &'static str,
-        /// Why.
+        /// The error from the system.
         source: io::Error,
     },
-    /// The other side never began to speak MCP.
+    /// The client never sent a valid `initialize`.
     #[error("the client did not begin a session: {0}")]
     NoSession(String),
 }
@@ -30,7 +30,7 @@ impl ServeError {
 impl From<ServerInitializeError> for ServeError {
     fn from(error: ServerInitializeError) -> Self {
         match error {
-            // What the client wrote may be anything, so it is not repeated.
+            // The client's message is untrusted, so it is not echoed in the error.
             ServerInitializeError::ExpectedInitializeRequest(_) => {
                 Self::NoSession("it began with something else".to_owned())
             }

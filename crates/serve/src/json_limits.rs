@@ -1,22 +1,22 @@
-//! How much of a message is borne: what it would become is counted before it is read.
+//! Limits on the complexity of a JSON message, checked before it is parsed.
 
 use toolgate_text::json_complexity::JsonComplexity;
 
-/// The most values in one message.
+/// Maximum number of values in one message.
 pub(crate) const MAX_VALUES: usize = 100_000;
 
-/// The most levels that values may stand within each other.
+/// Maximum nesting depth.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// About so many bytes are taken by one value, several times over while a message is read.
+/// Estimated memory per parsed value, including the copies made during parsing.
 const BYTES_PER_VALUE: usize = 256;
 
-/// Whether a message may be read.
+/// Whether a message is simple enough to be parsed.
 pub(crate) fn within_limits(weight: JsonComplexity) -> bool {
     weight.values <= MAX_VALUES && weight.depth <= MAX_DEPTH
 }
 
-/// About how many bytes it takes to read a message.
+/// Estimated memory that parsing a message takes.
 pub(crate) fn estimated_bytes(weight: JsonComplexity) -> usize {
     weight.values.saturating_mul(BYTES_PER_VALUE)
 }

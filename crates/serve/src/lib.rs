@@ -1,8 +1,8 @@
-//! The doors of the gate: MCP on stdio and over HTTP.
+//! The front ends of the gate: MCP over stdio and over HTTP.
 //!
-//! A door speaks a wire and nothing else: it hands every call to the gate behind it, with who is calling, and tells the answer. It decides nothing about
-//! a call, it knows no tool by name, and whatever it refuses by itself it refuses before anything was asked of the gate. Both eras of the protocol end
-//! in the same calls: with `initialize` and a session, or with everything in each request.
+//! A front end handles its transport only: it passes each call, with the caller's identity, to the gate and sends back the response. It makes no
+//! decision about a call and knows no tool by name. What it rejects itself, it rejects before the gate is involved. The session protocol
+//! (`initialize`, up to 2025-11-25) and the stateless protocol (2026-07-28) end in the same calls.
 
 mod service;
 mod json_limits;

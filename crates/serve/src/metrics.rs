@@ -1,7 +1,7 @@
-//! What is counted, for whoever watches the gate from outside.
+//! Counters for Prometheus.
 //!
-//! Every label is one of a handful of words that this program knows. Nothing that a caller can choose, such as the name of a tool or of itself, becomes
-//! a label: it could make as many as it likes, and would tell everybody who reads them what it does.
+//! Every label value comes from a fixed set. Nothing that a caller chooses, such as a tool name or its own name, becomes a label: it could create
+//! unbounded series, and would reveal its activity to every reader of the metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,10 +14,10 @@ use toolgate_types::{ErrorCode, ToolClass};
 /// Counters with two labels.
 type Table = Mutex<BTreeMap<(&'static str, &'static str), u64>>;
 
-/// Counts of calls, since this process began.
+/// Counters of calls since the process started.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// By class of the tool and decision.
+    /// By tool class and decision.
     calls: Table,
     /// By stage and code.
     failures: Table,
@@ -27,7 +27,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// A call ended like this. The class is that of the tool, where there is one.
+    /// Counts a finished call. `class` is the tool's class, `None` if the tool is unknown.
     pub(crate) fn count(&self, class: Option<ToolClass>, called: &CallResponse) {
         let code = called.failed.as_ref().map(|(stage, failure)| (stage.as_str(), failure.code));
         add(&self.calls, (class.map_or("unknown", ToolClass::as_str), called.decision.as_str()));
@@ -41,13 +41,13 @@ impl Metrics {
         self.call_microseconds.fetch_add(microseconds, Ordering::Relaxed);
     }
 
-    /// Whether the last call that ended could be recorded.
+    /// Whether the last finished call could be recorded.
     #[must_use]
     pub(crate) fn can_record(&self) -> bool {
         !self.unrecorded.load(Ordering::Relaxed)
     }
 
-    /// Everything, in the text format of Prometheus. How many calls are under way is known elsewhere.
+    /// All counters in the Prometheus text format. `under_way` is the number of calls in flight.
     #[must_use]
     pub(crate) fn render(&self, under_way: usize) -> String {
         let mut text = String::new();
@@ -119,7 +119,7 @@ mod tests {
         metrics.count(Some(ToolClass::Read), &called(None));
         let failure = Failure::new(ErrorCode::NotPermitted, "call of `secret_name`");
         metrics.count(None, &called(Some((Stage::Permission, failure))));
-        // A file that is read by its address has no text for a model.
+        // A file that is read as a resource has no text for the model.
         let content = DocumentContent::Text("a whole file".to_owned());
         let mut read = called(None);
         read.answer.text.clear();

@@ -1,4 +1,4 @@
-//! What every door serves: one gate, and what is kept between its calls.
+//! The state that all front ends share: one gate, and what is kept between its calls.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use crate::mcp::{
 use crate::metrics::Metrics;
 use crate::state_usage::{MeasureState, StateGauges};
 
-/// What a service is made of.
+/// The parts of a [`Service`].
 pub struct ServiceOptions {
-    /// The gate, in the words of its profile.
+    /// The gate behind its profile, which determines tool names and descriptions.
     pub front: Arc<ProfiledGate>,
-    /// The aliases of the mounts whose files are offered as resources, in their order.
+    /// The aliases of the mounts whose files are offered as resources, in order.
     pub aliases: Vec<String>,
-    /// Where outputs go that are too long for an answer.
+    /// Stores outputs that are too long for a response.
     pub outputs: OutputStore,
-    /// What clients are told about the tools as a whole, in place of the usual words.
+    /// Instructions that clients get at initialisation; `None` uses the default text.
     pub instructions: Option<String>,
-    /// Resources beside the files of the workspace.
+    /// Resources in addition to the workspace files.
     pub resources: Vec<Arc<dyn ResourceSource>>,
-    /// Becomes true once all tools are there; nothing, where they are from the beginning. Whoever asks for tools, or for one that is not there, waits for it.
+    /// Becomes true once all tools are loaded; `None` if they are loaded from the start. Listing tools and calling an unknown tool wait for it.
     pub complete: Option<watch::Receiver<bool>>,
-    /// How much there is in the state directory, where somebody wants to know.
+    /// Measures the usage of the state directory, if that is to appear in the metrics.
     pub state: Option<MeasureState>,
 }
 
 impl ServiceOptions {
-    /// The usual: no files are offered as resources.
+    /// The defaults: no files are offered as resources.
     #[must_use]
     pub fn new(front: Arc<ProfiledGate>, outputs: OutputStore) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl ServiceOptions {
     }
 }
 
-/// What every door of the gate serves.
+/// The state that all front ends share.
 pub struct Service {
     front: Arc<ProfiledGate>,
     pub(crate) aliases: Vec<String>,
@@ -57,14 +57,14 @@ pub struct Service {
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
     complete: Option<watch::Receiver<bool>>,
     pub(crate) lists: ToolLists,
-    /// Calls whose clients have to come again with an answer.
+    /// Calls that wait for a client to repeat its request with an answer to an elicitation.
     pub(crate) parked: ParkedCalls,
     pub(crate) sealer: StateSealer,
-    /// How much each caller may have under way.
+    /// Limits how many calls each caller may have in flight.
     pub(crate) concurrency: PerCallerConcurrency,
-    /// Long answers that are on their way.
+    /// Limits the memory of long responses that are not sent yet.
     pub(crate) response_memory: ResponseMemoryBudget,
-    /// Every call that is under way, whichever door it came through.
+    /// All calls in flight, from every front end.
     pub(crate) calls: TaskTracker,
     pub(crate) metrics: Metrics,
     pub(crate) state: StateGauges,
@@ -72,7 +72,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service.
+    /// Builds the service.
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Self> {
         let ServiceOptions { front, aliases, outputs, instructions, resources, complete, state } = options;
@@ -95,19 +95,19 @@ impl Service {
         })
     }
 
-    /// The gate that is served, in the words of its profile.
+    /// The gate behind its profile.
     #[must_use]
     pub fn front(&self) -> &Arc<ProfiledGate> {
         &self.front
     }
 
-    /// Ends every call that is under way. They are still answered and recorded.
+    /// Cancels all calls in flight. They still get a response and an audit record.
     pub fn end(&self) {
         self.ending.cancel();
         self.parked.end();
     }
 
-    /// Waits until all tools are there. Whoever was to say so and is gone has said it.
+    /// Waits until all tools are loaded, or the service ends. A dropped sender counts as complete.
     pub(crate) async fn wait_for_tools(&self) {
         if let Some(mut complete) = self.complete.clone() {
             tokio::select! {
@@ -117,12 +117,12 @@ impl Service {
         }
     }
 
-    /// Resolves once the service was told to end.
+    /// Cancelled by [`Service::end`].
     pub(crate) fn ending(&self) -> &CancellationToken {
         &self.ending
     }
 
-    /// Waits until no call is under way. Calls that wait for an answer are ended: their clients are gone. Calls that begin afterwards are not waited for.
+    /// Waits until no call is in flight. Parked calls are cancelled, because their clients are gone. Calls that start afterwards are not awaited.
     pub async fn wait_until_idle(&self) {
         self.parked.end();
         self.calls.close();

@@ -1,4 +1,4 @@
-//! How much the gate keeps in its state directory, as gauges.
+//! Disk usage of the state directory, as Prometheus gauges.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use crate::metrics::heading;
 
-/// What is there is looked at no more often than this, however often somebody asks.
+/// The state directory is measured at most this often, however often the metrics are scraped.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// One kind of state.
+/// Usage of one area of the state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateUsage {
-    /// What it is.
+    /// The area, used as a label.
     pub area: &'static str,
-    /// How many files there are.
+    /// Number of files.
     pub files: u64,
-    /// What they take on the disk.
+    /// Bytes on disk.
     pub bytes: u64,
-    /// What they may take, where that is bounded.
+    /// The limit in bytes, if there is one.
     pub max_bytes: Option<u64>,
-    /// How many entries were let go, where that is known.
+    /// How many entries were dropped, if known.
     pub dropped: Option<u64>,
 }
 
-/// Looks how much there is. It may take a while.
+/// Measures the state directory. Blocking, may be slow.
 pub type MeasureState = Arc<dyn Fn() -> Vec<StateUsage> + Send + Sync>;
 
-/// The gauges, and when they were last looked at.
+/// The rendered gauges, cached for [`MEASURE_INTERVAL`].
 pub(crate) struct StateGauges {
     measure: Option<MeasureState>,
     last: Mutex<Option<(Instant, String)>>,
@@ -38,7 +38,7 @@ impl StateGauges {
         Self { measure, last: Mutex::default() }
     }
 
-    /// The gauges in the text format of Prometheus.
+    /// The gauges in the Prometheus text format.
     pub(crate) async fn render(&self) -> String {
         let Some(measure) = self.measure.clone() else { return String::new() };
         let fresh = |(at, text): &(Instant, String)| (at.elapsed() < MEASURE_INTERVAL).then(|| text.clone());

@@ -1,7 +1,7 @@
-//! Who comes in.
+//! Authentication of HTTP clients.
 //!
-//! Whoever cannot say so is turned away; of what it wants, as much is read as a record needs, and only where it tried a token. A token comes in the `Authorization` header and nowhere else: what stands in
-//! an address ends up in logs. Nothing of a token is kept here, and none is ever shown.
+//! An unauthenticated request is rejected. Its body is read only if it came with a token, and only as far as the audit record needs. A token is
+//! accepted only in the `Authorization` header: URLs end up in logs. No token is stored here, and none is ever shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use toolgate_types::{Caller, SessionId, Sha256};
 use super::sessions::NamedSession;
 use crate::mcp::{AuthMethod, ClientIdentity, IdentityDigests};
 
-/// A token is never longer than this.
+/// Maximum length of a token.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// What callers must come with.
+/// What clients must present.
 #[derive(Clone)]
 pub enum AuthRequirement {
-    /// One token, of which this is the digest. Whoever has it is the person.
+    /// One fixed token, of which this is the digest. Its bearer acts as the configured person.
     Token(Sha256),
-    /// A token of an issuer, which the gate verifies.
+    /// A token from an issuer, which the gate verifies.
     Issued {
-        /// Who issues them, for clients that look for one: a URL.
+        /// The URL of the issuer, published in the metadata for clients.
         issuer: Option<String>,
     },
-    /// Nothing. Whoever reaches this door is the person.
+    /// Nothing. Every client acts as the configured person.
     None,
 }
 
-/// The digest of a token is not shown either.
+/// Does not show the digest of the token either.
 impl fmt::Debug for AuthRequirement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -42,34 +42,34 @@ impl fmt::Debug for AuthRequirement {
     }
 }
 
-/// How callers say who they are.
+/// How clients authenticate.
 #[derive(Clone, Debug)]
 pub struct Auth {
-    /// What they must come with.
+    /// What they must present.
     pub requirement: AuthRequirement,
-    /// Who the person is. Of callers with tokens of an issuer, its run and its trust are what they begin with.
+    /// The caller that the fixed token or no token stands for. For issued tokens, only its session, run and trust are used.
     pub person: Caller,
 }
 
-/// Why somebody is not let in.
+/// Why authentication failed.
 #[derive(Clone, Debug)]
 pub(crate) enum AuthRejection {
-    /// No token came.
+    /// No token was sent.
     NoToken,
-    /// A token came that is not good. Calls with it are refused by the gate, with this credential.
+    /// The token is invalid. The gate refuses and records calls with this credential.
     BadToken(Credential),
 }
 
-/// Somebody who is let in, before its session is known.
+/// An authenticated client whose session is not determined yet.
 pub(crate) struct AuthenticatedClient {
     credential: Credential,
-    /// Who that is.
+    /// The caller it authenticated as.
     caller: Arc<Caller>,
     digests: IdentityDigests,
 }
 
 impl Auth {
-    /// Finds out who sent these headers. Waits only where the keys of an issuer must be fetched.
+    /// Authenticates the sender of these headers. Waits only if the keys of an issuer must be fetched.
     pub(crate) async fn admit(
         &self,
         headers: &HeaderMap,
@@ -79,7 +79,7 @@ impl Auth {
             AuthRequirement::None => Ok(self.person()),
             AuthRequirement::Token(digest) => {
                 let token = bearer(headers).ok_or(AuthRejection::NoToken)?;
-                // What came is no token of an issuer, and is not tried as one.
+                // An empty token stands in for the one sent, so that the gate does not try it as an issued token.
                 let is_good = is_equal(&Sha256::of(token.as_bytes()), digest);
                 is_good.then(|| self.person()).ok_or_else(|| AuthRejection::BadToken(self.issued("")))
             }
@@ -111,23 +111,23 @@ impl Auth {
 }
 
 impl AuthenticatedClient {
-    /// Who it is, for a record.
+    /// The caller, for a record.
     pub(crate) fn caller(&self) -> Arc<Caller> {
         Arc::clone(&self.caller)
     }
 
-    /// A digest of who it is, whatever it may do.
+    /// A digest of the caller's identity, independent of its permissions.
     pub(crate) fn owner(&self) -> [u8; 32] {
         self.digests.owner
     }
 
-    /// In the session that its client named, or in the one of everything that this caller does without one: that never ends.
+    /// The identity within the session that the client named. Without one, all requests of a caller share a session that never ends.
     pub(crate) fn in_session(self, named: Option<NamedSession>) -> ClientIdentity {
         let Self { mut credential, digests: IdentityDigests { owner, binding }, .. } = self;
         let id =
             named.as_ref().map_or_else(|| Sha256::from(owner), |named| Sha256::of(named.name.as_bytes()));
         let short: String = id.to_string().chars().take(12).collect();
-        // What a client calls its session is as good as a key, so that records have a digest of it.
+        // The session name is a bearer secret, so records contain only a digest of it.
         if let Ok(named) = format!("mcp-{short}").parse::<SessionId>() {
             match &mut credential {
                 Credential::Known(caller) => Arc::make_mut(caller).session = named,
@@ -145,14 +145,14 @@ impl AuthenticatedClient {
     }
 }
 
-/// Takes as long for digests that differ early as for those that differ late.
+/// Compares in constant time.
 fn is_equal(one: &Sha256, other: &Sha256) -> bool {
     let differing =
         one.as_bytes().iter().zip(other.as_bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     std::hint::black_box(differing) == 0
 }
 
-/// The token of the one `Authorization` header, if it is of the kind that bears one.
+/// The token of the `Authorization` header, if there is exactly one and its scheme is `Bearer`.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };

@@ -1,4 +1,4 @@
-//! Whoever cannot say who it is: what it is told, and what is kept of it.
+//! Rejecting unauthenticated requests, and recording calls with bad tokens.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -25,13 +25,13 @@ use super::request_metrics::add;
 use super::responses::{self, error_response, json_response, retry_later};
 use super::server::{HttpServer, MCP_METADATA_PATH, MCP_PATH, Peer};
 
-/// So much is read of what a stranger sends. It is enough to say in a record what it tried.
+/// How much of a rejected request's body is read: enough for the record to name the tool.
 const MAX_REJECTED_BODY_BYTES: usize = 64 * 1024;
 
-/// So many good tokens are remembered. Beyond them all are forgotten, and become familiar again.
+/// Maximum size of the cache. When it is full, it is cleared and refills with use.
 const MAX_KNOWN_TOKENS: usize = 4096;
 
-/// Tokens that were good when they were last looked at.
+/// Digests of tokens that were valid when last verified.
 #[derive(Debug, Default)]
 pub(super) struct KnownGoodTokenCache(Mutex<HashSet<Sha256>>);
 
@@ -57,12 +57,12 @@ impl KnownGoodTokenCache {
 }
 
 impl HttpServer {
-    /// Lets somebody in, or says why not.
+    /// Authenticates a request, or returns the response that rejects it.
     pub(super) async fn admit(&self, request: &mut Request) -> Result<AuthenticatedClient, Response<Body>> {
         let token = self.issued_token(request.headers());
         let peer = request.extensions().get::<Peer>().map(|Peer(peer)| *peer);
         let is_unknown = token.as_ref().is_some_and(|token| !self.known_tokens.contains(token));
-        // Looking at a token takes time, which an address that brings nothing but bad ones is not given.
+        // Verifying a signature costs CPU time. An address that sent too many bad tokens gets none for unknown tokens.
         if is_unknown && peer.is_some_and(|peer| self.unknown_tokens.is_exhausted(&peer, Instant::now())) {
             add(&self.meter.bad_token, 1);
             return Err(retry_later(StatusCode::TOO_MANY_REQUESTS, "too many bad tokens", "1"));
@@ -85,13 +85,13 @@ impl HttpServer {
         }
     }
 
-    /// The digest of a token that is to be verified.
+    /// The digest of a token that needs to be verified.
     fn issued_token(&self, headers: &HeaderMap) -> Option<Sha256> {
         let is_issued = matches!(self.options.auth.requirement, AuthRequirement::Issued { .. });
         bearer(headers).filter(|_| is_issued).map(|token| Sha256::of(token.as_bytes()))
     }
 
-    /// Says how to come in. A call that came with a bad token goes to the gate all the same, which refuses it and records it.
+    /// Rejects a request with a challenge. A call with a bad token still goes to the gate, which refuses and records it.
     async fn reject(
         &self,
         stranger: AuthRejection,
@@ -118,7 +118,7 @@ impl HttpServer {
         }
     }
 
-    /// One record for a call that nobody may make. Its arguments are no part of it: they were not looked at.
+    /// Records a call with a bad token. The record contains no arguments, because they were not parsed.
     async fn refuse_call(&self, credential: Credential, request: Request) {
         let (parts, body) = request.into_parts();
         if parts.uri.path() != MCP_PATH || parts.method != Method::POST {
@@ -126,7 +126,7 @@ impl HttpServer {
         }
         let Ok(read) = self.reader.read_prefix(body, MAX_REJECTED_BODY_BYTES).await else { return };
         let Some(tool) = called_tool(&read.bytes, read.is_whole) else { return };
-        // Should the token have become good in this moment, it is still not this request that it is good for.
+        // Cancelled in advance: even if the token has become valid since, this request must not run.
         let cancelled = CancellationToken::new();
         cancelled.cancel();
         let options = CallOptions { cancelled, ..CallOptions::default() };
@@ -134,7 +134,7 @@ impl HttpServer {
         self.service.metrics.count(None, &called);
     }
 
-    /// `WWW-Authenticate`: where to learn how to get a token, and whether one was tried.
+    /// `WWW-Authenticate`: where the resource metadata is (RFC 9728), and whether a token was rejected (RFC 6750).
     fn challenge(&self, headers: &HeaderMap, stranger: &AuthRejection) -> String {
         let mut parts = Vec::new();
         if let AuthRequirement::Issued { .. } = self.options.auth.requirement {
@@ -148,7 +148,7 @@ impl HttpServer {
         format!("Bearer {}", parts.join(", "))
     }
 
-    /// The address that clients know this door by. `Host` was checked before.
+    /// The base URL that clients use. `Host` was checked before.
     fn base(&self, headers: &HeaderMap) -> String {
         let host = || headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let public = self.options.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned());
@@ -156,7 +156,7 @@ impl HttpServer {
     }
 }
 
-/// RFC 9728: what is protected here, and by whom.
+/// OAuth protected resource metadata (RFC 9728).
 pub(super) async fn metadata(State(door): State<Arc<HttpServer>>, request: Request) -> Response<Body> {
     let AuthRequirement::Issued { issuer } = &door.options.auth.requirement else {
         return error_response(StatusCode::NOT_FOUND, "this gate takes no tokens of an issuer");
@@ -171,14 +171,15 @@ pub(super) async fn metadata(State(door): State<Arc<HttpServer>>, request: Reque
     json_response(StatusCode::OK, &told)
 }
 
-/// The tool that a message calls, if it calls one. Of a message that goes on after what was read, it is not known that it does not.
+/// The tool that a message calls, if it is a `tools/call`. A truncated message is assumed to be one unless its method was seen to
+/// be another.
 fn called_tool(bytes: &[u8], is_whole: bool) -> Option<String> {
     let mut seen = SeenCall::default();
     let mut reading = serde_json::Deserializer::from_slice(bytes);
     let read = CallSeed { seen: &mut seen, level: MessageLevel::Message }
         .deserialize(&mut reading)
         .and_then(|()| reading.end());
-    // What was seen before the message broke off counts, and a message that is broken is none.
+    // In a truncated message, what was parsed before the end counts. Malformed JSON is no message.
     let is_message = read.is_ok() || (!is_whole && read.is_err_and(|error| error.is_eof()));
     let SeenCall { method, tool } = seen;
     let is_call = method.as_deref().map_or(!is_whole, |method| method == "tools/call");
@@ -186,14 +187,14 @@ fn called_tool(bytes: &[u8], is_whole: bool) -> Option<String> {
     (is_message && is_call).then_some(tool)
 }
 
-/// What was seen of a message of which nothing else is kept.
+/// The parts of a message that are kept.
 #[derive(Default)]
 struct SeenCall {
     method: Option<String>,
     tool: Option<String>,
 }
 
-/// Which part of a message is looked at.
+/// The object that is being parsed.
 #[derive(Clone, Copy)]
 enum MessageLevel {
     Message,

@@ -1,4 +1,4 @@
-//! What comes in and goes out, within bounds.
+//! Bounded request bodies and tracked response bodies.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use toolgate_text::json_complexity::measure;
 use crate::json_limits::{self, MAX_DEPTH};
 use crate::mcp::{BudgetPermit, BudgetSlot, MIN_BUDGETED_BYTES as LONG_ANSWER};
 
-/// Why a body was not read to its end.
+/// Why a body was not read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// It is longer than bodies may be.
+    /// Above the size limit.
     TooLong,
-    /// It took longer than bodies may take.
+    /// Timed out.
     TooSlow,
-    /// It holds more values than may be read at once.
+    /// More JSON values than allowed.
     TooMuch,
-    /// Its values stand too deep within each other.
+    /// Nested too deeply.
     TooDeep,
-    /// Others' bodies fill what memory there is for them.
+    /// The memory budget for all bodies is used up.
     NoRoom,
     /// The connection failed.
     Broken,
 }
 
-/// Reads bodies, none longer or slower than it may be, and all together no more than there is room for.
+/// Reads bodies within a size limit, a timeout and a memory budget that all bodies share.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     max_bytes: usize,
@@ -42,14 +42,14 @@ pub(crate) struct BodyReader {
     budget: Arc<Semaphore>,
 }
 
-/// Room is counted in pieces of this many bytes.
+/// One permit of the budget semaphore stands for this many bytes.
 const BUDGET_UNIT_BYTES: usize = 1024;
 
-/// A body, and the room that it takes.
+/// A body and its share of the memory budget.
 #[derive(Debug)]
 pub(crate) struct BufferedBody {
     pub(crate) bytes: Bytes,
-    /// Whether there was no more of it.
+    /// Whether this is the whole body.
     pub(crate) is_whole: bool,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -61,7 +61,7 @@ impl BodyReader {
     }
 
     pub(crate) async fn read(&self, body: Body) -> Result<BufferedBody, BodyError> {
-        // Whoever says that it will be too long is not listened to at all.
+        // A `Content-Length` above the limit is rejected before any byte is read.
         if body.size_hint().lower() > self.max_bytes as u64 {
             return Err(BodyError::TooLong);
         }
@@ -69,7 +69,7 @@ impl BodyReader {
         if read.is_whole { self.reserve_parsed(read) } else { Err(BodyError::TooLong) }
     }
 
-    /// No more of a body than this.
+    /// Reads at most `most` bytes of a body.
     pub(crate) async fn read_prefix(&self, body: Body, most: usize) -> Result<BufferedBody, BodyError> {
         let reading = self.read_up_to(body, most);
         tokio::time::timeout(self.timeout, reading).await.map_err(|_| BodyError::TooSlow)?
@@ -91,7 +91,7 @@ impl BodyReader {
         Ok(BufferedBody { bytes: bytes.into(), is_whole: true, permit: room })
     }
 
-    /// Takes the room of what a body becomes once it is understood.
+    /// Reserves budget for the parsed JSON as well.
     fn reserve_parsed(&self, mut read: BufferedBody) -> Result<BufferedBody, BodyError> {
         let weight = block_in_place_if_long(read.bytes.len(), || measure(&read.bytes));
         match json_limits::within_limits(weight) {
@@ -103,7 +103,7 @@ impl BodyReader {
         }
     }
 
-    /// Makes a piece of room as large as this.
+    /// Grows a reservation to this many bytes.
     fn take(&self, room: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), BodyError> {
         let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = u32::try_from(bytes.div_ceil(BUDGET_UNIT_BYTES).saturating_sub(taken))
@@ -117,38 +117,40 @@ impl BodyReader {
     }
 }
 
-/// From this length on, others notice how long it takes to understand a body.
+/// From this length on, parsing a body delays other tasks of the thread noticeably.
 const MIN_BLOCKING_BYTES: usize = 128 * 1024;
 
-/// Does work on a body of this length; where it is long, whatever waits for the same thread goes on elsewhere.
+/// Runs work on a body of this length; a long one within `block_in_place`, so that the other tasks of this worker
+/// thread move to another.
 pub(crate) fn block_in_place_if_long<T>(length: usize, work: impl FnOnce() -> T) -> T {
     let is_shared =
         || Handle::try_current().is_ok_and(|here| here.runtime_flavor() == RuntimeFlavor::MultiThread);
     if length >= MIN_BLOCKING_BYTES && is_shared() { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// A place among all streams, and one among its caller's.
+/// The permits of an endless stream: one of the global limit, one of its caller's.
 #[derive(Debug)]
 pub(crate) struct StreamPermit {
     pub(crate) _global: OwnedSemaphorePermit,
     pub(crate) _per_caller: OwnedSemaphorePermit,
 }
 
-/// An answer on its way.
+/// A response body.
 pub(crate) struct TrackedBody {
     inner: Body,
-    /// Ends it early. Only streams that have no end of their own have this.
+    /// Ends the body early. Only set for endless streams.
     until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     sent: Arc<AtomicU64>,
-    /// Counted as under way until it is gone.
+    /// Keeps the response in flight until the body is dropped.
     _in_flight: Option<TaskTrackerToken>,
-    /// The place it takes among streams.
+    /// The permits, for a stream.
     _permit: Option<StreamPermit>,
-    /// Where the room is that it takes, if it is long.
+    /// Holds the budget permit of a long response.
     budget: Option<BudgetSlot>,
 }
 
-/// Bytes of a long answer. The room that they take is free when nobody holds them any more, also not to write them.
+/// Bytes of a long response. The permit is released when the last reference to the bytes is dropped, hyper's write
+/// buffer included.
 struct BudgetedBytes {
     bytes: Bytes,
     _permit: BudgetPermit,
@@ -161,7 +163,7 @@ impl AsRef<[u8]> for BudgetedBytes {
 }
 
 impl TrackedBody {
-    /// An answer that is waited for.
+    /// The body of a response that ends by itself.
     pub(crate) fn answer(
         inner: Body,
         sent: &Arc<AtomicU64>,
@@ -178,7 +180,7 @@ impl TrackedBody {
         }
     }
 
-    /// A stream that goes on until nobody wants it, or until `until`.
+    /// An endless stream, until the client disconnects or `until` is cancelled.
     pub(crate) fn stream(
         inner: Body,
         sent: &Arc<AtomicU64>,
@@ -190,7 +192,7 @@ impl TrackedBody {
         Self { inner, until, sent, _in_flight: None, _permit: Some(place), budget: None }
     }
 
-    /// Bytes as they are handed on. Those of a long answer take its room along.
+    /// Attaches the budget permit to the bytes of a long response.
     fn with_permit(&self, bytes: Bytes) -> Bytes {
         let envelope = self.budget.as_ref().filter(|_| bytes.len() >= LONG_ANSWER);
         match envelope.and_then(BudgetSlot::take) {
@@ -241,7 +243,7 @@ mod tests {
         BodyReader::new(4096, 8 * BUDGET_UNIT_BYTES, Duration::from_secs(60))
     }
 
-    /// Comes in frames, so that nobody knows its length before its end.
+    /// A body in frames, without a `Content-Length`.
     struct Pieces(Vec<usize>);
 
     impl HttpBody for Pieces {
@@ -281,7 +283,7 @@ mod tests {
         let second = reader.read(Body::from(vec![b'x'; 2048])).await.unwrap();
         drop((first, second));
         assert_eq!(reader.budget.available_permits(), 8);
-        // Room is taken for what a body becomes, too.
+        // Budget is reserved for the parsed value, too.
         let many = b"[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
         let read = reader.read(Body::from(&many[..])).await.unwrap();
         assert_eq!(reader.budget.available_permits(), 3);

@@ -1,4 +1,4 @@
-//! Connections: how many, how slow, how long.
+//! Connections: their number and their timeouts.
 
 use std::io;
 use std::pin::Pin;
@@ -21,15 +21,15 @@ use super::connection_slots::{ConnectionSlot, ConnectionSlots};
 use super::request_metrics::add;
 use super::server::{HttpServer, Peer};
 
-/// Headers longer than this are refused.
+/// Maximum size of a request's headers.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// How long nothing is accepted after accepting failed, as it does when there are no descriptors left.
+/// Pause after a failed `accept`, which fails while no descriptors are left (`EMFILE`).
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// What connections are told that there is no place for.
+/// Sent to connections beyond the limit.
 const UNAVAILABLE_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
 
-/// Takes connections until it is told to stop.
+/// Accepts connections until cancelled.
 pub(crate) async fn accept(door: &Arc<HttpServer>, listener: &TcpListener, until: &CancellationToken) {
     let slots = ConnectionSlots::new(door.limits().max_connections);
     let router = door.router();
@@ -58,7 +58,7 @@ pub(crate) async fn accept(door: &Arc<HttpServer>, listener: &TcpListener, until
             }
             None => {
                 add(&door.meter.rejected_connections, 1);
-                // Whoever cannot take even this learns it from the end of the connection.
+                // Best effort: if the socket buffer takes nothing, the client sees only the close.
                 let _ = stream.try_write(UNAVAILABLE_RESPONSE);
             }
         }
@@ -72,7 +72,7 @@ async fn handle_connection(
     peer: Peer,
     slot: Arc<ConnectionSlot>,
 ) {
-    // Answers are small and waited for.
+    // Responses are small and latency matters: no Nagle delay.
     let _ = stream.set_nodelay(true);
     let (head, stall) = (door.limits().header_timeout, door.limits().write_timeout);
     let router = TowerToHyperService::new(router);
@@ -91,7 +91,7 @@ async fn handle_connection(
         .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream, stall)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
-        // How a connection ended is its client's concern.
+        // The result of a connection is not logged: it is caused by the client.
         _ = connection.as_mut() => return,
         () = slot.evicted.cancelled() => return,
         () = door.leaving.cancelled() => {}
@@ -103,7 +103,7 @@ async fn handle_connection(
     }
 }
 
-/// A stream whose other side must take what it is sent: if it takes nothing for a while, it is given up.
+/// A stream that fails with `TimedOut` if the peer reads nothing for the timeout.
 struct WriteTimeoutStream<S> {
     inner: S,
     timeout: Duration,
@@ -115,7 +115,7 @@ impl<S> WriteTimeoutStream<S> {
         Self { inner, timeout, stalled: None }
     }
 
-    /// What came of trying to write; nothing for too long is an error.
+    /// Passes on the result of a write, or fails once writes have been pending for the timeout.
     fn check_stall<T>(
         &mut self,
         context: &mut Context<'_>,

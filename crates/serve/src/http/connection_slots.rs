@@ -1,8 +1,8 @@
-//! Who has a connection: bounded, and those that have proved nothing make room for others.
+//! Limits the connections, evicting unauthenticated ones first.
 //!
-//! A connection costs its opener nothing until a token is asked for, so whoever opens many and says nothing would keep everybody out until the time for a head
-//! is over (slowloris). When all slots are taken, the network that holds most of the connections without a good token loses the oldest of them. A connection that
-//! brought a good token keeps its slot until its end.
+//! A connection costs its client nothing before authentication, so a client that opens many and sends nothing would lock out all others until the
+//! header timeout (slowloris). When all slots are taken, the network with the most unauthenticated connections loses the oldest of them. An
+//! authenticated connection keeps its slot until it closes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,7 +16,7 @@ pub(crate) struct ConnectionSlots {
     open: Mutex<OpenConnections>,
 }
 
-/// Connections by a number that grows.
+/// Connections by an increasing number, so that the oldest sorts first.
 #[derive(Default)]
 struct OpenConnections {
     next: u64,
@@ -29,11 +29,11 @@ struct UnauthenticatedConnection {
     evicted: CancellationToken,
 }
 
-/// The slot of one connection, free again when it is dropped.
+/// The slot of one connection, released on drop.
 pub(crate) struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
     number: u64,
-    /// Cancelled when the connection is to end because somebody else needs the slot.
+    /// Cancelled when the connection must close because its slot is needed.
     pub(crate) evicted: CancellationToken,
 }
 
@@ -42,7 +42,7 @@ impl ConnectionSlots {
         Arc::new(Self { max, open: Mutex::default() })
     }
 
-    /// A slot, if need be that of a connection that has proved nothing. Whether one had to give way.
+    /// Acquires a slot, evicting an unauthenticated connection if needed. Also returns whether one was evicted.
     pub(crate) fn acquire(self: &Arc<Self>, peer: IpAddr) -> Option<(ConnectionSlot, bool)> {
         let mut open = self.lock();
         let is_full = open.authenticated.len() + open.unauthenticated.len() >= self.max;
@@ -62,7 +62,7 @@ impl ConnectionSlots {
 }
 
 impl OpenConnections {
-    /// Ends the oldest connection of the network with most of them; nothing where all have proved themselves.
+    /// Evicts the oldest connection of the network with the most unauthenticated ones; `None` if all are authenticated.
     fn evict(&mut self) -> Option<()> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for unproved in self.unauthenticated.values() {
@@ -78,7 +78,7 @@ impl OpenConnections {
 }
 
 impl ConnectionSlot {
-    /// A good token came over this connection.
+    /// A request with a valid token arrived on this connection.
     pub(crate) fn mark_authenticated(&self) {
         let mut open = self.slots.lock();
         if open.unauthenticated.remove(&self.number).is_some() {
@@ -95,7 +95,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// What counts as one: an address, or the 64 bits of an IPv6 address that its owner does not choose freely.
+/// The unit that connections are counted by: an IPv4 address, or the /64 prefix of an IPv6 address, within which a client chooses its address freely.
 fn network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,

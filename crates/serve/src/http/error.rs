@@ -1,30 +1,30 @@
-//! Why this door cannot be opened as it was asked for.
+//! Why the HTTP server cannot be started with these options.
 
 use std::io;
 
-/// What stands in the way of serving HTTP.
+/// An error that prevents serving HTTP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The socket cannot be used.
     #[error("the listening socket cannot be used: {0}")]
     Socket(#[from] io::Error),
-    /// A name to answer to is none.
+    /// An allowed host is malformed.
     #[error("`{0}` is not the name of a host")]
     BadHost(String),
-    /// A page to answer to is none.
+    /// An allowed origin is malformed.
     #[error("`{0}` is not an origin")]
     BadOrigin(String),
-    /// The address that others know this door by is none.
+    /// The public URL is malformed.
     #[error("`{0}` is not a URL of this gate")]
     BadUrl(String),
-    /// Without a token, everybody who reaches the address would be the person.
+    /// Without a token, every client that reaches the address would act as the configured person.
     #[error("without a token, only this machine itself may be served, and `{0}` is reached by others")]
     OpenToOthers(std::net::SocketAddr),
 }
 
 impl HttpError {
-    /// What to do next.
+    /// What the operator can do about it.
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {

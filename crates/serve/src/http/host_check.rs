@@ -1,7 +1,7 @@
-//! Under which names this door is asked for, and from which pages.
+//! The allowlists for `Host` and `Origin`, against DNS rebinding and cross-site requests.
 //!
-//! A page on the web can make a browser send requests to this machine, and can make a name of its own lead here. The browser still says truly which name it
-//! was given (`Host`) and which page asked (`Origin`). Both are looked at before anything else of a request, and what is not expected is refused.
+//! A web page can make a browser send requests to this machine, and can point a DNS name of its own at it. The browser still sends the true name in
+//! `Host` and the true page in `Origin`. Both are checked before anything else of a request, and unknown values are rejected.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,28 +10,28 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::error::HttpError;
 
-/// The names of this machine to itself.
+/// The names of the loopback interface.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Why a request is not for this door.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostRejection {
-    /// It does not say once, and readably, for whom it is.
+    /// `Host` is missing, repeated or malformed.
     NoHost,
-    /// It is for somebody else.
+    /// `Host` or the request target names another host.
     OtherHost,
-    /// A page sent it that has no business here.
+    /// `Origin` is not allowed.
     OtherOrigin,
 }
 
-/// A name with the port that must be asked for, if it matters.
+/// A host, and a port if the port must match too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Authority {
     host: String,
     port: Option<u16>,
 }
 
-/// Where a page came from.
+/// The origin of a page (RFC 6454).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WebOrigin {
     scheme: String,
@@ -39,7 +39,7 @@ struct WebOrigin {
     port: u16,
 }
 
-/// What this door answers to.
+/// The accepted hosts and origins.
 #[derive(Clone, Debug)]
 pub(crate) struct AllowedHosts {
     hosts: Vec<Authority>,
@@ -47,7 +47,7 @@ pub(crate) struct AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// The names of this machine where it listens only to itself or to everybody, the address, and what the operator named.
+    /// The allowlists: the loopback names if listening on loopback or on all interfaces, the address itself, and what the operator configured.
     pub(crate) fn new(
         listening: SocketAddr,
         hosts: &[String],
@@ -74,7 +74,7 @@ impl AllowedHosts {
         Ok(Self { hosts: named, origins: pages })
     }
 
-    /// Whether a request is for this door, and sent by nobody who should not.
+    /// Checks `Host`, the request target and `Origin`.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HostRejection> {
         if self.other_host(uri, headers)?.is_some() {
             return Err(HostRejection::OtherHost);
@@ -86,11 +86,11 @@ impl AllowedHosts {
         if self.origins.contains(&page) { Ok(()) } else { Err(HostRejection::OtherOrigin) }
     }
 
-    /// The host that a request is for, if that is not this door.
+    /// The host that a request is for, if it is not allowed.
     pub(crate) fn other_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<String>, HostRejection> {
         let host = only(headers, &HOST).map_err(|()| HostRejection::NoHost)?.ok_or(HostRejection::NoHost)?;
         let host = authority(host).ok_or(HostRejection::NoHost)?;
-        // Of a request that names its target in full, other programs on the way believe that name.
+        // For an absolute-form target, proxies ignore `Host` and use the target (RFC 9112, section 3.2.2), so both must be allowed.
         let target = uri.authority().map(|target| authority(target.as_str()).ok_or(HostRejection::NoHost));
         for asked in [Some(Ok(host)), target].into_iter().flatten() {
             let asked = asked?;
@@ -108,7 +108,7 @@ impl Authority {
     }
 }
 
-/// Whether an address is this machine, whoever asks.
+/// Whether an address is on the loopback interface, IPv4-mapped IPv6 included.
 pub(crate) fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -129,7 +129,7 @@ fn own_hosts(listening: SocketAddr) -> Vec<String> {
     own
 }
 
-/// The one value of a header. Of several, nobody knows which one counts for others.
+/// The only value of a header. A repeated header is an error, because a proxy might use another of the values.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent, it is let in only when it says one of the names, in any case, with at most a port.
+        /// Whatever is sent, it is accepted only if it is one of the names, in any case, with at most a port.
         #[test]
         fn nothing_but_a_name_is_let_in(host in "(localhost|127\\.0\\.0\\.1|\\[::1\\]|[a-z.@:/\\[\\]]{0,8}){1,2}(:[0-9]{0,5})?") {
             let plain = host.rsplit_once(':').filter(|(name, port)| {

@@ -1,4 +1,4 @@
-//! The way of a request to MCP: who sent it, in which session, how much does it bring.
+//! The MCP endpoint: authentication, rate limit, session and body of a request, then rmcp.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use super::server::HttpServer;
 use super::sessions::NamedSession;
 use crate::mcp::BudgetSlot;
 
-/// The header that names a session of the older era.
+/// The header with the session's name (session protocol only).
 const SESSION_HEADER: &str = "mcp-session-id";
-/// The header that says which revision of the protocol is spoken.
+/// The header with the protocol version.
 const PROTOCOL_VERSION_HEADER: &str = "mcp-protocol-version";
-/// The first revision without sessions.
+/// The first protocol version without sessions.
 const STATELESS_VERSION: &str = "2026-07-28";
-/// The method of the newer era whose answer goes on.
+/// The method of the stateless protocol whose response is an endless stream.
 const LISTEN_METHOD: &str = "subscriptions/listen";
-/// The method that begins a session of the older era.
+/// The method that starts a session of the session protocol.
 const INITIALIZE_METHOD: &str = "initialize";
 
-/// The tool in the record of a request that was not read.
+/// The tool name in the record of a request that was not read.
 const UNREAD: &str = "";
 
-/// As much of a message as the door must know.
+/// The only part of a message that is parsed here.
 #[derive(Deserialize)]
 struct MessageHead {
     #[serde(default)]
@@ -44,7 +44,7 @@ struct MessageHead {
 }
 
 impl HttpServer {
-    /// What becomes of a request to MCP.
+    /// Handles a request to the MCP endpoint.
     pub(super) async fn handle(&self, mut request: Request) -> Result<Response<Body>, Response<Body>> {
         if self.leaving.is_cancelled() {
             return Err(shutting_down());
@@ -62,7 +62,7 @@ impl HttpServer {
         let named = self.session(request.headers_mut(), owner)?;
         let (mut parts, body) = request.into_parts();
         let body = self.body(&parts, body).await?;
-        // Counted before it is asked, so that nothing that was taken is lost sight of; and whatever came while the door closed is not taken.
+        // The token is taken before `leaving` is checked again: a request is either awaited by the shutdown or rejected, never neither.
         let under_way = self.answers.token();
         if self.leaving.is_cancelled() {
             return Err(shutting_down());
@@ -86,7 +86,7 @@ impl HttpServer {
         let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
         let response = self.forward(request, body.bytes.len(), place, (under_way, envelope)).await;
         self.note_session(response.headers().get(SESSION_HEADER), ends, owner);
-        // Clients know another answer to an end.
+        // Clients expect another status for DELETE than rmcp's 202.
         Ok(if is_end && response.status() == StatusCode::ACCEPTED {
             responses::session_ended()
         } else {
@@ -94,7 +94,8 @@ impl HttpServer {
         })
     }
 
-    /// Refuses a request above `requests_per_second`, before it is read: what it wants is not known. The record counts it together with others of the caller.
+    /// Rejects a request above `requests_per_second` before its body is read, so the tool is unknown. The audit log aggregates such refusals per
+    /// caller.
     fn too_many_requests(&self, guest: &AuthenticatedClient) -> Response<Body> {
         let failure = Failure::new(ErrorCode::RateLimited, "too many requests in this second")
             .operator_note("a request above `requests_per_second`, which was not read");
@@ -102,7 +103,7 @@ impl HttpServer {
         retry_later(StatusCode::TOO_MANY_REQUESTS, "too many requests", "1")
     }
 
-    /// To MCP, and back.
+    /// Passes a request to rmcp and wraps its response.
     async fn forward(
         &self,
         request: Request,
@@ -112,7 +113,7 @@ impl HttpServer {
     ) -> Response<Body> {
         let brings_json = is_json(request.headers());
         let mut handling = Box::pin(self.mcp.handle(request));
-        // The message is read as soon as it is handed over.
+        // rmcp parses the message in the first poll, which blocks for long messages.
         let begun = poll_fn(|context| {
             Poll::Ready(block_in_place_if_long(length, || handling.as_mut().poll(context)))
         })
@@ -121,7 +122,7 @@ impl HttpServer {
             Poll::Ready(response) => response,
             Poll::Pending => handling.await,
         };
-        // It said that it brings JSON, and it does.
+        // rmcp answers 415 for a JSON body of the wrong shape; the content type was right, so this is an invalid request.
         if brings_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return responses::invalid_request();
         }
@@ -138,7 +139,7 @@ impl HttpServer {
         })
     }
 
-    /// A place for a stream that goes on.
+    /// Acquires the permits for an endless stream.
     fn acquire_stream(&self, owner: [u8; 32]) -> Result<StreamPermit, Response<Body>> {
         let among_own = self.streams_per_caller.try_acquire(owner);
         let among_all = Arc::clone(&self.streams).try_acquire_owned().ok();
@@ -148,7 +149,8 @@ impl HttpServer {
         Ok(StreamPermit { _global: _among_all, _per_caller: _among_own })
     }
 
-    /// The session that a request of the older era names, which must be its caller's. The newer era has none, so that none is named.
+    /// The session that a request names, which must belong to its caller. Under the stateless protocol the header is removed, because there are no
+    /// sessions.
     fn session(
         &self,
         headers: &mut HeaderMap,
@@ -188,7 +190,7 @@ impl HttpServer {
     }
 }
 
-/// Whether the library refused something, and not in JSON.
+/// Whether this is an error of rmcp with a body other than JSON.
 fn is_plain_error<Inner>(response: &Response<Inner>) -> bool {
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
     is_refusal && !is_json(response.headers())
@@ -199,7 +201,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.starts_with("application/json"))
 }
 
-/// What a message wants, of requests that bring one.
+/// The method of the message, for POST requests with JSON.
 fn method_of(parts: &Parts, bytes: &Bytes) -> Result<Option<String>, Response<Body>> {
     if parts.method != Method::POST || !is_json(&parts.headers) {
         return Ok(None);

@@ -1,11 +1,11 @@
-//! The HTTP door: MCP at `/mcp`, and what operators look at.
+//! The HTTP front end: MCP at `/mcp`, and the endpoints for operators.
 //!
 //! ```text
 //! connection → Host, Origin → who? → session → body → MCP
 //! ```
 //!
-//! Everything before the last arrow is decided here and costs the gate nothing. The door is closed by default: it answers only to names that it knows,
-//! it lets in only who can say who it is, and it never waits for anybody without end. It decides nothing about a call.
+//! Everything before the last arrow is decided here, before the gate is involved. It is closed by default: only known values of `Host` and `Origin`
+//! are accepted, every client is authenticated unless that is switched off, and every wait has a timeout. It makes no decision about a call.
 
 mod error;
 mod host_check;
@@ -39,7 +39,7 @@ use self::host_check::{AllowedHosts, is_loopback};
 use self::server::HttpServer;
 use crate::service::Service;
 
-/// Whether everything behind the gate is there.
+/// Returns whether everything behind the gate has started.
 pub struct ReadyCheck(pub Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl fmt::Debug for ReadyCheck {
@@ -48,30 +48,30 @@ impl fmt::Debug for ReadyCheck {
     }
 }
 
-/// How this door is opened.
+/// Options of the HTTP server.
 #[derive(Debug)]
 pub struct HttpOptions {
-    /// Who is let in.
+    /// How clients authenticate.
     pub auth: Auth,
-    /// Names that it answers to, beside its address: `name` or `name:port`.
+    /// Accepted values of `Host` in addition to the listening address: `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
-    /// Pages that may use it, beside its own: `scheme://host:port`.
+    /// Accepted values of `Origin` in addition to its own: `scheme://host:port`.
     pub allowed_origins: Vec<String>,
-    /// The address that others know it by, where something stands before it.
+    /// The URL that clients use, if there is a reverse proxy.
     pub public_url: Option<String>,
-    /// What it can bear.
+    /// Limits and timeouts.
     pub limits: HttpLimits,
-    /// Whether everything behind the gate is there.
+    /// Whether everything behind the gate has started.
     pub ready: ReadyCheck,
-    /// Who is told under which other names it was asked for.
+    /// Notified of rejected values of `Host`.
     pub rejected_hosts: RejectedHosts,
 }
 
 impl HttpOptions {
-    /// Whether a door can be opened like this on an address, which says so before anybody is told of it.
+    /// Checks whether a server with these options may listen on an address, before the address is announced.
     ///
     /// # Errors
-    /// It cannot.
+    /// It may not.
     pub fn check(&self, listening: SocketAddr) -> Result<(), HttpError> {
         self.allowed_names(listening).map(drop)
     }
@@ -84,42 +84,42 @@ impl HttpOptions {
     }
 }
 
-/// What the door can bear.
+/// Limits and timeouts of the HTTP server.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {
-    /// The longest body.
+    /// Maximum body of one request.
     pub max_body_bytes: usize,
-    /// All bodies that are being read, together.
+    /// Maximum memory of all bodies that are being read.
     pub max_all_bodies_bytes: usize,
-    /// Connections at once.
+    /// Maximum concurrent connections.
     pub max_connections: usize,
-    /// Streams at once that go on until somebody ends them.
+    /// Maximum concurrent streams without an end of their own (GET and `subscriptions/listen`).
     pub max_streams: usize,
-    /// Of these, one caller's.
+    /// Maximum of these per caller.
     pub max_streams_per_caller: usize,
-    /// Sessions of the older era at once. A few more may be there for a moment.
+    /// Maximum concurrent sessions of the session protocol. May be exceeded briefly by concurrent `initialize` requests.
     pub max_sessions: usize,
-    /// Of these, one caller's. Beyond them, the one that was used longest ago ends.
+    /// Maximum of these per caller. One more evicts the caller's least recently used session.
     pub max_sessions_per_caller: usize,
-    /// How long a session lasts that is not used.
+    /// A session ends after being unused for this long.
     pub session_idle: Duration,
-    /// Requests of one caller in a second, if that is bounded.
+    /// Rate limit per caller, if there is one.
     pub requests_per_second: Option<NonZeroU32>,
-    /// Bad tokens from one address in a minute whose calls are recorded.
+    /// Per address and minute, this many calls with a bad token are recorded.
     pub bad_tokens_per_minute: u32,
-    /// Bad tokens from one address in a second, after which only tokens are looked at that were good before.
+    /// After this many bad tokens from one address in a second, only tokens that were valid before are verified.
     pub unknown_tokens_per_second: u32,
-    /// How long a connection may take to say what it wants; also how long it may be silent between requests.
+    /// Timeout for the header of a request; also the keep-alive timeout between requests.
     pub header_timeout: Duration,
-    /// How long a body may take.
+    /// Timeout for the body of a request.
     pub body_timeout: Duration,
-    /// How long a client may take nothing of what it is sent.
+    /// Timeout for writes: a client that reads nothing for this long is disconnected.
     pub write_timeout: Duration,
-    /// How long calls under way may go on once the door closes.
+    /// On shutdown, calls in flight may finish within this time before they are cancelled.
     pub grace: Duration,
-    /// How long those that were told to end then may take to do so: as long as a process may take that is told to.
+    /// How long cancelled calls may take to end: as long as a process may take after its termination signal.
     pub cancel_timeout: Duration,
-    /// How long what was answered may then take to leave.
+    /// How long sending the last responses may then take.
     pub flush_timeout: Duration,
 }
 
@@ -147,11 +147,11 @@ impl Default for HttpLimits {
     }
 }
 
-/// Serves until `shutdown`. Then nothing new is taken, calls under way end within the grace or are ended, and each is answered as long as its client is
-/// there. Must run on a runtime with I/O and time.
+/// Serves until `shutdown` is cancelled. Then no new requests are accepted; calls in flight may finish within the grace period, are then cancelled,
+/// and each is answered while its client is connected. Needs a runtime with I/O and time enabled.
 ///
 /// # Errors
-/// The door cannot be opened as it was asked for. Nothing that comes through it is an error.
+/// The server cannot be started with these options. Errors of connections or requests are never returned.
 pub async fn serve_http(
     options: HttpOptions,
     service: Arc<Service>,
@@ -162,23 +162,24 @@ pub async fn serve_http(
     let door = Arc::new(HttpServer::new(options, service, listener.local_addr()?)?);
     let listener = tokio::net::TcpListener::from_std(listener)?;
     accept(&door, &listener, &shutdown).await;
-    // Before it can be seen from outside: whoever finds nobody listening knows that nothing more is taken from anybody.
+    // Cancelled before the listener closes: a client that gets connection refused can rely on no request being accepted any more, on open connections
+    // either.
     door.leaving.cancel();
     drop(listener);
     close(&door).await;
     Ok(())
 }
 
-/// From the gentlest way to the last.
+/// Shuts down in order: wait, cancel the calls, flush the responses, cut the connections.
 async fn close(door: &HttpServer) {
     let HttpLimits { grace, cancel_timeout: last_words, flush_timeout: farewell, .. } = *door.limits();
     door.connections.close();
     if tokio::time::timeout(grace, door.wait_until_idle()).await.is_err() {
         door.end_calls();
-        // Whoever does not end even now is recorded as abandoned when its work is dropped.
+        // Calls that do not end in time are recorded as abandoned when their future is dropped.
         let _ = tokio::time::timeout(last_words, door.wait_until_idle()).await;
     }
-    // Answers are on their way to clients that may be slow.
+    // Responses may still be on their way to slow clients.
     let _ = tokio::time::timeout(farewell, door.connections.wait()).await;
     door.close().await;
 }

@@ -1,14 +1,14 @@
-//! How often somebody may come.
+//! A fixed-window rate limiter.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many are remembered at most. Beyond them nobody new is admitted until others are forgotten.
+/// Maximum number of tracked keys. Beyond it, new keys are rejected until windows expire.
 const MAX_KEYS: usize = 4096;
 
-/// So many times in a period, for each of many.
+/// At most `max` events per period for each key.
 #[derive(Debug)]
 pub(crate) struct RateLimiter<K> {
     max: u32,
@@ -27,14 +27,14 @@ impl<K: Eq + Hash> RateLimiter<K> {
         Self { max, period, seen: Mutex::default() }
     }
 
-    /// Whether one more would be beyond the pace. Looking counts for nothing.
+    /// Whether the limit is reached, without counting an event.
     pub(crate) fn is_exhausted(&self, key: &K, now: Instant) -> bool {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |seen: &WindowCount| now.saturating_duration_since(seen.since) >= self.period;
         seen.get(key).is_some_and(|seen| !is_over(seen) && seen.times >= self.max)
     }
 
-    /// Whether one more is within the pace, and counts it.
+    /// Counts an event and returns whether it is within the limit.
     pub(crate) fn check(&self, key: K, now: Instant) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |seen: &WindowCount| now.saturating_duration_since(seen.since) >= self.period;

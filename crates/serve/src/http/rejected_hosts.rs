@@ -1,25 +1,26 @@
-//! Hosts that were asked for and refused: whoever set up the gate is told, because callers only see that it is not for them.
+//! Reports rejected values of `Host` to the operator: a client sees only that it was rejected, and the operator may have to
+//! allow the name.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// More names than this in a while are made up by somebody.
+/// Maximum names reported per interval. More than this are made up by a client.
 const MAX_HOSTS: usize = 16;
-/// After which all of them may be told again, so that nobody can use them up for good.
+/// After this interval all names may be reported again, so that a client cannot use up the limit for good.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60 * 60);
-/// No name of a host is longer.
+/// Maximum length of a DNS name (RFC 1035).
 const MAX_HOST_BYTES: usize = 253;
 
-/// Who is told. Each name is told once in an hour, and only so many.
+/// Reports each name once per hour, and at most 16 of them.
 #[derive(Clone)]
 pub struct RejectedHosts {
     report: Arc<dyn Fn(&str) + Send + Sync>,
     reported: Arc<Mutex<ReportedHosts>>,
 }
 
-/// What was told, and since when that counts.
+/// The names reported since a point in time.
 #[derive(Default)]
 struct ReportedHosts {
     since: Option<Instant>,
@@ -27,7 +28,7 @@ struct ReportedHosts {
 }
 
 impl RejectedHosts {
-    /// Tells what was asked for, without a port.
+    /// Calls `tell` with the host, without its port.
     #[must_use]
     pub fn report_to(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { report: Arc::new(tell), reported: Arc::default() }
@@ -48,7 +49,7 @@ impl RejectedHosts {
     }
 }
 
-/// Nobody is told.
+/// Reports nothing.
 impl Default for RejectedHosts {
     fn default() -> Self {
         Self::report_to(|_| {})
@@ -83,7 +84,7 @@ mod tests {
         let told = told_at(begun);
         assert_eq!((told.len(), told[0].as_str()), (MAX_HOSTS, "h0.example"));
         assert!(told_at(begun + REPORT_INTERVAL / 2).is_empty());
-        // Whoever made up names did not use up those of the next hour.
+        // Made-up names do not use up the limit of the next hour.
         assert_eq!(told_at(begun + REPORT_INTERVAL).len(), MAX_HOSTS);
         assert!(told_at(begun + REPORT_INTERVAL + REPORT_INTERVAL / 2).is_empty());
     }

@@ -1,4 +1,4 @@
-//! What is counted of requests.
+//! Counters of HTTP requests.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use axum::http::StatusCode;
 use super::host_check::HostRejection;
 use crate::metrics::heading;
 
-/// The answers that this door gives, and a last place for all others.
+/// The status codes that this server sends; the last entry counts all others.
 const STATUSES: [u16; 18] =
     [200, 202, 204, 400, 401, 403, 404, 405, 406, 408, 413, 415, 421, 429, 431, 500, 503, 0];
 
-/// Counts of requests, since this process began.
+/// Counters of requests since the process started.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
     answers: [AtomicU64; STATUSES.len()],
@@ -41,7 +41,7 @@ impl RequestMetrics {
         }
     }
 
-    /// In the text format of Prometheus; `gauges` are what others know.
+    /// Everything in the Prometheus text format; `gauges` are values from elsewhere.
     pub(crate) fn render(&self, gauges: &[(&str, &str, usize)]) -> String {
         let mut text = String::new();
         let requests = "toolgate_http_requests_total";
@@ -76,7 +76,7 @@ impl RequestMetrics {
     }
 }
 
-/// Adds to a counter that nobody waits for.
+/// Adds to a counter. Relaxed: no other memory depends on it.
 pub(crate) fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The answers that the door gives by itself.
+//! The responses that the HTTP server gives by itself.
 
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::header::{
@@ -13,23 +13,23 @@ use toolgate_types::ErrorCode;
 use super::body::BodyError;
 use super::host_check::HostRejection;
 
-/// JSON-RPC: what came is not JSON.
+/// JSON-RPC: the message is not JSON.
 const PARSE_ERROR: i32 = -32700;
-/// JSON-RPC: what came is no request.
+/// JSON-RPC: the message is no valid request.
 const INVALID_REQUEST: i32 = -32600;
-/// JSON-RPC: the server would not.
+/// JSON-RPC: a server error.
 const SERVER_ERROR: i32 = -32000;
 
-/// More than this of what the library says is not repeated.
+/// At most this much of rmcp's error message is read.
 const MAX_REASON_BYTES: usize = 4096;
 
 pub(crate) const OTHER_METHOD: &str = "this method is not served here; `Allow` says which are";
 
-/// Everything that clients in browsers need to say and to see.
+/// The headers that clients in browsers need to send and to read.
 const CORS_ALLOW_HEADERS: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
 const CORS_EXPOSE_HEADERS: &str = "mcp-session-id, www-authenticate, retry-after";
 
-/// An answer in JSON.
+/// A response in JSON.
 pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
@@ -38,7 +38,7 @@ pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response<Body>
     response
 }
 
-/// An answer in plain words.
+/// A plain text response.
 pub(crate) fn text_response(status: StatusCode, kind: &'static str, text: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
@@ -47,7 +47,7 @@ pub(crate) fn text_response(status: StatusCode, kind: &'static str, text: impl I
     response
 }
 
-/// A refusal, as an error of JSON-RPC that belongs to no request.
+/// A rejection, as a JSON-RPC error without an id.
 pub(crate) fn error_response(status: StatusCode, message: &str) -> Response<Body> {
     failure(status, SERVER_ERROR, message)
 }
@@ -56,17 +56,17 @@ fn failure(status: StatusCode, code: i32, message: &str) -> Response<Body> {
     json_response(status, &json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}}))
 }
 
-/// What came is not JSON.
+/// The body is not JSON.
 pub(crate) fn parse_error() -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON")
 }
 
-/// What came is JSON, and no message of this protocol.
+/// The body is JSON, but no JSON-RPC message.
 pub(crate) fn invalid_request() -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is not one message of JSON-RPC")
 }
 
-/// What the library refused in its own words, as an error like every other. What it says in headers stays.
+/// Rewrites an error of rmcp as a JSON-RPC error with a message from here. Its `Allow` header is kept.
 pub(crate) async fn rewrite_error<Inner>(refused: Response<Inner>) -> Response<Body>
 where
     Inner: HttpBody<Data = Bytes> + Send + 'static,
@@ -95,16 +95,16 @@ where
     response
 }
 
-/// MCP knows no such method of HTTP.
+/// The HTTP method is not used by MCP.
 pub(crate) fn method_not_allowed() -> Response<Body> {
     let mut response = error_response(StatusCode::METHOD_NOT_ALLOWED, OTHER_METHOD);
     set(&mut response, ALLOW, "GET, POST, DELETE");
-    // Whatever it brings is not listened to.
+    // The body was not read, so the connection cannot be reused.
     set(&mut response, CONNECTION, "close");
     response
 }
 
-/// The request is not for this door.
+/// `Host` or `Origin` was rejected.
 pub(crate) fn host_rejected(strange: HostRejection) -> Response<Body> {
     let mut response = match strange {
         HostRejection::NoHost => {
@@ -136,7 +136,7 @@ pub(crate) fn body_rejected(unread: BodyError) -> Response<Body> {
         BodyError::Broken => (StatusCode::BAD_REQUEST, "the body did not come whole"),
     };
     let mut response = error_response(status, message);
-    // Whatever is left of the body is not listened to.
+    // The rest of the body is not read, so the connection cannot be reused.
     set(&mut response, CONNECTION, "close");
     if unread == BodyError::NoRoom {
         set(&mut response, RETRY_AFTER, "1");
@@ -144,7 +144,7 @@ pub(crate) fn body_rejected(unread: BodyError) -> Response<Body> {
     response
 }
 
-/// Too much at once, or too often.
+/// Too many at a time, or too often: the client should retry later.
 pub(crate) fn retry_later(status: StatusCode, message: &str, seconds: &'static str) -> Response<Body> {
     let milliseconds = seconds.parse().unwrap_or(1_u64) * 1000;
     let data = match status {
@@ -159,7 +159,7 @@ pub(crate) fn retry_later(status: StatusCode, message: &str, seconds: &'static s
     response
 }
 
-/// Whoever comes must say who it is, and this is how.
+/// 401 with a `WWW-Authenticate` challenge.
 pub(crate) fn unauthorized(challenge: &str, message: &str) -> Response<Body> {
     let mut response = error_response(StatusCode::UNAUTHORIZED, message);
     if let Ok(challenge) = HeaderValue::from_str(challenge) {
@@ -168,14 +168,14 @@ pub(crate) fn unauthorized(challenge: &str, message: &str) -> Response<Body> {
     response
 }
 
-/// A session is over, and there is nothing to say about it.
+/// The session was ended by DELETE: 204.
 pub(crate) fn session_ended() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// What a browser asks before a page may.
+/// The response to a CORS preflight request.
 pub(crate) fn preflight() -> Response<Body> {
     let mut response = session_ended();
     set(&mut response, ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
@@ -184,13 +184,13 @@ pub(crate) fn preflight() -> Response<Body> {
     response
 }
 
-/// Lets a page that may be here see the answer.
+/// Allows a page of this origin to read the response. The origin was checked before.
 pub(crate) fn allow_origin(response: &mut Response<Body>, origin: HeaderValue) {
     response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     set(response, ACCESS_CONTROL_EXPOSE_HEADERS, CORS_EXPOSE_HEADERS);
 }
 
-/// What every answer says.
+/// The headers of every response.
 pub(crate) fn set_common_headers(response: &mut Response<Body>) {
     response.headers_mut().append(VARY, HeaderValue::from_static("Origin"));
     set(response, X_CONTENT_TYPE_OPTIONS, "nosniff");

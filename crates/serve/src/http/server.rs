@@ -1,4 +1,4 @@
-//! Everything that requests pass, and the paths that lead to it.
+//! The state and the routes of the HTTP server.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ use super::{HttpError, HttpLimits, HttpOptions, ReadyCheck};
 use crate::mcp::{CallerSource, KeyedSemaphore, McpHandler};
 use crate::service::Service;
 
-/// Where MCP is spoken.
+/// The MCP endpoint.
 pub(super) const MCP_PATH: &str = "/mcp";
-/// Where the way to a token is told; with the path of what is protected, and without.
+/// OAuth protected resource metadata (RFC 9728); also served with the resource's path appended.
 const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
-/// The same for MCP.
+/// The same for the MCP endpoint.
 pub(super) const MCP_METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp";
 
-/// The address at the other end of a connection.
+/// The remote address of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Everything that requests pass.
+/// The state that all requests share.
 pub(crate) struct HttpServer {
     pub(super) service: Arc<Service>,
     pub(super) options: HttpOptions,
@@ -54,12 +54,12 @@ pub(crate) struct HttpServer {
     pub(super) requests: Option<RateLimiter<[u8; 32]>>,
     pub(super) streams: Arc<Semaphore>,
     pub(super) streams_per_caller: KeyedSemaphore,
-    /// Answers that are not yet at their end.
+    /// Responses that are not sent completely.
     pub(super) answers: TaskTracker,
     pub(crate) connections: TaskTracker,
-    /// No request is taken any more, and streams without an end come to it.
+    /// Cancelled when shutdown starts: no request is accepted any more, and streams end.
     pub(crate) leaving: CancellationToken,
-    /// Whatever is still there ends now.
+    /// Cancelled at the end of shutdown: cuts all connections.
     pub(crate) cut: CancellationToken,
 }
 
@@ -108,7 +108,7 @@ impl HttpServer {
         &self.options.limits
     }
 
-    /// The paths of this door.
+    /// The routes.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
         Router::new()
             .route(MCP_PATH, any(mcp))
@@ -125,25 +125,25 @@ impl HttpServer {
             .with_state(Arc::clone(self))
     }
 
-    /// Waits until every answer has left and no call is under way.
+    /// Waits until every response is sent and no call is in flight.
     pub(crate) async fn wait_until_idle(&self) {
         self.answers.close();
         self.answers.wait().await;
         self.service.wait_until_idle().await;
     }
 
-    /// Ends calls that are still under way, so that they are answered and recorded as ended.
+    /// Cancels calls in flight. They still get a response and a record.
     pub(crate) fn end_calls(&self) {
         self.service.end();
     }
 
-    /// Ends what is still there.
+    /// Cuts the remaining connections and ends all sessions.
     pub(crate) async fn close(&self) {
         self.cut.cancel();
         self.sessions.close_all().await;
     }
 
-    /// Why nothing should be sent here, if that is so.
+    /// Why `/readyz` should fail, if it should.
     fn not_ready_reason(&self) -> Option<&'static str> {
         let ReadyCheck(ready) = &self.options.ready;
         if self.leaving.is_cancelled() {
@@ -156,7 +156,8 @@ impl HttpServer {
         }
     }
 
-    /// What is said of keys that could not be fetched again. Calls go on, and whoever asks here has no token: no address is named.
+    /// The line about key sets that could not be refreshed. Calls still work, so it is no failure. `/readyz` needs no token, so no
+    /// URL is named.
     fn stale_keys(&self) -> String {
         let stale = self.service.front().gate().stale_keys();
         let Some(remaining) = stale.iter().map(|keys| keys.remaining).min() else { return String::new() };
@@ -184,7 +185,8 @@ impl HttpServer {
     }
 }
 
-/// How the wire is spoken. Names, tokens and lengths were looked at before.
+/// The configuration of rmcp's transport. Its host and origin checks are off: `Host`, `Origin`, token and length were checked
+/// before.
 fn transport_config(limits: &HttpLimits, cut: &CancellationToken) -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -195,7 +197,7 @@ fn transport_config(limits: &HttpLimits, cut: &CancellationToken) -> StreamableH
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
-/// The last call was refused or not answered because of its record.
+/// The last call was refused or left unanswered because its record could not be written.
 const CANNOT_RECORD: &str = "not ready: the record cannot be written; its standard error says why. Free space, or let go of the lock; after a disk error \
                              repair the disk and start the gate again\n";
 

@@ -1,7 +1,7 @@
-//! Whose sessions there are.
+//! The owners of sessions.
 //!
-//! A session of the older era is named in a header of every request. Its name alone opens nothing: it is good for the caller that began the session, and
-//! to everybody else there is no such session.
+//! Under the session protocol every request names its session in `Mcp-Session-Id`. The name alone grants nothing: it works only for the caller that
+//! started the session, and every other caller gets "no such session".
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use rmcp::transport::streamable_http_server::session::SessionId as Name;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio_util::sync::CancellationToken;
 
-/// The sessions of the older era.
+/// The sessions of the session protocol, with their owners and limits.
 pub(crate) struct Sessions {
     manager: std::sync::Arc<LocalSessionManager>,
     owners: Mutex<Owners>,
@@ -23,14 +23,14 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct Owners {
     owned: HashMap<Name, Owner>,
-    /// Counts uses, to tell which session was used longest ago.
+    /// Counts uses, so that the least recently used session is known.
     uses: u64,
 }
 
 struct Owner {
     is: [u8; 32],
     used: u64,
-    /// With the session end its calls.
+    /// Cancelled when the session ends: its calls end with it.
     ended: CancellationToken,
 }
 
@@ -40,16 +40,16 @@ impl Drop for Owner {
     }
 }
 
-/// A session that a request names, and that is its caller's.
+/// A session that a request names and that belongs to its caller.
 #[derive(Debug)]
 pub(crate) struct NamedSession {
     pub(crate) name: String,
-    /// Cancelled when it is over.
+    /// Cancelled when the session ends.
     pub(crate) ended: CancellationToken,
 }
 
 impl Sessions {
-    /// At most `most`, and of one caller at most `most_of_one`; each ends when it was not used for `idle`.
+    /// At most `max` sessions, `max_per_caller` of one caller; each expires after `idle`.
     pub(crate) fn new(max: usize, max_per_caller: usize, idle: Duration) -> Self {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(idle);
@@ -60,7 +60,7 @@ impl Sessions {
         &self.manager
     }
 
-    /// The session of that name, if it is this caller that began it.
+    /// The session of that name, if this caller started it.
     pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<NamedSession> {
         let mut owners = self.owners();
         owners.uses += 1;
@@ -70,17 +70,17 @@ impl Sessions {
         Some(NamedSession { name: name.to_owned(), ended: known.ended.clone() })
     }
 
-    /// Makes room for one more session of a caller: of its own, the one that was used longest ago ends. Whether there is room.
+    /// Makes room for one more session of a caller, evicting its least recently used one if needed. Returns whether there is room.
     pub(crate) async fn make_room(&self, owner: [u8; 32]) -> bool {
         self.forget_ended().await;
         while let Some(name) = self.oldest_beyond(owner) {
             self.close(&name).await;
         }
-        // Also those count that began and were never told to anybody.
+        // The manager also counts sessions whose name was never sent to a client.
         self.manager.sessions.read().await.len() < self.max
     }
 
-    /// A session has begun, and this is whose it is.
+    /// Records the owner of a new session.
     pub(crate) fn begun(&self, name: &str, owner: [u8; 32]) {
         let mut owners = self.owners();
         owners.uses += 1;
@@ -88,17 +88,17 @@ impl Sessions {
         owners.owned.insert(name.into(), Owner { is: owner, used, ended: CancellationToken::new() });
     }
 
-    /// A session is over.
+    /// Removes a session that has ended.
     pub(crate) fn ended(&self, name: &str) {
         self.owners().owned.remove(name);
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub(crate) fn count(&self) -> usize {
         self.owners().owned.len()
     }
 
-    /// Ends all.
+    /// Closes all sessions.
     pub(crate) async fn close_all(&self) {
         let names: Vec<Name> = self.manager.sessions.read().await.keys().cloned().collect();
         for name in names {
@@ -108,11 +108,11 @@ impl Sessions {
 
     async fn close(&self, name: &Name) {
         self.ended(name);
-        // A session that is already gone is as good as closed.
+        // Fails only if the session is already gone.
         let _ = self.manager.close_session(name).await;
     }
 
-    /// Sessions also end by themselves, and then only the manager knows.
+    /// Sessions also expire by themselves, which only the manager knows.
     async fn forget_ended(&self) {
         let living = self.manager.sessions.read().await;
         self.owners().owned.retain(|name, _| living.contains_key(name));
@@ -180,14 +180,14 @@ mod tests {
         }
         let over =
             |ends: &[CancellationToken]| ends.iter().map(CancellationToken::is_cancelled).collect::<Vec<_>>();
-        // It gives way to another.
+        // Evicted by another.
         let third = begin(&sessions, [1; 32]).await.unwrap();
         ends.push(sessions.named(&third, [1; 32]).unwrap().ended);
         assert_eq!(over(&ends), [true, false, false]);
-        // Its client ends it.
+        // Ended by its client.
         sessions.ended(&names[1]);
         assert_eq!(over(&ends), [true, true, false]);
-        // It ends by itself.
+        // Expired by itself.
         sessions.manager().close_session(&third).await.unwrap();
         assert!(sessions.make_room([2; 32]).await);
         assert_eq!(over(&ends), [true, true, true]);
@@ -199,7 +199,7 @@ mod tests {
         let first = begin(&sessions, [1; 32]).await.unwrap();
         assert!(begin(&sessions, [2; 32]).await.is_some());
         assert!(begin(&sessions, [3; 32]).await.is_none());
-        // One that ended by itself is noticed.
+        // An expired session is noticed.
         sessions.manager().close_session(&first).await.unwrap();
         assert!(begin(&sessions, [3; 32]).await.is_some());
         sessions.close_all().await;

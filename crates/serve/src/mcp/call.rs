@@ -1,4 +1,4 @@
-//! One request, one call of the gate; or the rest of a call that had to ask first.
+//! One request, one call of the gate; or the continuation of a call that waited for an approval.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,43 +25,43 @@ use crate::mcp::running_call::RunningCall;
 use crate::mcp::tool_response::{OutputLink, to_response};
 use crate::mcp::{ClientIdentity, McpHandler, ResponseSlot, random_id};
 
-/// A longer name for progress is none.
+/// Longer progress tokens are ignored.
 const MAX_PROGRESS_TOKEN_BYTES: usize = 256;
 
-/// What a client asks of the gate, by whichever method.
+/// A call of the gate, from whichever MCP method.
 pub(crate) struct CallRequest {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
-    /// Whether a person may be asked about it.
+    /// Whether a person may be asked for approval.
     pub(crate) may_ask: bool,
-    /// What it is to show, where it is about files by their addresses.
+    /// The resource to return, for `resources/read` and `resources/list`.
     pub(crate) resource: Option<ResourceRequest>,
-    /// The deadline that the client sets.
+    /// The timeout that the client sets.
     pub(crate) timeout: Option<Duration>,
-    /// What a client of the newer era brings along when it comes again.
+    /// Under the stateless protocol: the request state of a repeated request.
     pub(crate) state: Option<String>,
     pub(crate) responses: Option<InputResponses>,
 }
 
-/// How far a call came.
+/// How far a call got.
 pub(crate) enum CallState {
-    /// To its end; with the tool, if there was one.
+    /// Ended, with the tool if there was one.
     Ended(Box<CallResponse>, Option<Arc<dyn Tool>>),
-    /// To a question: the client has to come again with the answer.
+    /// The client has to repeat the request with an answer to the elicitation.
     InputRequired(Box<InputRequiredResult>),
 }
 
-/// How a person can be asked.
+/// How the person behind the client can be asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ElicitationMode {
     None,
-    /// With a request of our own, while the client waits.
+    /// With an `elicitation/create` request from the server, while the call waits (session protocol).
     ServerRequest,
-    /// With an answer that is a question.
+    /// With an `input_required` result; the client repeats its request (stateless protocol).
     InputRequired,
 }
 
-/// Whether a request speaks as clients do since everything is in each request.
+/// Whether a request uses the stateless protocol (2026-07-28 or later).
 pub(crate) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     let version = context.protocol_version();
     version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
@@ -114,7 +114,7 @@ impl McpHandler {
         }
     }
 
-    /// Refuses a call whose request does not fit the protocol. It is recorded like every other.
+    /// Refuses a call with invalid parameters. It is recorded like every other.
     pub(crate) async fn unreadable(
         &self,
         tool: String,
@@ -133,7 +133,7 @@ impl McpHandler {
         error
     }
 
-    /// Keeps what had to be cut, for its caller.
+    /// Stores the full text of a truncated output for its caller.
     async fn store_output(&self, whole: Option<String>, owner: [u8; 32]) -> Option<OutputLink> {
         let whole = whole?;
         let service = Arc::clone(&self.service);
@@ -144,7 +144,7 @@ impl McpHandler {
         tokio::task::spawn_blocking(keep).await.ok().flatten()
     }
 
-    /// Begins a call, or goes on with one that had to ask.
+    /// Starts a call, or continues one that waited for an approval.
     pub(crate) async fn advance(
         &self,
         wanted: CallRequest,
@@ -168,7 +168,7 @@ impl McpHandler {
             (Some(state), Some(bond)) => match self.find(state, bond, wanted.responses.clone()) {
                 Ok(ParkedLookup::Answered(parked, reply)) => {
                     let ParkedCall { running, reply: waiting, .. } = *parked;
-                    // A gate that gave up this instant says so itself.
+                    // Fails if the gate stopped waiting just now; the call then reports that itself.
                     let _ = waiting.send(reply);
                     self.drive(running, context, visitor, Some(bond)).await
                 }
@@ -196,7 +196,7 @@ impl McpHandler {
         Ok(self.service.parked.find(&id, reply_to(responses)))
     }
 
-    /// The tool of this name, even if it is one that is still to come.
+    /// The tool of this name, waiting for tools that are still loading.
     async fn wait_for_tool(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Tool>> {
         let gate = self.service.front().gate();
         match gate.tool(name) {
@@ -231,10 +231,10 @@ impl McpHandler {
         let (approver, questions) = self.approver(way, context, visitor, &room);
         let listens = way == ElicitationMode::InputRequired || progress_token(context).is_some();
         let relay = listens.then(|| Arc::new(ProgressNotifier::new()));
-        // With its session, a call ends too.
+        // The call is cancelled when its session ends.
         let cancelled = visitor.ended.child_token();
         if self.is_cancelled(context) {
-            // It comes to its end before it begins, and is recorded.
+            // Started already cancelled, so that it is recorded.
             cancelled.cancel();
         }
         let options = CallOptions {
@@ -251,7 +251,7 @@ impl McpHandler {
         RunningCall { future: calling, tool, cancelled, questions, progress: relay, permit: room }
     }
 
-    /// A call of the gate, from its first stage to its end.
+    /// The future of a call through the gate.
     pub(crate) fn calling(
         &self,
         call: ToolCall,
@@ -291,7 +291,7 @@ impl McpHandler {
         }
     }
 
-    /// Waits for the end of a call, or for its question.
+    /// Waits for a call to end or to ask a question.
     async fn drive(
         &self,
         mut running: RunningCall,
@@ -321,12 +321,13 @@ impl McpHandler {
         }
         let called = called.ok_or_else(|| ErrorData::internal_error("the call ended unexpectedly", None))?;
         Self::release_with_response(context, &running.permit);
-        // As long as it waits, it has its place among the calls of its caller.
+        // While waiting for memory, the call still counts against its caller's concurrency limit.
         self.acquire_response_memory(called.bytes(), context, visitor).await?;
         Ok(CallState::Ended(Box::new(called), running.tool))
     }
 
-    /// Gives room back once the answer has left. Wires of others hold back by themselves.
+    /// Releases the permit once the response is written. Without a slot the transport is rmcp's, which has a budget of its
+    /// own.
     pub(crate) fn release_with_response(context: &RequestContext<RoleServer>, room: &ConcurrencyPermit) {
         match context.extensions.get::<ResponseSlot>() {
             Some(tray) => tray.hold(room),
@@ -348,7 +349,8 @@ impl McpHandler {
         }
     }
 
-    /// Lets a call wait for its client to come again. Where it cannot, its question is answered with that, and it goes on.
+    /// Parks a call until its client repeats the request. If it cannot be parked, its question is answered as unavailable
+    /// and the call continues.
     fn park(
         &self,
         running: RunningCall,
@@ -385,7 +387,7 @@ impl McpHandler {
         Ok(Box::new(again))
     }
 
-    /// Refuses a request whose state is not good for it. Nothing runs, and the record says that somebody tried.
+    /// Refuses a request with an invalid request state. Nothing runs, but the attempt is recorded.
     async fn refuse(
         &self,
         wanted: CallRequest,
@@ -407,10 +409,10 @@ impl McpHandler {
     }
 }
 
-/// Where in `_meta` a client says how long a call may take.
+/// The key in `_meta` for a call's timeout.
 const TIMEOUT_MS: &str = "timeoutMs";
 
-/// The deadline that a request sets, in milliseconds.
+/// The timeout that a request sets, in milliseconds.
 fn timeout(context: &RequestContext<RoleServer>) -> Result<Option<Duration>, ErrorData> {
     let Some(value) = context.meta.get(TIMEOUT_MS) else { return Ok(None) };
     match value.as_u64() {
@@ -422,7 +424,7 @@ fn timeout(context: &RequestContext<RoleServer>) -> Result<Option<Duration>, Err
     }
 }
 
-/// What progress is told under. A name that is longer than any message would be repeated with each of them.
+/// The progress token. Every notification repeats it, so an oversized one is ignored.
 fn progress_token(context: &RequestContext<RoleServer>) -> Option<ProgressToken> {
     let short = |token: &ProgressToken| match &token.0 {
         NumberOrString::Number(_) => true,
@@ -435,7 +437,7 @@ pub(crate) fn call_of(wanted: CallRequest, context: &RequestContext<RoleServer>)
     tool_call(wanted.tool, wanted.arguments, &context.id)
 }
 
-/// A call that the record knows by the name of its request, too.
+/// A call with the request's id, which the record contains too.
 pub(crate) fn tool_call(tool: String, arguments: Value, id: &RequestId) -> ToolCall {
     let mut call = ToolCall::new(tool, arguments);
     call.client_id = Some(id.to_string());

@@ -1,4 +1,4 @@
-//! Who is on the other side.
+//! The identity of a client.
 
 use std::fmt;
 
@@ -8,48 +8,48 @@ use toolgate_gate::Credential;
 use toolgate_types::Caller;
 use toolgate_types::digest::Sha256Hasher;
 
-/// How a handler knows who is calling.
+/// How a handler learns who is calling.
 #[derive(Clone, Debug)]
 pub enum CallerSource {
-    /// Everything on this connection is this caller's: whoever started the process holds both ends of it.
+    /// All requests of this connection are from this caller: the process that started the gate holds both ends.
     Fixed(Credential),
-    /// The door put a [`Visitor`] into the extensions of every request.
+    /// The front end puts a [`ClientIdentity`] into the extensions of every request.
     PerRequest,
 }
 
-/// Somebody whom a door let in.
+/// An admitted client.
 #[derive(Clone)]
 pub struct ClientIdentity {
-    /// What the calls come with; its session is filled in.
+    /// The credential of its calls, with the session filled in.
     pub credential: Credential,
-    /// A digest of who it is and of all that it may do: sealed states and kept outputs are good for nobody else, not even for the same caller with another
-    /// token.
+    /// A digest of the identity and all permissions: sealed states and stored outputs are bound to it, so that even the same caller with another
+    /// token cannot use them.
     pub binding: [u8; 32],
-    /// A digest of who it is, whatever it may do just now: what is bounded for each caller is counted by this.
+    /// A digest of the identity alone: limits per caller are counted by it.
     pub owner: [u8; 32],
-    /// Whether its session comes to an end some time. Where it does not, no yes can be for the rest of it.
+    /// Whether its session ends at some point. If not, no approval can last for the session.
     pub(crate) has_session: bool,
-    /// Its session is over, and nobody waits for what was asked in it.
+    /// Cancelled when its session ends: its calls end too.
     pub(crate) ended: CancellationToken,
 }
 
-/// How a caller showed who it is.
+/// How a caller authenticated.
 #[derive(Clone, Copy)]
 pub(crate) enum AuthMethod<'a> {
-    /// Somebody else vouches for it.
+    /// By the process that embeds or started the gate, without a token.
     Known,
-    /// With a token that was verified.
+    /// By a verified token.
     Verified,
-    /// With a token that nobody has looked at yet.
+    /// By a token that is not verified yet.
     Unverified(&'a str),
 }
 
 /// Digests of a caller.
 #[derive(Clone, Copy)]
 pub(crate) struct IdentityDigests {
-    /// Of who it is, whatever it may do just now.
+    /// Of the identity, independent of permissions.
     pub(crate) owner: [u8; 32],
-    /// Of who it is and of all that it may do.
+    /// Of the identity and all permissions.
     pub(crate) binding: [u8; 32],
 }
 
@@ -70,7 +70,7 @@ impl IdentityDigests {
     }
 }
 
-/// Lengths keep two parts from being read as one.
+/// Length prefixes keep the encoding of the parts unambiguous.
 fn digest<'a>(purpose: &[u8], parts: impl Iterator<Item = &'a str>) -> [u8; 32] {
     let mut hasher = Sha256Hasher::new();
     hasher.update(purpose);
@@ -88,7 +88,7 @@ impl fmt::Debug for ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// Somebody who is known by a credential alone, for as long as its connection lasts.
+    /// A client that is identified by a credential alone, for as long as its connection lasts.
     #[must_use]
     pub fn of(credential: Credential) -> Self {
         let proof = match &credential {
@@ -99,7 +99,7 @@ impl ClientIdentity {
         Self { credential, binding, owner, has_session: true, ended: CancellationToken::new() }
     }
 
-    /// Whom the door let in with this request. A door that forgot to say lets nobody in.
+    /// The identity that the HTTP server put into this request. Without one the request fails.
     pub(crate) fn in_request(extensions: &Extensions) -> Result<Self, ErrorData> {
         let parts = extensions.get::<axum::http::request::Parts>();
         let visitor = parts.and_then(|parts| parts.extensions.get::<Self>());
@@ -157,7 +157,7 @@ mod tests {
         let owners: BTreeSet<_> = strangers.iter().chain([&one]).map(|known| known.owner).collect();
         let bindings: BTreeSet<_> = strangers.iter().chain([&one]).map(|known| known.binding).collect();
         assert_eq!((owners.len(), bindings.len()), (5, 5));
-        // The session is no part of it: another of the same caller may read what was kept.
+        // The session is not included: another session of the same caller may read stored outputs.
         let elsewhere = Caller { session: "other".parse().unwrap(), ..plain };
         assert_eq!(IdentityDigests::new(AuthMethod::Verified, &elsewhere).binding, one.binding);
     }

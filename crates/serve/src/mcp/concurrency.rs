@@ -1,4 +1,4 @@
-//! How much one caller may have at a time, so that something is left for others.
+//! Concurrency limits per caller, so that one caller cannot starve the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +12,16 @@ use toolgate_types::{ErrorCode, Failure, Stage};
 use crate::mcp::call::{CallRequest, call_of};
 use crate::mcp::{ClientIdentity, McpHandler};
 
-/// Calls of one caller that run at a time.
+/// Maximum running calls of one caller.
 const MAX_RUNNING: usize = 32;
 
-/// Calls of one caller that run or wait for others of its own to end.
+/// Maximum calls of one caller, running or queued.
 const MAX_IN_FLIGHT: usize = 256;
 
-/// So many callers are remembered before those are forgotten that have nothing.
+/// Above this many entries, unused semaphores are removed.
 const MAX_CALLERS: usize = 256;
 
-/// A share of something for each caller.
+/// A semaphore per caller.
 #[derive(Debug)]
 pub(crate) struct KeyedSemaphore {
     permits: usize,
@@ -29,22 +29,22 @@ pub(crate) struct KeyedSemaphore {
 }
 
 impl KeyedSemaphore {
-    /// So much for each.
+    /// Every caller gets this many permits.
     pub(crate) fn new(permits: usize) -> Self {
         Self { permits, semaphores: Mutex::default() }
     }
 
-    /// One more for this caller, if it has not all of its share.
+    /// Acquires a permit, if one is free.
     pub(crate) fn try_acquire(&self, owner: [u8; 32]) -> Option<OwnedSemaphorePermit> {
         self.semaphore(owner).try_acquire_owned().ok()
     }
 
-    /// One more for this caller, once it has not all of its share.
+    /// Waits for a permit.
     async fn acquire(&self, owner: [u8; 32]) -> Option<OwnedSemaphorePermit> {
         self.acquire_many(owner, 1).await
     }
 
-    /// So many more for this caller, once its share has them.
+    /// Waits for `count` permits.
     pub(crate) async fn acquire_many(&self, owner: [u8; 32], count: u32) -> Option<OwnedSemaphorePermit> {
         self.semaphore(owner).acquire_many_owned(count).await.ok()
     }
@@ -52,14 +52,14 @@ impl KeyedSemaphore {
     fn semaphore(&self, owner: [u8; 32]) -> Arc<Semaphore> {
         let mut of = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
         if of.len() >= MAX_CALLERS && !of.contains_key(&owner) {
-            // Whoever has something, or waits for it, holds on to its share.
+            // A holder or waiter has another reference to its semaphore.
             of.retain(|_, share| Arc::strong_count(share) > 1);
         }
         Arc::clone(of.entry(owner).or_insert_with(|| Arc::new(Semaphore::new(self.permits))))
     }
 }
 
-/// The places of calls.
+/// The limits on calls.
 #[derive(Debug)]
 pub(crate) struct PerCallerConcurrency {
     running: KeyedSemaphore,
@@ -72,14 +72,14 @@ impl Default for PerCallerConcurrency {
     }
 }
 
-/// The place of one call. One that was given up needs none to be recorded.
+/// The permits of one call. A cancelled call needs none: it is only recorded.
 pub(crate) struct CallPermit {
     _in_flight: Option<OwnedSemaphorePermit>,
     _running: Option<OwnedSemaphorePermit>,
 }
 
 impl McpHandler {
-    /// A place among the calls of this caller, once there is one; none where too many wait already.
+    /// Waits for a permit to run; `None` if too many calls of this caller are queued already.
     pub(crate) async fn acquire_permit(
         &self,
         given_up: impl Future<Output = ()>,
@@ -99,7 +99,7 @@ impl McpHandler {
         Some(CallPermit { _in_flight: Some(waiting), _running: running })
     }
 
-    /// Refuses a call that there is no place for. It is recorded like every other.
+    /// Refuses a call above the limit. It is recorded like every other.
     pub(crate) async fn overloaded(
         &self,
         wanted: CallRequest,
@@ -116,7 +116,8 @@ impl McpHandler {
         answer
     }
 
-    /// Refuses a request beyond what may be unanswered on this connection. A call among them is recorded, together with others like it.
+    /// Rejects a request above the limit of unanswered ones on this connection. If it is a call, the audit log aggregates it with
+    /// others like it.
     pub(crate) fn reject_request(&self, tool: Option<&str>) -> ErrorData {
         let failure = too_many("too many requests are not answered yet".to_owned());
         if let (Some(tool), Some(visitor)) = (tool, self.fixed_identity()) {
@@ -126,7 +127,7 @@ impl McpHandler {
     }
 }
 
-/// When to try again is not known before something has ended; this keeps clients from trying without a pause.
+/// A fixed retry hint: when a call will end is not known, and clients must not retry in a busy loop.
 const RETRY_AFTER_MS: u64 = 1000;
 
 fn too_many(message: String) -> Failure {
@@ -135,7 +136,7 @@ fn too_many(message: String) -> Failure {
         .detail("retry_after_ms", RETRY_AFTER_MS)
 }
 
-/// A refusal for programs: its code, and when to try again.
+/// The JSON-RPC error, with the code and the retry hint.
 fn to_error_data(failure: &Failure) -> ErrorData {
     let data = json!({"code": failure.code.as_str(), "retry_after_ms": RETRY_AFTER_MS});
     ErrorData::invalid_request(failure.to_string(), Some(data))

@@ -1,4 +1,4 @@
-//! What a handler and the wire that carries it know of each other.
+//! The state that a handler shares with its transport.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mcp::tool_response::ToolResponse;
 
-/// What calls with their answers in memory may take together.
+/// Maximum weight of calls on one connection whose responses are held in memory.
 const MAX_CALL_WEIGHT: usize = 8;
 
-/// How much room a call takes.
+/// How much a call counts against [`MAX_CALL_WEIGHT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallWeight {
-    /// A change: it answers with little, and mostly waits for the disk.
+    /// A change: its response is short, and it mostly waits for the disk.
     Small,
-    /// What is read may be long.
+    /// A read, whose response may be long.
     Large,
 }
 
@@ -30,16 +30,16 @@ impl CallWeight {
     }
 }
 
-/// One connection, as both of its ends see it.
+/// One connection.
 #[derive(Debug)]
 pub(crate) struct McpConnection {
-    /// The client will send nothing more: nobody can be asked, and nobody listens to changes.
+    /// Cancelled when the client will send nothing more: elicitations and list notifications are pointless.
     pub(crate) closing: CancellationToken,
-    /// The client will read nothing more: what it asked for is of no use to anybody.
+    /// Cancelled when the client will read nothing more: its calls are cancelled.
     pub(crate) gone: CancellationToken,
-    /// A client says once that it is ready.
+    /// Whether `notifications/initialized` arrived.
     is_ready: AtomicBool,
-    /// The tools that the client was told of last.
+    /// The tools that were last listed to the client.
     listed: Mutex<Option<Arc<[Tool]>>>,
     weights: Arc<Semaphore>,
 }
@@ -52,60 +52,60 @@ impl Default for McpConnection {
     }
 }
 
-/// Where the task that answers a request puts what our wire fetches with the answer. Each has a hold of it; when the client gives the request up, the wire
-/// lets go, and nothing stays longer than the task.
+/// Shared by the task that answers a request and the stdio transport, which takes the contents when it writes the response. If the client cancels the
+/// request, the transport drops its reference, and the contents are dropped with the task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseSlot(Arc<Mutex<PendingResponse>>);
 
-/// What goes with an answer.
+/// The parts of a response that bypass rmcp.
 #[derive(Debug, Default)]
 pub(crate) struct PendingResponse {
-    /// The room it takes until the wire has written it.
+    /// The permit that is held until the response is written.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// The answer to a call. It does not go through the service, which would have to take it apart.
+    /// The response to a call. Passing it through rmcp would need another conversion.
     pub(crate) response: Option<ToolResponse>,
 }
 
 impl McpConnection {
-    /// Whether this is the first time that the client says that it is ready.
+    /// Whether this is the first `notifications/initialized`.
     pub(crate) fn mark_ready(&self) -> bool {
         !self.is_ready.swap(true, Ordering::Relaxed)
     }
 
-    /// The client is told of these tools.
+    /// Records the tools that the client was sent.
     pub(crate) fn set_listed(&self, tools: &Arc<[Tool]>) {
         *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(tools));
     }
 
-    /// The tools that the client was told of last.
+    /// The tools that were last listed to the client.
     pub(crate) fn listed(&self) -> Option<Arc<[Tool]>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Room for one more answer, if there is some and nobody waits for it.
+    /// A permit for one more call, if one is free.
     pub(crate) fn try_acquire(&self, size: CallWeight) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.weights).try_acquire_many_owned(size.permits()).ok()
     }
 
-    /// Whether others have room besides whoever has just taken so much.
+    /// Whether other calls hold permits besides the one that just acquired this weight.
     pub(crate) fn is_shared(&self, size: CallWeight) -> bool {
         self.weights.available_permits() + (size.permits() as usize) < MAX_CALL_WEIGHT
     }
 }
 
 impl ResponseSlot {
-    /// Keeps the room of an answer until it has left.
+    /// Takes over a call's permit until the response is written.
     pub(crate) fn hold(&self, room: &ConcurrencyPermit) {
         self.lock().permit = room.lock().take();
     }
 
-    /// Hands an answer over. What the service is given then only says whose answer it is.
+    /// Stores the response for the transport, and returns an empty placeholder for rmcp.
     pub(crate) fn fulfil(&self, answer: ToolResponse) -> CallToolResult {
         self.lock().response = Some(answer);
         CallToolResult::success(Vec::new())
     }
 
-    /// What lies there, for the wire.
+    /// Takes the contents, for the transport.
     pub(crate) fn take(&self) -> PendingResponse {
         std::mem::take(&mut self.lock())
     }
@@ -121,14 +121,14 @@ impl Drop for McpConnection {
     }
 }
 
-/// The room that one call takes until its answer has left, or until a person has to think about it.
+/// The permit of one call, held until its response is written or it waits for an approval.
 #[derive(Debug, Default)]
 pub(crate) struct ConcurrencyPermit {
     held: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl ConcurrencyPermit {
-    /// Room among the answers of a connection, once there is some. Whoever is given up meanwhile goes on without, to its end.
+    /// Waits for a permit. A call that is cancelled before then runs to its end without one.
     pub(crate) async fn acquire(
         connection: &McpConnection,
         size: CallWeight,
@@ -141,17 +141,17 @@ impl ConcurrencyPermit {
         Arc::new(Self { held: Mutex::new(permit) })
     }
 
-    /// Room that was there at once.
+    /// A permit that was free immediately.
     pub(crate) fn from_permit(permit: OwnedSemaphorePermit) -> Arc<Self> {
         Arc::new(Self { held: Mutex::new(Some(permit)) })
     }
 
-    /// For calls that may take long and answer with little.
+    /// No permit, for calls that may take long and have short responses.
     pub(crate) fn unlimited() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Lets others in.
+    /// Releases the permit early.
     pub(crate) fn release(&self) {
         drop(self.lock().take());
     }

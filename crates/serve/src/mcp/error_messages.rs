@@ -1,4 +1,4 @@
-//! Refusals of requests that are none, in words that help.
+//! Readable messages for invalid requests.
 
 use rmcp::model::{
     CallToolRequestParams, ErrorCode, ErrorData, InitializeRequestParams, PaginatedRequestParams,
@@ -9,10 +9,10 @@ use serde::de::value::MapDeserializer;
 use serde_json::{Map, Value};
 use toolgate_text::is_invisible;
 
-/// What the library says to a client that has begun nothing.
+/// rmcp's message for a request without `_meta` before `initialize`.
 const MISSING_META: &str = "request _meta is missing";
 
-/// What methods call their parameters. Nothing else that a request brings is looked at, however much it is.
+/// The parameter names of all methods. Other parameters are ignored, however many there are.
 const KNOWN_PARAMS: &[&str] = &[
     "name",
     "arguments",
@@ -27,12 +27,12 @@ const KNOWN_PARAMS: &[&str] = &[
     "_meta",
 ];
 
-/// More of what is wrong, which may quote what came, is not told.
+/// Maximum length of serde's error message, which may quote the request.
 const MAX_REASON_CHARS: usize = 200;
-/// No method has a longer name.
+/// Maximum length of a quoted method name.
 const MAX_METHOD_CHARS: usize = 100;
 
-/// What the library says, in words that somebody can act on.
+/// Replaces messages of rmcp with ones that a client can act on.
 pub(crate) fn explain(error: &mut ErrorData) {
     match error.code {
         ErrorCode::METHOD_NOT_FOUND if !error.message.contains(' ') => {
@@ -45,13 +45,13 @@ pub(crate) fn explain(error: &mut ErrorData) {
     }
 }
 
-/// There is no such method.
+/// The method does not exist.
 pub(crate) fn method_not_found(method: &str) -> ErrorData {
     let told = format!("there is no such method `{}`", shortened(method, MAX_METHOD_CHARS));
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, told, None)
 }
 
-/// As much of a text as may be repeated, and of that what can be seen.
+/// The first `most` visible characters of a text.
 fn shortened(text: &str, most: usize) -> String {
     let mut shown = text.chars().filter(|letter| !is_invisible(*letter) && *letter != '\n');
     let mut short: String = shown.by_ref().take(most).collect();
@@ -61,7 +61,7 @@ fn shortened(text: &str, most: usize) -> String {
     short
 }
 
-/// Why parameters do not fit a method.
+/// Why the parameters do not match the method.
 pub(crate) fn invalid_params(method: &str, params: Option<Value>) -> ErrorData {
     let params = params.unwrap_or_else(|| Value::Object(Map::new()));
     let why = match method {
@@ -78,7 +78,7 @@ pub(crate) fn invalid_params(method: &str, params: Option<Value>) -> ErrorData {
     ErrorData::invalid_params(told, None)
 }
 
-/// What is wrong with parameters, by name where it is one of them.
+/// What is wrong with the parameters, with the name of the parameter if it is one of them.
 fn param_error<Params: DeserializeOwned>(params: &Value) -> Option<String> {
     let Value::Object(fields) = params else { return Some("they are not an object".to_owned()) };
     let known = || KNOWN_PARAMS.iter().filter_map(|name| Some((*name, fields.get(*name)?)));
@@ -88,7 +88,7 @@ fn param_error<Params: DeserializeOwned>(params: &Value) -> Option<String> {
         read.err().map(|error| error.to_string())
     };
     let whole = read(None)?;
-    // The one without which something else is wrong, or nothing.
+    // The parameter without which the error changes or vanishes.
     let culprit = match whole.starts_with("missing field") {
         true => None,
         false => known().find(|(name, _)| read(Some(name)).as_ref() != Some(&whole)),
@@ -100,7 +100,7 @@ fn param_error<Params: DeserializeOwned>(params: &Value) -> Option<String> {
     })
 }
 
-/// What is expected, in words of JSON.
+/// Replaces Rust's type words in serde's message with JSON's.
 fn describe_expected(words: &str) -> String {
     let mut told = Vec::new();
     let mut words = words.split(' ').peekable();
@@ -157,7 +157,7 @@ mod tests {
         static READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
-    /// Parameters that fit nothing, and count how often they are read.
+    /// Parameters that match nothing, and count how often they are read.
     struct Unfit;
 
     impl<'de> serde::Deserialize<'de> for Unfit {

@@ -1,4 +1,4 @@
-//! What a client may ask, and who answers it.
+//! The MCP request handler.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use crate::mcp::tool_list_watcher::ToolListWatcher;
 use crate::mcp::{CallerSource, ClientIdentity, McpConnection};
 use crate::service::Service;
 
-/// Tools told at once; the rest comes with the next page.
+/// Tools per page of `tools/list`.
 const PAGE_SIZE: usize = 200;
 
-/// What clients are told about the tools as a whole.
+/// The default instructions for clients.
 const INSTRUCTIONS: &str = "These tools read, search and change the files of one workspace and run commands in it, inside a sandbox. \
 Paths are relative to the workspace or begin with a mount alias such as @project. Some calls are shown to a person first and wait for the answer; \
 a call that is refused will be refused again unless the person or the operator changes something.";
 
-/// The methods that are served, for telling a wrong method from wrong parameters.
+/// The methods that are served, to distinguish an unknown method from invalid parameters.
 const SERVED_METHODS: &[&str] = &[
     "initialize",
     "ping",
@@ -42,7 +42,7 @@ const SERVED_METHODS: &[&str] = &[
     "subscriptions/listen",
 ];
 
-/// Answers one connection or session.
+/// Handles the requests of one connection or session.
 #[derive(Clone)]
 pub struct McpHandler {
     pub(crate) service: Arc<Service>,
@@ -51,7 +51,7 @@ pub struct McpHandler {
     caller: KnownIdentity,
 }
 
-/// Who is calling, as far as it is known before a request comes.
+/// The identity, if it is known before a request arrives.
 #[derive(Clone)]
 enum KnownIdentity {
     Always(Box<ClientIdentity>),
@@ -59,7 +59,7 @@ enum KnownIdentity {
 }
 
 impl McpHandler {
-    /// Answers whoever comes.
+    /// A handler for the clients of `who`.
     #[must_use]
     pub fn new(service: Arc<Service>, who: CallerSource) -> Self {
         Self::with_connection(service, who, Arc::new(McpConnection::default()))
@@ -86,7 +86,7 @@ impl McpHandler {
         }
     }
 
-    /// Whose every call on this connection is.
+    /// The identity of all requests on this connection, if it is fixed.
     pub(crate) fn fixed_identity(&self) -> Option<&ClientIdentity> {
         match &self.caller {
             KnownIdentity::Always(visitor) => Some(visitor),
@@ -94,7 +94,7 @@ impl McpHandler {
         }
     }
 
-    /// Whether calls of others come the same way, so that none may take it for itself.
+    /// Whether callers share this front end, so that limits per caller apply.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.caller, KnownIdentity::PerRequest)
     }
@@ -106,7 +106,7 @@ impl McpHandler {
     }
 }
 
-// What takes room is boxed: a request is moved several times on its way here, with room for whatever it might turn out to be.
+// Large futures are boxed: rmcp moves a request's future several times, and its size is that of the largest method.
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -174,7 +174,7 @@ impl ServerHandler for McpHandler {
         Box::pin(self.resource(request, &context, &visitor)).await
     }
 
-    /// A client of the older era is told of changes from here on.
+    /// Session protocol: starts sending list notifications.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(visitor) = self.identity(&context.extensions) else { return };
         if !self.connection.mark_ready() {
@@ -196,7 +196,7 @@ impl ServerHandler for McpHandler {
         Some(SubscriptionFilter::builder().tools_list_changed().build())
     }
 
-    /// A client of the newer era is told as long as it listens.
+    /// Stateless protocol: sends list notifications while the subscription is open.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let visitor = self.identity(&context.request_context().extensions)?;
         let lookout = ToolListWatcher::new(Arc::clone(&self.service), visitor, self.connection.listed());
@@ -238,14 +238,14 @@ impl ServerHandler for McpHandler {
         Err(method_not_found(CompleteRequestMethod::VALUE))
     }
 
-    /// Whatever could not be read as a request of its method comes here too.
+    /// rmcp also passes requests here whose parameters it could not deserialise.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
-        // The newer era has neither, however well their parameters fit.
+        // The stateless protocol has neither method, even if the parameters are valid.
         let gone = is_stateless(&context) && matches!(method, "initialize" | "ping");
         if gone || !SERVED_METHODS.contains(&method) {
             return Err(method_not_found(method));
@@ -264,12 +264,12 @@ impl ServerHandler for McpHandler {
     }
 }
 
-/// For how long, and by whom, a result may be kept: by its client alone, and not at all. Clients of the older era know no such thing.
+/// Cache hints: private, and not to be cached at all. The session protocol has none.
 pub(crate) fn cache_hint(context: &RequestContext<RoleServer>) -> (Option<u64>, Option<CacheScope>) {
     if is_stateless(context) { (Some(0), Some(CacheScope::Private)) } else { (None, None) }
 }
 
-/// The items of one page, and where the next begins.
+/// The items of one page, and the cursor of the next.
 pub(crate) fn page<Item: Clone>(
     items: &[Item],
     cursor: Option<String>,

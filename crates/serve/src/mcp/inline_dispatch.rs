@@ -1,8 +1,8 @@
-//! Calls that are answered where they come in.
+//! Inline dispatch: calls that the stdio transport runs itself.
 //!
-//! A call that changes nothing and asks nobody is mostly done sooner than it is handed to a task and its answer handed back. So the wire begins it
-//! itself. Is it done at once, the answer is written right away; is it not, the call goes on from there the usual way. Either way it is the same call of
-//! the gate, with the same record, and the same answer.
+//! A read-only call that needs no approval usually takes less time than spawning a task and sending the response back. So the transport polls the
+//! call once. If it is ready, the response is written directly; otherwise the started call continues as a regular request. Either way it is the same
+//! call of the gate, with the same record and the same response.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,12 +24,12 @@ use crate::mcp::tool_response::{ToolResponse, to_response};
 use crate::mcp::{ClientIdentity, McpHandler};
 use crate::stdio::SimpleToolCall;
 
-/// Calls that the wire has begun, until the tasks of their requests take them up.
+/// Calls that the transport has started, until the task of their request takes them.
 #[derive(Clone, Default)]
 pub(crate) struct StartedCalls(Arc<Mutex<HashMap<RequestId, RunningCall>>>);
 
 impl StartedCalls {
-    /// The call that was begun for this request.
+    /// Takes the call that was started for this request.
     pub(crate) fn take(&self, id: &RequestId) -> Option<RunningCall> {
         self.lock().remove(id)
     }
@@ -43,12 +43,12 @@ impl StartedCalls {
     }
 }
 
-/// Where calls are begun: one takes the place of another that was done, without new memory for each.
+/// Reuses one allocation for the futures of consecutive calls.
 #[derive(Default)]
 pub(crate) struct FutureSlot(Option<ReusableBoxFuture<'static, Option<CallResponse>>>);
 
 impl FutureSlot {
-    /// Begins a call. One that is not done at once is handed back.
+    /// Polls a call once. A call that is not ready is returned.
     fn poll_once(
         &mut self,
         calling: impl Future<Output = Option<CallResponse>> + Send + 'static,
@@ -70,16 +70,16 @@ impl FutureSlot {
     }
 }
 
-/// What became of a call that was to be done at once.
+/// The result of an inline dispatch.
 pub(crate) enum InlineDispatch {
-    /// It was done.
+    /// The call is done.
     Answered { id: RequestId, answer: ToolResponse },
-    /// It goes the usual way, begun or not.
+    /// The call continues as a regular request, started or not.
     Message(Box<ClientJsonRpcMessage>),
 }
 
 impl McpHandler {
-    /// Does a call of a client of the older era at once, if that can be. Its id stands for no other request.
+    /// Runs a call inline if possible (session protocol only). Its id is not in use.
     pub(crate) fn dispatch_inline(
         &self,
         plain: SimpleToolCall,
@@ -98,7 +98,7 @@ impl McpHandler {
         let calling = self.calling(call, Some(tool.spec().class), visitor, options);
         let calling: CallFuture = match workbench.poll_once(calling) {
             Ok(Some(called)) if called.full_text.is_none() => {
-                // It needs no room among the answers of tasks: it is on the wire before anything else is begun.
+                // No permit is held for the response: it is in the output buffer before the next call starts.
                 return InlineDispatch::Answered { id, answer: to_response(called, Some(tool.spec()), None) };
             }
             Ok(called) => Box::pin(std::future::ready(called)),
@@ -118,8 +118,7 @@ impl McpHandler {
         InlineDispatch::regular_request(id, name, None)
     }
 
-    /// What it takes to begin a call at once: one caller whom everybody knows, a tool that is quiet about its calls, room for the answer, and somebody
-    /// who waits for it.
+    /// The conditions for inline dispatch: a fixed caller, an eligible tool, a free permit, and neither the client gone nor the service ending.
     fn can_dispatch_inline(
         &self,
         name: &str,
@@ -133,7 +132,7 @@ impl McpHandler {
 }
 
 impl InlineDispatch {
-    /// The request as the long way would have read it. One whose call was begun has its arguments there.
+    /// The request as the general decoder would have returned it. If the call was started, it holds the arguments already.
     fn regular_request(id: RequestId, name: String, arguments: Option<JsonObject>) -> Self {
         let mut params = CallToolRequestParams::new(name);
         params.arguments = arguments;

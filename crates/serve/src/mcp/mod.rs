@@ -1,4 +1,4 @@
-//! The Model Context Protocol in front of the gate, whatever carries it.
+//! The Model Context Protocol in front of the gate, independent of the transport.
 
 mod client_identity;
 mod handler;
@@ -34,7 +34,7 @@ pub(crate) use tool_lists::ToolLists;
 pub use tool_lists::listed_tools;
 pub(crate) use tool_response::{ERROR_META_KEY, ResponseOutcome, StructuredContent, ToolResponse};
 
-/// 128 random bits, as hexadecimal digits; none where the system has no randomness.
+/// 128 random bits in hexadecimal; `None` if the system provides no randomness.
 pub(crate) fn random_id() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! Outputs that are too long for an answer: kept for a while, for whoever made the call and nobody else.
+//! Outputs that are too long for a response, stored for a while for the caller alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read as _, Write as _};
@@ -9,10 +9,10 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 use crate::mcp::random_id;
 
-/// Bounds of the outputs that one process keeps. Of the bytes, one caller may have half.
+/// Limits of the output store of one process. One caller may use half of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputBounds {
-    /// How many bytes are kept in all.
+    /// Maximum bytes in total.
     pub max_bytes: u64,
     /// How long an output is kept.
     pub max_age: Duration,
@@ -30,13 +30,13 @@ impl OutputBounds {
     }
 }
 
-/// What every link begins with.
+/// The prefix of every output URI.
 pub(crate) const OUTPUT_URI_PREFIX: &str = "toolgate://outputs/";
 
-/// Opens the folder of the outputs, making it if it is missing.
+/// Opens the output directory, creating it if it is missing.
 type OpenDirectory = Box<dyn Fn() -> io::Result<Dir> + Send + Sync>;
 
-/// Keeps outputs in files that nobody but this user can read.
+/// Stores outputs in files that only this user can read (mode 0600).
 pub struct OutputStore {
     open: OpenDirectory,
     directory: OnceLock<Option<Dir>>,
@@ -51,21 +51,21 @@ struct StoredOutput {
 }
 
 impl OutputStore {
-    /// A store in the folder that `open` opens; it is asked for when the first output comes.
+    /// A store in the directory that `open` opens, which is called when the first output is stored.
     #[must_use]
     pub fn new(open: impl Fn() -> io::Result<Dir> + Send + Sync + 'static) -> Self {
         let bounds = OutputBounds::default();
         Self { open: Box::new(open), directory: OnceLock::new(), bounds, stored: Mutex::default() }
     }
 
-    /// Keeps no more than this.
+    /// Sets the limits.
     #[must_use]
     pub fn with_bounds(mut self, bounds: OutputBounds) -> Self {
         self.bounds = bounds;
         self
     }
 
-    /// How long an output is kept, in words.
+    /// The retention time as text.
     pub(crate) fn retention_text(&self) -> String {
         match self.bounds.max_age.as_secs() {
             seconds @ 0..60 => format!("{seconds} seconds"),
@@ -73,7 +73,7 @@ impl OutputStore {
         }
     }
 
-    /// Keeps a text; tells where its owner can read it. Nothing is kept that cannot be kept safely.
+    /// Stores a text and returns its URI. Returns `None` if it does not fit or cannot be written.
     pub(crate) fn store(&self, owner: [u8; 32], text: &str) -> Option<String> {
         let bytes = text.len() as u64;
         if bytes > self.bounds.max_bytes_per_caller() {
@@ -91,7 +91,7 @@ impl OutputStore {
         Some(format!("{OUTPUT_URI_PREFIX}{id}"))
     }
 
-    /// How many bytes are kept under this address for this owner.
+    /// The size of the output with this URI, if it belongs to this owner.
     pub(crate) fn bytes(&self, owner: [u8; 32], uri: &str) -> Option<u64> {
         let kept = self.lock();
         kept.get(uri.strip_prefix(OUTPUT_URI_PREFIX)?)
@@ -99,7 +99,7 @@ impl OutputStore {
             .map(|kept| kept.bytes)
     }
 
-    /// What is kept under this address for this owner.
+    /// The output with this URI, if it belongs to this owner.
     pub(crate) fn read(&self, owner: [u8; 32], uri: &str) -> Option<String> {
         let id = uri.strip_prefix(OUTPUT_URI_PREFIX)?;
         let folder = self.directory.get()?.as_ref()?;
@@ -110,7 +110,7 @@ impl OutputStore {
         Some(text)
     }
 
-    /// Forgets what is too old, then the oldest of this owner until so many bytes are within its share, then the oldest of whoever has most until they fit.
+    /// Evicts expired outputs, then this owner's oldest until the new bytes fit its share, then the oldest of the largest owner until the total fits.
     fn evict(&self, folder: &Dir, owner: [u8; 32], bytes: u64) {
         let mut kept = self.lock();
         for id in to_evict(&kept, &self.bounds, owner, bytes, Instant::now()) {
@@ -143,7 +143,7 @@ impl Drop for OutputStore {
     }
 }
 
-/// What has to go so that this owner can keep so many bytes more.
+/// The outputs to evict so that this owner can store this many more bytes.
 fn to_evict(
     kept: &HashMap<String, StoredOutput>,
     bounds: &OutputBounds,
@@ -171,7 +171,7 @@ fn to_evict(
     }
 }
 
-/// Removes what processes left behind that did not come to their end.
+/// Removes files that crashed processes left behind.
 fn remove_stale(folder: &Dir, max_age: Duration) {
     let Ok(entries) = folder.entries() else { return };
     let now = SystemTime::now();
@@ -196,7 +196,7 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    /// What goes of outputs that are given by owner and size, from the oldest to the youngest.
+    /// The evicted indices for outputs given as owner and size, oldest first.
     fn going(kept: &[(u8, u64)], owner: u8, bytes: u64) -> Vec<usize> {
         let start = Instant::now();
         let kept = kept.iter().enumerate().map(|(number, (owner, mebibytes))| {
@@ -217,10 +217,10 @@ mod tests {
     fn room_is_made_by_whoever_has_too_much() {
         for (kept, owner, bytes, expected) in [
             (&[(1, 4), (2, 4)][..], 1, 4, vec![]),
-            // Beyond its share, a caller gives of its own, also where others are older.
+            // Above its share, a caller loses its own outputs, even if others are older.
             (&[(2, 4), (1, 20), (1, 12)], 1, 4, vec![1]),
             (&[(2, 4), (1, 20), (1, 12)], 1, 24, vec![1, 2]),
-            // Where all together have too much, whoever has most gives.
+            // Above the total, the largest owner loses its oldest.
             (&[(3, 4), (1, 16), (1, 16), (2, 28)], 3, 4, vec![1]),
             (&[(1, 8), (2, 30), (3, 26)], 4, 4, vec![1]),
         ] {

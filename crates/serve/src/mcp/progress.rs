@@ -1,4 +1,4 @@
-//! Output on its way while a call is still running.
+//! Progress notifications while a call runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 use toolgate_gate::{Fraction, Progress};
 use toolgate_tools::{ProgressBuffer, ProgressChunk};
 
-/// A call that says nothing is said to go on this often.
+/// A silent call gets a heartbeat notification this often.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest message.
+/// Maximum length of a message.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// Tells what a tool says as progress, in words and in numbers that grow.
+/// Forwards a tool's output as progress notifications, with increasing numbers.
 #[derive(Debug)]
 pub(crate) struct ProgressNotifier {
     buffer: Arc<ProgressBuffer>,
-    /// The last number that the client was told.
+    /// The last progress value that was sent.
     last_sent: Mutex<Option<f64>>,
 }
 
@@ -28,12 +28,12 @@ impl ProgressNotifier {
         Self { buffer: ProgressBuffer::with_limit(MAX_MESSAGE_BYTES), last_sent: Mutex::default() }
     }
 
-    /// What the tool is given to speak into.
+    /// The sink for the tool.
     pub(crate) fn sink(&self) -> Progress {
         self.buffer.sink()
     }
 
-    /// Tells a client of it, as long as it is asked to.
+    /// Forwards until the future is dropped.
     pub(crate) async fn forward(&self, peer: &Peer<RoleServer>, token: ProgressToken) {
         let begun = Instant::now();
         let mut last: Option<Instant> = None;
@@ -51,7 +51,7 @@ impl ProgressNotifier {
         }
     }
 
-    /// Tells what was not told yet.
+    /// Sends what is buffered.
     pub(crate) async fn flush(&self, peer: &Peer<RoleServer>, token: &ProgressToken) {
         if let Some(ProgressChunk { text: words, fraction: share }) = self.buffer.take() {
             self.send(peer, token, words, share).await;
@@ -72,12 +72,12 @@ impl ProgressNotifier {
         };
         let mut told = ProgressNotificationParam::new(token.clone(), progress).with_message(message);
         told.total = share.and_then(|share| share.total);
-        // Whoever cannot be told will not get the answer either.
+        // Fails only if the connection is closed; then the response is lost too.
         let _ = peer.notify_progress(told).await;
     }
 }
 
-/// The number that a client is told next. It has to be larger than the one before, whatever the tool counts.
+/// The next progress value. MCP requires it to increase, whatever the tool reports.
 fn after(last: Option<f64>, share: Option<Fraction>) -> f64 {
     match (last, share) {
         (None, Some(Fraction { done, .. })) => done,

@@ -1,17 +1,17 @@
-//! The addresses of files, and what can be told by a name.
+//! File URIs, and MIME types by file name.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rmcp::model::Resource;
 
-/// What the address of every file begins with.
+/// The prefix of every file URI.
 pub(crate) const FILE_URI_PREFIX: &str = "toolgate://files/";
 
-/// No path that the system knows makes a longer cursor.
+/// Maximum length of a cursor. A path of `PATH_MAX` bytes, percent-encoded, stays below it.
 const MAX_CURSOR_BYTES: usize = 16 * 1024;
 
-/// A file of a mount, by its path in it.
+/// The resource for a file of a mount.
 pub(crate) fn file_resource(alias: &str, path: &str, bytes: u64) -> Resource {
     let resource = Resource::new(file_uri(alias, path), path).with_size(bytes);
     match mime_type_of(path) {
@@ -24,7 +24,7 @@ fn file_uri(alias: &str, path: &str) -> String {
     format!("{FILE_URI_PREFIX}{}/{}", strip_at(alias), encoded(path))
 }
 
-/// Where a list of files goes on: after this file of the mount with this alias.
+/// The position in a file listing: after this file of the mount with this alias.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileCursor {
     pub(crate) alias: String,
@@ -32,7 +32,7 @@ pub(crate) struct FileCursor {
 }
 
 impl FileCursor {
-    /// The cursor that clients carry is the address of that file. One that could not have been handed out is none.
+    /// Parses a cursor, which is the URI of the last listed file. Returns `None` for a cursor that could not have been issued.
     pub(crate) fn read(cursor: &str, aliases: &[String]) -> Option<Self> {
         let (alias, after) = path_of(cursor)?.split_once('/').map(|(a, p)| (a.to_owned(), p.to_owned()))?;
         let is_plain = after.split('/').all(|name| !matches!(name, "" | "." | ".."));
@@ -49,13 +49,13 @@ pub(crate) fn strip_at(alias: &str) -> &str {
     alias.strip_prefix('@').unwrap_or(alias)
 }
 
-/// The path that an address stands for, with its alias.
+/// The path of a file URI, with its alias.
 pub(crate) fn path_of(uri: &str) -> Option<String> {
     let (alias, path) = uri.strip_prefix(FILE_URI_PREFIX)?.split_once('/')?;
     Some(format!("@{}/{}", decoded(alias)?, decoded(path)?))
 }
 
-/// Whatever may have a meaning in an address is written as its bytes, but for the slash between names, which means here what it means there.
+/// Everything but the unreserved characters of RFC 3986 is percent-encoded, and the slash is kept as the separator.
 const RESERVED_BYTES: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -63,19 +63,19 @@ fn encoded(path: &str) -> String {
     utf8_percent_encode(path, RESERVED_BYTES).to_string()
 }
 
-/// The reverse; nothing where it is not text.
+/// Percent-decodes; `None` if the result is not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let begins_byte = |after: &str| {
         let digits = after.as_bytes().get(..2);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
-    // A sign that stands for no byte is no part of an address; the decoder would take it for itself.
+    // The decoder would pass an invalid `%` escape through; here it is an error.
     let is_whole = text.split('%').skip(1).all(begins_byte);
     let decoded = percent_decode_str(text).decode_utf8().ok().filter(|_| is_whole);
     decoded.map(Cow::into_owned)
 }
 
-/// What a file is, told by the end of its name. Nobody looks into it for that.
+/// The MIME type by file extension, without reading the file.
 pub(crate) fn mime_type_of(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let ending = match name.rsplit_once('.') {
@@ -89,11 +89,11 @@ fn is_among(word: &str, words: &str) -> bool {
     words.split_ascii_whitespace().any(|one| one == word)
 }
 
-/// Names without an ending that everybody knows.
+/// Well-known text files without an extension.
 const TEXT_FILE_NAMES: &str =
     "Makefile Dockerfile LICENSE README CHANGELOG NOTICE AUTHORS .gitignore .editorconfig";
 
-/// What endings stand for. What is missing here is told without its kind.
+/// MIME types by extension. Files with other extensions are listed without a type.
 const MIME_TYPES: &[(&str, &str)] = &[
     (
         "text/plain",

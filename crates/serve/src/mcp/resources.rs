@@ -1,7 +1,7 @@
-//! What can be read by address: files of the workspace, kept outputs, and whatever else was handed in.
+//! MCP resources: files of the workspace, stored outputs, and those of other sources.
 //!
-//! Reading a file is a call of the tool that reads files, and listing them is one of the tool that finds them: permitted, denied, asked about and recorded
-//! like every other. Whoever may not use the tool is offered no files.
+//! Reading a file is a call of the tool that reads files, and listing is a call of the tool that finds them: checked, approved and recorded like
+//! every other call. A caller that may not use the tool sees no files.
 
 use std::sync::Arc;
 
@@ -24,25 +24,25 @@ use crate::mcp::resource_uris::{
 };
 use crate::mcp::{ClientIdentity, McpHandler};
 
-/// Files told at once.
+/// Files per page.
 const PAGE_SIZE: usize = 200;
 
-/// The longest file that is read by address where nobody set a bound: as long as an output that is kept to be read later.
+/// Maximum size of a file that is read as a resource, if none is configured: the same as for a stored output.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Resources that somebody hands in beside the workspace. Everybody who may come in may read them.
+/// Resources in addition to the workspace. Every admitted caller may read them.
 pub trait ResourceSource: Send + Sync {
-    /// Those that can be listed.
+    /// The resources that can be listed.
     fn list(&self) -> Vec<Resource>;
 
-    /// The forms of those that cannot.
+    /// The templates of those that cannot.
     fn templates(&self) -> Vec<ResourceTemplate>;
 
-    /// What is at an address, if anything is.
+    /// The contents of a URI, if this source has it.
     fn read(&self, uri: &str) -> Option<Vec<ResourceContents>>;
 }
 
-/// Files of one mount, and after which path there are more.
+/// Files of one mount, and the path after which there are more.
 #[derive(Default)]
 struct MountFiles {
     files: Vec<Resource>,
@@ -50,7 +50,7 @@ struct MountFiles {
 }
 
 impl McpHandler {
-    /// The tools for files, where this visitor may use the one that reads.
+    /// The file tools, if this caller may use the one that reads.
     async fn file_tools(&self, visitor: &ClientIdentity) -> Result<Option<FileTools>, ErrorData> {
         let Some(files) = self.service.front().file_tools().filter(|_| !self.service.aliases.is_empty())
         else {
@@ -93,7 +93,7 @@ impl McpHandler {
                 })?)
             }
         };
-        // What was handed in is little, and comes first.
+        // Other sources have few resources, so all of them are on the first page.
         let handed_in = self.service.resources.iter().filter(|_| cursor.is_none());
         let mut told: Vec<Resource> = handed_in.flat_map(|source| source.list()).collect();
         let mut next = None;
@@ -106,7 +106,7 @@ impl McpHandler {
         Ok(result)
     }
 
-    /// Adds a page of files, mount by mount; and where the next page begins.
+    /// Adds a page of files, mount by mount, and returns the cursor of the next.
     async fn files_from(
         &self,
         find: &str,
@@ -119,7 +119,7 @@ impl McpHandler {
         let mut last = cursor.as_ref().map(|cursor| cursor.after.clone());
         let mut room = PAGE_SIZE;
         for alias in self.service.aliases.iter().skip_while(is_before) {
-            // Of every mount at least one is looked for: whether there is any decides whether there is another page.
+            // At least one file is requested of every mount: whether there is one decides whether there is another page.
             let most = room.max(1);
             let MountFiles { files, next } =
                 self.files_of(find, alias, last.take(), most, context, visitor).await?;
@@ -146,7 +146,7 @@ impl McpHandler {
             resource: Some(ResourceRequest::ListPage { after }),
             ..call_request(find, arguments)
         };
-        // A list that would have to be asked about is not offered.
+        // A listing that would need approval is not offered.
         let unasked = CallRequest { may_ask: false, ..page };
         let CallState::Ended(called, _) = self.advance(unasked, context, visitor).await? else {
             return Ok(MountFiles::default());
@@ -156,7 +156,7 @@ impl McpHandler {
             Some((stage, failure)) => return Err(list_error(stage, failure, alias)),
             None => {}
         }
-        // What a policy let nobody see is not there.
+        // What a policy removed is treated as absent.
         let Some(ResourceContent::Page { files, next }) = called.resource else {
             return Ok(MountFiles::default());
         };
@@ -164,7 +164,7 @@ impl McpHandler {
         Ok(MountFiles { files, next })
     }
 
-    /// What is kept under an address. It takes room like any other long answer.
+    /// A stored output. It counts against the response memory like any long response.
     async fn stored_output(
         &self,
         uri: &str,
@@ -233,7 +233,7 @@ fn contents_of(
     result.into()
 }
 
-/// A file as it is: text, or bytes where it is not.
+/// The contents of a file: text, or base64 if it is not text.
 fn file_contents(called: CallResponse, uri: String, path: &str) -> Result<Vec<ResourceContents>, ErrorData> {
     if let Some((_, failure)) = called.failed {
         return Err(read_error(failure, &uri));
@@ -253,8 +253,8 @@ fn file_contents(called: CallResponse, uri: String, path: &str) -> Result<Vec<Re
     }])
 }
 
-/// Whether files are not listed because this caller may not see them, or only after a question: then they are not there. Whatever else goes wrong is told,
-/// for a list that ends there would say that it is whole.
+/// Whether a listing failed because the caller may not see the files, or only after an approval: then they are treated as absent. Any other failure
+/// is reported, because a listing that silently ends there would look complete.
 fn hides_files(code: ErrorCode) -> bool {
     let is_asked_about = matches!(
         code,
@@ -263,7 +263,7 @@ fn hides_files(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::NotPermitted | ErrorCode::UnknownTool) || is_asked_about || code.is_violation()
 }
 
-/// Why the files of a mount are not listed.
+/// Why the files of a mount cannot be listed.
 fn list_error(stage: Stage, failure: Failure, alias: &str) -> ErrorData {
     let told = format!("the files of {alias} could not be listed: {failure}");
     let data = Some(json!({"mount": alias, "code": failure.code.as_str(), "help": failure.help}));
@@ -273,7 +273,7 @@ fn list_error(stage: Stage, failure: Failure, alias: &str) -> ErrorData {
     }
 }
 
-/// Why a file is not shown.
+/// Why a file cannot be read.
 fn read_error(failure: Failure, uri: &str) -> ErrorData {
     match failure.code {
         ErrorCode::NotFound | ErrorCode::UnknownAlias | ErrorCode::NotAFile => not_found(uri),

@@ -1,7 +1,8 @@
-//! Room for long answers on wires that others write on.
+//! The memory budget for long responses on transports of rmcp.
 //!
-//! Such a wire takes every answer and holds it until its client has read it, however long that takes. So a long answer takes room first, among those of
-//! its caller and among all, and has it until it is written. Our own wire counts answers instead, see [`ConcurrencyPermit`](super::connection::Room).
+//! Such a transport accepts every response and buffers it until the client has read it, however long that takes. So a long response acquires memory
+//! first, from its caller's budget and from the global one, and holds it until it is written. The stdio transport limits calls instead, see
+//! [`ConcurrencyPermit`](super::connection::ConcurrencyPermit).
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,27 +19,27 @@ use toolgate_types::ErrorCode;
 use crate::mcp::concurrency::KeyedSemaphore;
 use crate::mcp::{ClientIdentity, McpHandler};
 
-/// Shorter answers take no room: there are no more of them than connections.
+/// Shorter responses need no budget: their number is limited by that of connections.
 pub(crate) const MIN_BUDGETED_BYTES: usize = 256 * 1024;
 
-/// Room is counted in pieces of this many bytes.
+/// One permit stands for this many bytes.
 const BUDGET_UNIT_BYTES: usize = 1024;
 
-/// Pieces for all answers together.
+/// Permits for all responses.
 const MAX_UNITS: usize = 64 * 1024;
 
-/// Pieces for those of one caller.
+/// Permits for the responses of one caller.
 const MAX_UNITS_PER_CALLER: usize = MAX_UNITS / 2;
 
-/// How long an answer waits for room: longer than a client may take nothing of what it is sent.
+/// How long a response waits for budget: longer than the write timeout, after which a stalled client is disconnected.
 const BUDGET_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// All answers that have not left.
+/// The budget of all responses that are not written yet.
 #[derive(Debug)]
 pub(crate) struct ResponseMemoryBudget {
     all: Arc<Semaphore>,
     per_caller: KeyedSemaphore,
-    /// Those among them that wait for room.
+    /// Counts the responses that wait for budget.
     waiting: TaskTracker,
 }
 
@@ -49,7 +50,7 @@ impl Default for ResponseMemoryBudget {
     }
 }
 
-/// The room of one answer.
+/// The memory of one response.
 #[derive(Debug)]
 pub(crate) struct BudgetPermit {
     _per_caller: OwnedSemaphorePermit,
@@ -57,7 +58,7 @@ pub(crate) struct BudgetPermit {
 }
 
 impl ResponseMemoryBudget {
-    /// Room for so many bytes of this caller, once there is some. What is longer than all that one may have takes all of that.
+    /// Waits for budget for a response of this caller. A response above the caller's whole budget takes all of it.
     async fn acquire(&self, owner: [u8; 32], bytes: usize) -> Option<BudgetPermit> {
         let mut taking = pin!(self.acquire_untimed(owner, bytes));
         tokio::select! {
@@ -76,13 +77,13 @@ impl ResponseMemoryBudget {
         Some(BudgetPermit { _per_caller: among_own, _global: among_all })
     }
 
-    /// How many answers wait for room.
+    /// How many responses wait for budget.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 }
 
-/// Comes with a request. What its answer took is put there, and the wire takes it out when it writes the answer; whatever is left goes with both.
+/// Part of a request. Holds the permit of its response until the transport takes it while writing; otherwise the permit is dropped with the slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BudgetSlot(Arc<Mutex<Option<BudgetPermit>>>);
 
@@ -91,14 +92,14 @@ impl BudgetSlot {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(postage);
     }
 
-    /// What the answer took, for whoever holds its bytes.
+    /// Takes the permit, to attach it to the response's bytes.
     pub(crate) fn take(&self) -> Option<BudgetPermit> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl McpHandler {
-    /// Waits until there is room for an answer of so many bytes on its way out. Whoever is given up meanwhile needs none.
+    /// Waits for budget for a response of this many bytes. A cancelled call needs none.
     pub(crate) async fn acquire_response_memory(
         &self,
         bytes: usize,
@@ -161,7 +162,7 @@ mod tests {
         drop(first);
         drop(next.await);
         assert_eq!(outbox.waiting(), 0);
-        // What is longer than everything waits for no more than a caller may have.
+        // A response above the limit waits for no more than a caller's whole budget.
         let longest = soon(1, usize::MAX / 2).await;
         assert!(longest.is_some());
         drop((second, longest));

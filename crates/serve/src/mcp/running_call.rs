@@ -1,4 +1,4 @@
-//! A call of the gate that is under way, in the hands of whoever drives it.
+//! A call of the gate in flight.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use crate::mcp::approval::PendingQuestion;
 use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::progress::ProgressNotifier;
 
-/// The end of a call, some time; nothing where it ended in a way that it should not.
+/// The future of a call; `None` if its task panicked.
 pub(crate) type CallFuture = Pin<Box<dyn Future<Output = Option<CallResponse>> + Send>>;
 
-/// A call that is under way.
+/// A call in flight.
 pub(crate) struct RunningCall {
     pub(crate) future: CallFuture,
     /// The tool, if there is one of that name.
     pub(crate) tool: Option<Arc<dyn Tool>>,
-    /// Ends the call; it is still answered and recorded.
+    /// Cancels the call; it still gets a response and a record.
     pub(crate) cancelled: CancellationToken,
-    /// Where the gate's question comes, where the client has to come again for it.
+    /// Receives the gate's question, if the client has to repeat its request to answer it.
     pub(crate) questions: Option<mpsc::Receiver<PendingQuestion>>,
-    /// What the call says meanwhile, where somebody may listen.
+    /// The call's output so far, if a client may want progress.
     pub(crate) progress: Option<Arc<ProgressNotifier>>,
     pub(crate) permit: Arc<ConcurrencyPermit>,
 }
 
 impl RunningCall {
-    /// The same call, going on by itself: its client is away.
+    /// Continues the call in a task of its own, because its client disconnects.
     pub(crate) fn detach(mut self, calls: &TaskTracker) -> Self {
         let handle = calls.spawn(self.future);
         self.future = Box::pin(async move { handle.await.ok().flatten() });
         self
     }
 
-    /// The gate's next question; never one, where questions go elsewhere.
+    /// The gate's next question; pending forever if questions go elsewhere.
     pub(crate) async fn question(questions: &mut Option<mpsc::Receiver<PendingQuestion>>) -> PendingQuestion {
         match questions {
             Some(receiver) => match receiver.recv().await {

@@ -1,6 +1,7 @@
-//! Telling clients that their tools are no longer the same.
+//! Watches for changes of a client's tool list.
 //!
-//! A client is told only when what it may see has changed: which tools others have is none of its business.
+//! A client is notified only if its own list has changed, so that it learns nothing about the tools of
+//! others.
 
 use std::sync::Arc;
 
@@ -11,18 +12,18 @@ use tokio_util::sync::CancellationToken;
 use crate::mcp::ClientIdentity;
 use crate::service::Service;
 
-/// Looks out for changes of what one visitor may see.
+/// Watches the tool list of one client.
 pub(crate) struct ToolListWatcher {
     service: Arc<Service>,
     visitor: ClientIdentity,
     replacements: watch::Receiver<u64>,
     seen: Option<Arc<[Tool]>>,
-    /// Whether the client may know other tools than there are by now.
+    /// Whether the list may have changed since it was sent.
     is_late: bool,
 }
 
 impl ToolListWatcher {
-    /// Looks out from when these were listed, or from now on.
+    /// Watches from when `listed` was sent, or from now on.
     pub(crate) async fn new(
         service: Arc<Service>,
         visitor: ClientIdentity,
@@ -37,7 +38,8 @@ impl ToolListWatcher {
         Self { service, visitor, replacements, seen, is_late }
     }
 
-    /// Resolves when the visitor sees other tools than before; never again once the connection is closing.
+    /// Resolves when the list differs from the last one; `None` once the connection closes or the service
+    /// ends.
     pub(crate) async fn change(&mut self, closing: &CancellationToken) -> Option<()> {
         loop {
             if !std::mem::take(&mut self.is_late) {

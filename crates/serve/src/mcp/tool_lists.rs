@@ -1,4 +1,4 @@
-//! The tools that a caller may use, as MCP tells of them.
+//! The tools that a caller may use, as `tools/list` returns them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,10 +10,10 @@ use toolgate_types::Failure;
 
 use crate::mcp::ClientIdentity;
 
-/// How many callers' lists are remembered.
+/// How many callers' lists are cached.
 const MAX_CACHED_LISTS: usize = 16;
 
-/// Lists that were made before, and are good as long as the gate decides by the same.
+/// Cached lists, valid for one generation of the gate's configuration.
 #[derive(Default)]
 pub(crate) struct ToolLists(Mutex<Vec<CachedList>>);
 
@@ -24,14 +24,14 @@ struct CachedList {
 }
 
 impl ToolLists {
-    /// The tools that this visitor may use, in their order.
+    /// The tools that this caller may use, in order.
     pub(crate) async fn of(
         &self,
         front: &ProfiledGate,
         visitor: &ClientIdentity,
     ) -> Result<Arc<[Tool]>, Failure> {
         let generation = front.gate().generation();
-        // Who comes with a token is verified each time: a list does not outlive what it was made for.
+        // A token is verified each time: a cached list must not outlive the token.
         let visible = front.gate().tools_for(visitor.credential.clone()).await?;
         let binding = visitor.binding;
         let is_current = front.gate().generation() == generation;
@@ -46,7 +46,7 @@ impl ToolLists {
         Ok(tools)
     }
 
-    /// The list of this caller, if it is of exactly these tools as they are defined now.
+    /// The cached list of this caller, if it has exactly these tools of this generation.
     fn cached<'a>(
         &self,
         binding: [u8; 32],
@@ -69,7 +69,7 @@ impl ToolLists {
     }
 }
 
-/// Tools as `tools/list` tells of them.
+/// Tools as `tools/list` returns them.
 #[must_use]
 pub fn listed_tools(front: &ProfiledGate, tools: &[Arc<dyn GateTool>]) -> Value {
     json!(list(front, tools))
@@ -84,7 +84,7 @@ fn described(tool: &dyn GateTool, structure: bool) -> Tool {
     let told = Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), spec.input_schema.share())
         .with_title(spec.title.clone())
         .with_annotations(annotations(tool));
-    // What a policy takes out of an answer may be what the schema demands of it, and a long content is not told twice.
+    // An output policy may remove properties that the schema requires, and a long content is not repeated in the structured part.
     let declares =
         structure && spec.output_policy.is_none() && is_object(&spec.output_schema) && !repeats_text(spec);
     if declares { told.with_raw_output_schema(declared_schema(&spec.output_schema)) } else { told }
@@ -103,13 +103,13 @@ fn is_object(schema: &ToolSchema) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
 }
 
-/// Whether the structured answer repeats the text that a model reads, and so is left out where that is long. Of our own tools it is the `content`; what
-/// others call so is what they declared, and is always told.
+/// Whether the structured content repeats the text, and so is left out if that is long. For built-in file tools it is the `content` property. A
+/// property of that name in other tools is what they declared, and is always sent.
 pub(crate) fn repeats_text(spec: &ToolSpec) -> bool {
     spec.is_built_in_file_tool() && spec.output_schema.property("content").is_some()
 }
 
-/// What a tool declares. Where answers can be cut and nothing is declared about that, as with tools of others, a copy says it.
+/// The output schema. If results can be truncated but the schema lacks the notice, as with tools of other servers, it is added to a copy.
 fn declared_schema(schema: &ToolSchema) -> Arc<JsonObject> {
     let mut told = schema.share();
     let tells_of_a_cut = schema.property("truncated").is_some() && schema.property(NOTICE).is_none();

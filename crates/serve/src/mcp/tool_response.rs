@@ -1,4 +1,4 @@
-//! What a client is given for a call that ended.
+//! The response for a finished call.
 
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::Value;
@@ -8,58 +8,57 @@ use toolgate_types::{Attachment, DocumentContent, RawJsonObject, Structured};
 
 use crate::mcp::tool_lists::repeats_text;
 
-/// A text of this length is not sent a second time in the structured part.
+/// A text of this length is not repeated in the structured content.
 const MIN_UNREPEATED_BYTES: usize = 32 * 1024;
 
-/// The names under which a tool tells where its whole output is kept, if it declares one.
+/// The property names for the URI of the full output, if the tool declares one.
 const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];
 
-/// Where profiles with a shape of their own put what the tool answered.
+/// The properties in which some profiles wrap the tool's result.
 const PROFILE_FIELDS: [&str; 3] = ["metadata", "output", "data"];
 
-/// Where in `_meta` programs are told what is wrong.
+/// The key in `_meta` for the details of an error.
 pub(crate) const ERROR_META_KEY: &str = "toolgate/error";
 
-/// Where the whole of an output is that had to be cut.
+/// The link to the full text of a truncated output.
 pub(crate) struct OutputLink {
     pub(crate) uri: String,
     pub(crate) bytes: u64,
-    /// For how long, in words.
+    /// The retention time as text.
     pub(crate) kept_for: String,
 }
 
 impl OutputLink {
-    /// For models whose clients show them no links.
+    /// For models whose clients do not show resource links.
     fn notice(&self) -> String {
         let Self { uri, bytes, kept_for } = self;
         format!("[the whole output, {bytes} bytes, can be read for {kept_for} as the resource {uri}]\n")
     }
 }
 
-/// The answer to one call, as a client is given it.
+/// The response to one call.
 #[derive(Debug)]
 pub(crate) struct ToolResponse {
-    /// For the model to read.
+    /// The text for the model.
     pub(crate) text: String,
-    /// What follows the text.
+    /// The content blocks after the text.
     pub(crate) more: Vec<ContentBlock>,
-    /// Whether the call did what was asked; and the same for programs.
+    /// Success or failure, with the data for programs.
     pub(crate) outcome: ResponseOutcome,
 }
 
 /// How a call ended, for programs.
 ///
-/// Many clients hold every structured answer to the schema that its tool declares, also where the call failed; so what is told about an error stands
-/// elsewhere.
+/// Many clients validate structured content against the tool's output schema even if the call failed, so the details of an error go into `_meta`.
 #[derive(Debug)]
 pub(crate) enum ResponseOutcome {
-    /// It did what was asked, and this is its structured answer.
+    /// Success, with the structured content.
     Done(Option<StructuredContent>),
-    /// It did not, and this is what is known about that.
+    /// Failure, with the details.
     Failed(Option<Value>),
 }
 
-/// What programs are told.
+/// The structured content.
 #[derive(Debug)]
 pub(crate) enum StructuredContent {
     /// All of it.
@@ -68,11 +67,12 @@ pub(crate) enum StructuredContent {
     WithText { rest: RawJsonObject, name: &'static str },
 }
 
-/// The answer to one call. What had to be cut is kept for the caller, and linked.
+/// The response to one call. A truncated output is stored for the caller and linked.
 ///
-/// Some clients show a model the structured part alone where there is one; so each of them says everything. Only the long content of a file is sent
-/// once, without a structured part; what is known about it then follows as a second text. A tool that does this cannot declare what its answers look like,
-/// which programs need of a command, whose output is bounded anyway. Of an error there is the text alone, and beside it the same for programs.
+/// Some clients show a model only the structured content if there is one, so both text and structured content are complete. Only the long content of
+/// a file is sent once, without structured content; its metadata follows as a second text. A tool that does this cannot declare an output schema.
+/// Commands do declare one, because programs need it and their output is bounded anyway. For an error there is only the text, with the details in
+/// `_meta`.
 pub(crate) fn to_response(
     called: CallResponse,
     tool: Option<&ToolSpec>,
@@ -106,7 +106,7 @@ pub(crate) fn to_response(
     ToolResponse { text, more, outcome: ended }
 }
 
-/// What programs are told; and what is known about a text that is too long to be told twice.
+/// The structured content, and the metadata of a text that is too long to be repeated.
 fn split_structured(
     structured: Option<Structured>,
     text_as: Option<&'static str>,
@@ -124,7 +124,7 @@ fn split_structured(
     }
 }
 
-/// What is known about an error. Profiles whose errors have a shape of their own tell all of it.
+/// The details of an error. For profiles whose errors have another shape, the whole object.
 fn error_meta(mut structured: Value) -> Value {
     match structured.get_mut("error").filter(|error| error.is_object()) {
         Some(error) => error.take(),
@@ -132,7 +132,7 @@ fn error_meta(mut structured: Value) -> Value {
     }
 }
 
-/// For wires that others write on.
+/// For transports of rmcp.
 impl From<ToolResponse> for CallToolResult {
     fn from(answered: ToolResponse) -> Self {
         let ToolResponse { text, more, outcome: ended } = answered;
@@ -163,9 +163,9 @@ impl StructuredContent {
     }
 }
 
-/// Says in the structured part, too, how to get at what was cut: the last line of the text.
+/// Repeats the text's last line in the structured content if it says how to get at what was truncated.
 fn repeat_notice(structured: Structured, text: &str) -> Structured {
-    // Most texts end in no notice, and nobody has to look into anything.
+    // Most texts end without a notice, and then the structured content need not be parsed.
     match text.trim_end().lines().next_back() {
         Some(last) if last.starts_with('[') => structured.with(|value| {
             if value.get("truncated") == Some(&Value::Bool(true)) {
@@ -176,7 +176,7 @@ fn repeat_notice(structured: Structured, text: &str) -> Structured {
     }
 }
 
-/// What programs are told about a long text; or what is known about it alone, where that would repeat the text.
+/// The structured content for a long text; or only its metadata, if the content would repeat the text.
 fn split_long_text(mut structured: Value, text: &str) -> (Option<StructuredContent>, Option<String>) {
     let repeats =
         structured.get("content").and_then(Value::as_str).is_some_and(|content| text.starts_with(content));
@@ -195,7 +195,7 @@ fn add(structured: &mut Value, name: &str, text: &str) {
     }
 }
 
-/// Tells where the whole output is, where the tool has a name for that.
+/// Adds the URI of the full output, if the tool declares a property for it.
 fn add_output_uri(structured: &mut Value, uri: &str, schema: &ToolSchema) {
     let declares = |name: &&str| schema.property(name).is_some();
     let Some(name) = FULL_OUTPUT.into_iter().find(declares) else { return };

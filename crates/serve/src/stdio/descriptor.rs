@@ -1,4 +1,4 @@
-//! A descriptor that never blocks, whoever else holds it.
+//! A descriptor in non-blocking mode, without changing it for other holders where possible.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -8,21 +8,21 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
-/// What is waited for on a descriptor.
+/// The direction of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IoDirection {
-    /// More to read.
+    /// Reading.
     In,
-    /// Room to write.
+    /// Writing.
     Out,
 }
 
 /// A descriptor and how to wait for it.
 #[derive(Debug)]
 pub(super) enum Descriptor {
-    /// Told of by the system when there is something to do.
+    /// Polled with epoll.
     Watched(AsyncFd<OwnedFd>),
-    /// Always ready, as files are.
+    /// Always ready, such as a regular file.
     Ready(OwnedFd),
 }
 
@@ -46,7 +46,7 @@ impl Descriptor {
             Ok(watched) => Ok(Self::Watched(watched)),
             Err(error) => {
                 let (own, source) = error.into_parts();
-                // Such as /dev/null, which never keeps anybody waiting.
+                // `epoll_ctl` fails with `EPERM` for files that are always ready, such as /dev/null.
                 match Errno::from_io_error(&source) == Some(Errno::PERM) {
                     true => Ok(Self::Ready(own)),
                     false => Err(source),
@@ -55,7 +55,7 @@ impl Descriptor {
         }
     }
 
-    /// Waits until there is something to read.
+    /// Waits until the descriptor is readable.
     pub(super) async fn readable(&self) -> io::Result<Readiness<'_>> {
         match self {
             Self::Watched(watched) => Ok(Readiness(Some(watched.readable().await?))),
@@ -63,7 +63,7 @@ impl Descriptor {
         }
     }
 
-    /// Waits until something can be written.
+    /// Waits until the descriptor is writable.
     pub(super) async fn writable(&self) -> io::Result<Readiness<'_>> {
         match self {
             Self::Watched(watched) => Ok(Readiness(Some(watched.writable().await?))),
@@ -79,11 +79,11 @@ impl Descriptor {
     }
 }
 
-/// That a descriptor was ready.
+/// A readiness event.
 pub(super) struct Readiness<'d>(Option<AsyncFdReadyGuard<'d, OwnedFd>>);
 
 impl Readiness<'_> {
-    /// It is not ready any more: the next one who waits has to wait.
+    /// Clears the readiness: the next wait waits for a new event.
     pub(super) fn end(self) {
         if let Some(mut guard) = self.0 {
             guard.clear_ready();
@@ -91,8 +91,8 @@ impl Readiness<'_> {
     }
 }
 
-/// The same pipe or terminal, not blocking for us alone: whether reading blocks belongs to what was opened, which our parent and its shell may share.
-/// A socket cannot be opened again.
+/// The same pipe or terminal, non-blocking for this process alone. `O_NONBLOCK` belongs to the open file description, which the parent and its shell
+/// may share, so it is opened again through `/proc/self/fd`. A socket cannot be opened again; there the flag is set on the shared description.
 fn without_blocking(given: OwnedFd, kind: FileType, direction: IoDirection) -> io::Result<OwnedFd> {
     if matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
         let path = format!("/proc/self/fd/{}", given.as_raw_fd());

@@ -1,14 +1,14 @@
-//! The most usual line: a call of a tool by its name, with its arguments and nothing else about it.
+//! A fast path for the most common line: `tools/call` with a name, arguments and nothing else.
 //!
-//! Every message can be read the long way, which finds out step by step what it is. Most are the same few fields around different arguments, and reading
-//! those costs a fraction when it is known what to expect. Whatever is not exactly that is left to the long way, which also explains what is wrong.
+//! The general decoder tries several message types in turn. Deserialising into the one expected type costs a fraction of that. Every line that does
+//! not match exactly falls back to the general decoder, which also reports errors.
 
 use rmcp::model::{JsonObject, RequestId};
 use serde::Deserialize;
 
 use crate::json_limits::MAX_VALUES;
 
-/// A call as it came, and nothing that would have to be understood first.
+/// A `tools/call` without `_meta` or other fields.
 #[derive(Debug)]
 pub(crate) struct SimpleToolCall {
     pub(crate) id: RequestId,
@@ -32,9 +32,9 @@ struct SimpleParams {
     arguments: JsonObject,
 }
 
-/// The call that a line is; nothing where it is anything else, or may be.
+/// The call, if the line is exactly one; `None` falls back to the general decoder.
 pub(super) fn read(line: &[u8]) -> Option<SimpleToolCall> {
-    // Fewer bytes cannot hold too many values; whether more do is found out elsewhere.
+    // A line with fewer bytes than `MAX_VALUES` cannot contain too many values; a longer one is measured by the general decoder.
     if line.len() > MAX_VALUES {
         return None;
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::stdio::message::{Decoded, decode};
 
-    /// What the long way makes of a line, as far as it is a plain call.
+    /// What the general decoder makes of a line, if it is a simple call.
     fn the_long_way(line: &[u8]) -> Option<SimpleToolCall> {
         let Decoded::Message(message) = decode(line) else { return None };
         let JsonRpcMessage::Request(request) = *message else { return None };

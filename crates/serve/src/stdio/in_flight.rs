@@ -1,4 +1,4 @@
-//! Which requests are not answered yet.
+//! The requests that are not answered yet.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -6,10 +6,10 @@ use rmcp::model::RequestId;
 
 use crate::mcp::ResponseSlot;
 
-/// So many requests may be under way; more are refused until some are answered.
+/// Maximum requests in flight; more are rejected.
 const MAX_UNANSWERED: usize = 1024;
 
-/// So many ids are remembered whose requests were given up. What an older one stood for has ended long ago.
+/// How many ids of cancelled requests are remembered. The call of an older one has ended long ago.
 const MAX_CANCELLED_IDS: usize = 1024;
 
 /// The requests of one client.
@@ -17,21 +17,22 @@ const MAX_CANCELLED_IDS: usize = 1024;
 pub(super) struct InFlightRequests {
     unanswered: HashMap<RequestId, ResponseSlot>,
     cancelled: HashSet<RequestId>,
-    /// The same, oldest first.
+    /// The same ids, oldest first.
     order: VecDeque<RequestId>,
 }
 
-/// Why a request is not served.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RejectReason {
-    /// Its id stands for another request.
+    /// The id is in use by another request.
     DuplicateId,
-    /// Too many others are not answered yet.
+    /// Too many requests in flight.
     TooMany,
 }
 
 impl InFlightRequests {
-    /// A request has come. An id that was given up is not good again: its call may still be coming to its end.
+    /// Registers a request. The id of a cancelled request is not accepted again, because its call may still be
+    /// running.
     pub(super) fn open(&mut self, id: &RequestId) -> Result<ResponseSlot, RejectReason> {
         self.check(id)?;
         let tray = ResponseSlot::default();
@@ -39,7 +40,7 @@ impl InFlightRequests {
         Ok(tray)
     }
 
-    /// Whether a request with this id may come.
+    /// Whether a request with this id would be accepted.
     pub(super) fn check(&self, id: &RequestId) -> Result<(), RejectReason> {
         if self.unanswered.contains_key(id) || self.cancelled.contains(id) {
             return Err(RejectReason::DuplicateId);
@@ -50,7 +51,7 @@ impl InFlightRequests {
         Ok(())
     }
 
-    /// The client does not want the answer any more, and will get none.
+    /// Cancels a request: it will get no response.
     pub(super) fn cancel(&mut self, id: &RequestId) {
         if self.unanswered.remove(id).is_none() || !self.cancelled.insert(id.clone()) {
             return;
@@ -63,12 +64,12 @@ impl InFlightRequests {
         }
     }
 
-    /// The answer is on its way; with what goes with it.
+    /// Removes a request whose response is being sent, and returns its slot.
     pub(super) fn close(&mut self, id: &RequestId) -> Option<ResponseSlot> {
         self.unanswered.remove(id)
     }
 
-    /// Whether everything is answered.
+    /// Whether no request is in flight.
     pub(super) fn is_settled(&self) -> bool {
         self.unanswered.is_empty()
     }

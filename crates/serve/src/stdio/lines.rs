@@ -1,29 +1,29 @@
-//! Bytes that came, cut into lines.
+//! Splits the input into lines.
 
 use memchr::memchr;
 
-/// Kept for the next line; more than this is given back once it is not needed.
+/// A buffer up to this size is kept for the next line; a larger one is freed.
 const MAX_IDLE_BUFFER_BYTES: usize = 256 * 1024;
 
-/// What came between two line ends.
+/// A line of input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum InputLine<'b> {
-    /// A line, without its end.
+    /// A line without its line end.
     Whole(&'b [u8]),
-    /// A line longer than any message may be. None of it was kept.
+    /// A line above the limit, whose bytes were discarded.
     TooLong,
 }
 
-/// Cuts lines out of what comes. A line that is too long is passed over without being kept.
+/// Splits the input into lines. A line above the limit is skipped without being buffered.
 #[derive(Debug)]
 pub(crate) struct InputLines {
     bytes: Vec<u8>,
-    /// Where the next line begins.
+    /// Start of the next line.
     start: usize,
-    /// Up to where no line end was found.
+    /// No line end was found before this index.
     seen: usize,
     max_bytes: usize,
-    /// Whether the line that is coming was given up.
+    /// Whether the current line is being skipped.
     skipping: bool,
 }
 
@@ -32,7 +32,7 @@ impl InputLines {
         Self { bytes: Vec::new(), start: 0, seen: 0, max_bytes, skipping: false }
     }
 
-    /// Where more bytes go: at the end.
+    /// The buffer to append input to.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -48,12 +48,12 @@ impl InputLines {
         &mut self.bytes
     }
 
-    /// Whether all that came has been taken.
+    /// Whether all input has been consumed.
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
 
-    /// The next line that is there.
+    /// The next complete line.
     pub(crate) fn next(&mut self) -> Option<InputLine<'_>> {
         loop {
             let from = self.seen;
@@ -79,7 +79,7 @@ impl InputLines {
         }
     }
 
-    /// What is left when nothing more will come: a last line without an end.
+    /// The last line at end of input, without a line end.
     pub(crate) fn rest(&mut self) -> Option<InputLine<'_>> {
         let start = std::mem::replace(&mut self.start, self.bytes.len());
         self.seen = self.bytes.len();
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// What comes out when these pieces come one after the other.
+    /// The lines that result from these chunks.
     fn cut(pieces: &[Vec<u8>], longest: usize) -> Vec<Seen> {
         let mut lines = InputLines::new(longest);
         let mut seen = Vec::new();
@@ -126,7 +126,7 @@ mod tests {
         seen
     }
 
-    /// The same, from the whole text at once.
+    /// The same from the concatenated text.
     fn obviously(pieces: &[Vec<u8>], longest: usize) -> Vec<Seen> {
         let whole = pieces.concat();
         let mut lines: Vec<&[u8]> = whole.split(|byte| *byte == b'\n').collect();

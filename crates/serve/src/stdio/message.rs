@@ -1,4 +1,4 @@
-//! One line, taken for what it is: a message, or something to be refused.
+//! Decodes one line into a message or a JSON-RPC error.
 
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
@@ -6,19 +6,19 @@ use toolgate_text::json_complexity::measure;
 
 use crate::json_limits::{MAX_VALUES, within_limits};
 
-/// What a line turned out to be.
+/// A decoded line.
 #[derive(Debug)]
 pub(crate) enum Decoded {
-    /// A message for the service.
+    /// A message for rmcp.
     Message(Box<ClientJsonRpcMessage>),
-    /// Nothing that can be served; this is the answer.
+    /// An invalid message; this is the error response.
     Refused(Box<ServerJsonRpcMessage>),
-    /// Nothing that can be served or answered: it asked for no answer.
+    /// An invalid message that gets no response, because it asked for none.
     Dropped,
 }
 
 impl Decoded {
-    /// The answer to what cannot be served.
+    /// The error response, if the line was rejected.
     pub(crate) fn refused(self) -> Option<ServerJsonRpcMessage> {
         match self {
             Self::Refused(answer) => Some(*answer),
@@ -27,9 +27,9 @@ impl Decoded {
     }
 }
 
-/// Takes a line apart. Whatever it holds, there is an answer to it, unless it is a notification.
+/// Decodes a line. Every line but a notification or a response gets a response.
 pub(crate) fn decode(line: &[u8]) -> Decoded {
-    // Fewer bytes cannot hold too many values.
+    // A line with fewer bytes than `MAX_VALUES` cannot contain too many values.
     if line.len() > MAX_VALUES && !within_limits(measure(line)) {
         let message = format!("a message may hold at most {MAX_VALUES} values");
         return Decoded::Refused(Box::new(refused(ErrorData::invalid_request(message, None), None)));
@@ -40,13 +40,13 @@ pub(crate) fn decode(line: &[u8]) -> Decoded {
     }
 }
 
-/// The answer to a line that is too long to be kept.
+/// The error response for a line above the size limit.
 pub(crate) fn too_long(longest: usize) -> ServerJsonRpcMessage {
     let message = format!("a message may have at most {longest} bytes");
     refused(ErrorData::new(ErrorCode::INVALID_REQUEST, message, None), None)
 }
 
-/// The answer to a request whose id stands for another one.
+/// The error for a request whose id is in use.
 pub(crate) fn duplicate_id() -> ErrorData {
     ErrorData::invalid_request("another request with this id is not answered yet, or was given up", None)
 }
@@ -62,7 +62,7 @@ fn refusal_of(line: &[u8]) -> Decoded {
     }
     let id = value.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
     let is_notification = value.get("method").is_some() && value.get("id").is_none();
-    // An answer that nobody can read answers nothing, and an answer to it would be one to nobody.
+    // An invalid response is dropped: JSON-RPC has no response to a response.
     let is_answer = value.get("result").is_some() || value.get("error").is_some();
     if is_notification || is_answer {
         return Decoded::Dropped;

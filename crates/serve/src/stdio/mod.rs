@@ -1,7 +1,7 @@
-//! MCP on two descriptors: one line, one message.
+//! MCP over two descriptors, one message per line.
 //!
-//! All reading and writing happens where the service asks for the next message, so that one thread does everything and a call costs no hop between
-//! threads. Whatever a client does not read is kept until it does, up to a bound; then nothing more of it is read either.
+//! All reading and writing happens inside the transport's `receive`, so that one thread does everything and a call needs no hop between threads.
+//! Output that the client does not read is buffered up to a limit; above it, no further input is read (backpressure).
 
 mod in_flight;
 mod descriptor;
@@ -29,16 +29,16 @@ use crate::stdio::transport::StdioTransport;
 
 pub(crate) use crate::stdio::fast_parse::SimpleToolCall;
 
-/// More than a few long answers need.
+/// More than a few long responses need.
 const MMAP_THRESHOLD_BYTES: usize = 4 * 1024 * 1024;
 
-/// The longest line where bytes are tried.
+/// Maximum line length in `refusals`.
 const MAX_TRIED_LINE_BYTES: usize = 4096;
 
-/// Serves whoever holds the other ends of two descriptors, until it closes its end or `shutdown` is cancelled.
+/// Serves the client on two descriptors until it closes its end or `shutdown` is cancelled.
 ///
-/// When the client closes its end, what it asked for is still answered. When `shutdown` comes, calls that are under way are ended; they are answered and
-/// recorded all the same.
+/// When the client closes its end, its open requests are still answered. On `shutdown`, calls in flight are cancelled; they still get a response and
+/// a record.
 ///
 /// # Errors
 /// A descriptor cannot be used, or the client did not speak MCP.
@@ -56,7 +56,7 @@ pub async fn serve_stdio(
     let wire = StdioTransport::open(input, output, handler.clone(), shutdown.clone())?;
     let serving = async {
         match handler.serve(wire).await {
-            // Who goes away before it asks for anything is no failure.
+            // A client that disconnects before its first request is no failure.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(error.into()),
             Ok(running) => {
@@ -72,18 +72,18 @@ pub async fn serve_stdio(
             serving.await
         }
     };
-    // Calls that the client gave up are answered to nobody, and still come to their end.
+    // Cancelled calls get no response, but must still run to their end.
     service.wait_until_idle().await;
     ended
 }
 
-/// An allocator that gives memory back to the system after every long answer pays for it again with the next. One that has once let go of as much as this
-/// keeps it; nothing of it is ever touched.
+/// Freeing one 4 MiB block makes glibc raise `M_MMAP_THRESHOLD`, so that later large buffers come from the heap and are not unmapped on free. The
+/// block is never touched, so it costs no page.
 fn raise_malloc_mmap_threshold() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(MMAP_THRESHOLD_BYTES)));
 }
 
-/// What a client is answered whose bytes come in these pieces, as far as no service is needed for it: for whoever tries all of them.
+/// The error responses for input in these chunks, as far as the transport gives them by itself. For fuzzing.
 #[doc(hidden)]
 #[must_use]
 pub fn refusals(pieces: &[&[u8]]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Bytes on their way out, and the room that their answers take until they have left.
+//! The output buffer, and the memory budget permits of responses until they are written.
 
 use std::collections::VecDeque;
 
@@ -10,74 +10,75 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::stdio::descriptor::Descriptor;
 use crate::stdio::response_writer::ChunkedSink;
 
-/// So much is collected before it is written while a message is still being put into words.
+/// While a message is serialised, output is flushed whenever this much is buffered.
 const FLUSH_BYTES: usize = 64 * 1024;
 
-/// Kept for the next message; more than this is given back once it is not needed.
+/// A buffer up to this size is kept for the next message; a larger one is freed.
 const MAX_IDLE_BUFFER_BYTES: usize = 256 * 1024;
 
-/// Asked of a pipe: a long answer then fits while the client is still at work. Only root may ask for more than the second.
+/// Pipe sizes to try with `F_SETPIPE_SZ`, so that a long response fits while the client is busy. Above
+/// /proc/sys/fs/pipe-max-size (1 MiB by default) it needs `CAP_SYS_RESOURCE`.
 const PIPE_BYTES: [usize; 2] = [4 * 1024 * 1024, 1024 * 1024];
 
-/// Whether everything has left.
+/// The result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlushState {
-    /// Nothing is left.
+    /// The buffer is empty.
     Everything,
-    /// The client has to read first.
+    /// The descriptor is full; the client must read first.
     Waiting,
-    /// The client will never read again.
+    /// The client closed its end.
     Broken,
 }
 
-/// The way out.
+/// The buffer in front of the output descriptor.
 #[derive(Debug)]
 pub(super) struct OutputBuffer {
     pub(super) descriptor: Descriptor,
     bytes: Vec<u8>,
     written: usize,
-    /// How many bytes had been written when `bytes` last began anew.
+    /// Bytes written before the current content of `bytes`.
     before: u64,
-    /// Where answers end, counted from the first byte ever, and the room they take until then.
+    /// Offsets in the output where responses end, with the permits held until that byte is written.
     held: VecDeque<(u64, OwnedSemaphorePermit)>,
     broken: bool,
 }
 
 impl OutputBuffer {
     pub(super) fn new(descriptor: Descriptor) -> Self {
-        // Only pipes have a size, and a smaller one is no harm.
+        // Fails for anything but a pipe; a smaller pipe works too.
         let _ =
             PIPE_BYTES.iter().find(|size| rustix::pipe::fcntl_setpipe_size(descriptor.fd(), **size).is_ok());
         Self { descriptor, bytes: Vec::new(), written: 0, before: 0, held: VecDeque::new(), broken: false }
     }
 
-    /// Whether anything has to leave yet.
+    /// Whether nothing is left to write.
     pub(super) fn is_empty(&self) -> bool {
         self.broken || self.written == self.bytes.len()
     }
 
-    /// How many bytes the client has not taken yet.
+    /// Bytes that are not written yet.
     pub(super) fn waiting(&self) -> usize {
         if self.broken { 0 } else { self.bytes.len() - self.written }
     }
 
-    /// How many bytes have left since the beginning.
+    /// Bytes written since the start.
     pub(super) fn bytes_written(&self) -> u64 {
         self.before + self.written as u64
     }
 
-    /// Gives the client up: nothing more leaves.
+    /// Gives up on the client: nothing more is written.
     pub(super) fn abandon(&mut self) {
         self.broken = true;
         self.release();
     }
 
-    /// Gives room back once everything that was put in so far has left.
+    /// Holds a permit until everything buffered so far is written.
     pub(super) fn hold(&mut self, room: OwnedSemaphorePermit) {
         self.held.push_back((self.before + self.bytes.len() as u64, room));
     }
 
-    /// Writes what the client takes.
+    /// Writes as much as the descriptor takes.
     pub(super) fn flush(&mut self) -> FlushState {
         if self.broken {
             return FlushState::Broken;
@@ -88,7 +89,7 @@ impl OutputBuffer {
         flushed
     }
 
-    /// The same, once the client takes something.
+    /// Waits until the descriptor is writable, then writes.
     pub(super) async fn drain(&mut self) -> FlushState {
         let Ok(ready) = self.descriptor.writable().await else {
             self.broken = true;
@@ -103,7 +104,7 @@ impl OutputBuffer {
         flushed
     }
 
-    /// Gives back what is no longer needed: memory, and the room of answers that have left.
+    /// Releases permits of written responses and memory that is no longer needed.
     fn release(&mut self) {
         let gone = self.bytes_written();
         while self.held.front().is_some_and(|(end, _)| *end <= gone || self.broken) {
@@ -138,7 +139,7 @@ fn write_out(descriptor: BorrowedFd<'_>, bytes: &[u8], written: &mut usize) -> F
     }
 }
 
-/// Collects a message as it is put into words, and lets the client have the beginning of a long one meanwhile.
+/// Buffers a message while it is serialised, flushing the start of a long one early.
 impl ChunkedSink for OutputBuffer {
     fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes

@@ -1,4 +1,5 @@
-//! The answer to a call as JSON: what serde would write, and faster, because most of an answer is text that needs no second look.
+//! Serialises the response to a call. Writes the same JSON as serde, but faster: a text that is repeated in the structured
+//! content is escaped only once, and raw JSON is copied.
 
 use std::ops::Range;
 
@@ -10,15 +11,15 @@ use toolgate_types::json_escape::escape_json;
 
 use crate::mcp::{ERROR_META_KEY, ResponseOutcome, StructuredContent, ToolResponse};
 
-/// Text is put into words in pieces of this size, so that the first can leave while the next is made.
+/// Text is escaped in chunks of this size, so that the first can be written while the next is escaped.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Where words are written down.
+/// A buffer that may be flushed while a message is serialised.
 pub(super) trait ChunkedSink {
-    /// What was written and has not left.
+    /// The bytes that are not written yet.
     fn bytes(&mut self) -> &mut Vec<u8>;
 
-    /// What was written so far may leave.
+    /// Called where the bytes so far may be flushed.
     fn maybe_flush(&mut self) {}
 }
 
@@ -28,22 +29,22 @@ impl ChunkedSink for Vec<u8> {
     }
 }
 
-/// What a service says around an answer.
+/// The fields of a result other than its content.
 #[derive(Default)]
 pub(super) struct ResponseEnvelope<'r> {
-    /// The older era has one kind of result, and no word for it.
+    /// The session protocol has no `resultType`.
     kind: Option<&'r ResultType>,
     meta: Option<&'r MetaObject>,
 }
 
 impl<'r> ResponseEnvelope<'r> {
-    /// The frame of an answer that is elsewhere.
+    /// The fields of a result whose content is elsewhere.
     pub(super) fn of(result: &'r CallToolResult) -> Self {
         Self { kind: result.result_type.as_ref(), meta: result.meta.as_ref() }
     }
 }
 
-/// Writes the answer to a request, without a line end.
+/// Writes the response to a request, without a line end.
 pub(super) fn write_response(
     paper: &mut impl ChunkedSink,
     id: &RequestId,
@@ -51,7 +52,7 @@ pub(super) fn write_response(
     answer: &ToolResponse,
 ) {
     match &answer.outcome {
-        // Nothing of it may leave before the text was repeated.
+        // No flush before the text is copied from the buffer again.
         ResponseOutcome::Done(Some(StructuredContent::WithText { .. })) => {
             write_result(paper.bytes(), id, frame, answer)
         }
@@ -101,7 +102,7 @@ fn write_result(
     raw(paper, "}}");
 }
 
-/// What the service says beside an answer, and what is wrong.
+/// `_meta`: rmcp's entries, and the error.
 fn meta(paper: &mut impl ChunkedSink, said: Option<&MetaObject>, error: Option<&Value>) {
     if said.is_none() && error.is_none() {
         return;
@@ -155,7 +156,7 @@ fn value(paper: &mut impl ChunkedSink, whole: &Value) {
     }
 }
 
-/// What programs are told. `text` is where the answer's text stands on the paper: what is repeated there needs no second look.
+/// The structured content. `text` is the range of the escaped text in the buffer, to copy it from there.
 fn structured(paper: &mut impl ChunkedSink, told: &StructuredContent, text: Range<usize>) {
     match told {
         StructuredContent::Whole(Structured::Value(whole)) => value(paper, whole),
@@ -185,9 +186,9 @@ fn raw(paper: &mut impl ChunkedSink, words: &str) {
     paper.bytes().extend_from_slice(words.as_bytes());
 }
 
-/// What is not worth another way.
+/// Serialises a small part with serde.
 fn other(paper: &mut impl ChunkedSink, part: &impl Serialize) {
-    // It cannot fail: the parts are ours and can be spelt, and there is always more paper.
+    // Cannot fail: the types serialise without error, and a `Vec` grows.
     let _ = serde_json::to_writer(paper.bytes(), part);
 }
 
@@ -260,7 +261,7 @@ mod tests {
         prop_oneof![4 => told().prop_map(ResponseOutcome::Done), 1 => failed]
     }
 
-    /// Paper that is taken away as soon as it may be.
+    /// A sink that is flushed whenever it may be.
     #[derive(Default)]
     struct Leaving {
         bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The two descriptors as the service sees them.
+//! The transport on two descriptors.
 
 use std::future::Future;
 use std::io;
@@ -26,31 +26,31 @@ use crate::stdio::message::{Decoded, decode, duplicate_id, refused, too_long};
 use crate::stdio::output::{FlushState, OutputBuffer};
 use crate::stdio::response_writer::{self, ChunkedSink as _, ResponseEnvelope};
 
-/// A longer line is no message.
+/// Maximum length of a line.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Read at once.
+/// Size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// No more is read while the client has so much to read itself.
+/// Backpressure: no input is read while this much output is waiting.
 const MAX_UNREAD_BYTES: usize = 8 * 1024 * 1024;
 
-/// A client that takes nothing for so long, once the end was asked for, gets no more.
+/// On shutdown, a client that reads nothing for this long is abandoned.
 const SHUTDOWN_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So many lines are taken up before others have their turn, and the client its first answers.
+/// Maximum lines handled before other tasks run and output is flushed.
 const MAX_LINES_PER_TURN: usize = 32;
 
-/// The memory of a longer text is given back at once: many of them would take much together.
+/// A response with a longer text is freed immediately; a batch of them would take much memory.
 const MAX_POOLED_TEXT_BYTES: usize = 32 * 1024;
 
-/// What came next.
+/// The result of handling input.
 enum NextInput {
-    /// A message for the service.
+    /// A message for rmcp.
     Message(Box<ClientJsonRpcMessage>),
-    /// Nothing that can be taken up now.
+    /// No further line can be handled now.
     Nothing,
-    /// There may be more, and others had no turn for a while.
+    /// There may be more lines, but other tasks must run first.
     Later,
 }
 
@@ -61,17 +61,17 @@ pub(super) struct StdioTransport {
     output: OutputBuffer,
     requests: InFlightRequests,
     future_slot: FutureSlot,
-    /// Answers that are on their way: whoever waits for one need not wait until its memory is given back.
+    /// Responses in the output buffer. They are freed after the flush, so that the client does not wait for it.
     written: Vec<ToolResponse>,
-    /// Since when nothing has left, once the end was asked for, and how much had left by then.
+    /// On shutdown: since when nothing was written, and the bytes written until then.
     stalled: Option<(Instant, u64)>,
     handler: McpHandler,
     shutdown: CancellationToken,
-    /// Nothing more will be read.
+    /// No more input will be read.
     ended: bool,
-    /// A request has come; before that, nothing but a request means anything.
+    /// A request has arrived; messages before the first request are ignored.
     begun: bool,
-    /// The client and we agreed on the older era, in which a request need not say how it is meant.
+    /// The session protocol was negotiated, under which a request needs no `_meta`.
     is_session_protocol: bool,
 }
 
@@ -100,7 +100,7 @@ impl StdioTransport {
         })
     }
 
-    /// The next message that has come whole and is not answered at once.
+    /// The next complete message that is not answered inline.
     fn next_message(&mut self) -> NextInput {
         for _ in 0..MAX_LINES_PER_TURN {
             if self.output.waiting() >= MAX_UNREAD_BYTES {
@@ -134,13 +134,13 @@ impl StdioTransport {
         NextInput::Later
     }
 
-    /// Answers a call where it came in, if it can be. A request that is not good is left to the usual way.
+    /// Runs a call inline if possible. Other requests take the regular path.
     fn call_inline(&mut self, call: SimpleToolCall) -> Decoded {
         if let Err(why) = self.requests.check(&call.id) {
             let error = self.rejection(why, Some(&call.tool));
             return Decoded::Refused(Box::new(refused(error, Some(call.id))));
         }
-        // Other requests have come, or are under way.
+        // Other requests are buffered or in flight.
         let among_others = !self.lines.is_empty() || !self.requests.is_settled();
         match self.handler.dispatch_inline(call, among_others, &mut self.future_slot) {
             InlineDispatch::Message(message) => Decoded::Message(message),
@@ -154,7 +154,7 @@ impl StdioTransport {
         }
     }
 
-    /// The answer to a request that is not served.
+    /// The error for a request that is rejected.
     fn rejection(&self, why: RejectReason, tool: Option<&str>) -> ErrorData {
         match why {
             RejectReason::DuplicateId => duplicate_id(),
@@ -162,12 +162,12 @@ impl StdioTransport {
         }
     }
 
-    /// Keeps account of what has to be answered.
+    /// Registers a request, or cancels one.
     fn admit(&mut self, mut message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         match &mut message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
-                // What is agreed upon begins with the answer.
+                // The negotiated version applies from the response on.
                 self.is_session_protocol &= !matches!(request.request, ClientRequest::InitializeRequest(_));
                 match self.requests.open(&request.id) {
                     Ok(tray) => drop(request.request.extensions_mut().insert(tray)),
@@ -184,7 +184,7 @@ impl StdioTransport {
             }
             _ if !self.begun => return None,
             JsonRpcMessage::Notification(notification) => {
-                // Whoever gives up a request gets no answer to it.
+                // A cancelled request gets no response.
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
@@ -196,39 +196,39 @@ impl StdioTransport {
         Some(message)
     }
 
-    /// Puts a message on its way.
+    /// Buffers a message.
     fn put(&mut self, message: &ServerJsonRpcMessage) {
-        // It cannot fail: the message is ours, and there is always more paper.
+        // Cannot fail: the types serialise without error, and a `Vec` grows.
         if serde_json::to_writer(self.output.bytes(), message).is_ok() {
             self.end_line();
         }
     }
 
-    /// Puts the answer to a call on its way.
+    /// Buffers the response to a call.
     fn put_answer(&mut self, id: &RequestId, frame: &ResponseEnvelope<'_>, answer: &ToolResponse) {
         response_writer::write_response(&mut self.output, id, frame, answer);
         self.end_line();
     }
 
-    /// Ends a message, and lets the client have what there is of many.
+    /// Ends a message and flushes if much is buffered.
     fn end_line(&mut self) {
         self.output.bytes().push(b'\n');
         self.output.maybe_flush();
     }
 
-    /// Nothing more will come from the client.
+    /// Ends the input.
     fn end(&mut self) {
         self.ended = true;
         self.handler.connection.closing.cancel();
     }
 
-    /// The client reads nothing more: what it asked for is of no use to anybody.
+    /// The client closed its reading end: its calls are cancelled.
     fn is_gone(&mut self) {
         self.handler.connection.gone.cancel();
         self.end();
     }
 
-    /// Once the end was asked for, a client that does not read is not waited for. One that merely closed its own end may take its time.
+    /// Watches for a client that does not read during shutdown. Without a shutdown, a client may take any time to read.
     fn watch_for_stall(&mut self) {
         let left = self.output.bytes_written();
         let stalls = self.shutdown.is_cancelled() && !self.output.is_empty();
@@ -236,7 +236,7 @@ impl StdioTransport {
         self.stalled = stalls.then(|| since.unwrap_or_else(|| (Instant::now(), left)));
     }
 
-    /// Waits until something more has come or left, or the end was asked for.
+    /// Waits for input, output or shutdown.
     async fn wait(&mut self) {
         self.watch_for_stall();
         let Self { input, lines, output, shutdown, .. } = self;
@@ -254,13 +254,13 @@ impl StdioTransport {
             count = read(input, lines), if reads => if !count.is_ok_and(|count| count > 0) {
                 self.end();
             },
-            // The service will come again with an answer.
+            // rmcp will drop this future to send a response.
             else => std::future::pending().await,
         }
     }
 }
 
-/// Reads what has come. Nothing is lost when it is given up.
+/// Reads once. Cancel-safe: no input is lost.
 async fn read(input: &Descriptor, lines: &mut InputLines) -> io::Result<usize> {
     loop {
         let buffer = lines.buffer();
@@ -268,7 +268,7 @@ async fn read(input: &Descriptor, lines: &mut InputLines) -> io::Result<usize> {
         let ready = input.readable().await?;
         let room = buffer.capacity() - buffer.len();
         let count = rustix::io::read(input.fd(), spare_capacity(buffer));
-        // Less than there was room for is all that there was.
+        // A short read means the descriptor is drained.
         if count.map_or_else(|error| error == Errno::AGAIN, |count| count < room) {
             ready.end();
         }
@@ -331,7 +331,7 @@ impl Transport<RoleServer> for StdioTransport {
                 continue;
             }
             if was_full && self.output.waiting() < MAX_UNREAD_BYTES {
-                // Lines that have come may be taken up again.
+                // Buffered lines can be handled again.
                 continue;
             }
             if self.ended && self.requests.is_settled() && self.output.is_empty() {

@@ -1,4 +1,4 @@
-//! Questions to a person on the other side of the wire: each way they can end, in both eras.
+//! Approvals over the wire: every way they can end, under both protocols.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ fn write_call(content: &str) -> Value {
     json!({"name": "write_file", "arguments": {"path": "new.txt", "content": content}})
 }
 
-/// What a client of either era is asked about a call.
+/// A question that a client of either protocol gets about a call.
 struct Put {
     id: i64,
-    /// Older era: the server's request. Newer era: the answer that is a question.
+    /// Session protocol: the server's request. Stateless protocol: the `input_required` result.
     asked: Value,
 }
 
@@ -37,7 +37,7 @@ fn words(put: &Put, era: Era) -> Value {
     params.clone()
 }
 
-/// The same call with an answer, as a client of the newer era makes it.
+/// The same call with an answer, as a client of the stateless protocol repeats it.
 fn again(mut call: Value, put: &Put, answer: Value) -> Value {
     call["requestState"] = put.asked["requestState"].clone();
     call["inputResponses"] = json!({"approval": answer});
@@ -167,7 +167,7 @@ fn a_question_that_nobody_answers_expires() {
                 );
                 let withdrawn = client.next(is_withdrawal);
                 assert_eq!(withdrawn["params"]["requestId"], put.asked["id"], "{withdrawn}");
-                // An answer that comes too late is an answer to nothing.
+                // A late answer is ignored.
                 client.reply(&put.asked, json!({"action": "accept"}));
                 client.close().1.unwrap();
                 assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalExpired));
@@ -178,7 +178,7 @@ fn a_question_that_nobody_answers_expires() {
                 }
                 assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalExpired));
                 let mut late = again(write_call("late"), &put, json!({"action": "accept"}));
-                // Whoever forges something is told no more than ever.
+                // A forged request learns nothing more.
                 let mut forged = late.clone();
                 forged["arguments"]["content"] = json!("other");
                 let answer = client.request("tools/call", forged);
@@ -187,7 +187,7 @@ fn a_question_that_nobody_answers_expires() {
                 assert_eq!(result["isError"], true, "{result}");
                 assert_eq!(result["_meta"]["toolgate/error"]["code"], "approval_expired", "{result}");
                 assert_eq!(world.records().len(), 2, "the call, once, and who forged one");
-                // What was told is not told again, with an answer or without.
+                // A result is returned only once, with an answer or without.
                 assert_eq!(client.request("tools/call", late.clone())["error"]["code"], -32602);
                 late.as_object_mut().unwrap().remove("inputResponses");
                 assert_eq!(client.request("tools/call", late)["error"]["code"], -32602);
@@ -235,7 +235,7 @@ fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
         client.close().1.unwrap();
         assert!(!world.workspace.join("new.txt").exists());
         assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalUnavailable));
-        // Whatever is asked about is there to its last line.
+        // The question contains the call to its last line.
         let world = World::new();
         let mut client = world.client(era);
         let fits = "a line\n".repeat(5000) + "the last line";
@@ -269,7 +269,7 @@ fn answers_come_through_however_many_questions_are_open() {
     for _ in 1..1024 {
         client.ask("tools/call", write_call("x"));
     }
-    // However many are refused, there is one record for the first of them, and one for all others.
+    // However many are refused, there is one record for the first and one for all others.
     for _ in 0..50 {
         let refused = client.ask("tools/call", write_call("x"));
         let error = client.answer(refused)["error"].clone();
@@ -292,7 +292,7 @@ fn answers_come_through_however_many_questions_are_open() {
 
 #[test]
 fn an_answer_that_is_given_twice_counts_once() {
-    // Older era: the second answer to one question is an answer to nothing.
+    // Session protocol: a second answer to the same question is ignored.
     let world = World::new();
     let mut client = world.client(Era::Older);
     let put = begin(&mut client, Era::Older, write_call("x"));
@@ -302,7 +302,7 @@ fn an_answer_that_is_given_twice_counts_once() {
     client.close().1.unwrap();
     assert!(!world.workspace.join("new.txt").exists());
 
-    // Newer era: a state is good once.
+    // Stateless protocol: a state works once.
     let world = World::new();
     let mut client = world.client(Era::Newer);
     let put = begin(&mut client, Era::Newer, write_call("x"));
@@ -318,7 +318,8 @@ fn an_answer_that_is_given_twice_counts_once() {
     assert_eq!(denial(&records[1]), (Stage::Approval, ErrorCode::ApprovalDenied));
 }
 
-/// Older era: an answer cannot be for another call, because it names the question. Newer era: the state says which call it is for.
+/// Session protocol: an answer cannot be for another call, because it has the question's id. Stateless protocol: the state is
+/// bound to its call.
 #[test]
 fn an_answer_is_for_the_call_that_was_shown_alone() {
     let world = World::new();
@@ -354,7 +355,7 @@ fn an_answer_is_for_the_call_that_was_shown_alone() {
     let records = world.records();
     assert_eq!(records.len(), refused.len());
     assert!(records.iter().all(|record| denial(record) == (Stage::Approval, ErrorCode::ApprovalDenied)));
-    // The question is still open, and a good answer to it is still good.
+    // The question is still open, and a valid answer still counts.
     let good = again(write_call("shown"), &put, accept());
     assert_eq!(client.request("tools/call", good)["result"]["isError"], false);
     client.close().1.unwrap();
@@ -414,7 +415,7 @@ fn who_comes_again_without_an_answer_is_asked_again() {
         let result = client.request("tools/call", call.clone())["result"].clone();
         assert_eq!(result["resultType"], "input_required", "{call}: {result}");
     }
-    // An answer without a state answers nothing: it is a new call, with a question of its own.
+    // An answer without a state is a new call, with a question of its own.
     let mut stateless = write_call("x");
     stateless["inputResponses"] = json!({"approval": {"action": "accept"}});
     let result = client.request("tools/call", stateless)["result"].clone();
@@ -442,7 +443,7 @@ fn a_question_that_waits_holds_up_no_other_call() {
     for era in ERAS {
         let world = World::new();
         let mut client = world.client(era);
-        // More than may have their answers in memory at once.
+        // More than the limit on calls with responses in memory.
         let waiting: Vec<Put> = (0..12).map(|_| begin(&mut client, era, write_call("x"))).collect();
         assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false, "{era:?}");
         for put in waiting {
@@ -479,7 +480,7 @@ fn a_cancelled_question_ends_its_call() {
         std::thread::yield_now();
     }
     client.reply(&put.asked, json!({"action": "accept"}));
-    // What was answered is not withdrawn.
+    // An answered question is not cancelled.
     let put = begin(&mut client, Era::Older, write_call("y"));
     finish(&mut client, Era::Older, &put, Value::Null, json!({"action": "decline"}));
     let (rest, ended) = client.close();

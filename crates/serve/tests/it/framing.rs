@@ -1,10 +1,10 @@
-//! Lines that are no messages, and messages that come in pieces.
+//! Invalid lines, and messages that arrive in pieces.
 
 use serde_json::{Value, json};
 
 use crate::stdio_fixture::{Era, World};
 
-/// What a line is answered with: a code and an id, or nothing.
+/// The response to a line: a code and an id, or none.
 type Expected = Option<(i64, Value)>;
 
 #[test]
@@ -54,7 +54,8 @@ fn whatever_is_not_a_message_is_answered_with_what_is_wrong() {
             assert_eq!(answer["error"]["code"], *code, "{shown}: {answer}");
             assert_eq!(answer["id"], *id, "{shown}: {answer}");
         }
-        // Whatever came, the next request is served, and nothing else came before its answer.
+        // Whatever was sent, the next request is served, and no other message precedes its
+        // response.
         let answer = client.request("ping", json!({}));
         assert_eq!(answer["result"], json!({}), "{shown}");
     }
@@ -77,7 +78,7 @@ fn a_message_may_come_in_pieces_and_many_at_once() {
     for id in 2000..2200 {
         assert_eq!(client.answer(id)["result"], json!({}));
     }
-    // With the line ends of another system, and without one at the end.
+    // With CRLF line ends, and without one at the end.
     client.write(ping(3000).replace('\n', "\r\n").as_bytes());
     assert_eq!(client.answer(3000)["result"], json!({}));
     client.write(ping(3001).trim_end().as_bytes());
@@ -134,7 +135,7 @@ fn nothing_but_a_request_begins_a_session() {
     );
     assert_eq!(begun["result"]["protocolVersion"], "2024-11-05");
     client.close().1.unwrap();
-    // Who says nothing at all is no failure either.
+    // A client that sends nothing is no failure either.
     world.silent().close().1.unwrap();
 }
 

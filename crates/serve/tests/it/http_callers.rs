@@ -1,4 +1,5 @@
-//! Callers beside each other: what one has is not another's, not even with the same name, and nobody takes all there is.
+//! Isolation of callers: none can use what belongs to another, not even with the same name, and none can take all
+//! resources.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,7 +21,7 @@ const READS: &[&str] = &["files:read"];
 const WRITES: &[&str] = &["files:write"];
 const BOTH: &[&str] = &["files:read", "files:write"];
 
-/// A token of somebody whose writing is asked about.
+/// A token of a caller whose writes need approval.
 fn token(subject: &'static str, permissions: &'static [&'static str]) -> String {
     Says { subject, permissions, is_guided: true, ..Says::default() }.token()
 }
@@ -30,7 +31,7 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 }
 
-/// A request of the newer era whose client can show questions.
+/// A request of the stateless protocol whose client supports elicitation.
 fn asking(message: Value) -> Sent {
     let sent = newer(message);
     sent.replaced(
@@ -43,12 +44,12 @@ fn write_file(path: &str) -> Value {
     call("write_file", &json!({"path": path, "content": "agreed\n"}))
 }
 
-/// Begins a call that has to be asked about.
+/// Starts a call that needs approval.
 fn park(world: &World, token: &str, path: &str) -> Value {
     world.send(&asking(write_file(path)).bearing(token)).message()["result"].clone()
 }
 
-/// Comes again with a yes.
+/// Repeats the request with an approval.
 fn agree(world: &World, token: &str, path: &str, asked: &Value, content: &Value) -> Value {
     let mut message = write_file(path);
     message["params"]["requestState"] = asked["requestState"].clone();
@@ -56,7 +57,7 @@ fn agree(world: &World, token: &str, path: &str, asked: &Value, content: &Value)
     world.send(&asking(message).bearing(token)).message()
 }
 
-/// Answers at once.
+/// Answers immediately.
 struct Plain {
     spec: ToolSpec,
     whole: Option<String>,
@@ -98,7 +99,7 @@ fn an_answer_is_good_for_the_same_caller_with_the_same_permissions_alone() {
         assert!(got["error"].is_object() || got["result"]["isError"] == json!(true), "{got}");
         assert_eq!(world.written("new.txt"), None);
     }
-    // Another token that says the same is as good.
+    // Another token with the same claims works too.
     let got = agree(&world, &token("bob", BOTH), "new.txt", &asked, &json!({}));
     assert_eq!(got["result"]["isError"], json!(false), "{got}");
     assert_eq!(world.written("new.txt").as_deref(), Some("agreed\n"));
@@ -169,7 +170,7 @@ fn streams_of_one_caller_leave_room_for_those_of_others() {
     assert_eq!(&said, b"HTTP/1.1 200 OK");
 }
 
-/// Begins a session of the older era.
+/// Starts a session.
 fn begin(world: &World, token: &str) -> String {
     let got = world.send(&post(&initialize()).bearing(token));
     let name = got.header("mcp-session-id").unwrap_or_else(|| panic!("{got:?}")).to_owned();
@@ -178,7 +179,7 @@ fn begin(world: &World, token: &str) -> String {
     name
 }
 
-/// A tool that waits, who it began for, and what lets it go.
+/// A tool that waits, the callers it started for, and the semaphore that releases it.
 fn waiting() -> (Plan, Receiver<String>, Arc<Semaphore>) {
     let (begun, seen) = channel();
     let let_go = Arc::new(Semaphore::new(0));
@@ -201,7 +202,7 @@ fn calls_of_one_caller_wait_for_each_other_and_not_for_those_of_others() {
     for _ in 0..32 {
         assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "mallory");
     }
-    // All forty are there, and no more begin than may.
+    // All forty are in flight, and no more run than may.
     while !world.send(&get("/metrics").bearing(&mallory)).body.contains("toolgate_calls_in_flight 40") {
         std::thread::yield_now();
     }
@@ -225,7 +226,7 @@ fn whoever_asks_without_end_is_refused_and_with_its_session_all_of_it_ends() {
     let name = begin(&world, &mallory);
     let within = |sent: Sent| sent.bearing(&mallory).with("Mcp-Session-Id", &name);
     for number in 0..256 {
-        // It does not wait for an answer.
+        // It does not wait for a response.
         let mut stream: TcpStream = world.connect();
         stream.write_all(within(post(&wait(number))).render(world.address).as_bytes()).unwrap();
         assert_ne!(stream.read(&mut [0; 1024]).unwrap(), 0);
@@ -258,7 +259,7 @@ fn whoever_asks_without_end_is_refused_and_with_its_session_all_of_it_ends() {
 #[test]
 fn a_session_that_nobody_uses_ends_with_its_calls() {
     let (plan, seen, _let_go) = waiting();
-    // Long enough for it to begin, and for a call in it.
+    // Long enough to start a session and make a call in it.
     let world = plan.limits(|limits| limits.session_idle = Duration::from_secs(5)).start();
     let alice = token("alice", READS);
     let name = begin(&world, &alice);

@@ -1,4 +1,5 @@
-//! A gate with an HTTP door in this process, and a client that says exactly what it is told to.
+//! A gate with an HTTP server in this process, and a client that sends exactly what a test
+//! specifies.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -23,9 +24,9 @@ use toolgate_serve::{
 use toolgate_tools::Profile;
 use toolgate_types::{Sha256, Trust};
 
-/// Longer than anything here takes; whoever waits this long has failed.
+/// Longer than anything here takes; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// The token of the person.
+/// The token of the configured person.
 pub(crate) const TOKEN: &str = "the-token-of-the-person-0123456789abcdef";
 /// How long `big.txt` is.
 pub(crate) const BIG: usize = 192 * 1024;
@@ -40,7 +41,7 @@ pub(crate) struct World {
     _scratch: Scratch,
 }
 
-/// How a world is made.
+/// How a test world is set up.
 pub(crate) struct Plan {
     demand: AuthRequirement,
     limits: HttpLimits,
@@ -64,7 +65,7 @@ pub(crate) fn open() -> Plan {
     Plan { demand: AuthRequirement::None, ..by_token() }
 }
 
-/// Nothing in a test depends on patience that is not about it.
+/// Generous timeouts: no test depends on one that it does not set.
 fn limits() -> HttpLimits {
     HttpLimits {
         header_timeout: PATIENCE,
@@ -86,7 +87,7 @@ impl Plan {
         self
     }
 
-    /// At an address of its own, where nobody else listens once it is closed.
+    /// At an address of its own, where no other process listens once it is closed.
     pub(crate) fn alone(mut self) -> Self {
         static WORLDS: AtomicU8 = AtomicU8::new(0);
         let [.., high, low] = std::process::id().to_be_bytes();
@@ -138,7 +139,7 @@ impl Plan {
 }
 
 impl World {
-    /// Closes the door, and waits until it is closed.
+    /// Shuts down the server and waits until it is closed.
     pub(crate) fn close(&mut self) {
         self.shutdown.cancel();
         if let Some(serving) = self.serving.take() {
@@ -153,10 +154,10 @@ impl World {
         stream
     }
 
-    /// Sends bytes on a connection of their own, and reads all that comes.
+    /// Sends bytes on a connection of their own, and reads until it closes.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
-        // Whoever is refused early may not be listened to until its end.
+        // A client that is rejected early may not be read to its end.
         let _ = stream.write_all(bytes);
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all);
@@ -167,7 +168,7 @@ impl World {
         Got::parse(&self.raw(request.render(self.address).as_bytes()))
     }
 
-    /// What was written into the workspace, if anything was.
+    /// The content of a file in the workspace, if it exists.
     pub(crate) fn written(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.workspace.join(name)).ok()
     }
@@ -181,7 +182,7 @@ impl Drop for World {
     fn drop(&mut self) {
         self.shutdown.cancel();
         if let Some(serving) = self.serving.take() {
-            // A test that fails says why by itself.
+            // A failing test reports its reason itself.
             let _ = serving.join();
         }
     }
@@ -252,7 +253,7 @@ impl Sent {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Got {
     pub(crate) status: u16,
@@ -277,7 +278,7 @@ impl Got {
         })
     }
 
-    /// The last message of the answer, in whichever form it came.
+    /// The last message of the response, as JSON or SSE.
     pub(crate) fn message(&self) -> Value {
         let data = self
             .body
@@ -289,7 +290,7 @@ impl Got {
     }
 }
 
-/// A connection that is used again and again.
+/// A keep-alive connection.
 pub(crate) struct Line {
     stream: TcpStream,
     read: Vec<u8>,
@@ -306,7 +307,7 @@ impl Line {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
-    /// The next answer, or nothing where the connection ended before one began.
+    /// The next response, or `None` if the connection closed before one began.
     pub(crate) fn answer(&mut self) -> Option<Got> {
         loop {
             if let Some(length) = whole(&self.read) {
@@ -328,7 +329,7 @@ impl Line {
     }
 }
 
-/// How long the first answer is, if all of it is there.
+/// The length of the first response, if it is complete.
 fn whole(bytes: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(bytes);
     let head = text.find("\r\n\r\n")? + 4;
@@ -356,7 +357,7 @@ fn unchunk(mut body: &str) -> String {
     whole
 }
 
-/// `initialize` of the older era.
+/// `initialize` of the session protocol.
 pub(crate) fn initialize() -> Value {
     let client = json!({"name": "test", "version": "1"});
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
@@ -368,7 +369,7 @@ pub(crate) fn read_file(id: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 }
 
-/// A call of the newer era, which needs no session.
+/// A call of the stateless protocol.
 pub(crate) fn newer(mut message: Value) -> Sent {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -394,7 +395,7 @@ impl FetchKeys for NoFetch {
     }
 }
 
-/// Believes tokens for `gate` that are signed with a secret.
+/// Accepts tokens for `gate` that are signed with a secret.
 fn verifier() -> Verifier {
     let issuer = Issuer {
         issuer: "https://issuer.example".to_owned(),
@@ -407,14 +408,14 @@ fn verifier() -> Verifier {
     Verifier::new(VerifierOptions::new(vec![issuer], Arc::new(SystemTime::now), Arc::new(NoFetch))).unwrap()
 }
 
-/// What a token says.
+/// The claims of a token.
 pub(crate) struct Says {
     pub(crate) subject: &'static str,
     pub(crate) audience: &'static str,
     pub(crate) secret: &'static [u8],
     pub(crate) age: Duration,
     pub(crate) permissions: &'static [&'static str],
-    /// Whether writing is asked about.
+    /// Whether writes need approval.
     pub(crate) is_guided: bool,
 }
 

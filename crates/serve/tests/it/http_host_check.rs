@@ -1,4 +1,4 @@
-//! Which names, which pages and which tokens open the door.
+//! Which values of `Host` and `Origin` and which tokens are accepted.
 
 use serde_json::json;
 
@@ -17,26 +17,26 @@ fn host_origin_and_token_must_all_be_good() {
         (Some("gate.example:443"), None, good, 200),
         (Some("{own}"), Some("http://{own}"), good, 200),
         (Some("{own}"), Some("https://app.example"), good, 200),
-        // A name of somebody else that was made to lead here.
+        // A foreign name that resolves to this address (DNS rebinding).
         (Some("evil.example"), None, good, 421),
         (Some("evil.example"), Some("http://evil.example"), good, 421),
         (Some("127.0.0.1.evil.example"), None, good, 421),
         (None, None, good, 400),
         (Some("localhost@evil.example"), None, good, 400),
-        // A page that has no business here.
+        // A page of a foreign origin.
         (Some("{own}"), Some("https://evil.example"), good, 403),
         (Some("{own}"), Some("https://app.example.evil.example"), good, 403),
         (Some("{own}"), Some("http://app.example"), good, 403),
         (Some("{own}"), Some("null"), good, 403),
         (Some("{own}"), Some("http://localhost:1"), good, 403),
-        // Somebody who cannot say who it is.
+        // An unauthenticated client.
         (Some("{own}"), None, None, 401),
         (Some("{own}"), None, Some("Bearer wrong"), 401),
         (Some("{own}"), None, Some("Bearer the-token-of-the-person-0123456789abcdeg"), 401),
         (Some("{own}"), None, Some("Bearer the-token-of-the-person-0123456789abcde"), 401),
         (Some("{own}"), None, Some("Basic the-token-of-the-person-0123456789abcdef"), 401),
         (Some("{own}"), None, Some("the-token-of-the-person-0123456789abcdef"), 401),
-        // Names are looked at first, so that nobody learns more.
+        // `Host` and `Origin` are checked first, so that such a client learns nothing about tokens.
         (Some("evil.example"), None, Some("Bearer wrong"), 421),
         (Some("{own}"), Some("https://evil.example"), None, 403),
     ];
@@ -118,7 +118,7 @@ fn a_page_that_may_use_the_gate_is_let_see_its_answers() {
     let got = world.send(&post(&initialize()).bearing(TOKEN).with("Origin", "https://app.example"));
     assert!(got.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
     assert_eq!(got.header("vary"), Some("Origin"));
-    // Without a page there is nobody to ask for.
+    // Without `Origin` it is no preflight request.
     assert_ne!(world.send(&asked).status, 204);
 }
 

@@ -1,4 +1,4 @@
-//! What is too much, too long or too slow.
+//! Limits on sizes, numbers and times.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,9 +12,9 @@ use crate::http_fixture::{
     read_file,
 };
 
-/// Short, for what never comes.
+/// A short timeout, for what never arrives.
 const SOON: Duration = Duration::from_millis(200);
-/// Long enough for what comes, on a slow machine too.
+/// Long enough for what does arrive, on a slow machine too.
 const LATER: Duration = Duration::from_secs(2);
 
 fn head(world: &World, more: &str) -> String {
@@ -40,7 +40,7 @@ fn bodies_beyond_the_bound_are_refused_however_they_come() {
     let mut fits = initialize();
     fits["params"]["clientInfo"]["title"] = json!("x".repeat(3000));
     assert_eq!(world.send(&post(&fits).bearing(TOKEN)).status, 200);
-    // Whoever may not come in is not even listened to.
+    // The body of an unauthenticated request is not read.
     let stranger = announced.replace(TOKEN, "");
     assert_eq!(Got::parse(&world.raw(stranger.as_bytes())).status, 401);
 }
@@ -57,7 +57,7 @@ fn bodies_that_would_become_too_much_are_refused_before_they_are_read() {
     let deep = (0..120).fold(json!(0), |inner, _| json!([inner]));
     assert_eq!(with(json!({"path": "a.txt", "a": deep})), 400);
     assert_eq!(world.records().len(), 0);
-    // What is long and no more than a text is understood, off the thread of others.
+    // A body that is long but only text is parsed, off the async thread.
     assert_eq!(with(json!({"path": "a.txt", "a": "[{,:".repeat(500_000)})), 200);
     assert_eq!(with(json!({"path": "a.txt", "a": vec![0; 50_000]})), 200);
     assert_eq!(world.records().len(), 2);
@@ -73,7 +73,7 @@ fn of_strangers_no_more_is_read_than_a_record_needs() {
         ),
         ("{\"params\":{\"arguments\":{\"a\":[0", ""),
     ] {
-        // Much more is announced than ever comes.
+        // Much more is announced than is sent.
         let head = head(&world, "Content-Length: 1000000\r\n\r\n").replace(TOKEN, "wrong");
         let before = world.records().len();
         let mut stream = world.connect();
@@ -131,7 +131,7 @@ fn heads_have_bounds_too() {
     assert_eq!(world.send(&get("/healthz")).status, 200);
 }
 
-/// All that comes until the other side ends.
+/// Reads until the server closes.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all);
@@ -140,12 +140,12 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
 
 #[test]
 fn whoever_takes_too_long_to_say_what_it_wants_is_given_up() {
-    // Nothing at all, and a part of a head.
+    // Nothing at all, and a part of a header.
     let world = by_token().limits(|limits| limits.header_timeout = SOON).start();
     let mut silent = world.connect();
     assert!(rest(&mut silent).is_empty());
     let mut slow = world.connect();
-    // The connection may be at its end already.
+    // The connection may be closed already.
     let _ = slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: lo");
     let said = rest(&mut slow);
     assert!(said.is_empty() || Got::parse(&said).status == 408, "{said:?}");
@@ -157,7 +157,7 @@ fn whoever_takes_too_long_to_say_what_it_wants_is_given_up() {
     body.write_all(part.as_bytes()).unwrap();
     assert_eq!(Got::parse(&rest(&mut body)).status, 408);
     assert_eq!(world.records().len(), 0);
-    // A connection that was used, within its time, and is silent now.
+    // A connection that was used in time and is now idle.
     let world = by_token().limits(|limits| limits.header_timeout = LATER).start();
     let asked = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", world.address);
     let mut idle = world.connect();
@@ -174,20 +174,20 @@ fn connections_beyond_the_bound_are_told_so() {
             let mut stream = world.connect();
             let asked = get("/metrics").bearing(TOKEN).render(world.address);
             stream.write_all(asked.replace("Connection: close\r\n", "").as_bytes()).unwrap();
-            // Answered, so that it has its place; and with a good token, so that it keeps it.
+            // Answered, so that it has its slot; and authenticated, so that it keeps it.
             assert_ne!(stream.read(&mut [0; 1024]).unwrap(), 0);
             stream
         })
         .collect();
     assert_eq!(Got::parse(&rest(&mut world.connect())).status, 503);
     drop(held.pop());
-    // The place is free as soon as the end of the connection is noticed.
+    // The slot is free as soon as the close is noticed.
     let found = std::iter::repeat_with(|| world.raw(world_health(&world).as_bytes())).take(10_000);
     let mut found = found.filter(|all| !all.is_empty()).map(|all| Got::parse(&all).status);
     assert!(found.any(|status| status == 200));
 }
 
-/// A connection from another address of this machine.
+/// A connection from another loopback address.
 fn connect_from(address: [u8; 4], world: &World) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let socket = runtime.block_on(async {
@@ -211,7 +211,7 @@ fn connections_that_say_nothing_keep_nobody_with_a_good_token_out() {
         let mut begun = [0; 12];
         stream.read_exact(&mut begun).map(|()| String::from_utf8_lossy(&begun).into_owned())
     };
-    // Somebody who came before the flood, and stays.
+    // A client that connected before the flood, and stays.
     let mut early = world.connect();
     assert_eq!(ask(&mut early, &kept_open).unwrap(), "HTTP/1.1 200");
     until(&mut early, b"toolgate_http_answers_waiting 0\n");
@@ -219,7 +219,7 @@ fn connections_that_say_nothing_keep_nobody_with_a_good_token_out() {
         let flood: Vec<TcpStream> = (0..MOST + 44)
             .map(|_| {
                 let mut stream = connect_from([127, 0, 0, 2], &world);
-                // One that had to give way already cannot say any more.
+                // A connection that was already evicted cannot be written to.
                 let _ = stream.write_all(half.as_bytes());
                 stream
             })
@@ -263,14 +263,14 @@ fn whoever_does_not_take_its_answers_is_given_up() {
     let mut stream = world.connect();
     stream.write_all(one.repeat(CALLS).as_bytes()).unwrap();
     assert_ne!(stream.read(&mut [0; 64]).unwrap(), 0);
-    // Nothing is taken until the door has given up, which shows in its count of connections.
+    // Nothing is read until the server has given up, which shows in its connection gauge.
     let alone = "toolgate_http_connections 1";
     while !world.send(&get("/metrics")).body.lines().any(|line| line == alone) {
         std::thread::yield_now();
     }
     let taken = rest(&mut stream).len();
     assert!(taken < CALLS * BIG, "{taken}");
-    // What was begun was recorded, and what could not be answered was not begun.
+    // What was started was recorded, and what could not be answered was not started.
     let records = world.records().len();
     assert!((1..CALLS).contains(&records), "{records}");
     assert_eq!(world.send(&newer(read_file(1))).status, 200);
@@ -278,11 +278,11 @@ fn whoever_does_not_take_its_answers_is_given_up() {
 
 #[test]
 fn long_answers_that_nobody_reads_have_bounds() {
-    // As many long answers as one caller may leave unread.
+    // As many long responses as one caller may leave unread.
     const UNREAD: usize = 8;
     for is_newer in [true, false] {
         let world = open().start();
-        // On the wire twice as long, which is more than the system holds for anybody.
+        // Twice as long on the wire, which is more than any socket buffer.
         std::fs::write(world.workspace.join("long.txt"), "\"".repeat(4 << 20)).unwrap();
         let read = |name: &str, id: usize| {
             let params = json!({"uri": format!("toolgate://files/project/{name}")});
@@ -308,10 +308,10 @@ fn long_answers_that_nobody_reads_have_bounds() {
             assert!(!has_come(&waiting, b"\"jsonrpc\""), "there is no room for it");
         }
         assert!(!has_come(&waiting, b"\"jsonrpc\""), "it waits");
-        // What is short needs none.
+        // A short response needs no budget.
         let got = Got::parse(&rest(&mut ask("a.txt", UNREAD + 1)));
         assert!(got.message().to_string().contains("hello"), "{got:?}");
-        // Whether one is read to its end or its reader goes away, others have its room.
+        // Whether one is read to its end or its client disconnects, its budget is free for others.
         match is_newer {
             true => assert!(rest(&mut unread[0]).len() > 8 << 20),
             false => drop(unread.remove(0)),
@@ -321,14 +321,14 @@ fn long_answers_that_nobody_reads_have_bounds() {
     }
 }
 
-/// How many answers the door says wait for room.
+/// How many responses wait for budget, by the metrics.
 fn answers_waiting(world: &World) -> usize {
     let told = world.send(&get("/metrics")).body;
     let mut counts = told.lines().filter_map(|line| line.strip_prefix("toolgate_http_answers_waiting "));
     counts.next().unwrap().parse().unwrap()
 }
 
-/// Whether this is in what has come so far, of which nothing is taken.
+/// Whether this text is in the received bytes, without consuming them.
 fn has_come(stream: &TcpStream, text: &[u8]) -> bool {
     let mut buffer = [0; 64 * 1024];
     stream.set_nonblocking(true).unwrap();
@@ -342,7 +342,7 @@ fn has_come(stream: &TcpStream, text: &[u8]) -> bool {
     come.windows(text.len()).any(|window| window == text)
 }
 
-/// Reads until this comes; whether it did.
+/// Reads until this text arrives; returns whether it did.
 fn until(stream: &mut TcpStream, text: &[u8]) -> bool {
     let mut all = Vec::new();
     let mut buffer = [0; 64];
@@ -371,7 +371,8 @@ fn requests_above_the_rate_of_a_caller_are_on_record_under_its_name() {
     assert_eq!(refused, 5, "no second saw two requests");
     let records = world.records();
     let denied: Vec<_> = records.iter().filter(|record| record.decision == Decision::Denied).collect();
-    // The first is on record, and those that follow within the interval are counted into one more.
+    // The first is recorded, and those that follow within the interval are counted into one more
+    // record.
     assert_eq!(denied.len(), 1, "{denied:?}");
     let denial = denied[0].denial.as_ref().unwrap();
     assert_eq!((denied[0].caller.sub.as_str(), denial.code), ("alice", ErrorCode::RateLimited));

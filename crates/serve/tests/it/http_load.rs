@@ -1,4 +1,4 @@
-//! Many at once: nothing is lost.
+//! Many concurrent clients: nothing is lost.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::http_fixture::{Line, Says, World, by_issuer, get, initialize, newer, 
 const CONNECTIONS: u64 = 200;
 const CALLS: u64 = 20;
 
-/// The calls of one connection, in one of the eras. Says which of them were answered.
+/// The calls of one connection, with one of the protocols. Returns which of them were answered.
 fn converse(world: &World, number: u64, token: &str) -> Vec<u64> {
     let mut line = Line::new(world);
     let own = world.address;

@@ -1,4 +1,4 @@
-//! Everything that is refused before MCP is spoken, in one shape.
+//! Everything that is rejected before MCP has the same form.
 
 use serde_json::json;
 
@@ -36,6 +36,6 @@ fn every_refusal_is_an_error_of_json_rpc() {
         assert_eq!(got.header("allow").is_some(), status == 405, "{what}: {got:?}");
     }
     assert_eq!(world.send(&put("/mcp")).header("allow"), Some("GET, POST, DELETE"));
-    // Nothing of this has harmed the session.
+    // None of this has affected the session.
     assert_eq!(world.send(&within()).status, 200);
 }

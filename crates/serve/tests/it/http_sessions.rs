@@ -1,4 +1,4 @@
-//! Sessions of the older era: whose they are, how many there are, and how they end.
+//! Sessions: their owners, their limits, and how they end.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn token_of(subject: &'static str) -> String {
     Says { subject, ..Says::default() }.token()
 }
 
-/// Begins a session.
+/// Starts a session.
 fn begin(world: &World, token: &str) -> String {
     let got = world.send(&post(&initialize()).bearing(token));
     assert_eq!(got.status, 200, "{got:?}");
@@ -40,7 +40,7 @@ fn a_session_is_nothing_to_anybody_but_its_caller() {
         world.send(&sent).status
     };
     assert_eq!(end(&mallory, &name), 404);
-    // Whoever names the newer era has no session, so that it cannot have another's.
+    // A request of the stateless protocol has no session, so that it cannot use another caller's.
     let got = world.send(&newer(read_file(9)).bearing(&mallory).with("Mcp-Session-Id", &name));
     assert_eq!(got.status, 200, "{got:?}");
     let mut beginning = initialize();

@@ -1,4 +1,4 @@
-//! The door closes while calls are under way: each is answered and recorded.
+//! Shutdown while calls are in flight: each is answered and recorded.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use toolgate_types::{Category, Decision, ErrorCode, Failure, ToolClass, ToolOutp
 
 use crate::http_fixture::{Got, Line, PATIENCE, Sent, World, get, initialize, newer, open, post};
 
-/// Waits until it is let go, or told to end.
+/// Waits until it is released or cancelled.
 pub(crate) struct Waiting {
     spec: ToolSpec,
-    /// Is told for whom it began.
+    /// Receives the callers it started for.
     begun: Sender<String>,
     let_go: Arc<Semaphore>,
 }
 
 impl Waiting {
     pub(crate) fn new(begun: Sender<String>, let_go: &Arc<Semaphore>) -> Self {
-        // Of a kind that may take long.
+        // Of a category that may take long.
         let spec = ToolSpec { category: Category::Mcp, ..spec("wait", ToolClass::Read) };
         Self { spec, begun, let_go: Arc::clone(let_go) }
     }
 }
 
-/// A tool that takes nothing.
+/// A tool without arguments.
 pub(crate) fn spec(name: &str, class: ToolClass) -> ToolSpec {
     ToolSpec {
         name: name.parse().unwrap(),
@@ -72,12 +72,12 @@ struct Busy {
 
 const CALLS: u64 = 8;
 
-/// Calls of both eras, all under way.
+/// Calls of both protocols, all in flight.
 fn busy(grace: Duration) -> Busy {
     let (begun, seen) = channel();
     let let_go = Arc::new(Semaphore::new(0));
     let tool = Waiting::new(begun, &let_go);
-    // What was told to end has the time to, and what was answered arrives.
+    // Cancelled calls have the time to end, and their responses arrive.
     let patient = |limits: &mut HttpLimits| {
         (limits.grace, limits.cancel_timeout, limits.flush_timeout) = (grace, PATIENCE, PATIENCE);
     };
@@ -116,7 +116,7 @@ fn answers(lines: &mut [Line]) -> Vec<Value> {
 fn calls_that_end_within_the_grace_are_answered_as_ever() {
     let Busy { mut world, mut lines, let_go } = busy(PATIENCE);
     world.shutdown.cancel();
-    // Nothing new is taken from here on; the calls under way do not know yet.
+    // Nothing new is accepted from here on; the calls in flight are not cancelled yet.
     while std::net::TcpStream::connect(world.address).is_ok() {
         std::thread::yield_now();
     }
@@ -160,7 +160,7 @@ fn calls_whose_clients_went_away_are_recorded_too() {
 #[test]
 fn going_away_ends_a_call_of_the_newer_era_and_none_of_the_older() {
     let Busy { mut world, mut lines, let_go } = busy(PATIENCE);
-    // Of the older era it is known that connections break, and that clients come again.
+    // Under the session protocol connections may break, and clients reconnect.
     lines.clear();
     while world.records().len() < CALLS as usize / 2 {
         std::thread::yield_now();
@@ -185,7 +185,7 @@ fn a_door_that_closes_is_not_ready() {
     let mut line = Line::new(&world);
     assert_eq!(line.ask(&get("/readyz"), world.address).status, 200);
     world.shutdown.cancel();
-    // A connection that has nothing under way ends at once.
+    // An idle connection closes immediately.
     assert!(line.answer().is_none());
     let_go.add_permits(1);
     assert_eq!(answers(&mut lines).len(), CALLS as usize);
@@ -206,7 +206,7 @@ fn what_is_only_half_said_when_the_door_closes_is_not_waited_for_and_not_done() 
         std::thread::yield_now();
     }
     let mut late = halves.remove(0);
-    // The connection may be at its end already.
+    // The connection may be closed already.
     let _ = late.write_all(second.as_bytes());
     let mut said = Vec::new();
     let _ = late.read_to_end(&mut said);
@@ -219,11 +219,11 @@ fn what_is_only_half_said_when_the_door_closes_is_not_waited_for_and_not_done() 
 fn what_is_still_to_come_when_the_door_closes_is_not_begun() {
     let mut world = open().limits(|limits| limits.grace = Duration::from_secs(3600)).alone().start();
     let whole = newer(crate::http_fixture::read_file(1)).render(world.address);
-    // All of the head, and not all of the body.
+    // All of the header, and not all of the body.
     let (first, second) = whole.split_at(whole.len() - 5);
     let mut late = world.connect();
     late.write_all(first.as_bytes()).unwrap();
-    // It is at work on what has come once it has answered somebody who came later.
+    // The server has read what was sent once it has answered a later client.
     while !world.send(&get("/metrics")).body.contains("toolgate_http_connections 2") {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! Tokens of an issuer: which are believed, what strangers are told, and what is recorded.
+//! Tokens of an issuer: which are accepted, what rejected clients learn, and what is recorded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ fn tokens_for_others_of_others_or_too_old_are_refused_and_their_calls_recorded()
         assert_eq!((record.decision, record.caller.sub.as_str()), (Decision::Denied, "unverified"), "{what}");
         assert_eq!(record.denial.as_ref().unwrap().stage, Stage::Auth, "{what}");
     }
-    // What is no call is refused and leaves no record.
+    // A rejected request that is no call leaves no record.
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
     assert_eq!(world.send(&newer(list).bearing(&bad[0].1)).status, 401);
     assert_eq!(world.send(&get("/metrics").bearing(&bad[0].1)).status, 401);
@@ -104,7 +104,7 @@ fn an_address_with_nothing_but_bad_tokens_is_not_looked_at_and_tokens_that_are_k
     let known = Says::default().token();
     let come = |token: &str| world.send(&get("/metrics").bearing(token)).status;
     assert_eq!(come(&known), 200);
-    // So many that some fall into one second, however slow this machine is just now.
+    // So many that some fall into the same second, even on a slow machine.
     let found: Vec<u16> = (0..200).map(|number| come(&format!("abc{number}"))).collect();
     assert!(found.contains(&401) && found.contains(&429), "{found:?}");
     assert_eq!(come(&known), 200);
@@ -118,13 +118,13 @@ fn a_caller_may_come_only_so_often_and_others_all_the_same() {
         let sent: Sent = newer(read_file(1)).bearing(&Says { subject, ..Says::default() }.token());
         world.send(&sent).status
     };
-    // So many that some fall into one second, however slow this machine is just now.
+    // So many that some fall into the same second, even on a slow machine.
     let found: Vec<u16> = (0..200).map(|_| as_caller("alice")).collect();
     assert!(found.contains(&429) && found.contains(&200), "{found:?}");
     assert_eq!(as_caller("bob"), 200);
 }
 
-/// An issuer that is there until it is not.
+/// An issuer that can be switched off.
 #[derive(Default)]
 struct Publisher(Mutex<bool>);
 

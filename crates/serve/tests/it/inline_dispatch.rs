@@ -1,4 +1,4 @@
-//! Calls that are answered where they come in, beside the same calls the usual way.
+//! Inline dispatch, compared with the regular path.
 
 use serde_json::{Value, json};
 use toolgate_attack::person;
@@ -42,7 +42,7 @@ fn calls() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The same request with something about it that has to be understood first.
+/// The same request with `_meta`, which takes the regular path.
 fn roundabout(id: i64, tool: &str, arguments: &Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments, "_meta": {"note": 1}});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
@@ -89,7 +89,7 @@ fn many_calls_at_once_are_each_answered_and_recorded_once() {
             json!({"jsonrpc": "2.0", "id": format!("r{number}"), "method": "tools/call", "params": params});
         lines.push_str(&format!("{request}\n"));
         if number % 5 == 0 {
-            // Whatever it is about, nobody else is concerned.
+            // Concerns no other request.
             let other = json!({"requestId": format!("r{}", number + CALLS)});
             let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": other});
             lines.push_str(&format!("{cancelled}\n"));
@@ -154,7 +154,7 @@ fn nothing_is_answered_before_an_era_is_agreed_upon_nor_in_the_newer_without_its
     assert_eq!(world.records().len(), 1);
 }
 
-/// Begun where it comes in, it could ask nobody: a read waits for a person from the moment that the configuration says so.
+/// A call that is dispatched inline cannot ask, so a read waits for approval as soon as the configuration requires it.
 #[test]
 fn a_read_is_asked_about_from_the_moment_that_the_trust_is_stricter() {
     let world = world();

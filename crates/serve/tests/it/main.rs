@@ -1,4 +1,4 @@
-//! The doors as clients meet them, good ones and bad ones.
+//! The front ends as clients meet them, well-behaved and hostile ones.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

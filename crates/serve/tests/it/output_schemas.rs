@@ -1,4 +1,4 @@
-//! What tools declare about their answers, and what is told beside that.
+//! Output schemas, and what is sent besides structured content.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn an_error_is_told_beside_what_the_tool_declares() {
     }
 }
 
-/// A tool of others, whose answers have a property that ours call so, too.
+/// A foreign tool whose result has a property with the same name as the built-in ones.
 struct Strange(ToolSpec, String);
 
 impl Tool for Strange {
@@ -76,7 +76,7 @@ fn what_others_declare_is_told_whatever_it_is_called() {
         let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
         let told = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "strange").unwrap();
         assert_eq!(told["outputSchema"], content);
-        // What nobody vouches for is feared.
+        // Without a declaration the most dangerous class is assumed.
         let hints = &told["annotations"];
         let is_read = class == ToolClass::Read;
         assert_eq!((&hints["readOnlyHint"], &hints["destructiveHint"]), (&json!(is_read), &json!(!is_read)));

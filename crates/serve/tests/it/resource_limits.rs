@@ -1,4 +1,4 @@
-//! What holds for files as resources as it does for the tools behind them: bounds, questions, refusals and records.
+//! Limits, approvals, refusals and records hold for files as resources as they do for the tools behind them.
 
 use serde_json::{Value, json};
 use toolgate_attack::person;
@@ -44,7 +44,7 @@ fn a_bound_that_somebody_set_holds_for_resources_too() {
         (agents, Some("plain"), 4 << 20),
         (agents, None, 4 << 20),
         (whole, None, 100),
-        // An answer is held in memory, however long those of the tool may be.
+        // A response is held in memory, so the resource limit applies even if the tool's is higher.
         (wide, None, 4 << 20),
     ] {
         let world = World::with(|options| options.config(config));

@@ -1,4 +1,4 @@
-//! Files, kept outputs and changed tools, as a client sees them.
+//! Files, stored outputs and tool list changes, as a client sees them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn files_are_listed_in_pages_without_what_may_not_be_seen() {
     std::fs::write(world.workspace.join(".env"), "SECRET=1").unwrap();
     std::fs::write(world.workspace.join(".gitignore"), "ignored.txt\n").unwrap();
     std::fs::write(world.workspace.join("ignored.txt"), "x").unwrap();
-    // More than any tool tells at once; and some whose names say nothing about the order of folders.
+    // More than any tool returns in one page; and some whose names sort differently from their directories.
     for number in 0..1400 {
         std::fs::write(world.workspace.join(format!("f{number:04}.txt")), "x").unwrap();
     }
@@ -100,7 +100,7 @@ fn files_are_listed_in_pages_without_what_may_not_be_seen() {
             None => break,
         }
     }
-    // All of them, and `a.txt` and `.gitignore`; no name that is not text, for nobody could ask for it.
+    // All of them, `a.txt` and `.gitignore`; no name that is not UTF-8, because no URI could name it.
     assert_eq!((seen.len(), pages), (1400 + 4 + 2, 8));
     for name in ["f1399.txt", "a.txt", "%40types/in.md", "f0199/in.md", "f0199.txt.d/in.md", "z/in.md"] {
         assert!(seen.contains(&format!("toolgate://files/project/{name}")), "{name}");
@@ -112,7 +112,7 @@ fn files_are_listed_in_pages_without_what_may_not_be_seen() {
         assert_eq!(answer["error"]["code"], -32602, "{cursor}");
         assert!(answer["error"]["message"].as_str().unwrap().contains("without one"), "{answer}");
     }
-    // A cursor says where to go on, also where that file is gone.
+    // A cursor still works if its file is gone.
     let after = json!({"cursor": "toolgate://files/project/f1398.txt"});
     std::fs::remove_file(world.workspace.join("f1398.txt")).unwrap();
     let rest = client.request("resources/list", after)["result"]["resources"].clone();
@@ -171,7 +171,7 @@ fn files_are_read_whole_or_not_at_all() {
     assert_eq!(world.records().len(), 16, "each is one call");
 }
 
-/// By hand, so that two ways say the same.
+/// By hand, as an independent implementation.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     let letters: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
     let mut text = String::new();
@@ -207,13 +207,13 @@ fn every_mount_has_its_pages() {
         let Some(next) = page.get("nextCursor") else { break };
         params = json!({"cursor": next});
     }
-    // The second page ends the first mount and begins the second, in which the third goes on.
+    // The second page ends the first mount and begins the second, which the third continues.
     assert_eq!(sizes, [200, 200, 199]);
     let project = (0..299).map(|number| format!("toolgate://files/project/f{number:03}.txt"));
     let package = (0..299).map(|number| format!("toolgate://files/pkg/g{number:03}.txt"));
     let first = std::iter::once("toolgate://files/project/a.txt".to_owned());
     assert_eq!(told, first.chain(project).chain(package).collect::<Vec<_>>());
-    // Where a page is full at the end of a mount, the next one is not forgotten.
+    // If a page is full at the end of a mount, the next mount is not forgotten.
     std::fs::remove_file(world.workspace.join("a.txt")).unwrap();
     (0..99).for_each(|number| {
         std::fs::remove_file(world.workspace.join(format!("f{number:03}.txt"))).unwrap();
@@ -240,7 +240,7 @@ fn who_may_not_read_files_is_offered_none() {
             json!([])
         );
         assert!(read(&mut client, "toolgate://files/project/a.txt").get("error").is_some());
-        // What is not offered cannot be called either.
+        // A tool that is not listed cannot be called either.
         assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], true);
     }
 }
@@ -259,7 +259,7 @@ fn a_whole_output_is_kept_for_its_caller_alone() {
         let whole: String = (1..=60000).map(|number| format!("{number}\n")).collect();
         assert!(blocks[0]["text"].as_str().unwrap().len() < whole.len());
         assert_eq!(link["size"], whole.len());
-        // Whoever is shown texts alone learns of it, too.
+        // A client that shows only texts learns of it, too.
         let notice = blocks[1]["text"].as_str().unwrap();
         let size = whole.len().to_string();
         assert!([uri, "15 minutes", &size].iter().all(|told| notice.contains(told)), "{notice}");
@@ -308,7 +308,7 @@ fn a_client_is_told_when_it_sees_other_tools() {
     let acknowledged = newer.next(|message| message["method"] == "notifications/subscriptions/acknowledged");
     assert_eq!(acknowledged["params"]["notifications"]["toolsListChanged"], true, "{acknowledged}");
     let mut deaf = world.client(Era::Newer);
-    // Everybody is there.
+    // All clients are connected.
     for client in [&mut older, &mut newer, &mut deaf] {
         client.call("read_file", json!({"path": "a.txt"}));
     }
@@ -319,7 +319,7 @@ fn a_client_is_told_when_it_sees_other_tools() {
     assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], listen, "{told}");
     let tools = older.request("tools/list", json!({}))["result"]["tools"].clone();
     assert!(!tools.to_string().contains("\"delete_file\""));
-    // Nobody is told of what changed nothing, or who did not listen; and a listener ends with its connection.
+    // No notification without a change or a subscription; and a subscription ends with its connection.
     for client in [older, deaf] {
         let (rest, ended) = client.close();
         assert!(!rest.iter().any(is_change), "{rest:?}");
@@ -356,7 +356,7 @@ fn whoever_asks_for_tools_waits_until_all_are_there() {
         let (complete, when) = tokio::sync::watch::channel(false);
         let service = Service::new(ServiceOptions { complete: Some(when), ..world.options() });
         let mut client = Client::begun(service, era, json!({}), person("mcp-early"));
-        // What is there can be called at once; what is not may be still to come.
+        // A loaded tool can be called immediately; an unknown one may still be loading.
         assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
         let list = client.ask("tools/list", json!({}));
         let call = client.ask("tools/call", json!({"name": "delete_file", "arguments": {"path": "a.txt"}}));

@@ -19,15 +19,15 @@ use toolgate_serve::{OutputStore, ServeError, Service, ServiceOptions, serve_std
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Trust};
 
-/// Longer than anything here takes; whoever waits this long has failed.
+/// Longer than anything here takes; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The two ways to speak the protocol.
+/// The two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// With `initialize` and a session.
+    /// The session protocol, with `initialize`.
     Older,
-    /// With everything in each request.
+    /// The stateless protocol.
     Newer,
 }
 
@@ -50,7 +50,7 @@ impl World {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
-        // Nothing in a test depends on patience that is not about it.
+        // No test depends on a timeout that it does not set.
         let nobody = NoApprover { remedy: "ask in a test".to_owned() };
         let options = BenchOptions::new(Profile::Native, &workspace, &state)
             .blocking(BlockingStrategy::ThreadPool)
@@ -59,17 +59,17 @@ impl World {
         Self { bench, workspace, state, _scratch: scratch }
     }
 
-    /// Where outputs are kept.
+    /// The directory of stored outputs.
     pub(crate) fn outputs(&self) -> PathBuf {
         self.state.join("outputs")
     }
 
-    /// What one door serves. A process has one of them, and the state directory may be shared by many.
+    /// A service. A process has one, and several processes may share the state directory.
     pub(crate) fn service(&self) -> Arc<Service> {
         Service::new(self.options())
     }
 
-    /// What it is made of.
+    /// Its options.
     pub(crate) fn options(&self) -> ServiceOptions {
         let outputs = self.outputs();
         let outputs = OutputStore::new(move || {
@@ -82,17 +82,17 @@ impl World {
         }
     }
 
-    /// A client that speaks in the way of an era, and for this caller.
+    /// A client with this protocol and for this caller.
     pub(crate) fn client_as(&self, era: Era, capabilities: Value, caller: Caller) -> Client {
         Client::begun(self.service(), era, capabilities, caller)
     }
 
-    /// The same for a person who is asked about whatever changes something, and can be.
+    /// The same for a person whose approval every change needs, and who can be asked.
     pub(crate) fn client(&self, era: Era) -> Client {
         self.client_as(era, json!({"elicitation": {}}), guided())
     }
 
-    /// A client that says nothing before it is told to.
+    /// A client that sends nothing by itself.
     pub(crate) fn silent(&self) -> Client {
         Client::connect(self.service(), Era::Older, json!({}), person("mcp-raw"))
     }
@@ -109,16 +109,16 @@ pub(crate) fn guided() -> Caller {
     Caller { trust: Trust::Guided, ..person("mcp-test") }
 }
 
-/// The other end of the pipes.
+/// The client's ends of the pipes.
 pub(crate) struct Client {
     era: Era,
     capabilities: Value,
     next: i64,
     input: Option<File>,
-    /// The lines that come, once anybody asks for them. Until then nothing is read.
+    /// The received lines, once a test asks for them. Until then nothing is read.
     lines: Option<mpsc::Receiver<String>>,
     output: Option<OwnedFd>,
-    /// What came while something else was waited for.
+    /// Messages that arrived while another was awaited.
     aside: VecDeque<Value>,
     pub(crate) shutdown: CancellationToken,
     serving: Option<JoinHandle<Result<(), ServeError>>>,
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// A client that is ready to ask for something.
+    /// An initialised client.
     pub(crate) fn begun(service: Arc<Service>, era: Era, capabilities: Value, caller: Caller) -> Self {
         let mut client = Self::connect(service, era, capabilities, caller);
         client.begin();
@@ -174,7 +174,7 @@ impl Client {
         self.write(format!("{message}\n").as_bytes());
     }
 
-    /// Sends a request; tells its id.
+    /// Sends a request; returns its id.
     pub(crate) fn ask(&mut self, method: &str, mut params: Value) -> i64 {
         let id = self.next;
         self.next += 1;
@@ -191,7 +191,7 @@ impl Client {
         id
     }
 
-    /// The next message that fits; others are kept.
+    /// The next message that matches; others are set aside.
     pub(crate) fn next(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(place) = self.aside.iter().position(&fits) {
             return self.aside.remove(place).unwrap();
@@ -214,7 +214,7 @@ impl Client {
         self.lines.as_ref()?.recv_timeout(PATIENCE).ok()
     }
 
-    /// Writes the same over and over, until nobody takes it any more; tells how much was taken.
+    /// Writes the same bytes repeatedly until the pipe stays full; returns how much was written.
     pub(crate) fn flood(&mut self, piece: &[u8], most: usize) -> usize {
         let input = self.input.as_ref().unwrap();
         rustix::io::ioctl_fionbio(input, true).unwrap();
@@ -240,12 +240,12 @@ impl Client {
         }
     }
 
-    /// How serving ended, while the client's own end stays as it is.
+    /// How serving ended, while the client's own end stays open.
     pub(crate) fn ended(&mut self) -> Result<(), ServeError> {
         self.serving.take().unwrap().join().unwrap()
     }
 
-    /// Reads nothing more, ever.
+    /// Closes the reading end.
     pub(crate) fn turn_away(&mut self) {
         (self.output, self.lines) = (None, None);
     }
@@ -266,17 +266,17 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// The next question of the server, which is of the older era.
+    /// The server's next elicitation (session protocol).
     pub(crate) fn question(&mut self) -> Value {
         self.next(|message| message["method"] == "elicitation/create")
     }
 
-    /// Answers a question of the older era.
+    /// Answers an elicitation (session protocol).
     pub(crate) fn reply(&mut self, question: &Value, result: Value) {
         self.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
     }
 
-    /// Closes the client's end; everything that still came, and how serving ended.
+    /// Closes the client's end; returns the remaining messages, and how serving ended.
     pub(crate) fn close(mut self) -> (Vec<Value>, Result<(), ServeError>) {
         self.input = None;
         let mut rest: Vec<Value> = self.aside.drain(..).collect();
@@ -292,7 +292,7 @@ impl Drop for Client {
         self.input = None;
         self.shutdown.cancel();
         if let Some(serving) = self.serving.take() {
-            // A test that fails says why by itself.
+            // A failing test reports its reason itself.
             let _ = serving.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Tools, calls, progress, cancellation and the end, as a client sees them.
+//! Tools, calls, progress, cancellation and shutdown, as a client sees them.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,7 +69,7 @@ fn a_call_is_answered_with_text_and_structure_and_recorded_with_its_id() {
         assert_eq!(unknown["isError"], true);
         let wrong = client.call("read_file", json!({"pfad": "a.txt"}));
         assert_eq!(wrong["isError"], true, "{wrong}");
-        // Arguments may be left out.
+        // Arguments may be omitted.
         let answer = client.request("tools/call", json!({"name": "list_directory"}));
         assert_eq!(answer["result"]["isError"], false, "{answer}");
     }
@@ -90,7 +90,7 @@ fn a_long_text_is_sent_once() {
     assert_eq!(facts["bytes"], text.len());
     assert!(facts.get("content").is_none() && result.get("structuredContent").is_none());
 
-    // Whatever a client calls its request, and whatever is in the text.
+    // Whatever the request's id, and whatever is in the text.
     let odd = "\"text\":\"the text of this answer\" \\ \u{1}\té\u{1F600}\n".repeat(1000);
     std::fs::write(world.workspace.join("odd.txt"), &odd).unwrap();
     let id = r#""text":"the text of this answer""#;
@@ -164,7 +164,7 @@ fn requests_that_are_none_are_told_what_is_missing() {
         assert!(answer["error"]["message"].as_str().unwrap().contains(told), "{answer}");
     }
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
-    // Who has begun nothing is told both ways to begin.
+    // A request before `initialize` gets an error that names both ways to begin.
     let mut early = world.silent();
     early.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}));
     let answer = early.next(|message| message["id"] == 1);
@@ -193,20 +193,20 @@ fn output_is_told_as_it_comes_to_whoever_asked_for_it() {
             assert!(progress > last, "{message}");
             last = progress;
             let words = message["params"]["message"].as_str().unwrap();
-            // Where nothing was said for a while, that much is told.
+            // After a silence there is a heartbeat.
             if !words.starts_with("still running after ") {
                 told += words;
             }
         };
         assert_eq!(told, "one\ntwo\nthree\n", "{era:?}");
         assert_eq!(texts(&result), ["one\ntwo\nthree\n"]);
-        // Whoever did not ask hears nothing.
+        // Without a progress token there are no notifications.
         let id = client.ask("tools/call", json!({"name": "run_command", "arguments": {"command": command}}));
         assert_eq!(client.next(|_| true)["id"], id);
     }
 }
 
-/// Seconds that nobody else on this machine waits for, whatever is tested beside this.
+/// A duration that no other process on this machine sleeps for, whatever other tests run.
 fn own_seconds() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     format!("86400.{}{}", std::process::id(), now.as_nanos())
@@ -240,7 +240,7 @@ fn a_cancelled_call_leaves_no_process_and_one_record() {
         client.send(
             &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}),
         );
-        // A request that was given up gets no answer; the next one is served.
+        // A cancelled request gets no response; the next one is served.
         assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
         let (rest, ended) = client.close();
         assert_eq!(rest, Vec::<Value>::new());
@@ -295,12 +295,12 @@ fn a_shutdown_ends_calls_and_answers_them() {
 fn a_client_that_does_not_read_yet_loses_nothing() {
     let world = World::new();
     std::fs::write(world.workspace.join("big.txt"), "0123456789abcde\n".repeat(15_000)).unwrap();
-    // One that has not read anything so far: everything is of the newer era, which begins with a call.
+    // A client that has read nothing so far: the stateless protocol begins with a call.
     let mut client = world.client(Era::Newer);
     let ids: Vec<i64> = (0..200)
         .map(|_| client.ask("tools/call", json!({"name": "read_file", "arguments": {"path": "big.txt"}})))
         .collect();
-    // As many as there is room for come to their end, and the others wait for them.
+    // As many as there are permits for come to their end, and the others wait for them.
     while world.records().len() < 4 {
         std::thread::yield_now();
     }
@@ -332,7 +332,7 @@ fn a_client_that_does_not_read_is_not_read_either() {
     let mut client = world.client(Era::Newer);
     client.ask("tools/list", json!({}));
     assert!(client.flood(b"x\n", 64 * 1024 * 1024) < 16 * 1024 * 1024);
-    // All of it is answered once it is read.
+    // Everything is answered once it is read.
     client.next(|message| message.get("result").is_some());
     client.next(|message| message["error"]["code"] == -32700);
 }
@@ -375,7 +375,7 @@ fn a_client_that_goes_away_leaves_no_process() {
     client.ask("tools/call", json!({"name": "run_command", "arguments": {"command": command}}));
     wait_for(&world.workspace.join("begun"));
     client.turn_away();
-    // The next answer finds nobody.
+    // The next response cannot be written.
     client.ask("tools/call", json!({"name": "read_file", "arguments": {"path": "a.txt"}}));
     let (_, ended) = client.close();
     ended.unwrap();

@@ -1,4 +1,4 @@
-//! Calls that wait for a client of the newer era to come again.
+//! Calls that are parked until a client of the stateless protocol repeats its request.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -12,23 +12,23 @@ use super::form::form;
 use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::running_call::RunningCall;
 
-/// How many calls may wait at once.
+/// Maximum number of parked calls.
 const MAX_PARKED: usize = 64;
 
-/// Of these, one caller's. As many of each again may have come to their end by themselves, for clients that come too late to be told so.
+/// Maximum of these per caller. As many again may have ended already; they are kept so that a late client learns the result.
 const MAX_PARKED_PER_CALLER: usize = 16;
 
-/// A question, and where its answer goes.
+/// A question, and the channel for its answer.
 pub(crate) struct PendingQuestion {
     pub(crate) question: ApprovalRequest,
     pub(crate) reply: oneshot::Sender<ApprovalReply>,
 }
 
-/// Hands the gate's question to whoever drives the call.
+/// Passes the gate's question to the task that drives the call.
 pub(crate) struct DeferredApprover {
     pub(crate) questions: mpsc::Sender<PendingQuestion>,
     pub(crate) permit: Arc<ConcurrencyPermit>,
-    /// Whether there is a session that a yes can be for.
+    /// Whether there is a session that an approval can last for.
     pub(crate) may_last: bool,
 }
 
@@ -51,20 +51,20 @@ impl Approver for DeferredApprover {
             };
             match answer {
                 Some(answer) => answer,
-                // The client did not come again. Saying that the time is up is the gate's: silence is not the same as a no.
+                // The client did not return. The gate's own timeout ends the call: silence is not a denial.
                 None => std::future::pending().await,
             }
         })
     }
 }
 
-/// A call that waits for its client.
+/// A parked call.
 pub(crate) struct ParkedCall {
-    /// Whose it is.
+    /// The caller's digest.
     pub(crate) owner: [u8; 32],
     pub(crate) running: RunningCall,
     pub(crate) reply: oneshot::Sender<ApprovalReply>,
-    /// What is said again to a client that comes without an answer.
+    /// Sent again to a client that repeats its request without an answer.
     pub(crate) response: InputRequiredResult,
 }
 
@@ -75,31 +75,31 @@ impl ParkedCall {
     }
 }
 
-/// What became of a call that a client came again for.
+/// The result of looking up a parked call.
 pub(crate) enum ParkedLookup {
-    /// It is here, with the person's answer; nobody else will find it.
+    /// Found, with the person's answer; removed from the table.
     Answered(Box<ParkedCall>, ApprovalReply),
-    /// It is here, and still waits for the answer.
+    /// Found, but the request contained no answer.
     Unanswered(Box<InputRequiredResult>),
-    /// It did not wait so long, and says itself how it ended.
+    /// The gate stopped waiting; the call itself reports how it ended.
     Ended(Box<RunningCall>),
-    /// Somebody came for it already, or it ended long ago.
+    /// Already taken, or forgotten.
     Gone,
 }
 
-/// The calls that wait.
+/// The parked calls.
 #[derive(Default)]
 pub(crate) struct ParkedCalls(Mutex<ParkedTable>);
 
 #[derive(Default)]
 struct ParkedTable {
     parked: HashMap<String, ParkedCall>,
-    /// Their names, oldest first.
+    /// Their ids, oldest first.
     order: VecDeque<String>,
 }
 
 impl ParkedCalls {
-    /// Lets one more wait, or gives it back where too many do. Of those that came to their end meanwhile, the oldest are forgotten.
+    /// Parks a call, or returns it if there are too many. The oldest ended calls are forgotten.
     pub(crate) fn try_put(&self, id: String, parked: ParkedCall) -> Result<(), Box<ParkedCall>> {
         let mut calls = self.lock();
         if !calls.has_room(parked.owner, true) {
@@ -111,7 +111,7 @@ impl ParkedCalls {
         Ok(())
     }
 
-    /// The call of this id. With an answer, or at its end, it is taken out: no state is good twice.
+    /// Looks up a call. With an answer, or if it has ended, it is removed: a state works only once.
     pub(crate) fn find(&self, id: &str, reply: Option<ApprovalReply>) -> ParkedLookup {
         let mut calls = self.lock();
         match (calls.parked.get(id), reply) {
@@ -128,7 +128,7 @@ impl ParkedCalls {
         }
     }
 
-    /// Ends every call that waits: nobody will come again.
+    /// Cancels all parked calls, because no client will return.
     pub(crate) fn end(&self) {
         let ParkedTable { parked, .. } = std::mem::take(&mut *self.lock());
         for parked in parked.into_values() {
@@ -142,14 +142,14 @@ impl ParkedCalls {
 }
 
 impl ParkedTable {
-    /// Whether one more of this owner may be here, among those that wait or among those that ended.
+    /// Whether there is room for one more call of this owner, among the waiting or among the ended ones.
     fn has_room(&self, owner: [u8; 32], waiting: bool) -> bool {
         let alike = || self.parked.values().filter(|known| known.is_waiting() == waiting);
         alike().count() < MAX_PARKED
             && alike().filter(|known| known.owner == owner).count() < MAX_PARKED_PER_CALLER
     }
 
-    /// Makes room for one more of this owner to come to its end.
+    /// Makes room for one more ended call of this owner.
     fn forget(&mut self, owner: [u8; 32]) {
         while !self.has_room(owner, false) {
             let ended = |id: &&String| self.parked.get(*id).is_some_and(|known| !known.is_waiting());

@@ -1,4 +1,4 @@
-//! Asking a client of the older era, which waits for its answer meanwhile.
+//! Asking a client of the session protocol with `elicitation/create` while its call waits.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approve
 use super::form::{form, reply};
 use crate::mcp::connection::{ConcurrencyPermit, McpConnection};
 
-/// What a client is told about a question that it need not show any longer.
+/// The reason in the cancellation of an elicitation.
 const WITHDRAWN: &str = "the call does not wait for an answer any more";
 
-/// A client that can be asked.
+/// Asks the client of a connection.
 pub(crate) struct ElicitingApprover {
     pub(crate) peer: Peer<RoleServer>,
     pub(crate) connection: Arc<McpConnection>,
@@ -29,7 +29,8 @@ impl Approver for ElicitingApprover {
                 Ok(form) => form,
                 Err(nobody) => return ApprovalReply::Unavailable(nobody),
             };
-            // Others go on while a person thinks. The time of a yes is not spent on waiting for room again.
+            // Other calls run while a person decides. The permit is not acquired again afterwards, so that an approved
+            // call does not spend its time waiting for one.
             self.permit.release();
             tokio::select! {
                 answer = answered(&self.peer, form) => match answer {
@@ -44,7 +45,7 @@ impl Approver for ElicitingApprover {
     }
 }
 
-/// What the client answers. Whoever stops waiting for it withdraws the question.
+/// The client's answer. Dropping this future cancels the elicitation.
 async fn answered(peer: &Peer<RoleServer>, form: ElicitRequestParams) -> Result<ElicitResult, ServiceError> {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
@@ -55,7 +56,7 @@ async fn answered(peer: &Peer<RoleServer>, form: ElicitRequestParams) -> Result<
     }
 }
 
-/// A question that a client is showing.
+/// An elicitation that is not answered yet.
 struct OpenElicitation(Option<RequestHandle<RoleServer>>);
 
 impl OpenElicitation {
@@ -68,11 +69,12 @@ impl OpenElicitation {
 }
 
 impl Drop for OpenElicitation {
-    /// The time is up, or the call was given up: nobody waits for the answer.
+    /// Cancels the elicitation: it timed out, or the call was cancelled.
     fn drop(&mut self) {
         let Some(handle) = self.0.take() else { return };
         let mut withdrawing = Box::pin(handle.cancel(Some(WITHDRAWN.to_owned())));
-        // As far as it goes at once, so that it comes before the answer to the call; the rest goes on by itself.
+        // Polled once here, so that the cancellation is sent before the call's response; the rest runs as a
+        // task.
         if withdrawing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
             && let Ok(runtime) = Handle::try_current()
         {

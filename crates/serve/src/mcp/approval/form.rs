@@ -1,4 +1,5 @@
-//! A question as a form, and what was filled in. Accepting is the yes; the form only says for how long.
+//! The elicitation form, and parsing its answer. The accept action is the approval; the form only chooses its
+//! scope.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,13 @@ use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable};
 
 use super::question_text::{MAX_QUESTION_BYTES, QuestionTooLong, render_question};
 
-/// What the answer is called in a request of the newer era.
+/// The key of the answer in `inputResponses`.
 pub(crate) const ANSWER_KEY: &str = "approval";
 
-/// The one thing that can be filled in.
+/// The only field of the form.
 const SCOPE_FIELD: &str = "scope";
 
-/// The question as both eras ask it; or that nobody can be asked, because nobody could be shown the whole of it.
+/// The form, for both protocols. Fails if the question is too long to be shown whole.
 pub(super) fn form(question: &ApprovalRequest) -> Result<ElicitRequestParams, ApprovalUnavailable> {
     let message = render_question(question).map_err(|QuestionTooLong(bytes)| {
         let most = MAX_QUESTION_BYTES / 1024;
@@ -41,7 +42,7 @@ fn scope() -> PrimitiveSchemaDefinition {
     PrimitiveSchemaDefinition::Enum(with_default.unwrap_or_else(|_| choice().build()))
 }
 
-/// The question as a client of the newer era gets it in place of an answer.
+/// The question as an `input_required` result (stateless protocol).
 pub(crate) fn input_required(
     question: &ApprovalRequest,
     state: String,
@@ -50,13 +51,13 @@ pub(crate) fn input_required(
     Ok(InputRequiredResult::new(Some(BTreeMap::from([(ANSWER_KEY.to_owned(), asked)])), Some(state)))
 }
 
-/// What a person answered to a question of the newer era, if that is what came.
+/// The person's answer in a repeated request (stateless protocol), if it contains one.
 pub(crate) fn reply_to(responses: Option<InputResponses>) -> Option<ApprovalReply> {
     let answer = responses?.remove(ANSWER_KEY)?;
     serde_json::from_value::<ElicitResult>(answer).ok().map(|result| reply(&result))
 }
 
-/// What a person answered. Only an acceptance is a yes.
+/// The person's answer. Only the accept action approves.
 pub(super) fn reply(result: &ElicitResult) -> ApprovalReply {
     match result.action {
         ElicitationAction::Accept => {

@@ -1,8 +1,8 @@
-//! Asking the person on the other side of the wire.
+//! Approvals by the person behind the client.
 //!
-//! The gate asks once about a call, and waits. A client of the older era is asked while it waits for the answer to its call. A client of the newer era is
-//! answered with the question instead, and comes again with the person's answer: meanwhile the call is parked, and it is the same call that goes on. Either
-//! way there is one call and one record.
+//! The gate asks once per call and waits. A client of the session protocol gets an `elicitation/create` request while its call waits. A client of the
+//! stateless protocol gets the question as the result, and repeats its request with the answer; until then the call is parked, and it is the same
+//! call that continues. Either way there is one call and one record.
 
 mod form;
 mod eliciting;
@@ -20,13 +20,13 @@ pub(crate) use eliciting::ElicitingApprover;
 pub(crate) use form::{input_required, reply_to};
 pub(crate) use state_sealer::{RequestBinding, StateSealer};
 
-/// Whether a client can show a question to a person. Who names no kind of question means forms.
+/// Whether a client can show a form to a person. An elicitation capability without modes means forms.
 pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
     elicitation.is_some_and(|kinds| kinds.form.is_some() || kinds.url.is_none())
 }
 
-/// A client that cannot show a question. Whoever reads its screen is told what to do about it.
+/// A client that cannot show a question. The response says what to do about it.
 pub(crate) struct CannotAsk;
 
 impl Approver for CannotAsk {

@@ -1,29 +1,28 @@
-//! A question as plain text: what a model wrote cannot be mistaken for what the gate says.
+//! A question as plain text, in which a model's text cannot be mistaken for the gate's.
 //!
-//! Clients show it as they like, so there is nothing but text to tell the two apart: every row of the model's stands behind an edge, that of a continued row
-//! is another one, the size of the call is told before it comes, and what would happen, and how much of it was shown, is said once more below it. Escaping and
-//! folding are the card's.
+//! Clients render it as they like, so only text can separate the two: every row of the model's text has a prefix, wrapped rows have another, the size
+//! of the call precedes it, and the tool, its class and how much was shown are repeated below it. The approval card does the escaping and folding.
 
 use toolgate_gate::{ApprovalRequest, PreviewBody};
 use toolgate_text::confusables::{Charset, WrapMode, wrap_rows};
 
-/// More than this is not asked at all: whoever agrees has seen the whole of it.
+/// A longer call is not asked about at all: an approval must cover only what was shown whole.
 pub(super) const MAX_QUESTION_BYTES: usize = 64 * 1024;
 
-/// Rows are broken here, so that no client has to.
+/// Rows are wrapped here, so that the client does not wrap them.
 const MAX_COLUMNS: usize = 200;
 
-/// The edge that every row of a model's text stands behind. Where it stands in that text, it is escaped.
+/// The prefix of every row of a model's text. Within that text the character is escaped.
 const EDGE: &str = "│ ";
 
-/// The edge of a row that goes on with the line above it.
+/// The prefix of a row that continues the line above.
 const CONTINUED: &str = "⋮ ";
 
-/// A call of so many bytes cannot be shown.
+/// The call has this many bytes and cannot be shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct QuestionTooLong(pub(super) usize);
 
-/// The whole question.
+/// Renders the whole question.
 pub(super) fn render_question(question: &ApprovalRequest) -> Result<String, QuestionTooLong> {
     let (summary, body) = (&question.preview.summary, &question.preview.body);
     let body = match body {
@@ -54,7 +53,7 @@ pub(super) fn render_question(question: &ApprovalRequest) -> Result<String, Ques
     Ok(text)
 }
 
-/// A line of the model's, in rows behind the edge.
+/// A line of the model's text, as prefixed rows.
 fn edged(line: &str) -> String {
     let rows = wrap_rows(line, MAX_COLUMNS, WrapMode::Anywhere);
     let edges = std::iter::once(EDGE).chain(std::iter::repeat(CONTINUED));
@@ -143,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a model writes, every row of it stands behind the edge, and nothing hidden is left.
+        /// Whatever a model writes, every row of it has a prefix, and no hidden character is left.
         #[test]
         fn no_text_of_a_model_begins_a_row(summary in "\\PC{0,40}(\n\\PC{0,40})?", body in "([\\PC\u{202e}\u{200b}\n\r\t\u{1b}\u{2028}│]){0,400}") {
             let text = render_question(&question(&[&summary], PreviewBody::Text(body.clone()))).unwrap();

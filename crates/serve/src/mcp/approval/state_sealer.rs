@@ -1,7 +1,8 @@
-//! The state that a client carries between a question and its answer.
+//! The request state that a client carries between a question and its answer.
 //!
-//! It names a parked call and nothing else, sealed with a key that this process made for itself. It opens only for the same caller in the same session, the same tool as
-//! it was defined when the question was asked, the same arguments, and the same to be shown of it. How long it is good is the gate's to say, which waits for the answer.
+//! It contains the id of a parked call, encrypted with a key of this process. The associated data binds it to the caller, the session, the tool and
+//! its definition at the time of the question, the arguments, and the requested resource. It has no expiry of its own: the gate's approval timeout
+//! applies.
 
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde_json::{Value, json};
@@ -11,19 +12,19 @@ use toolgate_types::digest::Sha256Hasher;
 
 use crate::mcp::ClientIdentity;
 
-/// Seals and opens states.
+/// Seals and opens request states.
 pub(crate) struct StateSealer(Option<RequestStateCodec>);
 
-/// What a state is bound to.
+/// The associated data of a state.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestBinding {
     digest: Sha256,
-    /// Whose call it is.
+    /// The caller's digest.
     pub(crate) owner: [u8; 32],
 }
 
 impl RequestBinding {
-    /// Binds to one exact call of one caller in one session. Whether the members of an object come in the same order does not matter.
+    /// Binds to one exact call of one caller in one session. The order of object members does not matter.
     pub(crate) fn new(
         visitor: &ClientIdentity,
         tool: &str,
@@ -52,7 +53,7 @@ impl RequestBinding {
     }
 }
 
-/// What a call is to show, as a value.
+/// The requested resource, as a JSON value.
 fn resource_value(browse: Option<&ResourceRequest>) -> Value {
     match browse {
         None => Value::Null,
@@ -61,7 +62,7 @@ fn resource_value(browse: Option<&ResourceRequest>) -> Value {
     }
 }
 
-/// Every value in one way of writing it.
+/// Hashes a canonical encoding of a value.
 fn canonical(value: &Value, hasher: &mut Sha256Hasher) {
     match value {
         Value::Array(items) => {
@@ -77,7 +78,7 @@ fn canonical(value: &Value, hasher: &mut Sha256Hasher) {
                 canonical(value, hasher);
             }
         }
-        // The encoding of a scalar says where it ends only with its length.
+        // Scalars have a length prefix, because their text does not delimit itself.
         scalar => {
             let text = scalar.to_string();
             hasher.update(format!("{}:{text}", text.len()).as_bytes());
@@ -86,7 +87,7 @@ fn canonical(value: &Value, hasher: &mut Sha256Hasher) {
 }
 
 impl StateSealer {
-    /// With a key of this process; without randomness nothing can be sealed, and nothing opens.
+    /// Generates the key. Without randomness nothing can be sealed or opened.
     pub(crate) fn new() -> Self {
         let mut key = [0; 32];
         let made = getrandom::fill(&mut key);
@@ -98,7 +99,7 @@ impl StateSealer {
         Some(self.0.as_ref()?.seal_with(id.as_bytes(), &options))
     }
 
-    /// Which call a state names, or why it names none.
+    /// The id of the call in a state, or why it is invalid.
     pub(crate) fn open(&self, state: &str, bond: RequestBinding) -> Result<String, String> {
         let codec = self.0.as_ref().ok_or_else(|| "nothing was sealed".to_owned())?;
         let opened = codec.open_with(state, bond.digest.as_bytes()).map_err(|error| error.to_string())?;
