@@ -1,9 +1,9 @@
-//! Advice about a definition: what in it speaks to the model instead of about the tool.
+//! Advice about a definition: what in it addresses the model instead of describing the tool.
 //!
-//! A description is read by the model with the same eyes as the person's words, so a server can give orders in it ("tool poisoning"): in the description, in
-//! the title, and in any text of its schemas. Whether words are an order cannot be decided by a table, and an order can be worded in a way that no table
-//! knows. So this is no boundary: nothing is allowed or denied by it. It points an operator, who is about to agree to a definition, at the words that
-//! matter. What an agreed tool may do is bounded by class, permissions, approval and the sandbox, whatever its description says.
+//! A model reads a description like the user's own words, so a server can give instructions in it ("tool poisoning"): in the description, in the
+//! title, and in any text of its schemas. No pattern list can decide whether words are an instruction, and an instruction can be phrased in ways that
+//! no list knows. So this is no security boundary: nothing is allowed or denied by it. It points an operator, who is about to approve a definition,
+//! at the words that matter. What an approved tool may do is bounded by class, permissions, approval and the sandbox, whatever its description says.
 
 use serde_json::Value;
 use toolgate_text::is_invisible;
@@ -11,31 +11,31 @@ use toolgate_tools::escape_control_chars;
 
 use crate::definition::{Definition, truncate};
 
-/// Longer texts are pointed out: nobody reads all of them.
+/// Longer texts are reported: an operator will not read all of them.
 const LONG_TEXT_BYTES: usize = 4 * 1024;
 
-/// So many letters and digits without anything between them are no words. The longest digests and addresses are shorter.
+/// A run of this many letters and digits is no word. The longest digests and URLs are shorter.
 const MIN_ENCODED_CHARS: usize = 200;
 
-/// So much of what was found is repeated.
+/// Maximum length of a quoted excerpt.
 const MAX_EXCERPT_BYTES: usize = 100;
 
-/// More findings about one tool than this are not told.
+/// Maximum findings reported about one tool.
 const MAX_FINDINGS: usize = 20;
 
 /// Something that an operator should look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where it stands: `description`, `title`, or a place in a schema.
+    /// Where it was found: `description`, `title`, or a path in a schema.
     pub place: String,
     /// What it does.
     pub what: &'static str,
-    /// The words, with everything hidden written out.
+    /// The words, with hidden characters escaped.
     pub words: String,
 }
 
-/// Orders by what they do. A pattern is a sequence of words, `|` between alternatives, `?` behind what may be missing; case, punctuation and invisible
-/// characters do not count.
+/// Instructions by effect. A pattern is a sequence of words, with `|` between alternatives and `?` after an optional word; case, punctuation and
+/// invisible characters are ignored.
 const ORDERS: &[(&str, &[&str])] = &[
     (
         "sets instructions aside",
@@ -75,7 +75,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Words of prompts and of private files, found anywhere.
+/// Substrings of prompts and of private file paths.
 const MARKS: &[(&str, &[&str])] = &[
     (
         "speaks as the system",
@@ -119,7 +119,7 @@ const MARKS: &[(&str, &[&str])] = &[
 ];
 
 impl Definition {
-    /// What in it speaks to the model, hides, or is too long to be read. For people: nothing is decided by it.
+    /// What in it addresses the model, is hidden, or is too long to be read. For operators: nothing is decided by it.
     #[must_use]
     pub fn advice(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -135,7 +135,7 @@ impl Definition {
     }
 }
 
-/// Every text of a value with its place, names of fields too.
+/// Calls `look` for every text in a value with its path, field names included.
 fn for_each_text(place: &str, value: &Value, look: &mut impl FnMut(&str, &str)) {
     match value {
         Value::String(text) => look(place, text),
@@ -189,7 +189,7 @@ fn findings_in(place: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// Characters that nobody sees. The joiners and selectors of emoji are none of these.
+/// The invisible characters of a text, except joiners and variation selectors after an emoji.
 fn hidden(text: &str) -> Vec<char> {
     let mut before = ' ';
     let mut hidden = Vec::new();
@@ -205,7 +205,7 @@ fn hidden(text: &str) -> Vec<char> {
     hidden
 }
 
-/// A text without what nobody sees, and with the full-width twins of ASCII (U+FF01 to U+FF5E) as ASCII.
+/// The text without invisible characters, and with fullwidth forms (U+FF01 to U+FF5E) mapped to ASCII.
 fn plain(text: &str) -> String {
     let twin = |character: char| match character {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(character) - 0xfee0).unwrap_or(character),
@@ -215,7 +215,7 @@ fn plain(text: &str) -> String {
     text.chars().filter(|character| !is_invisible(*character)).map(twin).collect()
 }
 
-/// The words of a text in lower case, with where they begin.
+/// The words of a text in lower case, with their offsets.
 fn words(text: &str) -> Vec<(usize, String)> {
     let is_inside = |character: char| character.is_alphanumeric() || character == '\'';
     let mut words: Vec<(usize, String)> = Vec::new();
@@ -232,7 +232,7 @@ fn words(text: &str) -> Vec<(usize, String)> {
     words
 }
 
-/// Where a pattern first matches.
+/// The offset of a pattern's first match.
 fn first_match(pattern: &str, words: &[(usize, String)]) -> Option<usize> {
     let slots: Vec<(&str, bool)> = pattern
         .split(' ')
@@ -334,7 +334,7 @@ mod tests {
         assert!(!finding.words.contains(['\n', '\u{1b}']), "{finding:?}");
     }
 
-    /// Descriptions of servers that people use: a finding about one of them would teach operators to look away.
+    /// Descriptions of real servers: a finding about one of them would teach operators to ignore findings.
     #[test]
     fn honest_descriptions_are_left_alone() {
         let (mut all, mut found) = (0, Vec::new());

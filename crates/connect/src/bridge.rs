@@ -17,36 +17,36 @@ use crate::settings::ServerSettings;
 use crate::tool::BridgedTool;
 use crate::untrusted_schema::PatternBudget;
 
-/// What a bridge is made of.
+/// The parts of a bridge.
 pub struct BridgeOptions {
     /// Starts the processes of servers.
     pub launcher: Arc<dyn ServerLauncher>,
-    /// What was agreed about their tools.
+    /// The approved tool definitions.
     pub pins: Pins,
-    /// Where complaints for the operator go.
+    /// Receives warnings for the operator.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
-    /// Where it is told what was taken away, which may have been somebody's own.
+    /// Receives reports of quarantined files, which may have been the user's own.
     pub error: Arc<dyn Fn(&str) + Send + Sync>,
-    /// How long to wait before a server is started again.
+    /// The backoff before a server is restarted.
     pub backoff: Backoff,
-    /// What is borne of a server.
+    /// Timeouts and limits for servers.
     pub timeouts: ServerTimeouts,
-    /// How long to wait between two looks at what a process left that can write. After each of its calls it is looked at besides.
+    /// How often the mounts of a process that can write are scanned, in addition to the scan after each call.
     pub scan_interval: Duration,
-    /// Where servers are looked after.
+    /// The runtime for the supervisor tasks.
     pub runtime: Handle,
 }
 
-/// The servers behind a gate. It outlives reloads: what is declared may change, and a server for which nothing changed stays as it is.
+/// The servers behind a gate. It outlives configuration reloads: a server whose settings did not change keeps running.
 pub struct Bridge {
     options: Arc<BridgeOptions>,
     changed: watch::Sender<u64>,
     servers: Mutex<Vec<SupervisedServer>>,
-    /// Servers that are on their way out.
+    /// Servers that finish their last calls.
     retiring: Mutex<Vec<SupervisedServer>>,
 }
 
-/// A server and the task that keeps it.
+/// A server and its supervisor task.
 struct SupervisedServer {
     server: Arc<Server>,
     supervisor: JoinHandle<()>,
@@ -64,9 +64,8 @@ impl Bridge {
         })
     }
 
-    /// These are the servers from now on, in this order. One whose connection is declared as before keeps running; others are ended, once the calls that
-    /// they are working on have ended, and started.
-    /// This alone never makes [`Bridge::changed`] fire.
+    /// Sets the servers, in this order. One with the same connection settings keeps running; the others are stopped once their calls in flight have
+    /// ended, and new ones are started. This alone never triggers [`Bridge::changed`].
     pub fn configure(&self, servers: Vec<ServerSettings>) {
         let mut kept = locked(&self.servers);
         let mut before: Vec<SupervisedServer> = kept.drain(..).collect();
@@ -103,20 +102,19 @@ impl Bridge {
         locked(&self.servers).iter().map(|kept| Arc::clone(&kept.server)).collect()
     }
 
-    /// Waits until every server was connected, or has failed in every way that there is to begin, but no longer than this.
+    /// Waits until every server has connected or failed with every protocol, up to a timeout.
     pub async fn ready(&self, patience: Duration) {
         let all = async {
             for server in self.current() {
                 server.wait_settled().await;
             }
         };
-        // Those that are late show in the health of their servers.
+        // Late servers show in their health.
         let _ = tokio::time::timeout(patience, all).await;
     }
 
-    /// The tools, server by server as these were declared, each one's by name. One that is suspended says why. One that cannot be a tool is complained
-    /// about and left out, and so are all of several whose names look the same: a server does not stand in for another by a name such as `b__c` of `a`
-    /// beside `c` of `a__b`.
+    /// The tools, server by server in configuration order, each one's by name. A suspended tool says why. An invalid tool is reported and left out,
+    /// and so are all tools whose names look alike: a server must not impersonate another by a name such as `b__c` of `a` beside `c` of `a__b`.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let made = self.build_tools();
@@ -137,7 +135,7 @@ impl Bridge {
         tools
     }
 
-    /// Every tool that can be one, with its server.
+    /// Every valid tool, with its server.
     fn build_tools(&self) -> Vec<(Arc<Server>, BridgedTool)> {
         let mut made = Vec::new();
         for server in self.current() {
@@ -161,25 +159,25 @@ impl Bridge {
         made
     }
 
-    /// Tells when [`Bridge::tools`] would answer something else.
+    /// Changes when [`Bridge::tools`] would return something else.
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// How every server is.
+    /// The health of every server.
     #[must_use]
     pub fn health(&self) -> Vec<ServerHealth> {
         self.current().iter().map(|server| server.health()).collect()
     }
 
-    /// Ends every server, whatever it is doing, and returns when nothing of them is left.
+    /// Stops every server, even with calls in flight, and returns when all processes are gone.
     pub async fn close(&self) {
         let mut gone: Vec<SupervisedServer> = locked(&self.servers).drain(..).collect();
         gone.append(&mut locked(&self.retiring));
         gone.iter().for_each(|gone| gone.server.stop());
         for gone in gone {
-            // A keeper that ended unexpectedly has let go of its process, which ends it.
+            // A supervisor that panicked has dropped its process, which ends it.
             let _ = gone.supervisor.await;
         }
     }

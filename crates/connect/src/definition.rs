@@ -1,4 +1,4 @@
-//! What a server says about one of its tools: exactly what is agreed to, compared and shown.
+//! A server's definition of a tool: exactly what is approved, compared and shown.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use toolgate_types::Sha256;
 
 use crate::untrusted_schema::{PatternBudget, sanitize_schema};
 
-/// The schemas of a tool's arguments and, where it declares one, of its answers.
+/// The schemas of a tool's arguments and, if declared, of its results.
 pub(crate) type Schemas = (ToolSchema, Option<ToolSchema>);
 
-/// How much of a description a model is given.
+/// Maximum length of a description for a model.
 const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
 
-/// How much of a title or of the first line of a description anybody is given.
+/// Maximum length of a title, or of the first line of a description.
 const MAX_LINE_BYTES: usize = 200;
 
 /// A tool as its server defines it, unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// The server's own name for it.
+    /// The server's name for it.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does, as the server says.
+    /// The server's description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The schema of its arguments.
     pub input_schema: Value,
-    /// The schema of its structured answers.
+    /// The schema of its structured results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// What the server hints at. Nothing is decided by it.
+    /// The server's hints. Nothing is decided by them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
 }
@@ -55,7 +55,7 @@ impl Definition {
         }
     }
 
-    /// The digest of all of it. The order of fields does not count, everything else does.
+    /// The digest of the whole definition. The order of object members does not matter.
     #[must_use]
     pub fn digest(&self) -> Sha256 {
         let whole = serde_json::to_value(self).unwrap_or_default();
@@ -63,7 +63,7 @@ impl Definition {
         Sha256::of(canonical.to_string().as_bytes())
     }
 
-    /// Whether a tool can be made of it.
+    /// Whether a tool can be built from it.
     ///
     /// # Errors
     /// What is wrong with its schemas.
@@ -71,7 +71,7 @@ impl Definition {
         self.schemas(&mut PatternBudget::for_server().for_tool()).map(|_| ())
     }
 
-    /// The schemas of its arguments and of its answers, as far as they are declared, fit to check by.
+    /// The sanitised schemas of its arguments and, if declared, of its results.
     pub(crate) fn schemas(&self, room: &mut PatternBudget) -> Result<Schemas, String> {
         let input = sanitize_schema(&self.input_schema, true, room)
             .map_err(|reason| format!("its input schema cannot be used: {reason}"))?;
@@ -81,7 +81,7 @@ impl Definition {
         Ok((input.into(), output.map(ToolSchema::from)))
     }
 
-    /// The definition as an operator reads it: one field per line, with every hidden character spelt out.
+    /// The definition as shown to an operator: one field per line, with hidden characters escaped.
     #[must_use]
     pub fn escaped(&self) -> String {
         let whole = sorted(serde_json::to_value(self).unwrap_or_default());
@@ -90,24 +90,24 @@ impl Definition {
         text
     }
 
-    /// The description as an operator reads it, with every hidden character spelt out.
+    /// The description as shown to an operator, with hidden characters escaped.
     #[must_use]
     pub fn escaped_description(&self) -> String {
         escape_control_chars(self.description.as_deref().unwrap_or_default())
     }
 
-    /// The first line of that, for questions.
+    /// Its first line, for approval questions.
     pub(crate) fn escaped_first_line(&self) -> String {
         let description = self.description.as_deref().unwrap_or_default();
         escape_control_chars(&truncate(description.lines().next().unwrap_or_default(), MAX_LINE_BYTES))
     }
 
-    /// The description as a model reads it: nothing hidden, and not endless.
+    /// The description for a model: sanitised and truncated.
     pub(crate) fn description_for_models(&self) -> String {
         truncate(&sanitize(self.description.as_deref().unwrap_or_default()), MAX_DESCRIPTION_BYTES)
     }
 
-    /// The name for people as they read it.
+    /// The sanitised display name.
     pub(crate) fn title_for_people(&self) -> String {
         let hinted = self.annotations.as_ref().and_then(|hints| hints.get("title")).and_then(Value::as_str);
         let title = self.title.as_deref().or(hinted).unwrap_or(&self.name);
@@ -115,13 +115,13 @@ impl Definition {
     }
 }
 
-/// A name as somebody who does not look closely reads it: names that are the same folded are taken for each other.
+/// A key that is equal for names that are easily confused: case, `-`, `.` and `_` are folded.
 pub(crate) fn confusable_key(name: &str) -> String {
     let fold = |character: char| if matches!(character, '-' | '.') { '_' } else { character };
     name.chars().flat_map(char::to_lowercase).map(fold).collect()
 }
 
-/// Objects by the order of their names, to any depth.
+/// Sorts object members by name, recursively.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -135,7 +135,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The beginning of a text, at most so many bytes, and a mark where something is missing.
+/// The first `most` bytes of a text, with an ellipsis if truncated.
 pub(crate) fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -1,61 +1,61 @@
-//! What can go wrong between the gate and a server.
+//! Errors between the gate and a server.
 
 use std::io;
 
 use thiserror::Error;
 use toolgate_types::ErrorCode;
 
-/// Why a server cannot be used, or what was agreed about it cannot be read.
+/// Why a server or its pins cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The name of a server is not one.
+    /// Invalid server name.
     #[error("`{name}` is not the name of a server (1 to 32 of a-z 0-9 _ -)")]
     Name {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// The process could not be started.
     #[error("it could not be started: {reason}")]
     Launch {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// The code of the reason.
+        /// The error code of the reason.
         code: ErrorCode,
     },
-    /// It did not get ready in time.
+    /// It did not start in time.
     #[error("it was not ready within {seconds} seconds")]
     Startup {
-        /// How long it was waited for.
+        /// The timeout.
         seconds: u64,
     },
-    /// It does not speak as it should.
+    /// It violated the protocol.
     #[error("it could not be spoken to: {reason}")]
     Protocol {
         /// What it did.
         reason: String,
     },
-    /// It went away, or was ended.
+    /// It exited, or was stopped.
     #[error("it ended: {reason}")]
     Ended {
-        /// How.
+        /// The reason.
         reason: String,
     },
-    /// The address, a header or the token server is of no use.
+    /// The URL, a header or the token endpoint cannot be used.
     #[error("the connection cannot be made: {reason}")]
     Http {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The file of what was agreed cannot be read or written.
+    /// The pin file cannot be read or written.
     #[error("what was agreed about the tools of `{server}` cannot be used: {reason}")]
     Pins {
-        /// Whose.
+        /// The server.
         server: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What was to be agreed to is not what the server offers.
+    /// The definition to approve is not the one that the server offers.
     #[error("the server `{server}` offers no tool `{tool}` with this definition")]
     NotOffered {
         /// The server.
@@ -88,7 +88,7 @@ impl ConnectError {
         }
     }
 
-    /// Whether trying again can be of any use before something is changed.
+    /// Whether a retry is pointless until something is changed.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Launch { code, .. } => code.is_denial() || *code == ErrorCode::CommandNotFound,

@@ -1,4 +1,4 @@
-//! Starting a server's process. How it is confined is for whoever implements [`ServerLauncher`]; this crate never starts one by itself.
+//! Starting a server's process. The implementation of [`ServerLauncher`] confines it; this crate never starts a process itself.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,48 +9,48 @@ use crate::settings::ProcessSettings;
 
 /// Starts processes inside the sandbox.
 pub trait ServerLauncher: Send + Sync {
-    /// Starts one. May block.
+    /// Starts a process. May block.
     ///
     /// # Errors
-    /// It could not be started, or not be confined as far as it must be.
+    /// It could not be started, or not with the required confinement.
     fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure>;
 }
 
-/// A process that was started.
+/// A started process.
 pub struct LaunchedServer {
-    /// What it reads; written to by the gate.
+    /// Its standard input; the gate writes to it.
     pub input: OwnedFd,
-    /// What it writes; read by the gate.
+    /// Its standard output; the gate reads from it.
     pub output: OwnedFd,
-    /// The process itself.
+    /// The process.
     pub process: Arc<dyn RunningProcess>,
 }
 
-/// A process that runs. Dropping the last handle ends it.
+/// A running process. Dropping the last handle terminates it.
 pub trait RunningProcess: Send + Sync {
-    /// Ends it with everything it started, and returns when nothing of it is left. May block; a second time does nothing.
+    /// Terminates it with all its descendants, and returns when they are gone. May block; idempotent.
     fn terminate(&self);
 
-    /// How it ended, if it has.
+    /// Its exit status, once it has exited.
     fn exit_status(&self) -> Option<String>;
 
-    /// The end of what it wrote to standard error; bounded.
+    /// The last bytes of its standard error.
     fn stderr_tail(&self) -> String;
 
-    /// Whether it can write to a mount, so that what it leaves must be looked at.
+    /// Whether it can write to a mount, so that its mounts must be scanned.
     fn can_write(&self) -> bool {
         false
     }
 
-    /// Takes away what it left under protected names, and says what that was, once; what was found at its end as well. May block.
+    /// Quarantines files that it left under protected names, and returns them once; after its exit as well. May block.
     ///
     /// # Errors
-    /// Not everything could be looked at or taken away.
+    /// Not everything could be scanned or quarantined.
     fn quarantine(&self) -> Result<Vec<String>, Failure> {
         Ok(Vec::new())
     }
 
-    /// Where what was taken away is kept, for the operator.
+    /// The quarantine directory, for the operator.
     fn quarantine_location(&self) -> Option<String> {
         None
     }

@@ -1,11 +1,11 @@
-//! Tools that live elsewhere: other MCP servers, behind the gate.
+//! Tools of other MCP servers behind the gate.
 //!
-//! A [`Bridge`] keeps the servers that an operator declared running and connected, and makes a [`Tool`](toolgate_gate::Tool) of each of theirs, so
-//! that its calls obey the same permissions, questions, output policy and record as any other. A server is a stranger: it may flood, hang, die, lie
-//! about its tools or answer with garbage, and then its own calls fail, with a reason, and nothing else does. It is never given anything but
-//! calls: it cannot ask the person or the model, and sees no caller's token. What it says about its tools is [pinned](Pins).
+//! A [`Bridge`] keeps the configured servers running and connected, and makes a [`Tool`](toolgate_gate::Tool) of each of theirs, so that its calls
+//! are subject to the same permissions, approvals, output policy and audit as any other. A server is untrusted: it may flood, hang, crash, lie
+//! about its tools or answer with garbage, and then only its own calls fail, with a reason. It receives nothing but calls: it cannot ask the user
+//! or the model, and sees no caller's token. Its tool definitions are [pinned](Pins).
 //!
-//! This crate decides nothing about calls, starts no process by itself (see [`ServerLauncher`]), and reads no file but its pins.
+//! This crate makes no decision about calls, starts no process itself (see [`ServerLauncher`]), and reads no file but its pins.
 
 mod error;
 mod settings;

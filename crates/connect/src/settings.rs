@@ -1,4 +1,4 @@
-//! What an operator declares about a server behind the gate.
+//! The settings of a server behind the gate.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,7 +13,7 @@ use toolgate_types::{Sha256, ToolClass};
 
 use crate::error::ConnectError;
 
-/// The name of a server: one to 32 of `a-z 0-9 _ -`. It begins the names of its tools and is the name of a file.
+/// The name of a server: 1 to 32 of `a-z 0-9 _ -`. It is the prefix of its tools' names and part of a file name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerName(String);
 
@@ -49,13 +49,13 @@ impl fmt::Display for ServerName {
 pub struct SecretString(String);
 
 impl SecretString {
-    /// Keeps a value from being printed.
+    /// Wraps a value.
     #[must_use]
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// The value, for whoever must send it.
+    /// The value, to send it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -71,38 +71,38 @@ impl fmt::Debug for SecretString {
 /// One server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// What it is called.
+    /// Its name.
     pub name: ServerName,
-    /// How it is reached.
+    /// How to connect to it.
     pub transport: TransportSettings,
-    /// Time for one call of a tool that does not say.
+    /// The timeout of a call, if the tool has none of its own.
     pub timeout: Duration,
-    /// Time until it must have named its tools.
+    /// The timeout until it has listed its tools.
     pub startup_timeout: Duration,
-    /// How many of its calls are under way at once; more wait.
+    /// Maximum calls in flight; more are queued.
     pub max_calls: usize,
-    /// What its tools can do to the world unless said.
+    /// The class of tools without one of their own.
     pub default_class: ToolClass,
-    /// When a tool counts as agreed to.
+    /// When a tool counts as approved.
     pub pin: PinPolicy,
-    /// What is said about single tools: a name, or a glob with `*` and `?`. An exact name goes before globs, and these in their order.
+    /// Settings of single tools: a name, or a glob with `*` and `?`. An exact name takes precedence, then the first matching glob.
     pub tools: Vec<(String, ToolSettings)>,
 }
 
-/// How many calls of one server are under way at once unless said.
+/// The default maximum of calls in flight per server.
 pub const DEFAULT_MAX_CALLS: usize = 64;
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TransportSettings {
-    /// A process of this machine, spoken to over its standard input and output.
+    /// A process on this machine, over its standard input and output.
     Stdio(ProcessSettings),
-    /// A server that is reached over streamable HTTP.
+    /// A server over streamable HTTP.
     Http(HttpSettings),
 }
 
 impl TransportSettings {
-    /// Whether what is told to the server may become known elsewhere.
+    /// Whether data sent to the server may leave the machine.
     pub(crate) fn leaves_the_machine(&self) -> bool {
         match self {
             Self::Stdio(process) => !process.network.is_empty(),
@@ -111,80 +111,80 @@ impl TransportSettings {
     }
 }
 
-/// A process to start, confined to what is named here.
+/// A process to start, and what its sandbox allows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessSettings {
     /// The program: a bare name that is looked up inside the sandbox, or an absolute path.
     pub program: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// The only variables it gets.
+    /// Its whole environment.
     pub environment: Vec<(String, SecretString)>,
-    /// Where it begins, such as `@project/sub`.
+    /// Its working directory, such as `@project/sub`.
     pub directory: Option<String>,
-    /// The mounts that it sees, and whether it may write to them.
+    /// The mounts that it sees, and whether they are writable.
     pub mounts: Vec<(String, bool)>,
-    /// The hosts that it may reach.
+    /// The hosts that it may connect to.
     pub network: Vec<String>,
-    /// More folders of the host, to be read.
+    /// Further host directories, read-only.
     pub read: Vec<PathBuf>,
-    /// How much it may use.
+    /// Its resource limits.
     pub limits: ServerLimits,
 }
 
-/// A server elsewhere.
+/// A server over HTTP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
-    /// Its address.
+    /// Its URL.
     pub url: String,
-    /// What is sent with every request.
+    /// Headers of every request.
     pub headers: Vec<(String, SecretString)>,
-    /// Where a token comes from.
+    /// How to get an access token.
     pub oauth: Option<OAuthSettings>,
 }
 
 /// OAuth 2.1 client credentials: the gate itself is the client, and no caller's token is ever passed on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OAuthSettings {
-    /// Where tokens are given out.
+    /// The token endpoint.
     pub token_url: String,
-    /// Who the gate is there.
+    /// The client id of the gate.
     pub client_id: String,
-    /// How it proves that.
+    /// The client secret.
     pub client_secret: SecretString,
-    /// What the token is to be good for.
+    /// The requested scopes.
     pub scopes: Vec<String>,
-    /// Whom the token is for; the server's address unless said.
+    /// The resource indicator (RFC 8707); by default the server's URL.
     pub resource: Option<String>,
 }
 
-/// When a tool counts as agreed to.
+/// When a tool counts as approved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PinPolicy {
-    /// What a server names at the first contact is agreed to; what it names later is not.
+    /// Everything that a server lists at first contact is approved; what it lists later is not.
     #[default]
     FirstUse,
-    /// Only what an operator has agreed to.
+    /// Only what an operator has approved.
     Approved,
 }
 
-/// What is said about a tool.
+/// The settings of a tool.
 #[derive(Clone, Debug, Default)]
 pub struct ToolSettings {
-    /// Whether it is there at all; `None` is yes.
+    /// Whether it is offered at all; `None` is yes.
     pub allowed: Option<bool>,
-    /// What it can do to the world.
+    /// Its class.
     pub class: Option<ToolClass>,
-    /// What a caller must hold.
+    /// The permissions that a caller needs.
     pub permissions: Vec<String>,
-    /// What of its answers may leave; `None` is all of it.
+    /// What of its results may be returned; `None` is all of it.
     pub policy: Option<OutputPolicy>,
-    /// Time for one call.
+    /// The timeout of a call.
     pub timeout: Option<Duration>,
 }
 
 impl ServerSettings {
-    /// Settings with everything left out that can be.
+    /// Settings with all defaults.
     #[must_use]
     pub fn new(name: ServerName, transport: TransportSettings) -> Self {
         Self {
@@ -199,7 +199,7 @@ impl ServerSettings {
         }
     }
 
-    /// What is said about the tool of this name.
+    /// The settings for the tool of this name.
     pub(crate) fn settings_for(&self, tool: &str) -> Option<&ToolSettings> {
         let exact = self.tools.iter().find(|(name, _)| name == tool);
         exact
@@ -207,7 +207,7 @@ impl ServerSettings {
             .map(|(_, settings)| settings)
     }
 
-    /// Whether a connection that was made with other settings is still the right one.
+    /// Whether a connection with the other settings can be kept.
     pub(crate) fn same_connection(&self, other: &Self) -> bool {
         self.transport == other.transport
             && self.startup_timeout == other.startup_timeout
@@ -217,7 +217,7 @@ impl ServerSettings {
 }
 
 impl TransportSettings {
-    /// The digest of whom is spoken to. Two servers of one name are two servers.
+    /// A digest of the connection: two servers with the same name but other commands or URLs differ.
     pub(crate) fn digest(&self) -> Sha256 {
         let mut hasher = Sha256Hasher::new();
         let mut part = |bytes: &[u8]| {
@@ -247,7 +247,7 @@ impl TransportSettings {
     }
 }
 
-/// Whether a name matches a glob of `*` and `?`: greedy with one step back, so that the work stays bounded.
+/// Whether a name matches a glob of `*` and `?`. Backtracks only to the last `*`, so that the work is at most quadratic.
 fn glob_matches(glob: &str, name: &str) -> bool {
     let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
     let (mut at, mut here) = (0, 0);

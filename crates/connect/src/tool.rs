@@ -1,4 +1,4 @@
-//! A server's tool as the gate knows it.
+//! A server's tool as a tool of the gate.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct BridgedTool {
 }
 
 impl BridgedTool {
-    /// The tool, `None` where the operator does not want it, or why it cannot be one.
+    /// The tool; `None` if the operator disallows it; or why it is invalid.
     pub(crate) fn build(
         server: &Arc<Server>,
         settings: &ServerSettings,
@@ -99,7 +99,7 @@ impl Tool for BridgedTool {
         self.leaves_the_machine
     }
 
-    /// Whose tool it is, what the server says it does, and the arguments, with nothing hidden.
+    /// The server, its description and the arguments, with hidden characters escaped.
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
         let digest: String = self.digest.to_string().chars().take(16).collect();
         let summary = vec![
@@ -132,7 +132,8 @@ impl Tool for BridgedTool {
 }
 
 impl BridgedTool {
-    /// A server's words about a failure pass no filter, so they do not leave where one is demanded.
+    /// A server's error message bypasses the output policy, so it is withheld from the caller if
+    /// the tool has one.
     fn filtered(&self, failure: Failure) -> Failure {
         if self.spec.output_policy.is_none() || failure.code != ErrorCode::CommandFailed {
             return failure;

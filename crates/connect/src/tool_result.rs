@@ -1,7 +1,7 @@
-//! What a server answered, as the gate passes it on.
+//! Converts a server's result to the gate's.
 //!
-//! An answer is a stranger's words. Text loses what only a terminal obeys and what cannot be seen; pictures, sounds and documents must be what they say
-//! they are; everything has a bound, and what had to be left out is named. What the server calls an error is one, in words marked as the server's.
+//! A result is untrusted. Text loses terminal control sequences and invisible characters; images, audio and documents must be what they claim to be;
+//! everything is bounded, and what is left out is named. What the server reports as an error is one, with its message marked as the server's.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,39 +12,39 @@ use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Limits, To
 
 use crate::definition::truncate;
 
-/// How much of a text that had to be cut is kept beside the answer.
+/// How much of a truncated text is kept beside the response.
 const MAX_FULL_TEXT_BYTES: usize = 4 << 20;
 
-/// How many bytes of pictures, sounds and documents one answer may carry. Documents are read like text, and so bounded with it.
+/// Maximum bytes of images, audio and documents in one result. Documents also count against the text limit, because a model reads them as text.
 const MAX_ATTACHED_BYTES: usize = 4 << 20;
 
-/// How many of them.
+/// Maximum number of attachments.
 const MAX_ATTACHMENTS: usize = 16;
 
-/// How much of a server's words about a failure is passed on.
+/// Maximum length of a server's error message.
 const MAX_ERROR_TEXT_BYTES: usize = 4 << 10;
 
-/// How an answer is to be read.
+/// How to convert a result.
 #[derive(Clone, Copy)]
 pub(crate) struct AnswerContext<'a> {
     /// The server's name.
     pub(crate) server: &'a str,
-    /// The bounds of the call.
+    /// The limits of the call.
     pub(crate) limits: &'a Limits,
-    /// Whether the tool declared what its structured answers look like.
+    /// Whether the tool declares an output schema.
     pub(crate) declared: bool,
-    /// Whether the answer is filtered: then a server's words about a failure are not passed on, for nothing in them could be.
+    /// Whether the tool has an output policy: then the server's error message is withheld, because the policy cannot filter it.
     pub(crate) filtered: bool,
 }
 
-/// What a model, a program and a person get of an answer.
+/// Converts a result.
 pub(crate) fn read(result: CallToolResult, reading: AnswerContext<'_>) -> Result<ToolOutput, Failure> {
     let most = usize::try_from(reading.limits.max_output_bytes).unwrap_or(usize::MAX);
     let is_document = |block: &ContentBlock| matches!(block, ContentBlock::Resource(_));
     let (documents, others): (Vec<_>, Vec<_>) = result.content.into_iter().partition(is_document);
     let mut parts = ContentCollector::default();
     others.into_iter().for_each(|block| parts.add(block));
-    // What the text leaves of the room is for documents.
+    // Documents may use what the text leaves of the limit.
     parts.document_bytes_left = most.saturating_sub(parts.texts.iter().map(String::len).sum());
     documents.into_iter().for_each(|block| parts.add(block));
     let text = parts.text();
@@ -59,7 +59,7 @@ pub(crate) fn read(result: CallToolResult, reading: AnswerContext<'_>) -> Result
     Ok(ToolOutput { attachments: parts.attachments, full_text: whole, ..ToolOutput::new(shown, structured) })
 }
 
-/// Words of a stranger about a failure.
+/// A server's error message, sanitised and truncated.
 pub(crate) fn quote_untrusted(words: &str) -> String {
     truncate(sanitize_text(words).trim(), MAX_ERROR_TEXT_BYTES)
 }
@@ -80,7 +80,7 @@ fn tool_error(text: &str, reading: AnswerContext<'_>) -> Failure {
     }
 }
 
-/// A structured answer cannot be cut. What the tool did not declare is always an object.
+/// Structured content cannot be truncated. Without an output schema it is always wrapped in an object.
 fn structured(value: Value, reading: AnswerContext<'_>, most: usize) -> Result<Value, Failure> {
     if json_exceeds(&value, most) {
         return Err(Failure::new(
@@ -95,7 +95,7 @@ fn structured(value: Value, reading: AnswerContext<'_>, most: usize) -> Result<V
     })
 }
 
-/// Counts without writing anything.
+/// Counts the bytes without buffering them.
 fn json_exceeds(value: &Value, most: usize) -> bool {
     struct ByteCounter(usize);
     impl std::io::Write for ByteCounter {
@@ -111,7 +111,7 @@ fn json_exceeds(value: &Value, most: usize) -> bool {
     serde_json::to_writer(ByteCounter(most), value).is_err()
 }
 
-/// As much of a text as fits, and the whole of it where it does not.
+/// The truncated text, and the full text if it was truncated.
 fn truncate_result(text: String, most: usize) -> (String, Option<String>) {
     if text.len() <= most {
         return (text, None);
@@ -121,7 +121,7 @@ fn truncate_result(text: String, most: usize) -> (String, Option<String>) {
     (shown, Some(if text.len() > MAX_FULL_TEXT_BYTES { truncate(&text, MAX_FULL_TEXT_BYTES) } else { text }))
 }
 
-/// The parts of an answer, sorted.
+/// Collects the parts of a result.
 #[derive(Default)]
 struct ContentCollector {
     texts: Vec<String>,
@@ -129,7 +129,7 @@ struct ContentCollector {
     attached: usize,
     /// How many bytes of documents may be attached.
     document_bytes_left: usize,
-    /// How many were.
+    /// How many bytes were attached.
     documents: usize,
 }
 
@@ -214,7 +214,7 @@ impl ContentCollector {
     }
 }
 
-/// One line of a stranger's words.
+/// Sanitised untrusted text on one line.
 fn single_line(text: &str) -> String {
     truncate(&sanitize_text(text).replace('\n', " "), 1024)
 }
@@ -240,12 +240,12 @@ fn sanitize_json(value: Value) -> Value {
     }
 }
 
-/// Whether there is certainly nothing in a text that must be taken out.
+/// Whether a text certainly needs no sanitising.
 fn is_clean(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
 }
 
-/// Whether an address is one that only the gate gives to what it shows.
+/// Whether a URI has the scheme that only the gate may use.
 fn is_gate_uri(uri: &str) -> bool {
     uri.split_once(':').is_some_and(|(scheme, _)| scheme.trim().eq_ignore_ascii_case("toolgate"))
 }
@@ -254,7 +254,7 @@ fn is_base64(data: &str) -> bool {
     STANDARD.decode(data).is_ok()
 }
 
-/// `type/subtype`, of the one type where only one will do.
+/// A MIME type, with the given top-level type if there is one.
 fn is_mime(text: &str, wanted: Option<&str>) -> bool {
     let is_word = |word: &str| {
         (1..=100).contains(&word.len())

@@ -1,8 +1,8 @@
-//! Is a schema that a stranger wrote safe to check values with?
+//! Makes a server's JSON schema safe to validate with.
 //!
-//! A server that lies could send one that never ends: that refers to itself, doubles at every step, or points to another machine. So references stay
-//! inside the schema, those that lead in a circle are opened (the server checks that part itself), and what is left may not unfold to more than
-//! can be checked in a moment. Its patterns run in linear time, and take no more room than one server may have.
+//! A hostile schema could be endless: refer to itself, double at every step, or refer to another host. So references must stay inside the schema,
+//! cyclic references are removed (the server validates that part itself), and the rest must not expand beyond a limit. Its patterns run in linear
+//! time and within a memory budget per server.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,31 +12,31 @@ use toolgate_tools::sanitize_value;
 
 use crate::definition::truncate;
 
-/// The longest schema, in bytes of JSON.
+/// Maximum size of a schema as JSON.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 
-/// How many parts a schema may have once every reference in it is followed.
+/// Maximum number of subschemas and values after expanding all references.
 const MAX_PARTS: usize = 20_000;
 
-/// How many references may follow one another.
+/// Maximum length of a chain of references.
 const MAX_REFERENCE_CHAIN: usize = 32;
 
-/// How much is said about what is wrong, in bytes.
+/// Maximum length of an error message.
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// The longest pattern, in bytes.
+/// Maximum length of a pattern.
 const MAX_SCHEMA_PATTERN_BYTES: usize = 8 * 1024;
 
-/// How many bytes of patterns, once they are compiled, one tool may have.
+/// Maximum memory of one tool's compiled patterns.
 const MAX_TOOL_PATTERN_BYTES: usize = 4 << 20;
 
-/// How many those of one server may have together.
+/// Maximum memory of one server's compiled patterns.
 const MAX_SERVER_PATTERN_BYTES: usize = 16 << 20;
 
-/// What a pattern is taken to need once it is compiled: the first of these that it fits into.
+/// The compiled size that a pattern is charged: the smallest of these that it fits into.
 const PATTERN_SIZE_CLASSES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, MAX_COMPILED_PATTERN_BYTES];
 
-/// How many bytes of compiled patterns there is room for.
+/// The remaining memory for compiled patterns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PatternBudget(usize);
 
@@ -46,22 +46,22 @@ impl PatternBudget {
         Self(MAX_SERVER_PATTERN_BYTES)
     }
 
-    /// For one tool, as far as its server has room.
+    /// For one tool, within the server's budget.
     pub(crate) fn for_tool(self) -> Self {
         Self(self.0.min(MAX_TOOL_PATTERN_BYTES))
     }
 
-    /// How much of it is gone.
+    /// How much was used.
     pub(crate) fn used_since(self, before: Self) -> usize {
         before.0.saturating_sub(self.0)
     }
 
-    /// Takes some away.
+    /// Subtracts from the budget.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.0 = self.0.saturating_sub(bytes);
     }
 
-    /// Makes room for the patterns of a schema. One that cannot be used takes the most that one can: finding that out took as long.
+    /// Reserves memory for the patterns of a schema. An invalid pattern is charged the maximum, because trying it cost as much.
     fn reserve(&mut self, schema: &Value) -> Result<(), String> {
         let mut known = HashSet::new();
         for pattern in patterns(schema).filter(|pattern| known.insert(*pattern)) {
@@ -89,7 +89,7 @@ impl PatternBudget {
     }
 }
 
-/// Everything in a schema that may be a pattern.
+/// All strings in a schema that may be patterns.
 fn patterns(schema: &Value) -> Box<dyn Iterator<Item = &str> + '_> {
     match schema {
         Value::Object(fields) => Box::new(fields.iter().flat_map(|(name, value)| patterns_of(name, value))),
@@ -109,12 +109,12 @@ fn patterns_of<'s>(keyword: &str, value: &'s Value) -> Box<dyn Iterator<Item = &
     }
 }
 
-/// Where values stand, and no schemas.
+/// Keywords that contain values instead of schemas.
 fn holds_values(keyword: &str) -> bool {
     matches!(keyword, "const" | "default" | "enum" | "examples")
 }
 
-/// Whether something fits the schema because something else does not: there, asking for less would let less through.
+/// Whether the schema contains a negation: inside one, removing a constraint would make it stricter.
 fn has_negation(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.iter().any(|(keyword, value)| {
@@ -126,8 +126,8 @@ fn has_negation(schema: &Value) -> bool {
     }
 }
 
-/// Takes patterns out that look ahead or behind, as those of common libraries for addresses of mail do. They cannot be checked in linear time; the
-/// server checks them itself.
+/// Removes patterns with lookaround, such as those of common libraries for e-mail addresses. They cannot be matched in linear time; the server
+/// validates them itself.
 fn remove_lookarounds(schema: &mut Value) {
     const GROUPS: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
     match schema {
@@ -144,7 +144,7 @@ fn remove_lookarounds(schema: &mut Value) {
     }
 }
 
-/// The schema as the gate checks by it and a model reads it, or what is wrong with it.
+/// The schema that the gate validates with and a model reads, or what is wrong with it.
 pub(crate) fn sanitize_schema(
     schema: &Value,
     must_be_object: bool,
@@ -180,7 +180,7 @@ pub(crate) fn sanitize_schema(
     }
 }
 
-/// Without hidden characters. Names of fields are what arguments are called, so these must have none.
+/// Sanitises texts. Field names are the arguments' names, so hidden characters in them are an error.
 fn sanitize_text(schema: &Value) -> Result<Value, String> {
     if !names(schema).all(|name| {
         name.chars().all(|character| !toolgate_text::is_invisible(character) && character != '\n')
@@ -200,7 +200,7 @@ fn names(value: &Value) -> Box<dyn Iterator<Item = &str> + '_> {
     }
 }
 
-/// Looks for references that lead back to where they came from.
+/// Finds cyclic references.
 struct CycleFinder<'s> {
     schema: &'s Value,
     open: HashSet<String>,
@@ -208,7 +208,7 @@ struct CycleFinder<'s> {
     cycles: Vec<String>,
 }
 
-/// The places of references that close a circle.
+/// The JSON pointers of references that close a cycle.
 fn find_cycles(schema: &Value) -> Result<Vec<String>, String> {
     let mut walk = CycleFinder { schema, open: HashSet::new(), done: HashSet::new(), cycles: Vec::new() };
     walk.visit(schema, "", 0)?;
@@ -245,7 +245,7 @@ impl<'s> CycleFinder<'s> {
     }
 }
 
-/// The parts of a value with their names as JSON pointers write them.
+/// The children of a value, with their names escaped as in a JSON pointer (RFC 6901).
 fn children(value: &Value) -> Vec<(String, &Value)> {
     match value {
         Value::Object(fields) => {
@@ -258,7 +258,7 @@ fn children(value: &Value) -> Vec<(String, &Value)> {
     }
 }
 
-/// Where a reference leads, as a JSON pointer. Only those that stay inside are known.
+/// The target of a reference as a JSON pointer. Only references inside the schema are allowed.
 fn reference(value: &Value) -> Result<Option<&str>, String> {
     for unknown in ["$dynamicRef", "$recursiveRef"] {
         if value.get(unknown).is_some_and(Value::is_string) {
@@ -277,14 +277,14 @@ fn reference(value: &Value) -> Result<Option<&str>, String> {
     }
 }
 
-/// Takes a reference out, so that anything fits there.
+/// Removes a reference, so that anything is valid there.
 fn remove_reference(schema: &mut Value, place: &str) {
     if let Some(part) = schema.pointer_mut(place).and_then(Value::as_object_mut) {
         part.shift_remove("$ref");
     }
 }
 
-/// How many parts there are once every reference is followed. There are no circles left.
+/// The number of parts after expanding all references. There are no cycles left.
 fn expanded_parts(schema: &Value, value: &Value, place: &str, known: &mut HashMap<String, usize>) -> usize {
     if let Some(parts) = known.get(place) {
         return *parts;
@@ -299,7 +299,7 @@ fn expanded_parts(schema: &Value, value: &Value, place: &str, known: &mut HashMa
     parts
 }
 
-/// What anything fits that a server answers without having declared it.
+/// The schema for results of a tool that declares none.
 pub(crate) fn any_value_schema() -> Value {
     let mut schema = Map::new();
     schema.insert("type".to_owned(), Value::from("object"));
@@ -399,7 +399,7 @@ mod tests {
         let written = schema(json!({"type": "string", "format": "email", "pattern": mail}));
         let opened = schema(json!({"type": "string", "format": "email"}));
         assert_eq!(sanitize_schema(&written, true, &mut PatternBudget::for_server()).unwrap(), opened);
-        // Where it would let less through, it is not done.
+        // Not removed where that would make the schema stricter.
         let opposite = schema(json!({"not": {"pattern": mail}}));
         assert!(sanitize_schema(&opposite, true, &mut PatternBudget::for_server()).is_err());
     }
@@ -437,7 +437,7 @@ mod tests {
                 sanitize_schema(&schema, true, &mut PatternBudget::for_server().for_tool()).unwrap_err();
             assert!(reason.contains("too much room"), "{reason}");
         }
-        // The same pattern again takes no more.
+        // The same pattern again is not charged twice.
         let same = with_patterns(2000, |_| "^[a-z]+$".to_owned());
         assert!(sanitize_schema(&same, true, &mut PatternBudget::for_server().for_tool()).is_ok());
     }

@@ -1,9 +1,8 @@
-//! What was agreed about the tools of each server.
+//! The approved tool definitions of each server.
 //!
-//! A server can say one thing today and another tomorrow. So what it says about a tool is kept, whole, when it is agreed to, and a tool that says
-//! something else is not the one that was agreed to: it is suspended until an operator has seen the difference. At the first contact with a server
-//! whose policy is [`PinPolicy::FirstUse`] everything it names is agreed to; what it names later is new, and waits. A file that cannot be read
-//! agrees to nothing.
+//! A server can change its definitions at any time ("rug pull"). So a definition is stored whole when it is approved, and a tool with another
+//! definition is suspended until an operator has seen the difference. At the first contact with a server whose policy is [`PinPolicy::FirstUse`],
+//! everything it lists is approved; what it lists later is new, and waits. A pin file that cannot be read approves nothing.
 
 mod pin_file;
 mod pin_store;
@@ -21,39 +20,39 @@ use crate::settings::{PinPolicy, ServerName};
 pub use pin_file::{PinFile, PinState, PinnedTool};
 use pin_store::PinStore;
 
-/// What was agreed, one file per server.
+/// The pins, one file per server.
 #[derive(Clone)]
 pub struct Pins {
     store: Arc<PinStore>,
 }
 
 impl Pins {
-    /// Pins in this folder. It is made when something is first kept, for its owner alone.
+    /// Pins in this directory. It is created on the first write, with mode 0700.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { store: Arc::new(PinStore::new(folder)) }
     }
 
-    /// What is known about the tools of one server.
+    /// The pins of one server.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     pub fn for_server(&self, server: &ServerName) -> Result<PinFile, ConnectError> {
         self.store.read(server)
     }
 
-    /// The servers that something is known about, in order.
+    /// The servers with a pin file, in order.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The directory cannot be read.
     pub fn servers(&self) -> Result<Vec<ServerName>, ConnectError> {
         self.store.servers()
     }
 
-    /// Agrees to exactly this definition of a tool, which is one that the server offers or offered.
+    /// Approves exactly this definition of a tool, which must be the one last offered.
     ///
     /// # Errors
-    /// The server offers something else by now, or the file cannot be changed.
+    /// The server offers something else by now, or the file cannot be written.
     pub fn approve(&self, server: &ServerName, tool: &str, digest: Sha256) -> Result<(), ConnectError> {
         self.store.update(server, |pins| match pins.agree(tool, digest) {
             true => Ok(()),
@@ -61,11 +60,11 @@ impl Pins {
         })
     }
 
-    /// Forgets one tool, or all of a server's. What is forgotten is new when it is seen again, and a server of which nothing is known is met for
-    /// the first time.
+    /// Removes the pin of one tool, or all pins of a server. A removed tool is new when it is seen again, and a server without pins is contacted for
+    /// the first time again.
     ///
     /// # Errors
-    /// The file cannot be changed.
+    /// The file cannot be written.
     pub fn forget(&self, server: &ServerName, tool: Option<&str>) -> Result<(), ConnectError> {
         match tool {
             None => self.store.remove(server),
@@ -76,7 +75,7 @@ impl Pins {
         }
     }
 
-    /// Takes down what a server offers now, and says what is known about each of its tools.
+    /// Records what a server offers now, and returns its pins.
     pub(crate) fn observe(
         &self,
         server: &ServerName,
@@ -92,7 +91,7 @@ impl Pins {
         seen.ok_or_else(|| ConnectError::pins(server.as_str(), "nothing was kept"))
     }
 
-    /// The same, without taking it down: several gates that meet different servers of one name would otherwise never stop telling each other.
+    /// The same without recording: several gates whose servers share a name would otherwise keep overwriting each other's file.
     pub(crate) fn compare(
         &self,
         server: &ServerName,
@@ -107,14 +106,14 @@ impl Pins {
         Ok(pins)
     }
 
-    /// Something that is another whenever the file may be another.
+    /// A value that changes whenever the file may have changed.
     pub(crate) fn stamp(&self, server: &ServerName) -> Option<[u64; 4]> {
         self.store.stamp(server)
     }
 }
 
 impl PinnedTool {
-    /// The difference between what was agreed to and what is offered, with every hidden character spelt out. Everything is new where nothing was agreed to.
+    /// The diff between the approved and the offered definition, with hidden characters escaped. If none was approved, everything is new.
     #[must_use]
     pub fn diff(&self) -> String {
         let text = |definition: Option<&Definition>| definition.map(Definition::escaped).unwrap_or_default();

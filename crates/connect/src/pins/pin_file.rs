@@ -1,4 +1,4 @@
-//! One server's pins, as they are kept.
+//! The pins of one server.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use toolgate_types::Sha256;
 use crate::definition::Definition;
 use crate::settings::PinPolicy;
 
-/// How many tools of one server are remembered after they are gone.
+/// Maximum number of tools, including ones that the server no longer lists.
 const MAX_REMEMBERED_TOOLS: usize = 4_000;
 
-/// What is known about the tools of one server.
+/// The pins of one server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinFile {
     version: u32,
-    /// Whether the server was ever met: what it names later is new.
+    /// Whether the server was ever contacted: what it lists later is new.
     met: bool,
     tools: BTreeMap<String, PinnedTool>,
 }
@@ -24,35 +24,35 @@ pub struct PinFile {
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// What is known about one tool.
+/// The pin of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedTool {
-    /// What was agreed to.
+    /// The approved definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     agreed: Option<Definition>,
-    /// What the server offered last, where that is something else.
+    /// The definition that the server offered last, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     offered: Option<Definition>,
-    /// Whether the server still named it when it was last seen.
+    /// Whether the server listed it the last time.
     present: bool,
 }
 
-/// How a tool stands.
+/// The state of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinState {
-    /// Never agreed to.
+    /// Never approved.
     New,
-    /// What it is was agreed to.
+    /// The offered definition is approved.
     Agreed,
-    /// Something else was agreed to.
+    /// Another definition is approved.
     Changed,
-    /// The server no longer names it.
+    /// The server no longer lists it.
     Gone,
 }
 
 impl PinState {
-    /// The word for it.
+    /// The state as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,19 +65,19 @@ impl PinState {
 }
 
 impl PinnedTool {
-    /// What was agreed to.
+    /// The approved definition.
     #[must_use]
     pub fn agreed(&self) -> Option<&Definition> {
         self.agreed.as_ref()
     }
 
-    /// What the server offers.
+    /// The definition that the server offers.
     #[must_use]
     pub fn offered(&self) -> Option<&Definition> {
         self.offered.as_ref().or(self.agreed.as_ref())
     }
 
-    /// How it stands.
+    /// The state of the tool.
     #[must_use]
     pub fn state(&self) -> PinState {
         match (self.present, &self.agreed, &self.offered) {
@@ -88,10 +88,10 @@ impl PinnedTool {
         }
     }
 
-    /// The tool is offered, as this.
+    /// Records the offered definition.
     fn offer(&mut self, definition: &Definition) {
         self.present = true;
-        // Going back to what was agreed to is what was agreed to.
+        // A return to the approved definition needs no new approval.
         let same = self.agreed.as_ref().is_some_and(|agreed| agreed.digest() == definition.digest());
         self.offered = (!same).then(|| definition.clone());
     }
@@ -109,7 +109,7 @@ impl PinFile {
         self.tools.get(tool)
     }
 
-    /// Reads a file, believing nothing of it that does not hold together.
+    /// Parses a file, rejecting inconsistent entries.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -134,12 +134,12 @@ impl PinFile {
         text
     }
 
-    /// Whether the server was ever met.
+    /// Whether the server was ever contacted.
     pub(super) fn is_met(&self) -> bool {
         self.met
     }
 
-    /// Takes down what the server offers now.
+    /// Records what the server offers now.
     pub(super) fn observe(&mut self, policy: PinPolicy, offered: &[Definition]) {
         self.version = VERSION;
         let first = !std::mem::replace(&mut self.met, true);
@@ -153,7 +153,7 @@ impl PinFile {
             }
             known.offer(definition);
         }
-        // Nobody ever agreed to these, and they are no longer there: there is nothing to remember.
+        // Tools that were never approved and are no longer listed need not be remembered.
         self.tools.retain(|_, pinned| pinned.present || pinned.agreed.is_some());
         while self.tools.len() > MAX_REMEMBERED_TOOLS {
             let Some(gone) =
@@ -165,7 +165,7 @@ impl PinFile {
         }
     }
 
-    /// Agrees to what is offered, if it is exactly this.
+    /// Approves the offered definition, if it has this digest.
     pub(super) fn agree(&mut self, tool: &str, digest: Sha256) -> bool {
         let Some(pinned) = self.tools.get_mut(tool) else { return false };
         if pinned.offered().is_none_or(|offered| offered.digest() != digest) {
@@ -202,12 +202,12 @@ mod tests {
         }
     }
 
-    /// Something that happens to pins.
+    /// An event that changes the pins.
     #[derive(Clone, Debug)]
     enum Step {
         /// The server offers these tools in these versions.
         Offers(BTreeMap<u8, u8>),
-        /// Somebody agrees to a version of a tool.
+        /// An operator approves a version of a tool.
         Agrees(u8, u8),
         Forgets(u8),
     }
@@ -221,13 +221,13 @@ mod tests {
         prop::collection::vec(step, 0..20)
     }
 
-    /// The obvious way to keep the same: which version of each tool was agreed to, and what was offered last.
+    /// The reference model: which version of each tool was approved, and what was offered last.
     #[derive(Default)]
     struct Model {
         met: bool,
         agreed: BTreeMap<u8, u8>,
         offered: BTreeMap<u8, u8>,
-        /// What was last seen of tools that somebody agreed to and that are gone.
+        /// The last offered version of approved tools that are gone.
         last: BTreeMap<u8, u8>,
     }
 

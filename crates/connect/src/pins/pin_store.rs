@@ -1,4 +1,4 @@
-//! The files of pins: read whole, written atomically, changed by one at a time.
+//! The pin files: read whole, written atomically, updated under a lock.
 #![expect(clippy::disallowed_methods, reason = "the gate's own state, in a folder that no mount shows")]
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,12 +13,12 @@ use super::pin_file::PinFile;
 use crate::error::ConnectError;
 use crate::settings::ServerName;
 
-/// The longest file that is read.
+/// Maximum size of a pin file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 pub(super) struct PinStore {
     directory: PathBuf,
-    /// Locks on files do not keep apart those who share a process.
+    /// Serialises updates within this process, before the file lock is taken.
     update_lock: Mutex<()>,
 }
 
@@ -44,7 +44,7 @@ impl PinStore {
         Ok(servers)
     }
 
-    /// A file that is not there knows nothing; one that cannot be read is another matter.
+    /// A missing file has no pins; one that cannot be read is an error.
     pub(super) fn read(&self, server: &ServerName) -> Result<PinFile, ConnectError> {
         let mut file = match OpenOptions::new().read(true).custom_flags(nonblocking()).open(self.path(server))
         {
@@ -56,7 +56,7 @@ impl PinStore {
         PinFile::parse(&bytes).map_err(|reason| ConnectError::pins(server.as_str(), reason))
     }
 
-    /// Reads, changes and writes, with nobody else in between. What does not change is not written.
+    /// Reads, changes and writes under the lock. An unchanged file is not written.
     pub(super) fn update(
         &self,
         server: &ServerName,
@@ -88,7 +88,7 @@ impl PinStore {
         Some([about.ino(), about.len(), u64::try_from(about.mtime()).unwrap_or_default(), nanoseconds])
     }
 
-    /// Held until it is dropped.
+    /// The lock file's `flock`, released on drop.
     fn lock(&self) -> io::Result<FileLock<File>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let mut options = OpenOptions::new();
@@ -97,7 +97,8 @@ impl PinStore {
         FileLock::lock(lock)
     }
 
-    /// A crash at any instant leaves the old file or the new one.
+    /// Atomic: written to a temporary file, fsynced, renamed, and the directory fsynced. A crash
+    /// leaves the old file or the new one.
     fn write(&self, server: &ServerName, text: &str) -> io::Result<()> {
         let fresh = self.directory.join(format!("{server}.new"));
         let mut options = OpenOptions::new();
@@ -109,7 +110,7 @@ impl PinStore {
     }
 }
 
-/// A FIFO in place of a file is an error, not a wait.
+/// `O_NONBLOCK`: opening a FIFO must not block. `O_NOFOLLOW`: no symlinks.
 fn nonblocking() -> i32 {
     i32::try_from((rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits()).unwrap_or_default()
 }

@@ -1,14 +1,14 @@
-//! How long to wait before trying again.
+//! Exponential backoff with jitter.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// Twice as long after every failure, up to a bound, and never quite the same.
+/// Doubles after every failure, up to a maximum, with jitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first wait.
+    /// The first delay.
     pub initial: Duration,
-    /// The longest.
+    /// The longest delay.
     pub max: Duration,
 }
 
@@ -19,7 +19,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row, somewhere between half and all of what it could be.
+    /// The delay after this many consecutive failures: between half and all of the exponential
+    /// value.
     pub(super) fn after(&self, failures: u32) -> Duration {
         let doubled = self.initial.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
         let whole = doubled.min(self.max);
@@ -27,7 +28,7 @@ impl Backoff {
     }
 }
 
-/// From zero to one. Nothing depends on nobody knowing it.
+/// A random number from 0 to 1. It need not be unpredictable.
 fn jitter() -> f64 {
     let random = RandomState::new().hash_one(0u8);
     f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)

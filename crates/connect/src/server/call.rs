@@ -1,4 +1,4 @@
-//! One call of a server's tool.
+//! A call of a server's tool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use super::tool_listing::escape_untrusted;
 use super::{Server, ServerConnection, ServerState};
 use crate::wire::{ProgressRoute, is_expired};
 
-/// How often it is asked whether a call must end.
+/// How often a call's deadline is checked.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a server is given to hear that a call was given up.
+/// How long sending a cancellation may take.
 const CANCEL_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is asked of a server.
+/// A call to a server.
 pub(crate) struct UpstreamCall {
-    /// The server's own name for the tool.
+    /// The server's name for the tool.
     pub(crate) tool: String,
-    /// The definition that was agreed to.
+    /// The digest of the approved definition.
     pub(crate) definition: Sha256,
     pub(crate) arguments: JsonObject,
 }
 
 impl Server {
-    /// Calls a tool and waits for what the server says, for as long as the call may take.
+    /// Calls a tool and waits for the result, until the call's deadline.
     pub(crate) async fn call(
         &self,
         request: UpstreamCall,
@@ -49,9 +49,9 @@ impl Server {
         answer
     }
 
-    /// Notes that a call is under way, unless no more are taken.
+    /// Counts a call as in flight, unless the server is retired.
     fn start_call(&self) -> Result<InFlightGuard<'_>, Failure> {
-        // Counted before it is asked: whoever waits for the last call misses none.
+        // Counted before `retired` is checked, so that a task that waits for the last call misses none.
         self.in_flight.send_modify(|calls| *calls += 1);
         let under_way = InFlightGuard(self);
         if !self.is_retired() {
@@ -66,12 +66,12 @@ impl Server {
             )))
     }
 
-    /// The connection, as soon as there is one.
+    /// The connection, once there is one.
     async fn connection(&self) -> Result<Arc<ServerConnection>, Failure> {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| match state {
             ServerState::Starting => false,
-            // One that is over is about to be replaced.
+            // A closed connection is about to be replaced.
             ServerState::Ready(connection) => !connection.is_closed(),
             ServerState::Down { .. } => true,
         });
@@ -111,7 +111,7 @@ impl Server {
             }
             Err(failure) => {
                 asked.cancel().await;
-                // Who cancels a call says nothing about the server.
+                // A cancellation by the caller says nothing about the server.
                 if failure.code == ErrorCode::Timeout {
                     connection.note_timed_out(answers_before);
                 }
@@ -152,7 +152,7 @@ impl Server {
         .detail("server", self.name.as_str())
     }
 
-    /// The connection broke while a call was under way.
+    /// The connection broke while a call was in flight.
     fn connection_lost(&self, connection: &ServerConnection, error: &ServiceError) -> Failure {
         match error {
             error if is_expired(error) => connection.mark_broken("its session had run out"),
@@ -195,7 +195,7 @@ impl Server {
     }
 }
 
-/// Waits for something for as long as the call may take.
+/// Waits for a future until the call is cancelled or its deadline passes.
 async fn with_deadline<T>(context: &CallContext, something: impl Future<Output = T>) -> Result<T, Failure> {
     let mut something = std::pin::pin!(something);
     loop {
@@ -218,7 +218,7 @@ fn stop_failure(reason: CancellationReason, context: &CallContext) -> Failure {
     }
 }
 
-/// A call that was begun and has not ended.
+/// Counts a call in flight until it is dropped.
 struct InFlightGuard<'s>(&'s Server);
 
 impl Drop for InFlightGuard<'_> {
@@ -227,8 +227,8 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-/// What the process left under protected names is taken away before the answer leaves, whatever the tool is said to do: that is said by the operator, and
-/// it is the process that writes.
+/// Quarantines what the process left under protected names before the result is returned, whatever the tool's class: the class is only the operator's
+/// claim, and the process can write.
 async fn quarantine_leftovers(connection: &ServerConnection) -> Result<(), Failure> {
     let Some(process) = &connection.process else { return Ok(()) };
     let taken = process.scan().await?;
@@ -243,7 +243,7 @@ async fn quarantine_leftovers(connection: &ServerConnection) -> Result<(), Failu
     .detail("quarantined", taken))
 }
 
-/// A call that was sent. Whoever stops waiting for it, the server hears of it.
+/// A request that was sent. Dropping it before the response sends a cancellation.
 struct SentRequest {
     handle: Option<RequestHandle<RoleClient>>,
     runtime: Handle,

@@ -1,4 +1,4 @@
-//! What a server offers, and what of it was agreed to.
+//! The tools that a server offers, and which of them are approved.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -20,20 +20,20 @@ pub(crate) struct Catalogue {
 pub(crate) struct CatalogueEntry {
     pub(crate) definition: Arc<Definition>,
     pub(crate) digest: Sha256,
-    /// Why nobody may use it for now.
+    /// Why it must not be used for now.
     pub(crate) suspended: Option<String>,
     checked: Arc<OnceLock<CheckedSchemas>>,
 }
 
-/// What was seen when the schemas of a tool were looked at.
+/// The result of checking a tool's schemas.
 struct CheckedSchemas {
     schemas: Result<Schemas, String>,
-    /// How much room their patterns take.
+    /// The memory of their compiled patterns.
     pattern_bytes: usize,
 }
 
 impl Catalogue {
-    /// What is known from the last time, or from now.
+    /// The tools in a pin file.
     pub(super) fn from_pins(pins: &PinFile) -> Self {
         let entries = pins.tools().filter_map(|(_, pinned)| {
             let suspended = match pinned.state() {
@@ -49,7 +49,7 @@ impl Catalogue {
         Self { entries: entries.collect() }
     }
 
-    /// What a server offers while what was agreed cannot be read: nothing was.
+    /// The offered tools while the pins cannot be read: all suspended.
     pub(super) fn all_suspended(offered: &[Definition], reason: &str) -> Self {
         let mut entries: Vec<CatalogueEntry> = offered
             .iter()
@@ -63,7 +63,7 @@ impl Catalogue {
         self.entries.iter()
     }
 
-    /// Takes over what was learnt about tools that are still the same.
+    /// Takes over the checked schemas of unchanged tools.
     pub(super) fn inherit(&mut self, before: &Self) {
         let known: HashMap<Sha256, &CatalogueEntry> =
             before.entries.iter().map(|entry| (entry.digest, entry)).collect();
@@ -74,7 +74,7 @@ impl Catalogue {
         }
     }
 
-    /// Everything that makes it another one.
+    /// Everything that distinguishes it from another catalogue.
     pub(super) fn fingerprint(&self) -> Vec<(&str, Sha256, Option<&str>)> {
         self.entries
             .iter()
@@ -102,8 +102,8 @@ impl CatalogueEntry {
         }
     }
 
-    /// Its schemas, looked at once. A server that keeps changing its mind is not worth looking at: those of a suspended tool check nothing, as nothing
-    /// will be checked by them.
+    /// Its schemas, checked once. A suspended tool gets a schema that accepts anything: it cannot be called, and a server that keeps changing its
+    /// definitions must not cause work.
     pub(crate) fn schemas(&self, room: &mut PatternBudget) -> Result<Schemas, String> {
         if self.suspended.is_some() {
             return Ok((any_value_schema().into(), None));

@@ -1,4 +1,4 @@
-//! A connection that stands.
+//! An established connection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,56 +27,56 @@ use crate::launch::{LaunchedServer, ServerLauncher};
 use crate::settings::{ProcessSettings, ServerSettings, TransportSettings};
 use crate::wire::{CloseReason, GuardedTransport, PipeTransport, http_transport};
 
-/// How many calls in a row may run out of time, with nothing answered meanwhile, before a server counts as hanging.
+/// After this many consecutive call timeouts, without any response in between, a server counts as hanging.
 const MAX_UNANSWERED_CALLS: u32 = 5;
 
-/// How long a server has to agree to tell when its tools change.
+/// Timeout for subscribing to tool list changes.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection has to close by itself.
+/// Timeout for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a process that closed its pipes has to be gone, so that it can be told how it ended. It hardly ever needs that: it is about to go, and whoever
-/// waits for it waits for a server that is not there.
+/// How long a process that closed its pipes has to exit, so that its exit status can be reported. It rarely takes that long, and callers wait for the
+/// restart in that time.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a process whose pipes were closed has to put its things in order and go. Some never do, and whoever ends the gate waits for each of them.
+/// How long a process whose pipes were closed has to clean up and exit. Some never do, and shutting down the gate waits for each of them.
 const CLEANUP_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How often it is asked whether a process is gone.
+/// How often the exit status is polled.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A server that answers.
+/// A connection to a server.
 pub(crate) struct ServerConnection {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) protocol: String,
     pub(crate) process: Option<Arc<ScannedProcess>>,
     pub(crate) close_reason: CloseReason,
-    /// Calls under way.
+    /// Limits the calls in flight.
     pub(crate) calls: Semaphore,
-    /// What it offers, as it said last.
+    /// The digests of the tools that it last listed.
     offered: Mutex<HashMap<String, Sha256>>,
     unanswered: AtomicU32,
-    /// How many calls were answered.
+    /// Number of responses to calls.
     answers: AtomicU64,
-    /// Told when it should be made anew.
+    /// Notified when the connection must be replaced.
     pub(super) broken: Notify,
-    /// Told when the server says that its tools are others.
+    /// Notified when the server reports a change of its tools.
     pub(super) tools_changed: Arc<Notify>,
 }
 
-/// A connection with what keeps it.
+/// A connection with the tasks and the state that keep it open.
 pub(super) struct OpenConnection {
     pub(super) connection: Arc<ServerConnection>,
     pub(super) service: RunningService<RoleClient, RestrictedClient>,
     pub(super) listing: ToolListing,
     pub(super) lifecycle: ProtocolLifecycle,
-    /// Held because dropping it would end it.
+    /// Dropping it would end the subscription.
     pub(super) _subscription: Option<Subscription>,
 }
 
 impl ServerConnection {
-    /// The definition of a tool that the server stands by now.
+    /// The digest of the definition that the server offers now.
     pub(crate) fn offers(&self, tool: &str) -> Option<Sha256> {
         locked(&self.offered).get(tool).copied()
     }
@@ -85,30 +85,30 @@ impl ServerConnection {
         *locked(&self.offered) = tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
     }
 
-    /// Whether nothing more will be answered.
+    /// Whether there will be no more responses.
     pub(crate) fn is_closed(&self) -> bool {
         self.peer.is_transport_closed() || self.close_reason.reason().is_some()
     }
 
-    /// A call was answered, whatever the answer.
+    /// A call was answered, successfully or not.
     pub(crate) fn note_answered(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
     }
 
-    /// How many calls were answered so far.
+    /// The number of responses so far.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// The time of a call ran out that was sent after so many answers. A server that answered somebody since is slow, and does not hang.
+    /// A call timed out that was sent after this many responses. A server that has answered another call since is slow, but does not hang.
     pub(crate) fn note_timed_out(&self, answers_before: u64) {
         if self.answers() == answers_before {
             self.count_unanswered();
         }
     }
 
-    /// A call could not be sent. A process that does not read for a moment is busy; whether it hangs is known once calls run out of time.
+    /// A call could not be sent. A process that does not read for a moment is busy; whether it hangs shows once calls time out.
     pub(crate) fn note_send_failed(&self) {
         if self.process.is_none() || self.unanswered.load(Ordering::Relaxed) > 0 {
             self.count_unanswered();
@@ -121,19 +121,19 @@ impl ServerConnection {
         }
     }
 
-    /// The connection is of no use any longer.
+    /// The connection must be replaced.
     pub(crate) fn mark_broken(&self, reason: &str) {
         self.close_reason.record(reason);
         self.broken.notify_one();
     }
 
-    /// The end of what the process wrote to standard error.
+    /// The last bytes of the process's standard error.
     pub(crate) fn stderr_tail(&self) -> String {
         self.process.as_ref().map(|process| process.stderr_tail()).unwrap_or_default()
     }
 }
 
-/// Starts a server and asks it for its tools, within its time. What was started and is of no use is ended.
+/// Starts a server and lists its tools, within the startup timeout. On failure the process is terminated.
 pub(super) async fn open(
     server: &Server,
     era: ProtocolLifecycle,
@@ -159,7 +159,7 @@ pub(super) async fn open(
             let begun = PendingConnection {
                 process: Some(Arc::clone(&process)),
                 close_reason: ending.clone(),
-                // Who is known to be of the newer era is given its time.
+                // A server that is known to be stateless gets the whole startup timeout.
                 probe: (era == ProtocolLifecycle::Unknown).then(|| silence.clone()),
             };
             let greeting = async {
@@ -187,15 +187,15 @@ pub(super) async fn open(
     }
 }
 
-/// What is there before a server was greeted.
+/// The state before the handshake.
 struct PendingConnection {
     process: Option<Arc<ScannedProcess>>,
     close_reason: CloseReason,
-    /// Where it is noted that it did not say which era it is of; `None` where that is not asked, or an answer is certain.
+    /// Records that `server/discover` was not answered in time; `None` if it is not sent, or its response is awaited without a timeout.
     probe: Option<ProbeTimeout>,
 }
 
-/// Waits for something for so long, or until it is no longer wanted.
+/// Waits for a future until the startup timeout or until the server is stopped.
 async fn with_startup_timeout<T>(
     limit: Duration,
     stop: &CancellationToken,
@@ -223,10 +223,10 @@ async fn launch(
     })
 }
 
-/// How a process ended whose pipes are closed, where it does so by itself: they are closed before it is gone.
+/// The exit status of a process whose pipes are closed, if it exits by itself: the pipes are closed before it is gone.
 async fn wait_for_exit(process: &ScannedProcess, ending: &CloseReason) -> Option<String> {
     let patience = if ending.is_closed_by_peer() { EXIT_TIMEOUT } else { CLEANUP_TIMEOUT };
-    // Counted rather than timed: where everything is slow, so is the process.
+    // Polls are counted instead of measuring time: on a slow machine the process is slow too.
     for _ in 0..patience.as_millis() / EXIT_POLL_INTERVAL.as_millis() {
         if let Some(how) = process.exit_status() {
             return Some(how);
@@ -280,7 +280,7 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
     })
 }
 
-/// A server that cannot tell when its tools change is asked again when it is started again.
+/// If the server does not support subscriptions, its tools are listed again only after a restart.
 async fn subscribe(peer: &Peer<RoleClient>) -> Option<Subscription> {
     let changes = peer.listen(SubscriptionFilter::builder().tools_list_changed().build());
     tokio::time::timeout(SUBSCRIBE_TIMEOUT, changes).await.ok()?.ok()
@@ -303,7 +303,7 @@ fn handshake_error(error: &ClientInitializeError, ending: &CloseReason) -> Strin
     }
 }
 
-/// The innermost reason.
+/// The innermost cause.
 pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -312,11 +312,10 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     innermost.to_string()
 }
 
-/// Why there is no connection any longer.
+/// Why the connection ended.
 pub(super) struct ConnectionFailure {
     pub(super) error: ConnectError,
-    /// The last line that the process wrote to standard error. It may be about anything, the calls that it was made included: it is shown to the operator,
-    /// and kept nowhere.
+    /// The last line of the process's standard error. It may contain anything, call arguments included: it is shown to the operator, and not stored.
     pub(super) last_stderr_line: Option<String>,
 }
 
@@ -333,25 +332,25 @@ impl fmt::Display for ConnectionFailure {
     }
 }
 
-/// What went wrong, and how the process ended.
+/// The reason, and the exit status of the process.
 pub(super) fn explained(reason: &str, how: Option<&str>) -> String {
     let reason = escape_untrusted(reason);
     how.map_or(reason.clone(), |how| format!("{reason} ({})", escape_untrusted(how)))
 }
 
-/// The last line among what a process wrote.
+/// The last non-empty line of a text.
 fn last_line(said: &str) -> Option<String> {
     said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(escape_untrusted)
 }
 
-/// How a process ended, where it did so by itself, and what it last said.
+/// The exit status of a process that exited by itself, and its last line.
 #[derive(Default)]
 pub(super) struct ProcessExit {
     pub(super) exit_status: Option<String>,
     pub(super) last_stderr_line: Option<String>,
 }
 
-/// Closes a connection and ends what it led to.
+/// Closes a connection and terminates its process.
 pub(super) async fn close(
     connection: &ServerConnection,
     token: RunningServiceCancellationToken,
@@ -360,7 +359,7 @@ pub(super) async fn close(
     token.cancel();
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
     let Some(process) = &connection.process else { return ProcessExit::default() };
-    // A server that finds its input closed puts its things in order and goes; a signal would come in between.
+    // A server whose input is closed cleans up and exits; a signal would interrupt that.
     let how = wait_for_exit(process, &connection.close_reason).await;
     ProcessExit { exit_status: how, last_stderr_line: last_line(&Arc::clone(process).terminate().await) }
 }

@@ -1,50 +1,50 @@
-//! How a server is, for operators.
+//! The health of a server, for operators.
 
 use std::sync::atomic::Ordering;
 
 use super::{Server, ServerState, locked};
 use crate::settings::ServerName;
 
-/// How one server is.
+/// The health of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHealth {
-    /// Which.
+    /// Its name.
     pub name: ServerName,
-    /// Whether it can be spoken to.
+    /// Its state.
     pub state: HealthState,
-    /// The revision of the protocol that it speaks.
+    /// The protocol version that it speaks.
     pub protocol: Option<String>,
     /// How many tools it offers.
     pub tools: usize,
     /// How many of these wait for an operator.
     pub suspended: usize,
-    /// Whether it was connected, or has failed in every way that there is to begin: whoever waits for it needs to wait no longer.
+    /// Whether it has connected, or failed with every protocol: there is nothing more to wait for.
     pub is_settled: bool,
-    /// How often it had to be started again.
+    /// How often it was restarted.
     pub restarts: u32,
-    /// What of its offer is no tool, and why, with hidden characters spelt out.
+    /// Tools that were left out, and why, with hidden characters escaped.
     pub rejected_tools: Vec<String>,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
-    /// The end of what it wrote to standard error, with hidden characters spelt out.
+    /// The last bytes of its standard error, with hidden characters escaped.
     pub stderr_tail: String,
 }
 
-/// Whether a server can be spoken to.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
-    /// Soon.
+    /// Being started.
     Starting,
-    /// Yes.
+    /// Connected.
     Ready,
-    /// Not now; it is tried again.
+    /// Failed; will be retried.
     BackingOff,
-    /// No, and it is not tried again before its settings change.
+    /// Failed; not retried until its settings change.
     Failed,
 }
 
 impl HealthState {
-    /// The words for it.
+    /// The state as text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl HealthState {
 }
 
 impl Server {
-    /// How it is.
+    /// Its health.
     pub(crate) fn health(&self) -> ServerHealth {
         let (state, connection) = match &*self.state.borrow() {
             ServerState::Starting => (HealthState::Starting, None),

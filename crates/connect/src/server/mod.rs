@@ -1,4 +1,4 @@
-//! One server: how it is started, kept, and spoken to.
+//! One server: starting it, supervising it, and calling its tools.
 
 mod backoff;
 mod server_timeouts;
@@ -32,41 +32,41 @@ pub(crate) use call::UpstreamCall;
 pub(crate) use catalogue::{Catalogue, CatalogueEntry};
 pub(crate) use connection::ServerConnection;
 
-/// What everybody who has to do with a server shares.
+/// The shared state of a server.
 pub(crate) struct Server {
     pub(crate) name: ServerName,
     pub(crate) options: Arc<BridgeOptions>,
-    /// Told when the tools are others.
+    /// Incremented when the tools have changed.
     changed: watch::Sender<u64>,
     settings: Mutex<Arc<ServerSettings>>,
     state: watch::Sender<ServerState>,
-    /// Whether it was connected, or has failed in every way that there is to begin.
+    /// Whether it has connected, or failed with every protocol.
     settled: watch::Sender<bool>,
     catalogue: Mutex<Arc<Catalogue>>,
     reporter: Arc<ServerReporter>,
-    /// How many calls were begun and have not ended.
+    /// The number of calls in flight.
     in_flight: watch::Sender<usize>,
-    /// Whether no more calls are taken.
+    /// Whether no more calls are accepted.
     retired: AtomicBool,
     restarts: AtomicU32,
     last_error: Mutex<Option<String>>,
     stop: CancellationToken,
 }
 
-/// Whether a server can be spoken to.
+/// The state of a server.
 #[derive(Clone)]
 pub(crate) enum ServerState {
-    /// It will be soon.
+    /// Being started.
     Starting,
-    /// It can be.
+    /// Connected.
     Ready(Arc<ServerConnection>),
-    /// It cannot, for this reason.
+    /// Not connected.
     Down {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What it last said, which is kept nowhere.
+        /// The last line of its standard error, which is not stored.
         said: Option<String>,
-        /// Whether nothing is tried any longer.
+        /// Whether there will be no more retries.
         given_up: bool,
     },
 }
@@ -98,7 +98,7 @@ impl Server {
             last_error: Mutex::default(),
             stop: CancellationToken::new(),
         };
-        // What was agreed before is there before the server is.
+        // The pinned tools are available before the server has started.
         server.replace_catalogue(Catalogue::from_pins(&known.unwrap_or_else(|error| {
             server.warn(&error.to_string());
             PinFile::default()
@@ -106,22 +106,22 @@ impl Server {
         Arc::new(server)
     }
 
-    /// What is declared about it now.
+    /// The current settings.
     pub(crate) fn settings(&self) -> Arc<ServerSettings> {
         Arc::clone(&locked(&self.settings))
     }
 
-    /// Declares something else about it that does not concern the connection.
+    /// Replaces the settings, which must not differ in the connection.
     pub(crate) fn declare(&self, settings: ServerSettings) {
         *locked(&self.settings) = Arc::new(settings);
     }
 
-    /// What it offers.
+    /// The tools that it offers.
     pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&locked(&self.catalogue))
     }
 
-    /// Offers this from now on; whether that is something else.
+    /// Replaces the catalogue; returns whether it differs.
     fn replace_catalogue(&self, mut catalogue: Catalogue) -> bool {
         let mut current = locked(&self.catalogue);
         catalogue.inherit(&current);
@@ -130,19 +130,20 @@ impl Server {
         other
     }
 
-    /// The same, and tells whoever wants to know.
+    /// Replaces the catalogue and notifies if it differs.
     fn publish_catalogue(&self, catalogue: Catalogue) {
         if self.replace_catalogue(catalogue) {
             self.changed.send_modify(|times| *times += 1);
         }
     }
 
-    /// Begins to end it, whatever it is doing.
+    /// Starts stopping it, even with calls in flight.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Takes no more calls, and begins to end it once those under way have ended: each does when its time is up.
+    /// Accepts no more calls, and stops it once the calls in flight have ended, at their deadlines at the
+    /// latest.
     pub(crate) fn retire(self: &Arc<Self>) {
         self.retired.store(true, Ordering::SeqCst);
         let server = Arc::clone(self);
@@ -160,19 +161,19 @@ impl Server {
         self.retired.load(Ordering::SeqCst)
     }
 
-    /// Waits until it was connected, or has failed in every way that there is to begin.
+    /// Waits until it has connected, or failed with every protocol.
     pub(crate) async fn wait_settled(&self) {
         let mut tried = self.settled.subscribe();
-        // The sender is this server: it is there as long as anybody waits.
+        // Cannot fail: `self` holds the sender.
         let _ = tried.wait_for(|tried| *tried).await;
     }
 
-    /// Tells the operator, once.
+    /// Warns the operator, once.
     pub(crate) fn warn(&self, words: &str) {
         self.reporter.warn(words);
     }
 
-    /// Tells the operator, once, that something of its offer is no tool.
+    /// Reports a rejected tool to the operator, once.
     pub(crate) fn report_rejected(&self, words: &str) {
         self.reporter.report_rejected(words);
     }

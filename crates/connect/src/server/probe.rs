@@ -1,7 +1,7 @@
-//! A server that is asked which era it is of, and says nothing.
+//! A timeout for `server/discover`.
 //!
-//! Servers of the older era are to refuse a request that they do not know. Many ignore it, and each of them would cost as long as the library waits. So
-//! silence is taken for a refusal after a moment, and the beginning of the older era follows on the same connection.
+//! A server of the session protocol should answer an unknown request with an error. Many ignore it, and each of them would cost the library's full
+//! timeout. So after the probe timeout an error is synthesised, and `initialize` follows on the same connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::time::Instant;
 
-/// Whether a server was silent when it was asked.
+/// The probe timeout, and whether it has elapsed.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeTimeout {
-    /// For how long nothing is made of it.
+    /// How long `server/discover` may stay unanswered.
     timeout: Duration,
     elapsed: Arc<AtomicBool>,
 }
@@ -31,11 +31,11 @@ impl ProbeTimeout {
     }
 }
 
-/// A transport on which the question of the newer era does not stay open.
+/// A transport that answers `server/discover` with an error after the probe timeout.
 pub(super) struct ProbeTransport<T> {
     inner: T,
     pending: Option<(RequestId, Instant)>,
-    /// Where silence is an answer.
+    /// The timeout, if there is one.
     probe: Option<ProbeTimeout>,
 }
 
@@ -63,7 +63,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ProbeTransport<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let Some((id, until)) = self.pending.clone() else { return self.inner.receive().await };
         if let Ok(message) = tokio::time::timeout_at(until, self.inner.receive()).await {
-            // The server may ask something before it answers.
+            // The server may send a request before its response.
             if matches!(message, None | Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))) {
                 self.pending = None;
             }

@@ -1,7 +1,7 @@
-//! What a process leaves under protected names.
+//! Scans for files that a process leaves under protected names.
 //!
-//! A process that can write can leave something at any time, whatever the class of the tool that it was called for: while it gets ready, after it has
-//! answered, when it ends. So it is looked at after every call, every few seconds, and at the end, and the operator is told of all that is taken.
+//! A process that can write may leave such files at any time, whatever the class of the called tool: during startup, after a response, at its end. So
+//! its mounts are scanned after every call, periodically, and at the end, and everything that is quarantined is reported to the operator.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use toolgate_types::{ErrorCode, Failure};
 use super::reporter::ServerReporter;
 use crate::launch::RunningProcess;
 
-/// At most this part of the time goes into looking while nothing is called.
+/// Periodic scans take at most a tenth of the time.
 const SCAN_TIME_DIVISOR: u32 = 10;
 
-/// A process whose traces are looked for.
+/// A process whose mounts are scanned.
 pub(crate) struct ScannedProcess {
     process: Arc<dyn RunningProcess>,
     reporter: Arc<ServerReporter>,
     scan_interval: Duration,
-    /// How many looks were begun.
+    /// The number of scans started.
     scans_started: AtomicU64,
     last_scan: Mutex<QuarantineScan>,
 }
 
-/// What came of the last look.
+/// The result of the last scan.
 struct QuarantineScan {
     number: u64,
     quarantined: Result<Vec<String>, Failure>,
@@ -49,17 +49,18 @@ impl ScannedProcess {
         })
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, once it has exited.
     pub(super) fn exit_status(&self) -> Option<String> {
         self.process.exit_status()
     }
 
-    /// The end of what it wrote to standard error.
+    /// The last bytes of its standard error.
     pub(super) fn stderr_tail(&self) -> String {
         self.process.stderr_tail()
     }
 
-    /// Takes away what it has left by now. Those who ask while somebody looks share the look that comes next.
+    /// Quarantines what it has left by now. Concurrent callers share the next scan (single flight): one that was already running when they asked does
+    /// not count.
     pub(super) async fn scan(self: &Arc<Self>) -> Result<Vec<String>, Failure> {
         if !self.process.can_write() {
             return Ok(Vec::new());
@@ -71,7 +72,7 @@ impl ScannedProcess {
         }
         let number = self.scans_started.fetch_add(1, Ordering::SeqCst) + 1;
         let watched = Arc::clone(self);
-        // Whoever asked may be gone before it is done, and the operator is told all the same.
+        // The task is not cancelled with its caller, so that the operator gets the report in any case.
         let taken = tokio::task::spawn_blocking(move || watched.quarantine()).await;
         let taken =
             taken.unwrap_or_else(|_| Err(Failure::new(ErrorCode::Internal, "looking ended unexpectedly")));
@@ -85,7 +86,7 @@ impl ScannedProcess {
         taken
     }
 
-    /// Looks every few seconds, for as long as it is waited for.
+    /// Scans periodically until dropped.
     pub(super) async fn scan_periodically(self: &Arc<Self>) -> Infallible {
         if !self.process.can_write() {
             return std::future::pending().await;
@@ -94,13 +95,13 @@ impl ScannedProcess {
         loop {
             tokio::time::sleep(pause).await;
             let begun = Instant::now();
-            // What comes of it is told where it is found.
+            // `quarantine` reports the result.
             let _ = self.scan().await;
             pause = self.scan_interval.max(begun.elapsed().saturating_mul(SCAN_TIME_DIVISOR));
         }
     }
 
-    /// Ends the process with all it started, and looks at what it left. Says what it last said.
+    /// Terminates the process with its descendants, and scans once more. Returns the last bytes of its standard error.
     pub(super) async fn terminate(self: Arc<Self>) -> String {
         let ending = tokio::task::spawn_blocking(move || {
             self.process.terminate();

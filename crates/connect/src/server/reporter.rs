@@ -1,4 +1,4 @@
-//! What the operator is told about one server.
+//! Reports about one server to the operator.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -9,13 +9,13 @@ use super::locked;
 use crate::bridge::BridgeOptions;
 use crate::settings::ServerName;
 
-/// How many different complaints about one server are passed on.
+/// Maximum number of distinct warnings about one server.
 const MAX_WARNINGS: usize = 200;
 
-/// How many paths are named at once.
+/// Maximum number of paths in one message.
 const MAX_LISTED_PATHS: usize = 20;
 
-/// Speaks about one server.
+/// Reports about one server.
 pub(crate) struct ServerReporter {
     name: ServerName,
     options: Arc<BridgeOptions>,
@@ -28,7 +28,7 @@ impl ServerReporter {
         Arc::new(Self { name, options, reported: Mutex::default(), rejected: Mutex::default() })
     }
 
-    /// Tells the operator, once.
+    /// Warns the operator, once per text.
     pub(super) fn warn(&self, words: &str) {
         let mut said = locked(&self.reported);
         if said.len() < MAX_WARNINGS && said.insert(words.to_owned()) {
@@ -36,7 +36,7 @@ impl ServerReporter {
         }
     }
 
-    /// Tells the operator, once, that something of the server's is no tool; it is listed with the server, too.
+    /// Warns about a rejected tool, once, and lists it in the server's health.
     pub(super) fn report_rejected(&self, words: &str) {
         self.warn(words);
         let mut left_out = locked(&self.rejected);
@@ -45,12 +45,12 @@ impl ServerReporter {
         }
     }
 
-    /// What was left out.
+    /// The rejected tools.
     pub(super) fn rejected(&self) -> Vec<String> {
         locked(&self.rejected).iter().cloned().collect()
     }
 
-    /// Tells what was taken away, every time: it may have been somebody's own.
+    /// Reports quarantined files, every time: they may have been the user's own.
     pub(super) fn report_quarantined(&self, taken: &Result<Vec<String>, Failure>, kept_in: Option<&str>) {
         match taken {
             Ok(paths) if paths.is_empty() => {}

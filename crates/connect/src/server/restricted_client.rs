@@ -1,7 +1,6 @@
-//! What the gate is to a server: a client that can be asked nothing.
+//! The gate as an MCP client without capabilities.
 //!
-//! Requests for a model's words are refused, requests for a person's are declined, and there are no roots. A server behind the gate gets calls, and
-//! only calls.
+//! Sampling requests are refused, elicitations are declined, and there are no roots. A server behind the gate gets only calls.
 
 use rmcp::ClientHandler;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
@@ -19,19 +18,19 @@ impl ClientHandler for RestrictedClient {
     }
 }
 
-/// Which of the protocol's beginnings a server understands, as far as is known.
+/// The protocol that a server speaks, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolLifecycle {
-    /// Not known: it is asked.
+    /// Not known: `server/discover` is tried first.
     Unknown,
-    /// The one without `initialize`.
+    /// The stateless protocol.
     Stateless,
-    /// The one with it.
+    /// The session protocol, with `initialize`.
     Session,
 }
 
 impl ProtocolLifecycle {
-    /// How to begin.
+    /// The lifecycle to start with.
     pub(super) fn lifecycle(self) -> ClientLifecycleMode {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         match self {
@@ -44,8 +43,8 @@ impl ProtocolLifecycle {
         }
     }
 
-    /// What to try when a beginning failed: some servers of the older era do not survive the question of the newer one, and one of the newer era that
-    /// was silent when it was asked may only be slow to get ready.
+    /// What to try after a failed handshake: some servers of the session protocol crash on `server/discover`, and a stateless server that timed out
+    /// may only be slow to start.
     pub(super) fn fallback(self, was_silent: bool) -> Self {
         match self {
             Self::Unknown if was_silent => Self::Stateless,

@@ -1,14 +1,14 @@
-//! What is borne of a server before something is made of it.
+//! Timeouts and limits for servers.
 
 use std::time::Duration;
 
-/// How long a server's silence is borne, and how much of its talk.
+/// How long a server may stay silent, and how many unsolicited messages it may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTimeouts {
-    /// How long a process may take, from its start, to say which era of the protocol it is of. Who is silent for longer is spoken to as one of the older
-    /// era, which many of these need. One of the newer era that was only slow refuses that, is started once more, and then given its whole time.
+    /// How long a process may take, from its start, to answer `server/discover`. After that, `initialize` is sent, which many servers of the session
+    /// protocol need. A stateless server that was only slow rejects that, is restarted once, and then gets the whole startup timeout.
     pub probe_timeout: Duration,
-    /// How many messages that nobody asked for are forgotten every second: what comes slower than this disturbs nobody.
+    /// The rate at which the budget of unsolicited messages refills: fewer than this per second are harmless.
     pub unsolicited_per_second: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Keeps a server connected for as long as it is declared.
+//! Supervises a server: keeps it connected while it is configured.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,31 +13,31 @@ use crate::error::ConnectError;
 use crate::pins::{PinFile, Pins};
 use crate::settings::{PinPolicy, ServerName};
 
-/// A server that lasted this long is not one that fails at once.
+/// After this uptime the count of consecutive failures is reset.
 const MIN_STABLE_UPTIME: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether somebody agreed to something.
+/// How often the pin file is checked for changes.
 const PIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The least time between two lists of tools, at first.
+/// Minimum time between two `tools/list` requests, at first.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many lists are asked for that often.
+/// How many requests may be made at that rate.
 const MAX_FREQUENT_LISTS: u32 = 10;
 
-/// The least time between two lists of a server whose tools keep changing.
+/// Minimum time between two requests for a server whose tools keep changing.
 const SLOW_LIST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is known about a server's tools while it is connected.
+/// The state of the tool list while the server is connected.
 struct ToolListState {
     listed: Instant,
     lists: u32,
     offered: Arc<Vec<Definition>>,
-    /// Of the file of pins when it was last looked at.
+    /// The stamp of the pin file when it was last read.
     stamp: Option<[u64; 4]>,
 }
 
-/// Waits for something that can be waited for once.
+/// Awaits a future that must not be polled after completion.
 async fn wait_once<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
     if let Some(future) = waited {
         future.await;
@@ -45,7 +45,7 @@ async fn wait_once<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
     }
 }
 
-/// However the keeping ends, nobody waits for a server that nobody keeps.
+/// Sets the final state on drop, so that no caller waits for a server without a supervisor.
 struct SupervisorGuard<'s>(&'s Server);
 
 impl Drop for SupervisorGuard<'_> {
@@ -60,7 +60,7 @@ impl Drop for SupervisorGuard<'_> {
 }
 
 impl Server {
-    /// Until it is stopped. Nothing of the server is left afterwards.
+    /// Runs until the server is stopped. Its process is gone afterwards.
     pub(crate) async fn supervise(self: Arc<Self>) {
         let _kept = SupervisorGuard(&self);
         let (mut failures, mut era) = (0u32, ProtocolLifecycle::Unknown);
@@ -82,18 +82,18 @@ impl Server {
             };
             failures += 1;
             if !self.stop.is_cancelled() {
-                // It is greeted in another way next, and may like that better: whoever waits for it waits for that as well.
+                // The other protocol is tried next, so the server is not settled yet.
                 let has_hope = is_first_greeting && matches!(over.error, ConnectError::Protocol { .. });
                 self.back_off(over, failures, has_hope).await;
             }
         }
     }
 
-    /// Waits before the next try, if there is to be one.
+    /// Waits before the next attempt, if there is one.
     async fn back_off(&self, over: ConnectionFailure, failures: u32, has_hope: bool) {
         self.report_failure(&over.to_string());
         let (reason, said, given_up) = (over.error.to_string(), over.last_stderr_line, over.error.is_final());
-        // A server that ends once is there again in a moment; calls wait for that.
+        // After a single failure the server is back in a moment; calls wait for that.
         let state = if failures > 1 || given_up {
             ServerState::Down { reason, said, given_up }
         } else {
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// The same as below, and looks at what the process leaves meanwhile.
+    /// Runs a connection with periodic scans.
     async fn run_scanned(&self, opened: OpenConnection) -> ConnectionFailure {
         let Some(process) = opened.connection.process.clone() else {
             return self.run_connection(opened).await;
@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    /// Looks after a connection until it ends.
+    /// Runs a connection until it ends.
     async fn run_connection(&self, opened: OpenConnection) -> ConnectionFailure {
         let OpenConnection { connection, service, listing, _subscription, .. } = opened;
         let mut known =
@@ -159,7 +159,7 @@ impl Server {
         }
         self.state.send_replace(ServerState::Starting);
         let last = close(&connection, token, wait_once(&mut closed)).await;
-        // What was cut off goes because of that.
+        // If the gate closed the connection, the exit status is only a consequence of that.
         let how = last.exit_status.filter(|_| connection.close_reason.is_closed_by_peer());
         let reason =
             connection.close_reason.reason().unwrap_or_else(|| "the connection was closed".to_owned());
@@ -182,7 +182,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes down what the server offers.
+    /// Records what the server offers.
     async fn store_listing(&self, known: &mut ToolListState, listing: ToolListing) {
         listing.warnings.iter().for_each(|words| self.report_rejected(words));
         known.listed = Instant::now();
@@ -192,7 +192,7 @@ impl Server {
         self.apply_pins(known, Pins::observe).await;
     }
 
-    /// Whether somebody agreed to something, or took it back.
+    /// Checks whether an operator has approved or removed a pin.
     async fn check_pins(&self, known: &mut ToolListState) {
         let now = self.options.pins.stamp(&self.name);
         if std::mem::replace(&mut known.stamp, now) != now {
@@ -200,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Holds what is offered against what was agreed to.
+    /// Compares the offered definitions with the approved ones.
     async fn apply_pins(
         &self,
         known: &ToolListState,

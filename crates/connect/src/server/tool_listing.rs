@@ -1,4 +1,4 @@
-//! Asking a server for its tools.
+//! Lists a server's tools.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,26 +12,27 @@ use serde_json::Value;
 use crate::definition::{Definition, confusable_key, truncate};
 use crate::error::ConnectError;
 
-/// The most tools of one server.
+/// Maximum number of tools of one server.
 const MAX_TOOLS: usize = 1_000;
 
-/// The most bytes of definitions of one server.
+/// Maximum size of all definitions of one server.
 const MAX_DEFINITION_BYTES: usize = 4 << 20;
 
-/// The most pages that these may come in.
+/// Maximum number of pages.
 const MAX_PAGES: usize = 200;
 
-/// The most bytes of a tool's name: MCP recommends 128 at most, and a [`toolgate_types::ToolName`] has no more.
+/// Maximum length of a tool's name: MCP recommends at most 128, and a [`toolgate_types::ToolName`] has no more.
 const MAX_NAME_BYTES: usize = 128;
 
-/// What came back, and what of it is of no use.
+/// The valid tools, and warnings about the others.
 pub(super) struct ToolListing {
     pub(super) tools: Vec<Definition>,
     pub(super) warnings: Vec<String>,
 }
 
 impl ToolListing {
-    /// Of tools whose names only differ in case or in `-`, `_` and `.`, none is kept: a person who agrees to one, or a model that calls one, could mean the other.
+    /// Removes all tools whose names differ only in case or in `-`, `_` and `.`: an operator who approves one, or a model that calls one, could mean
+    /// the other.
     fn drop_confusable(&mut self) {
         let mut counts: HashMap<String, usize> = HashMap::new();
         for tool in &self.tools {
@@ -52,7 +53,7 @@ impl ToolListing {
     }
 }
 
-/// Why nothing that has this name is kept or shown at all; other names that are none are left out where tools are made.
+/// Why a tool with this name is dropped entirely; other invalid names are left out when tools are built.
 fn name_problem(name: &str) -> Option<String> {
     match name.len() {
         0 => Some("it names a tool with an empty name; it is left out".to_owned()),
@@ -64,7 +65,7 @@ fn name_problem(name: &str) -> Option<String> {
     }
 }
 
-/// All tools, page by page.
+/// Lists all tools, page by page.
 pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, ConnectError> {
     let mut listing = ToolListing { tools: Vec::new(), warnings: Vec::new() };
     let (mut names, mut bytes, mut cursor) = (HashSet::new(), 0usize, None);
@@ -101,7 +102,7 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, Connect
     Err(ConnectError::Protocol { reason: format!("its list of tools has more than {MAX_PAGES} pages") })
 }
 
-/// One page; `None` where the server has no tools at all.
+/// One page; `None` if the server does not support tools.
 async fn page(
     peer: &Peer<RoleClient>,
     cursor: Option<String>,
@@ -124,7 +125,7 @@ async fn page(
     }
 }
 
-/// One tool that is not one does not take the others with it.
+/// Parses tool by tool: an invalid one does not affect the others.
 fn parse_leniently(value: &Value, complaints: &mut Vec<String>) -> ListToolsResult {
     let next_cursor = value.get("nextCursor").and_then(Value::as_str).map(ToOwned::to_owned);
     let mut page = ListToolsResult { next_cursor, ..ListToolsResult::default() };
@@ -143,7 +144,7 @@ fn parse_leniently(value: &Value, complaints: &mut Vec<String>) -> ListToolsResu
     page
 }
 
-/// The words of a stranger, short and with nothing hidden.
+/// Untrusted text, truncated and with hidden characters escaped.
 pub(super) fn escape_untrusted(text: &str) -> String {
     toolgate_tools::escape_control_chars(&truncate(text, 200))
 }

@@ -1,4 +1,4 @@
-//! How a connection comes to its end, and when a server has said too much.
+//! Why a connection ends, and the budget of unsolicited messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
-/// How much a server may say at once that is of no use to anybody: so many short messages, or fewer long ones.
+/// Maximum burst of unsolicited messages; long ones count more.
 const MAX_UNSOLICITED: u64 = 10_000;
 
-/// How many bytes of a useless message count as one more.
+/// This many bytes of a message count as one more.
 const UNSOLICITED_UNIT_BYTES: usize = 16 << 10;
 
-/// Why a connection came to its end; the first reason stays.
+/// Why a connection ended; the first reason is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct CloseReason(Arc<CloseState>);
 
@@ -21,16 +21,16 @@ struct CloseState {
     reason: Mutex<Option<String>>,
     unsolicited: Mutex<UnsolicitedBudget>,
     closed: CancellationToken,
-    /// Whether it was the server that closed the connection.
+    /// Whether the server closed the connection.
     closed_by_peer: AtomicBool,
 }
 
-/// What was said that is of no use, less what is forgotten.
+/// A leaky bucket of unsolicited messages.
 #[derive(Debug)]
 struct UnsolicitedBudget {
-    /// How many messages are forgotten every second.
+    /// Messages drained per second.
     refill_per_second: u64,
-    /// In thousandths of a message.
+    /// The level, in thousandths of a message.
     thousandths: u64,
     last: Option<Instant>,
 }
@@ -50,7 +50,7 @@ impl UnsolicitedBudget {
 }
 
 impl CloseReason {
-    /// Of a connection on which so many messages that nobody asked for are forgotten every second.
+    /// For a connection with this drain rate of unsolicited messages.
     pub(crate) fn new(forgotten: u64) -> Self {
         Self(Arc::new(CloseState {
             reason: Mutex::default(),
@@ -68,17 +68,17 @@ impl CloseReason {
         locked(&self.0.reason).clone()
     }
 
-    /// It is the server that closes the connection.
+    /// The server has closed the connection.
     pub(super) fn set_closed_by_peer(&self) {
         self.0.closed_by_peer.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server did.
+    /// Whether the server has closed it.
     pub(crate) fn is_closed_by_peer(&self) -> bool {
         self.0.closed_by_peer.load(Ordering::Relaxed)
     }
 
-    /// Counts something that nobody asked for, of so many bytes. Too much of it ends the connection.
+    /// Counts an unsolicited message of this size. Too many close the connection.
     pub(super) fn count_unsolicited(&self, bytes: usize) {
         let messages = u64::try_from(1 + bytes / UNSOLICITED_UNIT_BYTES).unwrap_or(u64::MAX);
         if locked(&self.0.unsolicited).add(messages, Instant::now()) {
@@ -86,18 +86,18 @@ impl CloseReason {
         }
     }
 
-    /// Ends the connection, whoever is waiting for what on it.
+    /// Closes the connection; all pending requests fail.
     pub(super) fn close(&self, reason: impl Into<String>) {
         self.record(reason);
         self.0.closed.cancel();
     }
 
-    /// Whether the connection must end.
+    /// Whether the connection must close.
     pub(super) fn is_closed(&self) -> bool {
         self.0.closed.is_cancelled()
     }
 
-    /// Resolves when the connection must end.
+    /// Resolves when the connection must close.
     pub(super) async fn closed(&self) {
         self.0.closed.cancelled().await;
     }

@@ -1,8 +1,8 @@
-//! What passes between the gate and a server, whatever carries it.
+//! Filters what a server sends, on any transport.
 //!
-//! Answers pass if they answer something that was asked, and once. Progress goes to the call that it is about and nowhere else, and not faster than
-//! somebody could read it. Everything else that a server says unasked is dropped here, so that it can fill no queue. A server that says too much of
-//! it is cut off.
+//! A response passes if it answers a pending request, and only once. Progress goes only to the call that it belongs to, and rate-limited.
+//! Everything else that a server sends unsolicited is dropped here, so that it cannot fill a queue. A server that sends too much of it is
+//! disconnected.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -22,38 +22,38 @@ use toolgate_gate::{Fraction, Progress, ProgressUpdate};
 use super::CloseReason;
 use crate::definition::truncate;
 
-/// How many calls that were given up are remembered, so that their late answers surprise nobody.
+/// How many ids of cancelled calls are remembered, so that their late responses are recognised.
 const MAX_CANCELLED_IDS: usize = 256;
 
-/// The least time between two reports of progress of one call.
+/// Minimum time between two progress updates of one call.
 const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What can be counted to one by one.
+/// The largest count below which every integer is exact in an `f64`.
 const MAX_EXACT_COUNT: f64 = (1_u64 << 53) as f64;
 
-/// The longest report of progress, in bytes.
+/// Maximum length of a progress message.
 const MAX_REPORT_BYTES: usize = 500;
 
-/// So much of a report is looked at to make that of it.
+/// Only this much of a progress message is sanitised.
 const MAX_REPORT_SOURCE_BYTES: usize = 4 << 10;
 
-/// Rides along with a request: who is told of its progress.
+/// A request extension: the receiver of its progress.
 #[derive(Clone)]
 pub(crate) struct ProgressRoute(pub(crate) Progress);
 
-/// A request that was not answered.
+/// A request without a response.
 struct PendingRequest {
     token: Option<ProgressToken>,
     route: Option<ProgressRoute>,
     last_report: Option<Instant>,
 }
 
-/// A transport with a guard before it.
+/// A transport with the filter.
 pub(crate) struct GuardedTransport<T> {
     inner: T,
     pending: HashMap<RequestId, PendingRequest>,
     cancelled: VecDeque<RequestId>,
-    /// Told when the server says that its tools are others now.
+    /// Notified when the server reports a change of its tools.
     tools_changed: Arc<Notify>,
     close_reason: CloseReason,
 }
@@ -66,7 +66,7 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
     fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         match message {
             JsonRpcMessage::Request(sent) => {
-                // What was asked before is not waited for any longer once a new beginning is made.
+                // `initialize` restarts the connection: earlier requests are no longer awaited.
                 if matches!(sent.request, ClientRequest::InitializeRequest(_)) {
                     let earlier: Vec<RequestId> = self.pending.drain().map(|(id, _)| id).collect();
                     earlier.into_iter().for_each(|id| self.cancel(id));
@@ -97,7 +97,7 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
         self.cancelled.push_back(id);
     }
 
-    /// Whether a message is for the client.
+    /// Whether a message passes.
     fn admit(&mut self, message: &ServerJsonRpcMessage) -> bool {
         let mut reported = false;
         let admitted = match message {
@@ -124,7 +124,7 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
     }
 
     fn take_pending(&mut self, id: Option<&RequestId>) -> bool {
-        // An error about nothing can only be about the first request: a server that cannot read it cannot name it.
+        // An error without an id can only be about the first request: a server that cannot parse a request cannot name its id.
         let Some(id) = id else { return self.pending.len() == 1 };
         let as_number = match id {
             NumberOrString::String(text) => text.parse().ok().map(RequestId::Number),
@@ -151,7 +151,7 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
         false
     }
 
-    /// Whether a report of progress came to anybody, at a time at which it could be read.
+    /// Forwards a progress update; returns whether it belonged to a call and was within the rate limit.
     fn report(&mut self, progress: &ProgressNotificationParam, now: Instant) -> bool {
         let Some(pending) = self
             .pending
@@ -171,14 +171,14 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
     }
 }
 
-/// Progress in numbers, where they are such as somebody counts to: beyond that, one more is the same number.
+/// Progress as numbers, if they are exact counts.
 fn progress_fraction(progress: &ProgressNotificationParam) -> Option<Fraction> {
     let counts = 0.0..=MAX_EXACT_COUNT;
     let share = Fraction { done: progress.progress, total: progress.total };
     (counts.contains(&share.done) && share.total.is_none_or(|total| counts.contains(&total))).then_some(share)
 }
 
-/// Progress in words: what the server says, on one line and with nothing that steers a terminal, else how far it is.
+/// Progress as text: the server's message, sanitised and on one line, or else the numbers.
 fn progress_text(progress: &ProgressNotificationParam) -> String {
     let done = match progress.total {
         Some(total) => format!("{} of {total}", progress.progress),
@@ -233,10 +233,10 @@ mod tests {
 
     use super::*;
 
-    /// More than is borne.
+    /// More than the limit.
     const FLOOD: usize = 40_000;
 
-    /// A server that says what it is told to.
+    /// A server that sends the given messages.
     struct Scripted(VecDeque<ServerJsonRpcMessage>);
 
     impl Transport<RoleClient> for Scripted {
@@ -278,7 +278,7 @@ mod tests {
         message
     }
 
-    /// What comes through of what a server says.
+    /// The messages that pass.
     async fn through(guarded: &mut GuardedTransport<Scripted>, said: &[Value]) -> Vec<Value> {
         guarded.inner.0.extend(said.iter().map(|value| serde_json::from_value(value.clone()).unwrap()));
         let mut came = Vec::new();

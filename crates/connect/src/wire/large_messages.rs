@@ -1,7 +1,7 @@
-//! Messages that are long, looked at before anything is made of them.
+//! Checks large messages before they are parsed.
 //!
-//! A message of a few megabytes can become a gigabyte once it is read, and a server may send any. So of a long one no more is read at first than whom it
-//! is for, and what it holds is counted. Only the answer to a question may be long, and it may not hold more than can be borne.
+//! A message of a few megabytes can become a gigabyte when parsed, and a server may send any. So of a large one only the envelope is parsed at first,
+//! and its values are counted. Only a response may be large, and only up to a number of values.
 
 use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use serde::Deserialize;
@@ -9,26 +9,26 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use toolgate_text::json_complexity::measure;
 
-/// The longest message that is read without being looked at first, and the longest that a server may send unasked.
+/// Larger messages are checked first; also the maximum size of an unsolicited message.
 pub(super) const MAX_UNCHECKED_BYTES: usize = 64 << 10;
 
-/// The most values in one answer.
+/// Maximum number of values in one response.
 const MAX_VALUES: usize = 200_000;
 
-/// What a long message is.
+/// The kind of a large message.
 #[derive(Debug, PartialEq)]
 pub(super) enum LargeMessage {
-    /// An answer.
+    /// A response.
     Response(RequestId),
-    /// An answer that holds more than is read of one.
+    /// A response with too many values.
     TooComplex(RequestId),
-    /// Something that nobody asked for.
+    /// Unsolicited.
     Unsolicited,
-    /// No message.
+    /// Not a message.
     Invalid,
 }
 
-/// As much of a message as says whom it is for.
+/// The envelope of a message.
 #[derive(Deserialize)]
 struct JsonRpcEnvelope<'m> {
     #[serde(borrow)]
@@ -40,7 +40,7 @@ struct JsonRpcEnvelope<'m> {
     error: Option<&'m RawValue>,
 }
 
-/// Looks at a long message.
+/// Classifies a large message.
 pub(super) fn classify(message: &[u8]) -> LargeMessage {
     let Ok(JsonRpcEnvelope { id, method, result, error }) = serde_json::from_slice(message) else {
         return LargeMessage::Invalid;
@@ -55,7 +55,7 @@ pub(super) fn classify(message: &[u8]) -> LargeMessage {
     }
 }
 
-/// What is said in place of an answer that is too much.
+/// Replaces a response that is too complex.
 pub(super) fn too_complex_error(id: RequestId) -> ServerJsonRpcMessage {
     let reason = format!("the answer holds more than {MAX_VALUES} values, which is too much to be read");
     ServerJsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))

@@ -1,22 +1,22 @@
-//! Bytes in, lines out, and never more kept than one line may hold.
+//! Splits bytes into lines, buffering at most one line.
 
 use super::MAX_MESSAGE_BYTES;
 
-/// How much room is kept once a long line is gone.
+/// A larger buffer is freed once it is empty.
 const MAX_RETAINED_BYTES: usize = 256 << 10;
 
-/// Bytes that came and were not yet read as lines.
+/// Bytes that are not consumed yet.
 #[derive(Debug, Default)]
 pub(super) struct LineBuffer {
     bytes: Vec<u8>,
-    /// Where the next line begins.
+    /// Start of the next line.
     start: usize,
-    /// Up to where there is no end of a line.
+    /// No line end was found before this index.
     scanned: usize,
 }
 
 impl LineBuffer {
-    /// Where more bytes are put.
+    /// The buffer to append to, with room for `more` bytes.
     pub(super) fn spare_capacity(&mut self, more: usize) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -30,7 +30,7 @@ impl LineBuffer {
         &mut self.bytes
     }
 
-    /// The next whole line, without its end.
+    /// The next complete line, without its end.
     pub(super) fn next_line(&mut self) -> Option<&[u8]> {
         let unread = self.bytes.get(self.scanned..).unwrap_or_default();
         let Some(length) = memchr::memchr(b'\n', unread) else {
@@ -43,7 +43,7 @@ impl LineBuffer {
         self.bytes.get(start..end)
     }
 
-    /// Whether the line that is coming is longer than any may be.
+    /// Whether the current line exceeds the limit.
     pub(super) fn is_too_long(&self) -> bool {
         self.bytes.len().saturating_sub(self.start) > MAX_MESSAGE_BYTES
     }

@@ -1,4 +1,4 @@
-//! How a server is spoken to: over the pipes of a process, or over HTTP, and through a guard that both pass.
+//! Transports to a server: the pipes of a process, or HTTP, both behind the same filter.
 
 mod line_buffer;
 mod large_messages;
@@ -12,5 +12,5 @@ pub(crate) use guard::{GuardedTransport, ProgressRoute};
 pub(crate) use http::{is_expired, transport as http_transport};
 pub(crate) use pipe_transport::PipeTransport;
 
-/// The longest message that a server may send.
+/// Maximum size of a message from a server.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;

@@ -1,8 +1,7 @@
 //! A server on two pipes.
 //!
-//! All reading and writing happens while the next message is waited for, without a thread and without a copy in between. Nothing is trusted: a line may
-//! be endless, may be no message, may come from a server that has stopped reading. Each of these ends the connection after a while, and nothing
-//! else.
+//! All reading and writing happens in `receive`, without a thread or a copy in between. Nothing is trusted: a line may be endless or no message, and
+//! the server may have stopped reading. Each of these ends only the connection.
 
 use std::collections::HashMap;
 use std::future::{Future, ready};
@@ -24,13 +23,13 @@ use super::large_messages::{LargeMessage, MAX_UNCHECKED_BYTES, classify, too_com
 use super::line_buffer::LineBuffer;
 use super::{CloseReason, MAX_MESSAGE_BYTES};
 
-/// How much is read at once.
+/// Size of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// How much may wait for a server that does not read.
+/// Maximum output that is buffered for a server that does not read.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
-/// How many lines in a row may be no message: some servers greet on their standard output.
+/// Maximum consecutive invalid lines: some servers print a greeting to their standard output.
 const MAX_INVALID_LINES: u32 = 100;
 
 /// The two pipes.
@@ -46,10 +45,10 @@ pub(crate) struct PipeTransport {
 }
 
 impl PipeTransport {
-    /// Speaks over the ends of two pipes.
+    /// A transport on two pipe ends.
     pub(crate) fn new(to: OwnedFd, from: OwnedFd, ending: CloseReason) -> io::Result<Self> {
         for end in [&to, &from] {
-            // Long answers come in fewer pieces; where the system allows no more, they still come.
+            // `F_SETPIPE_SZ`: fewer reads for long responses. Failing is harmless.
             let _ = rustix::pipe::fcntl_setpipe_size(end, 1 << 20);
         }
         Ok(Self {
@@ -78,14 +77,14 @@ impl PipeTransport {
         Ok(())
     }
 
-    /// Writes what can be written now; whether something is left.
+    /// Writes as much as the pipe takes; returns whether something is left.
     fn flush(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.outgoing.get(self.written..).filter(|rest| !rest.is_empty()) {
             match self.to.try_write(rest) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // A server that is always a little behind would otherwise let what it has read pile up.
+                    // Without this, the written part of the buffer would grow for a server that is always a little behind.
                     if self.written > MAX_QUEUED_BYTES / 16 {
                         self.outgoing.drain(..self.written);
                         self.written = 0;
@@ -103,7 +102,7 @@ impl PipeTransport {
         Ok(false)
     }
 
-    /// The next message among the lines that are there.
+    /// The next message in the buffer.
     async fn next_buffered(&mut self) -> Option<ServerJsonRpcMessage> {
         while let Some(line) = self.lines.next_line() {
             match parse(line, &mut self.outstanding) {
@@ -122,7 +121,7 @@ impl PipeTransport {
         None
     }
 
-    /// Waits until something can be read or written, and does it. `false` at the end.
+    /// Waits until a pipe is ready, and reads or writes. `false` at end of file.
     async fn drive_io(&mut self) -> io::Result<bool> {
         if self.flush()? {
             tokio::select! {
@@ -192,7 +191,7 @@ impl Transport<RoleClient> for PipeTransport {
     }
 }
 
-/// What was asked and not answered, and whether it was a call: what answers one is read as that and nothing else.
+/// Requests without a response, and whether each is a call: the response to a call is parsed as nothing else.
 #[derive(Default)]
 struct OutstandingRequests(HashMap<i64, bool>);
 
@@ -234,14 +233,14 @@ impl OutstandingRequests {
     }
 }
 
-/// What a line is.
+/// The kind of a line.
 enum ParsedLine {
     Message(Box<ServerJsonRpcMessage>),
     Unsolicited,
     Invalid,
 }
 
-/// As much of an answer as must be known to read the rest of it.
+/// The part of a response that is needed to parse the rest.
 #[derive(Deserialize)]
 struct ResponseHead<'l> {
     id: Option<i64>,
@@ -278,7 +277,7 @@ fn parse_message(line: &[u8], asked: &OutstandingRequests) -> Result<ServerJsonR
     }
 }
 
-/// The answer to a call, read as what it must be rather than as whatever it could be.
+/// Parses the response to a call directly as its type, instead of trying all result types.
 fn parse_call_response(line: &[u8], asked: &OutstandingRequests) -> Option<ServerJsonRpcMessage> {
     if asked.0.is_empty() {
         return None;
@@ -293,7 +292,7 @@ fn parse_call_response(line: &[u8], asked: &OutstandingRequests) -> Option<Serve
     Some(ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(id)))
 }
 
-/// Some servers make texts of the numbers that they are given.
+/// Some servers return numeric ids as strings.
 fn numeric_id(id: &RequestId) -> Option<i64> {
     match id {
         NumberOrString::Number(number) => Some(*number),

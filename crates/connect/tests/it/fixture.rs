@@ -27,7 +27,7 @@ use toolgate_types::{
 };
 use toolgate_workspace::Workspace;
 
-/// Starts what it is told to, with nothing in its environment.
+/// Starts the given program with an empty environment.
 pub(crate) struct UnsandboxedLauncher;
 
 struct Process {
@@ -36,7 +36,7 @@ struct Process {
     draining: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The same, and what is put here counts as left behind by whichever process is looked at next.
+/// The same; the paths in here count as left behind by the process that is scanned next.
 #[derive(Clone, Default)]
 pub(crate) struct LeftoverLauncher(pub(crate) Arc<Mutex<Vec<String>>>);
 
@@ -85,11 +85,11 @@ impl RunningProcess for LeftoverProcess {
     }
 }
 
-/// The same, of processes that are seen to have gone only when somebody asks once more.
+/// The same, for processes whose exit shows only at the next poll.
 #[derive(Clone, Default)]
 pub(crate) struct SlowExitLauncher {
     asked: Arc<AtomicU32>,
-    /// How often somebody had asked when the first was ended.
+    /// The number of polls when the first was terminated.
     pub(crate) ended_after: Arc<OnceLock<u32>>,
 }
 
@@ -183,17 +183,17 @@ impl Drop for Process {
 /// Longer than any test.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
-/// How long is waited for what must come: long enough for any machine, however slow and busy.
+/// A timeout for what must happen: long enough for a slow and busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Held by tests that measure the memory of this process, and by those that take much of it.
 pub(crate) static MEMORY: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// How servers are started and looked after.
+/// How servers are started and supervised.
 pub(crate) struct FixtureOptions {
     pub(crate) launcher: Arc<dyn ServerLauncher>,
     pub(crate) scan_interval: Duration,
-    /// How long a server may be silent when it is asked for its era.
+    /// The probe timeout.
     pub(crate) probe_timeout: Duration,
 }
 
@@ -203,7 +203,7 @@ impl Default for FixtureOptions {
     }
 }
 
-/// A gate, a bridge, and a folder that both they and the servers write to.
+/// A gate, a bridge, and a directory that both they and the servers write to.
 pub(crate) struct BridgeFixture {
     pub(crate) bridge: Arc<Bridge>,
     pub(crate) gate: Gate,
@@ -233,7 +233,7 @@ pub(crate) fn caller() -> Caller {
     }
 }
 
-/// The fixture as a process, in a mode.
+/// The Python fixture as a process, in a mode.
 pub(crate) fn process(mode: &str, notes: Option<&Path>) -> TransportSettings {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/server.py");
     let mut arguments = vec![script.into_os_string(), mode.into()];
@@ -252,7 +252,7 @@ pub(crate) fn server(name: &str, transport: TransportSettings) -> ServerSettings
     settings
 }
 
-/// Settings for a tool that is given up after so long.
+/// Settings for a tool with this timeout.
 pub(crate) fn hurried(tool: &str, timeout: Duration) -> (String, ToolSettings) {
     (tool.to_owned(), ToolSettings { timeout: Some(timeout), ..ToolSettings::default() })
 }
@@ -262,12 +262,12 @@ impl BridgeFixture {
         Self::again(Arc::new(TempDir::new().unwrap()), servers)
     }
 
-    /// One more gate over a folder that another used.
+    /// Another gate over a directory that was used before.
     pub(crate) fn again(folder: Arc<TempDir>, servers: Vec<ServerSettings>) -> Self {
         Self::caring(folder, servers, FixtureOptions::default())
     }
 
-    /// Servers whose processes leave something behind, and are looked at so often.
+    /// Servers whose processes leave files behind, scanned at this interval.
     pub(crate) fn leaving(
         servers: Vec<ServerSettings>,
         left: &LeftoverLauncher,
@@ -281,7 +281,7 @@ impl BridgeFixture {
         Self::caring(Arc::new(TempDir::new().unwrap()), servers, care)
     }
 
-    /// Servers whose processes go by themselves.
+    /// Servers whose processes exit by themselves.
     pub(crate) fn going(servers: Vec<ServerSettings>, going: &SlowExitLauncher) -> Self {
         let care = FixtureOptions { launcher: Arc::new(going.clone()), ..FixtureOptions::default() };
         Self::caring(Arc::new(TempDir::new().unwrap()), servers, care)
@@ -300,7 +300,7 @@ impl BridgeFixture {
             warn: complain,
             scan_interval: between_looks,
             backoff: Backoff { initial: Duration::from_millis(20), max: Duration::from_millis(200) },
-            // However slowly it is read, too much is too much.
+            // No refill: the limit is reached however slowly the messages are read.
             timeouts: ServerTimeouts { probe_timeout: silence, unsolicited_per_second: 0 },
             runtime: tokio::runtime::Handle::current(),
         });
@@ -329,14 +329,14 @@ impl BridgeFixture {
         Self { bridge, gate, folder, warnings }
     }
 
-    /// The same, once its servers were tried.
+    /// The same, once its servers have settled.
     pub(crate) async fn ready(servers: Vec<ServerSettings>) -> Self {
         let setting = Self::with(servers);
         setting.load().await;
         setting
     }
 
-    /// Gives the gate the tools that there are now.
+    /// Loads the current tools into the gate.
     pub(crate) async fn load(&self) {
         self.bridge.ready(TEST_TIMEOUT).await;
         self.reload();
@@ -386,7 +386,7 @@ impl BridgeFixture {
         self.bridge.health().into_iter().find(|health| health.name.as_str() == name).unwrap()
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub(crate) async fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while begun.elapsed() < TEST_TIMEOUT {
@@ -407,13 +407,13 @@ impl BridgeFixture {
     }
 }
 
-/// Options that end a call.
+/// Options with a cancellation token.
 pub(crate) fn cancelling() -> (CallOptions, CancellationToken) {
     let token = CancellationToken::new();
     (CallOptions { cancelled: token.clone(), ..CallOptions::default() }, token)
 }
 
-/// A folder for notes between a test and a server.
+/// A directory for notes between a test and a server.
 pub(crate) fn notes(folder: &TempDir) -> PathBuf {
     let notes = folder.path().join("notes");
     std::fs::create_dir_all(&notes).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that flood, hang, die, lie and babble: their own calls fail, with a reason, and nothing else does.
+//! Servers that flood, hang, crash, lie and babble: only their own calls fail, with a reason.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use toolgate_types::{ErrorCode, Outcome};
 
 use crate::fixture::{BridgeFixture, MEMORY, cancelling, hurried, process, server};
 
-/// What a caller is told, and whether the server is started again for it.
+/// The error a caller gets, and whether the server is restarted for it.
 struct Case {
     tool: &'static str,
     told: Result<&'static str, ErrorCode>,
@@ -70,7 +70,7 @@ async fn each_lie_costs_its_own_call_and_nothing_else() {
             Outcome::Failed { failure, .. } => Err(failure.code),
         };
         assert_eq!(told, case.told, "{}: {outcome:?}", case.tool);
-        // Whether it was started again or not, the next call is answered.
+        // Restarted or not, the next call is answered.
         assert_eq!(setting.done("bad__echo", json!({"text": "next"})).await.text, "next", "{}", case.tool);
         let health = setting.health("bad");
         assert_eq!(health.restarts, u32::from(case.restarted), "{}: {health:?}", case.tool);
@@ -81,7 +81,7 @@ async fn each_lie_costs_its_own_call_and_nothing_else() {
     }
 }
 
-/// Bytes of memory of this process.
+/// Resident memory of this process.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -205,7 +205,7 @@ async fn others_do_not_wait_for_a_long_check_and_it_can_be_cancelled() {
     let servers = vec![server("bad", process("checks", None)), server("good", process("honest", None))];
     let setting = BridgeFixture::ready(servers).await;
     let (options, token) = cancelling();
-    // All on the one thread of this test: were the check made here, nothing else would be.
+    // All on the one thread of this test: if the check ran here, it would block everything else.
     let (outcome, ()) = tokio::join!(setting.outcome("bad__slow_check", json!({}), options), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(setting.done("good__echo", json!({"text": "meanwhile"})).await.text, "meanwhile");
@@ -255,7 +255,7 @@ async fn calls_wait_for_a_server_that_starts_but_not_longer_than_they_may() {
     let folder = Arc::clone(&setting.folder);
     setting.bridge.close().await;
     drop(setting);
-    // The tools are known from before, and the server is not there yet.
+    // The tools are pinned, and the server has not started yet.
     let again = BridgeFixture::again(Arc::clone(&folder), vec![settings.clone()]);
     again.reload();
     assert_eq!(again.done("bad__echo", json!({"text": "early"})).await.text, "early");

@@ -1,4 +1,4 @@
-//! Servers elsewhere, with tokens and without.
+//! Servers over HTTP, with tokens and without.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,20 +17,20 @@ use toolgate_types::ErrorCode;
 
 use crate::fixture::{BridgeFixture, MEMORY, server};
 
-/// What the fixture does and has seen.
+/// The fixture's behaviour, and what it has received.
 #[derive(Default)]
 struct Fixture {
     events: bool,
     wants_token: bool,
     newer: bool,
     tokens: AtomicU32,
-    /// The number of the token that is good.
+    /// The number of the valid token.
     good: AtomicU32,
     asked: Mutex<Vec<String>>,
     seen: Mutex<Vec<HeaderMap>>,
     sessions: AtomicU32,
     session: AtomicU32,
-    /// Whether its standing stream is remarks without an end.
+    /// Whether its event stream is endless comments.
     remarks: bool,
 }
 
@@ -38,7 +38,7 @@ const SECRET: &str = "hunter2-of-the-gate";
 
 async fn token(State(fixture): State<Arc<Fixture>>, headers: HeaderMap, body: String) -> Response {
     fixture.asked.lock().unwrap().push(body);
-    // `me` and the secret, as RFC 6749 wants them.
+    // `me` and the secret as Basic credentials (RFC 6749).
     let basic = headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
     if basic.as_deref() != Some("Basic bWU6aHVudGVyMi1vZi10aGUtZ2F0ZQ==") {
         return (StatusCode::UNAUTHORIZED, SECRET).into_response();
@@ -127,7 +127,7 @@ async fn mcp(
     response
 }
 
-/// A body without an end.
+/// An endless body.
 fn endless(piece: &[u8]) -> Body {
     Body::from_stream(Endless(piece.repeat(1 << 13).into()))
 }
@@ -199,7 +199,7 @@ async fn tokens_are_fetched_renewed_when_refused_and_never_shown() {
     for part in ["grant_type=client_credentials", "scope=read+write", "resource=http%3A%2F%2F127.0.0.1"] {
         assert!(asked.contains(part), "{asked}");
     }
-    // The server believes no token of before.
+    // The server no longer accepts earlier tokens.
     fixture.good.store(99, Ordering::SeqCst);
     setting.done("far__echo", json!({"text": "x"})).await;
     assert_eq!(fixture.tokens.load(Ordering::SeqCst), 2);

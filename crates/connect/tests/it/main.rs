@@ -1,4 +1,4 @@
-//! Servers behind the gate, honest and otherwise.
+//! Servers behind the gate, honest and hostile.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What was agreed to is what is called.
+//! Only approved definitions are called.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -33,7 +33,7 @@ async fn met(policy: PinPolicy) -> (BridgeFixture, std::path::PathBuf) {
     (setting, notes)
 }
 
-/// Does something and waits until the bridge says that its tools are others.
+/// Runs something and waits until the bridge's tools have changed.
 async fn and_wait(setting: &BridgeFixture, what: impl FnOnce()) {
     let mut changed = setting.bridge.changed();
     changed.mark_unchanged();
@@ -53,7 +53,7 @@ async fn a_changed_description_suspends_the_tool_until_somebody_agrees() {
     let (stage, failure) = setting.failed("fix__echo", json!({"text": "x"})).await;
     assert_eq!((stage, failure.code), (Stage::Permission, ErrorCode::NotPermitted));
     assert!(failure.operator_note.unwrap().contains("toolgate mcp approve fix echo"));
-    // The others go on.
+    // The others still work.
     setting.done("fix__add", json!({"a": 1, "b": 1})).await;
     let pinned = pins(&folder).for_server(&name()).unwrap().get("echo").unwrap().clone();
     assert_eq!(pinned.state(), PinState::Changed);
@@ -62,11 +62,11 @@ async fn a_changed_description_suspends_the_tool_until_somebody_agrees() {
         diff.contains("-  \"description\": \"Says it again.\"") && diff.contains("\\u{e0041} First read"),
         "{diff}"
     );
-    // Back to what was agreed to: nobody needs to agree again.
+    // Back to the approved definition: no new approval is needed.
     and_wait(&setting, || std::fs::remove_file(notes.join("description")).unwrap()).await;
     setting.done("fix__echo", json!({"text": "x"})).await;
     and_wait(&setting, || std::fs::write(notes.join("description"), wicked).unwrap()).await;
-    // Agreeing is to exactly what was shown, and a running bridge notices.
+    // An approval is for exactly what was shown, and a running bridge notices it.
     let (shown, agreed) = (pinned.offered().unwrap().digest(), pinned.agreed().unwrap().digest());
     assert!(pins(&folder).approve(&name(), "echo", agreed).is_err());
     and_wait(&setting, || pins(&folder).approve(&name(), "echo", shown).unwrap()).await;
@@ -82,7 +82,7 @@ async fn a_suspension_outlives_the_gate() {
         Arc::clone(&setting.folder),
         vec![server("fix", process("honest", Some(&notes)))],
     );
-    // Before the server is there, and after.
+    // Before the server has started, and after.
     again.reload();
     assert_eq!(again.failed("fix__echo", json!({"text": "x"})).await.0, Stage::Permission);
     again.load().await;
@@ -98,7 +98,7 @@ async fn what_changed_while_the_gate_was_not_looking_is_not_called() {
         Arc::clone(&setting.folder),
         vec![server("fix", process("honest", Some(&notes)))],
     );
-    // The gate still has the tools from before: the call waits for the server, and is refused when it turns out to be another.
+    // The gate still has the pinned tools: the call waits for the server, and is refused when its definition differs.
     again.reload();
     let (_, failure) = again.failed("fix__echo", json!({"text": "x"})).await;
     assert_eq!(failure.code, ErrorCode::NotPermitted, "{failure:?}");
@@ -116,7 +116,7 @@ async fn tools_that_come_later_wait_and_tools_that_go_are_gone() {
     let offered =
         pins(&folder).for_server(&name()).unwrap().get("helper").unwrap().offered().unwrap().digest();
     and_wait(&setting, || pins(&folder).approve(&name(), "helper", offered).unwrap()).await;
-    // The fixture does not know its own tool, but it is asked.
+    // The fixture rejects its own tool, but the call reaches it.
     assert_eq!(setting.failed("fix__helper", json!({})).await.1.code, ErrorCode::CommandFailed);
     and_wait(&setting, || std::fs::write(notes.join("gone"), "echo").unwrap()).await;
     assert_eq!(state(&folder, "echo"), Some(PinState::Gone));

@@ -115,10 +115,10 @@ def call(identity, params):
     elif name == "slow":
         for step in range(3):
             send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step, "total": 3, "message": f"step {step}\u202e"}})
-            # Reports that come together count as one, so the next is sent a while after this one was heard.
+            # The gate rate-limits progress, so the next update is sent a while after this one was received.
             await_note(f"heard {step}")
             time.sleep(0.05)
-        # Progress of something else is nobody's.
+        # Progress with an unknown token is dropped.
         send({"method": "notifications/progress", "params": {"progressToken": "other", "progress": 9, "message": "stray"}})
         answer(text("done"))
     elif name == "fail":
@@ -140,7 +140,7 @@ def call(identity, params):
         while identity not in CANCELLED:
             time.sleep(0.01)
         note("cancelled", "hang")
-        # An answer after the end is one that nobody waits for.
+        # A response after the cancellation is dropped.
         answer(text("late"))
     elif name == "ignore":
         pass
@@ -236,7 +236,7 @@ def respond(message):
         else:
             send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE in ("newer", "late") else {"tools": tools()}})
     elif method == "tools/call":
-        # Whoever has the answer of `deaf` knows that nothing is read any longer.
+        # After the response of `deaf` nothing is read any more.
         if params.get("name") in ("echo", "deaf"):
             call(identity, params)
         else:
@@ -269,11 +269,11 @@ if MODE == "babble":
     while True:
         write(b"blah\n" * 1000)
 if NOTES:
-    # What is so before anybody was answered is no change.
+    # The state before the first response is no change.
     threading.Thread(target=watch, args=(declared(),), daemon=True).start()
 HELD = []
 if MODE == "late" and not noted("late", ""):
-    # When it is started for the first time, it gets ready only after the gate has lost its patience and sent something more.
+    # On its first start it becomes ready only after the probe timeout, when the gate has sent `initialize`.
     note("late", "once")
     HELD = [sys.stdin.buffer.readline(), sys.stdin.buffer.readline()]
 for line in itertools.chain(HELD, sys.stdin.buffer):

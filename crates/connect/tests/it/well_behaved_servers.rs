@@ -1,4 +1,4 @@
-//! Servers that do as they should.
+//! Servers that behave correctly.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ async fn tools_appear_and_answer_in_both_eras() {
             vec![settings],
             FixtureOptions { probe_timeout: silence, ..FixtureOptions::default() },
         );
-        // Whoever waits for a server does so until it was greeted as it wants to be.
+        // `ready` waits until the server was contacted with the right protocol.
         setting.load().await;
         let health = setting.health("fix");
         assert_eq!((health.state, health.restarts), (HealthState::Ready, restarts), "{mode}: {health:?}");
@@ -100,7 +100,7 @@ async fn what_is_not_classified_is_destructive_and_settings_hold() {
     assert_eq!(class("fix__slow"), Some(ToolClass::Destructive));
     assert_eq!(class("fix__die"), None);
     assert_eq!(setting.failed("fix__die", json!({})).await.1.code, ErrorCode::UnknownTool);
-    // What no rule allows is dropped, the text with it.
+    // What no rule allows is dropped, the text included.
     let output = setting.done("fix__add", json!({"a": 2, "b": 3})).await;
     assert!(!output.text.contains('5') && output.structured == json!({}), "{output:?}");
     let (_, failure) = setting.failed("fix__fail", json!({})).await;
@@ -108,7 +108,7 @@ async fn what_is_not_classified_is_destructive_and_settings_hold() {
     assert_eq!(setting.failed("fix__ignore", json!({})).await.1.code, ErrorCode::Timeout);
 }
 
-/// Keeps what it is asked, and says no.
+/// Records the questions, and denies.
 #[derive(Default)]
 struct Asked(Mutex<Vec<ApprovalRequest>>);
 
@@ -213,7 +213,7 @@ async fn a_cancelled_call_ends_and_the_server_hears_of_it() {
     });
     assert_eq!(ended.1.code, ErrorCode::Cancelled);
     setting.until("the server heard", || notes.join("cancelled").exists()).await;
-    // The answer that comes too late is nobody's.
+    // A late response is dropped.
     assert_eq!(setting.done("fix__echo", json!({"text": "next"})).await.text, "next");
     assert_eq!(setting.health("fix").restarts, 0);
 }
@@ -244,7 +244,7 @@ async fn what_a_server_leaves_under_protected_names_is_taken_away_before_the_ans
         assert_eq!(failure.code, ErrorCode::DeniedPath, "{class:?}");
         assert_eq!(failure.details["quarantined"], json!(["@project/.git/hooks/pre-commit"]));
         assert!(setting.complained("taken away and is kept in `the cellar`: @project/.git/hooks/pre-commit"));
-        // Once it is away, it is away.
+        // A quarantined file is reported only once.
         setting.done("fix__echo", json!({"text": "x"})).await;
     }
 }
@@ -252,7 +252,7 @@ async fn what_a_server_leaves_under_protected_names_is_taken_away_before_the_ans
 #[tokio::test]
 async fn what_a_server_leaves_while_nothing_is_called_is_taken_away_and_told() {
     let left = LeftoverLauncher::default();
-    // One that is ready, and one that never gets ready and has long to do so.
+    // One that is ready, and one that never becomes ready and has a long startup timeout.
     let mute = server("fix", process("mute", None));
     for settings in [server("fix", process("honest", None)), mute] {
         let setting = BridgeFixture::leaving(vec![settings], &left, Duration::from_millis(10));
@@ -273,7 +273,7 @@ async fn what_is_taken_away_at_the_end_of_a_server_is_told() {
     left.leave("@project/.envrc");
     setting.bridge.close().await;
     assert!(setting.complained("@project/.envrc"), "{:?}", setting.warnings.lock().unwrap());
-    // Nor is it kept back where the server never got ready.
+    // Also reported if the server never became ready.
     let setting = BridgeFixture::leaving(vec![server("fix", process("dead", None))], &left, NEVER);
     left.leave("@project/.envrc");
     setting.until("it is told", || setting.complained("@project/.envrc")).await;
@@ -288,12 +288,12 @@ async fn a_server_whose_input_is_closed_may_go_before_it_is_ended() {
     assert_eq!(going.ended_after.get(), Some(&2));
 }
 
-/// A gate before one server that answers `wait` once it may.
+/// A gate before one server that answers `wait` when the test allows it.
 async fn waiting() -> (BridgeFixture, std::path::PathBuf) {
     let folder = Arc::new(tempfile::TempDir::new().unwrap());
     let notes = notes(&folder);
     let mut settings = server("fix", process("honest", Some(&notes)));
-    // Time enough to answer something else meanwhile.
+    // Time enough to answer another call first.
     settings.tools = vec![hurried("ignore", Duration::from_secs(10))];
     let setting = BridgeFixture::again(folder, vec![settings]);
     setting.load().await;
@@ -323,7 +323,7 @@ async fn calls_that_are_cancelled_end_nobody_elses() {
     assert_eq!((waited.text.as_str(), setting.health("fix").restarts), ("waited", 0));
 }
 
-/// What a server makes of a call nobody here can tell, whatever class it was given.
+/// Whether a server's tool really only reads cannot be verified, whatever its class.
 #[tokio::test]
 async fn a_gate_that_is_killed_leaves_a_record_of_a_call_that_was_said_to_read() {
     let (setting, notes) = waiting().await;
@@ -331,7 +331,7 @@ async fn a_gate_that_is_killed_leaves_a_record_of_a_call_that_was_said_to_read()
     let killed = setting.folder.path().join("killed");
     let (waited, ()) = tokio::join!(setting.done("fix__wait", json!({})), async {
         setting.until("the server works on it", || notes.join("waiting").exists()).await;
-        // What would be found if the gate were killed now; nobody holds the copy.
+        // The state if the gate were killed now; no process holds a lock on the copy.
         copy_folder(&audit, &killed);
         std::fs::write(notes.join("go"), "").unwrap();
     });
@@ -391,7 +391,7 @@ async fn a_server_that_is_declared_otherwise_ends_after_the_calls_it_works_on() 
         setting.bridge.configure(vec![otherwise]);
         let (_, failure) = setting.failed("fix__echo", json!({"text": "new"})).await;
         assert_eq!(failure.message, "the server `fix` takes no more calls");
-        // What is called from now on is for its successor, which is there by then.
+        // Calls from now on go to its successor, which is ready by then.
         setting.load().await;
         setting.done("fix__echo", json!({"text": "new"})).await;
         assert!(process.exists());

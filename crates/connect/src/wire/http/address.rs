@@ -1,4 +1,4 @@
-//! Where a server is, and what is sent there with every request.
+//! The URL of a server, and the headers of every request.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,8 @@ use super::{CONNECT_TIMEOUT, redacted_error};
 use crate::error::ConnectError;
 use crate::settings::HttpSettings;
 
-/// Whether the address is one of this machine. Secrets go to others only over TLS.
+/// Checks a URL; returns whether it is plain HTTP to the loopback interface. Secrets go to other
+/// machines only over TLS.
 pub(super) fn check_address(address: &str, secrets: bool) -> Result<bool, ConnectError> {
     let refused = |reason: &str| Err(ConnectError::Http { reason: reason.to_owned() });
     let Ok(url) = Url::parse(address) else { return refused("the address is not one") };
@@ -29,7 +30,7 @@ pub(super) fn check_address(address: &str, secrets: bool) -> Result<bool, Connec
     }
 }
 
-/// Reads the system's certificates, so it happens where it may block.
+/// Builds the HTTP client. Loads the system's certificates, so it runs on a blocking thread.
 pub(super) async fn client(loopback: bool) -> Result<Client, ConnectError> {
     let build = move || {
         let builder = Client::builder()
@@ -37,7 +38,7 @@ pub(super) async fn client(loopback: bool) -> Result<Client, ConnectError> {
             .no_proxy()
             .referer(false)
             .connect_timeout(CONNECT_TIMEOUT);
-        // Plain http to this machine needs no certificates, and some machines have none.
+        // Plain HTTP to loopback needs no certificates, and some machines have none.
         if loopback { builder.tls_certs_only([]).build() } else { builder.build() }
     };
     let built = tokio::task::spawn_blocking(build).await;
@@ -46,7 +47,7 @@ pub(super) async fn client(loopback: bool) -> Result<Client, ConnectError> {
         .map_err(|error| ConnectError::Http { reason: redacted_error(&error) })
 }
 
-/// The headers that an operator named, never to be printed.
+/// The configured headers, marked as sensitive so that they are never printed.
 pub(super) fn headers(settings: &HttpSettings) -> Result<HeaderMap, ConnectError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &settings.headers {

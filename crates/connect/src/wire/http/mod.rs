@@ -1,7 +1,7 @@
-//! A server elsewhere, over streamable HTTP.
+//! A server over streamable HTTP.
 //!
-//! One address and no other: redirects are not followed, no proxy is taken from the environment, and secrets leave this machine only over TLS. What
-//! comes back is read up to a bound.
+//! Only the configured URL is contacted: redirects are not followed, no proxy is taken from the environment, and secrets leave this machine only
+//! over TLS. Responses are read up to a limit.
 
 mod address;
 mod responses;
@@ -36,22 +36,22 @@ use responses::{content_type, read_post, unauthorized};
 use sse::events;
 use token::OAuthTokenCache;
 
-/// How long a connection may take to be made.
+/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a broken stream of events is taken up again.
+/// How often a broken event stream is resumed.
 const MAX_RESUMES: usize = 5;
 
-/// What can go wrong with a request, without its address or anything secret.
+/// An error of a request, without its URL or any secret.
 #[derive(Debug, Error)]
 pub(super) enum HttpTransportError {
-    /// It could not be carried out.
+    /// The request failed.
     #[error("{0}")]
     Request(String),
-    /// The token server gave no token.
+    /// The token endpoint returned no token.
     #[error("no token from the token server: {0}")]
     Token(String),
-    /// The answer is too long.
+    /// The response is too long.
     #[error("the answer is longer than {MAX_MESSAGE_BYTES} bytes")]
     TooLong,
 }
@@ -64,7 +64,7 @@ impl From<HttpTransportError> for HttpRequestError {
     }
 }
 
-/// A transport to a server elsewhere.
+/// A transport to a server over HTTP.
 pub(crate) async fn transport(
     settings: &HttpSettings,
     most_calls: usize,
@@ -82,7 +82,7 @@ pub(crate) async fn transport(
     Ok(StreamableHttpClientTransport::with_client(door, config))
 }
 
-/// Whether a server elsewhere has forgotten the session that a request belonged to.
+/// Whether the server has dropped the session of a request.
 pub(crate) fn is_expired(error: &ServiceError) -> bool {
     match error {
         ServiceError::TransportSend(error) => error
@@ -93,7 +93,7 @@ pub(crate) fn is_expired(error: &ServiceError) -> bool {
     }
 }
 
-/// The way to one server.
+/// The HTTP client for one server.
 #[derive(Clone)]
 struct HttpTransport {
     client: Client,
@@ -117,9 +117,9 @@ impl HttpTransport {
         Ok(Self { client: own, headers: headers(settings)?, tokens, close_reason: ending })
     }
 
-    /// Sends a request; once more with a fresh token if the first was refused.
+    /// Sends a request; retries once with a new token if the first was rejected.
     async fn send(&self, request: RequestBuilder) -> Result<Response, HttpRequestError> {
-        // A stream that was cut off is asked for again and again otherwise.
+        // Otherwise rmcp would keep resuming a stream that was cut off.
         if let Some(reason) = self.close_reason.reason().filter(|_| self.close_reason.is_closed()) {
             return Err(HttpTransportError::Request(reason).into());
         }
@@ -174,7 +174,7 @@ impl HttpTransport {
     }
 }
 
-/// What a request came to, without its address: that may hold what nobody should read.
+/// Why a request failed, without its URL, which may contain secrets.
 fn redacted_error(error: &reqwest::Error) -> String {
     let what = match error {
         error if error.is_timeout() => "it took too long",
@@ -267,7 +267,7 @@ impl StreamableHttpClient for HttpTransport {
         let response = self.send(request).await?;
         match response.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(unauthorized(&response)),
-            // Whatever it says instead of events, it has none to send unasked.
+            // A response other than an event stream means that the server sends no unsolicited messages.
             status if !status.is_success() || content_type(&response) != "text/event-stream" => {
                 Err(StreamableHttpError::ServerDoesNotSupportSse)
             }

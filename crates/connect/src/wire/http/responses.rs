@@ -1,4 +1,4 @@
-//! What comes back from a request.
+//! Parsing HTTP responses.
 
 use reqwest::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use reqwest::{Response, StatusCode};
@@ -12,10 +12,10 @@ use super::{HttpRequestError, HttpTransportError, redacted_error};
 use crate::wire::CloseReason;
 use crate::wire::large_messages::{LargeMessage, MAX_UNCHECKED_BYTES, classify, too_complex_error};
 
-/// The longest body of an answer that is an error.
+/// Maximum body of an error response.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// A body, up to a bound.
+/// Reads a body, up to a limit.
 pub(super) async fn read_body(mut response: Response, most: usize) -> Result<Vec<u8>, HttpTransportError> {
     let mut bytes = Vec::new();
     while let Some(piece) =
@@ -29,7 +29,7 @@ pub(super) async fn read_body(mut response: Response, most: usize) -> Result<Vec
     Ok(bytes)
 }
 
-/// What a message came to.
+/// Parses the response to a POST.
 pub(super) async fn read_post(
     response: Response,
     message: &ClientJsonRpcMessage,
@@ -70,7 +70,7 @@ pub(super) async fn read_post(
     }
 }
 
-/// A message, unless it is none, or is long and no answer.
+/// Parses a message; `None` if it is invalid, or large and no response.
 fn parse_message(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
     if bytes.len() > MAX_UNCHECKED_BYTES {
         match classify(bytes) {
@@ -82,14 +82,14 @@ fn parse_message(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// What kind of body it is, without what is said about that.
+/// The media type without parameters.
 pub(super) fn content_type(response: &Response) -> String {
     let value =
         response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// A refusal may say in the protocol's own words what is wrong; a server of the older era refuses the question of the newer one in words of its own.
+/// An error response may contain a JSON-RPC error; a server of the session protocol rejects `server/discover` in some other form.
 async fn read_refusal(
     response: Response,
     message: &ClientJsonRpcMessage,
@@ -129,7 +129,7 @@ async fn read_refusal(
     }
 }
 
-/// A refusal to let the gate in.
+/// The server rejected the gate's credentials.
 pub(super) fn unauthorized(response: &Response) -> HttpRequestError {
     let challenge =
         response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()).unwrap_or_default();

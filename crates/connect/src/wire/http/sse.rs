@@ -1,4 +1,4 @@
-//! Events as they come, none of them longer than a bound, and nothing between them for long.
+//! Server-sent events with a maximum size, and limits on comments and keep-alives.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,7 +13,7 @@ use super::{HttpTransportError, redacted_error};
 use crate::wire::CloseReason;
 use crate::wire::large_messages::{LargeMessage, MAX_UNCHECKED_BYTES, classify, too_complex_error};
 
-/// Events, none of them longer than a bound.
+/// The events of a response, each with a maximum size.
 pub(super) fn events(
     response: Response,
     most: usize,
@@ -26,7 +26,7 @@ pub(super) fn events(
     })
 }
 
-/// Events that were looked at.
+/// Events after filtering.
 struct FilteredEvents<S> {
     inner: Pin<Box<S>>,
     close_reason: CloseReason,
@@ -41,7 +41,8 @@ impl<S: Stream<Item = Result<Sse, SseError>>> Stream for FilteredEvents<S> {
     }
 }
 
-/// An event without what nobody should read. What says where to go on from stays.
+/// Removes the data of an event that must not be parsed. Its id and retry interval are kept,
+/// because resuming needs them.
 fn filter_event(event: Sse, ending: &CloseReason) -> Sse {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     let Some(data) = event.data.as_deref().filter(|data| !data.trim().is_empty() && is_message) else {
@@ -61,12 +62,12 @@ fn filter_event(event: Sse, ending: &CloseReason) -> Sse {
     }
 }
 
-/// Bytes of events, counted from one empty line to the next.
+/// Counts the bytes of each event, from one empty line to the next.
 struct BoundedEvents<S> {
     inner: Pin<Box<S>>,
     event: usize,
     line: usize,
-    /// Whether there is more to the event than remarks.
+    /// Whether the event has more than comments.
     is_event: bool,
     max_bytes: usize,
     close_reason: CloseReason,
@@ -77,7 +78,7 @@ impl<S> BoundedEvents<S> {
         Self { inner, event: 0, line: 0, is_event: false, max_bytes, close_reason }
     }
 
-    /// Counts more bytes; whether there is still a place for them.
+    /// Counts bytes; returns whether the event is still within the limit.
     fn count(&mut self, bytes: &[u8]) -> bool {
         for byte in bytes {
             self.event += 1;
@@ -100,7 +101,7 @@ impl<S> BoundedEvents<S> {
         true
     }
 
-    /// Remarks keep a connection alive; too many of them do nothing else.
+    /// Comments keep a connection alive; too many of them are a flood.
     fn end(&mut self) {
         if !self.is_event {
             self.close_reason.count_unsolicited(self.event);

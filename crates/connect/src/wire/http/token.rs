@@ -1,7 +1,7 @@
-//! Tokens for a server, fetched with the gate's own credentials.
+//! Access tokens for a server, fetched with the gate's own credentials.
 //!
-//! A token is kept until shortly before it runs out, and thrown away when the server refuses it. It is sent to nobody but the server it was asked
-//! for, and neither it nor the secret is ever in an error.
+//! A token is cached until shortly before it expires, and dropped when the server rejects it. It is sent only to the server that it was requested
+//! for, and neither it nor the client secret ever appears in an error.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +14,19 @@ use super::HttpTransportError;
 use super::responses::read_body;
 use crate::settings::OAuthSettings;
 
-/// How long fetching one may take.
+/// Timeout for fetching a token.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The longest answer of a token server.
+/// Maximum size of the token endpoint's response.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
-/// A token is renewed this long before it runs out.
+/// A token is renewed this long before it expires.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
 
-/// How long a token is believed to be good that does not say.
+/// The assumed lifetime of a token without `expires_in`.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Where tokens come from.
+/// Fetches and caches tokens.
 pub(super) struct OAuthTokenCache {
     client: Client,
     credentials: OAuthSettings,
@@ -53,7 +53,7 @@ impl OAuthTokenCache {
         Self { client, credentials, resource, current: Mutex::default() }
     }
 
-    /// A token that should be good. Only one is fetched at a time.
+    /// A valid token. Only one request fetches at a time (single flight).
     pub(super) async fn get(&self) -> Result<String, HttpTransportError> {
         let mut current = self.current.lock().await;
         if let Some(token) = current.as_ref().filter(|token| Instant::now() < token.renew_at) {
@@ -67,7 +67,7 @@ impl OAuthTokenCache {
         Ok(value)
     }
 
-    /// The server refused this token: it is not used again.
+    /// Drops a token that the server rejected.
     pub(super) async fn invalidate(&self, value: &str) {
         let mut current = self.current.lock().await;
         current.take_if(|token| token.value == value);
@@ -107,7 +107,7 @@ async fn parse_token_response(response: Response) -> Result<AccessToken, HttpTra
     }
     let good_for =
         granted.expires_in.map_or(DEFAULT_LIFETIME, |seconds| Duration::from_secs(seconds.min(24 * 3600)));
-    // A token that hardly lives is still good for the request that it was fetched for.
+    // A short-lived token is still used for the request that it was fetched for.
     let renew_at = Instant::now() + good_for.saturating_sub(RENEWAL_MARGIN).max(Duration::from_secs(1));
     Ok(AccessToken { value: granted.access_token, renew_at })
 }
