@@ -1,4 +1,4 @@
-//! `callers`: whose tokens are believed, as the configuration says it.
+//! `callers`: whose tokens are accepted.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::problem_report::ProblemReport;
 use crate::url::url;
 use crate::yaml_tree::NodeKind;
 
-/// Longer than this a key must not count whose issuer cannot be asked.
+/// Maximum time that cached keys stay valid while the issuer is unreachable.
 const MAX_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The most that the clocks of an issuer and of this machine may differ.
+/// Maximum clock skew between an issuer and this machine.
 const MAX_LEEWAY: Duration = Duration::from_secs(60);
 
 const CALLERS: &[KeySpec] = &[
@@ -40,40 +40,41 @@ const KEY: &[KeySpec] = &[
 const CLAIMS: &[KeySpec] =
     &[key("agent", "agent: agent"), key("permissions", "permissions: scope"), key("trust", "trust: trust")];
 
-/// `callers`: whose tokens are believed.
+/// `callers`: whose tokens are accepted.
 #[derive(Clone, Debug)]
 pub struct CallersConfig {
-    /// `issuer`: what `iss` must say.
+    /// `issuer`: the required `iss` claim.
     pub issuer: Located<String>,
-    /// `audience`: what `aud` must hold one of; never empty.
+    /// `audience`: accepted values of the `aud` claim; never empty.
     pub audience: Vec<Located<String>>,
-    /// `algorithms`: which signatures are believed; absent means those that the keys name.
+    /// `algorithms`: the accepted signature algorithms; absent means those of the keys.
     pub algorithms: Option<Vec<Located<TokenAlgorithm>>>,
     /// `keys`: never empty.
     pub keys: Vec<CallerKey>,
-    /// `leeway`: how far clocks may differ; from `0s` to a minute.
+    /// `leeway`: allowed clock skew; from `0s` to a minute.
     pub leeway: Option<Duration>,
-    /// `stale_keys`: how long fetched key sets count when they cannot be fetched again; at most a week.
+    /// `stale_keys`: how long a fetched key set stays valid when it cannot be refreshed; at most a
+    /// week.
     pub stale_keys: Option<Duration>,
-    /// `claims`: which claims say what.
+    /// `claims`: the names of the claims.
     pub claims: ClaimsConfig,
 }
 
-/// `keys`, one entry: what signatures are checked with.
+/// `keys`, one entry: a verification key.
 #[derive(Clone, Debug)]
 pub struct CallerKey {
-    /// `kid`: what tokens call the key.
+    /// `kid`: the key id in tokens.
     pub kid: Option<Located<String>>,
-    /// `algorithm`: what it signs with; absent only where a key set says it.
+    /// `algorithm`: absent only for key sets, which contain it.
     pub algorithm: Option<Located<TokenAlgorithm>>,
-    /// Where the key is.
+    /// Where to load the key from.
     pub source: KeySourceConfig,
 }
 
-/// Where a key is.
+/// Where to load a key from.
 #[derive(Clone, Debug)]
 pub enum KeySourceConfig {
-    /// `file`: a public key in PEM form.
+    /// `file`: a public key in PEM format.
     PublicKey(Located<DeclaredPath>),
     /// `secret_file`: a shared secret.
     Secret(Located<DeclaredPath>),
@@ -83,14 +84,14 @@ pub enum KeySourceConfig {
     KeySetUrl(Located<String>),
 }
 
-/// `claims`: which claims say what.
+/// `claims`: the names of the claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimsConfig {
-    /// `agent`: the agent's name; `agent` unless said.
+    /// `agent`: the agent's name; `agent` by default.
     pub agent: String,
-    /// `permissions`: what is granted; `permissions` unless said.
+    /// `permissions`: the granted permissions; `permissions` by default.
     pub permissions: String,
-    /// `trust`: how much is asked; absent means that tokens do not say.
+    /// `trust`: the trust level; absent means that tokens have none.
     pub trust: Option<String>,
 }
 
@@ -101,7 +102,7 @@ impl Default for ClaimsConfig {
 }
 
 words! {
-    /// How a token is signed.
+    /// A signature algorithm (RFC 7518).
     TokenAlgorithm, "a signature algorithm" {
         /// HMAC with SHA-256: a shared secret.
         Hs256 = "HS256",
@@ -219,7 +220,8 @@ fn caller_key(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Cal
     Some(key)
 }
 
-/// A secret that is taken for a public key, or the other way round, is how signatures are forged.
+/// Taking a public key for an HMAC secret lets an attacker forge signatures (algorithm confusion), so
+/// every key must name its algorithm.
 fn check_algorithm(key: &CallerKey, section: &Section, field: &ConfigField, report: &mut ProblemReport<'_>) {
     let secret = matches!(key.source, KeySourceConfig::Secret(_));
     let in_set = matches!(key.source, KeySourceConfig::KeySetFile(_) | KeySourceConfig::KeySetUrl(_));

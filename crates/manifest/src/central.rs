@@ -1,4 +1,4 @@
-//! `project` and `central`: the second zone that may be written, mounted as `@central`.
+//! `project` and `central`: the second writable zone, mounted as `@central`.
 
 use crate::config::{Access, MountConfig, ProfileName};
 use crate::decode::{ConfigField, Section, located_text, path};
@@ -7,13 +7,13 @@ use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
 
-/// What the second zone is called in paths.
+/// The alias of the second zone.
 const CENTRAL: &str = "@central";
 
-/// Where the profile `studio` keeps what belongs to its projects.
+/// Where the profile `studio` keeps the directories of its projects.
 const PROJECTS: &str = "~/bmad-studio/projects";
 
-/// The mount that the two keys ask for; `mounts` are those that are declared by hand.
+/// The mount that the two keys declare; `mounts` are the explicitly declared ones.
 pub(crate) fn central(
     section: &Section,
     profile: Option<ProfileName>,
@@ -40,7 +40,7 @@ pub(crate) fn central(
     })
 }
 
-/// The zone of a project that names no directory of its own.
+/// The zone of a project without an explicit directory.
 fn of_project(
     project: &Located<String>,
     profile: Option<ProfileName>,
@@ -59,7 +59,7 @@ fn of_project(
     DeclaredPath::new(&format!("{PROJECTS}/{}", project.value)).ok().map(|path| project.with(path))
 }
 
-/// The name of one directory.
+/// A directory name.
 fn project(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     const MAX_NAME_BYTES: usize = 255;
     let name = located_text(field, report)?;

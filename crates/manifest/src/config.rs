@@ -1,7 +1,7 @@
 //! The configuration file, as types.
 //!
-//! Every key is optional; what is absent here is decided by the profile or by the command line. Values keep their
-//! place in the file where a later check, by someone who can see the disk or the registry, may have to point at them.
+//! Every key is optional; absent values come from the profile or the command line. Values keep their position in the file if a later check,
+//! with access to the disk or the registry, may have to report them.
 
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -24,99 +24,99 @@ use crate::serve::ServeConfig;
 use crate::servers::ServerConfig;
 use crate::web_search::WebSearchConfig;
 
-/// A fully commented configuration file that uses every key.
+/// An example configuration file with comments that uses every key.
 pub const EXAMPLE: &str = include_str!("../examples/toolgate.yaml");
 
-/// What `toolgate.yaml` declares.
+/// The contents of `toolgate.yaml`.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// `profile`: which tools there are and how they answer.
+    /// `profile`: which tools there are and the format of their results.
     pub profile: Option<Located<ProfileName>>,
-    /// `workspace`: the folder that is mounted read-write as `@project`.
+    /// `workspace`: the directory that is mounted read-write as `@project`.
     pub workspace: Option<Located<DeclaredPath>>,
-    /// `state_dir`: where runs, journals and quarantine are kept.
+    /// `state_dir`: where runs, journals and quarantine are stored.
     pub state_dir: Option<Located<DeclaredPath>>,
-    /// `mounts`: further folders by alias, in the order of the file.
+    /// `mounts`: further directories by alias, in file order.
     pub mounts: Vec<MountConfig>,
     /// `deny`: globs that extend the built-in deny list for every mount.
     pub deny: Globs,
-    /// `trust`: how much is asked when neither the agent nor the command line says.
+    /// `trust`: the trust level if neither the agent nor the command line sets one.
     pub trust: Option<Located<Trust>>,
-    /// `on_violation`: whether a call that tried to leave its bounds is answered or ends the conversation.
+    /// `on_violation`: whether a call that violates its limits only fails or ends the conversation.
     pub on_violation: Option<Located<OnViolation>>,
-    /// `limits`: bounds of every call, in place of the profile's.
+    /// `limits`: limits of every call, in place of the profile's.
     pub limits: LimitOverrides,
-    /// `audit`: the record of calls.
+    /// `audit`: the audit log.
     pub audit: AuditConfig,
-    /// `approval`: questions to people.
+    /// `approval`: approvals by people.
     pub approval: ApprovalConfig,
-    /// `tools`: files and folders of tool manifests.
+    /// `tools`: files and directories of tool manifests.
     pub tools: Vec<Located<DeclaredPath>>,
-    /// `policies`: files and folders of Cedar policies.
+    /// `policies`: files and directories of Cedar policies.
     pub policies: Vec<Located<DeclaredPath>>,
-    /// `allowed_commands`: the only programs that manifests may run; absent means whatever they declare.
+    /// `allowed_commands`: the only programs that manifests may run; absent means any.
     pub allowed_commands: Option<Vec<Located<String>>>,
-    /// `sandbox`: how far commands are confined.
+    /// `sandbox`: how commands are confined.
     pub sandbox: SandboxConfig,
-    /// `callers`: whose tokens are believed.
+    /// `callers`: whose tokens are accepted.
     pub callers: Option<CallersConfig>,
-    /// `rate_limits`: how often; every entry that matches a call counts.
+    /// `rate_limits`: every entry that matches a call applies.
     pub rate_limits: Vec<RateLimitConfig>,
-    /// `breaker`: a tool that keeps failing rests for a while.
+    /// `breaker`: the circuit breaker for failing tools.
     pub breaker: Option<BreakerConfig>,
-    /// `retention`: how much is kept in the state directory, and for how long.
+    /// `retention`: limits of the state directory.
     pub retention: RetentionConfig,
-    /// `mcp_servers`: servers whose tools the gate offers, in the order of the file.
+    /// `mcp_servers`: servers whose tools the gate offers, in file order.
     pub mcp_servers: Vec<ServerConfig>,
-    /// `serve`: the door for callers that come over HTTP.
+    /// `serve`: the HTTP server.
     pub serve: ServeConfig,
-    /// `model`: whom conversations are held with, as `PROVIDER/NAME`; and `conversation`: how.
+    /// `model`: the default model, as `PROVIDER/NAME`; and `conversation`: the settings of conversations.
     pub conversation: ConversationConfig,
-    /// `models`: servers of models besides the well-known ones.
+    /// `models`: model servers in addition to the built-in ones.
     pub models: Vec<ModelServerConfig>,
-    /// `web_search`: who is asked when a model searches the web.
+    /// `web_search`: the search engine for web searches.
     pub web_search: Option<WebSearchConfig>,
-    /// `agents` and `workflows`: who may do what, in the order of the file.
+    /// `agents` and `workflows`: who may do what, in file order.
     pub agents: Vec<AgentConfig>,
     pub(crate) source: SourceText,
 }
 
-/// `mounts`, one entry: a folder that paths may begin with by alias.
+/// `mounts`, one entry: a directory that paths refer to by its alias.
 #[derive(Clone, Debug)]
 pub struct MountConfig {
     /// The alias, such as `@docs`.
     pub alias: Located<String>,
-    /// `path`: the folder; the one key that a mount must have.
+    /// `path`: the directory; the only required key of a mount.
     pub path: Located<DeclaredPath>,
-    /// `access`: `ro` unless it says `rw`.
+    /// `access`: `ro` by default, or `rw`.
     pub access: Access,
-    /// `scope`: only what matches is visible; absent means everything.
+    /// `scope`: only matching paths are visible; absent means everything.
     pub scope: Option<Globs>,
-    /// `deny`: what matches is denied, whatever the scope says.
+    /// `deny`: matching paths are denied, whatever the scope says.
     pub deny: Globs,
 }
 
-/// `audit`: the record of calls.
+/// `audit`: the audit log.
 #[derive(Clone, Debug, Default)]
 pub struct AuditConfig {
-    /// `directory`: where the daily files lie.
+    /// `directory`: where the daily files are stored.
     pub directory: Option<Located<DeclaredPath>>,
     /// `on_failure`: whether a call that cannot be recorded may run.
     pub on_failure: Option<Located<OnAuditFailure>>,
-    /// `checkpoints`: the file of signed checkpoints; best kept on another disk.
+    /// `checkpoints`: the file of signed checkpoints; best on another disk.
     pub checkpoints: Option<Located<DeclaredPath>>,
-    /// `key`: the file that holds the signing key.
+    /// `key`: the file with the signing key.
     pub key: Option<Located<DeclaredPath>>,
-    /// `checkpoint_every`: how many records between two checkpoints.
+    /// `checkpoint_every`: records between two checkpoints.
     pub checkpoint_every: Option<NonZeroU64>,
-    /// `reserve`: what commands must leave free on the filesystem of the audit directory, in bytes.
+    /// `reserve`: bytes that commands must leave free on the filesystem of the audit directory.
     pub reserve: Option<u64>,
 }
 
-/// `approval`: questions to people.
+/// `approval`: approvals by people.
 #[derive(Clone, Debug, Default)]
 pub struct ApprovalConfig {
-    /// `timeout`: how long a question waits before it counts as no.
+    /// `timeout`: after this time a question counts as denied.
     pub timeout: Option<Duration>,
 }
 
@@ -127,16 +127,16 @@ pub struct AgentConfig {
     pub name: Located<AgentName>,
     /// `description`: for people.
     pub description: Option<String>,
-    /// `trust`: how much is asked about this agent's calls.
+    /// `trust`: the trust level of this agent's calls.
     pub trust: Option<Located<Trust>>,
-    /// `max_read_bytes`, `max_write_bytes` and `timeout` (or `tools.fs.maxReadBytes` and `tools.fs.maxWriteBytes`):
-    /// bounds of this agent's calls.
+    /// `max_read_bytes`, `max_write_bytes` and `timeout` (or `tools.fs.maxReadBytes` and `tools.fs.maxWriteBytes`): limits of this agent's
+    /// calls.
     pub limits: LimitOverrides,
-    /// `permissions`: what it is granted when a person at this machine acts as it, without a token.
+    /// `permissions`: granted when the local user acts as this agent without a token.
     pub permissions: Vec<Located<String>>,
-    /// `tool_permissions`: exactly the tools that this agent may use. Absent means those that only read.
+    /// `tool_permissions`: exactly the tools that this agent may use. Absent means the read-only ones.
     pub tool_permissions: Option<Vec<ToolPermission>>,
-    /// `model`, `system` and the other keys of `conversation`: how conversations of this agent are held.
+    /// `model`, `system` and the other keys of `conversation`: the settings of this agent's conversations.
     pub conversation: ConversationConfig,
 }
 
@@ -145,33 +145,33 @@ pub struct AgentConfig {
 pub struct ToolPermission {
     /// The tool's name in the profile.
     pub tool: Located<ToolName>,
-    /// `allowed`: must be said; nothing defaults to allowed.
+    /// `allowed`: required; nothing defaults to allowed.
     pub allowed: bool,
     /// `paths`: globs that a call's paths must match, in every mount; absent means all paths.
     pub paths: Option<Globs>,
-    /// `max_read_bytes`, `max_write_bytes` and `timeout`: bounds of this agent's calls of this tool.
+    /// `max_read_bytes`, `max_write_bytes` and `timeout`: limits of this agent's calls of this tool.
     pub limits: LimitOverrides,
 }
 
-/// Bounds that replace others where they are given.
+/// Limits that override others where present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitOverrides {
-    /// `max_read_bytes`: bytes of file content in one answer.
+    /// `max_read_bytes`: bytes of file content in one result.
     pub max_read_bytes: Option<u64>,
     /// `max_write_bytes`: bytes of a file after one write, append, edit or patch.
     pub max_write_bytes: Option<u64>,
     /// `max_entries`: entries in one listing.
     pub max_entries: Option<usize>,
-    /// `max_matches`: matches in one search when the call does not say.
+    /// `max_matches`: default number of matches in one search.
     pub max_matches: Option<usize>,
-    /// `max_output_bytes`: bytes of any answer.
+    /// `max_output_bytes`: bytes of any result.
     pub max_output_bytes: Option<u64>,
-    /// `timeout`: time for one call.
+    /// `timeout`: timeout of one call.
     pub timeout: Option<Duration>,
 }
 
 impl LimitOverrides {
-    /// `base`, with what is given here in its place.
+    /// `base` with these overrides.
     #[must_use]
     pub fn over(self, base: Limits) -> Limits {
         Limits {
@@ -188,13 +188,13 @@ impl LimitOverrides {
 words! {
     /// A set of tools with its own names, limits and wording.
     ProfileName, "a profile" {
-        /// The default: every tool, text and structured answers.
+        /// The default: every tool, text and structured results.
         Native = "native",
         /// `fs.*` tools over `@project`, `@pkg` and `@state`.
         Crew = "crew",
-        /// Five text tools with `ok:` and `category:` answers.
+        /// Five text tools with `ok:` and `category:` results.
         Claw = "claw",
-        /// What the manifests declare, and nothing else.
+        /// Only what the manifests declare.
         Proxy = "proxy",
         /// Five tools with JSON observations.
         Sidecar = "sidecar",
@@ -204,7 +204,7 @@ words! {
 }
 
 words! {
-    /// Whether files of a mount may be changed.
+    /// Whether a mount is writable.
     Access, "an access mode" {
         /// Read-only.
         ReadOnly = "ro",
@@ -214,9 +214,9 @@ words! {
 }
 
 words! {
-    /// What follows when a call tries to leave what was declared.
+    /// What to do about a call that violates its limits.
     OnViolation, "an answer to violations" {
-        /// The model is told, and goes on.
+        /// The model gets an error, and continues.
         Answer = "answer",
         /// The conversation ends.
         Stop = "stop",
@@ -224,21 +224,21 @@ words! {
 }
 
 words! {
-    /// What follows when a conversation nearly fills the model's context.
+    /// What to do when a conversation nearly fills the model's context.
     OnFull, "an answer to a full context" {
         /// The turn ends with an answer.
         Stop = "stop",
-        /// Old tool output is left out and older messages are summarised.
+        /// Old tool output is elided and older messages are summarised.
         Compact = "compact",
     }
 }
 
 words! {
-    /// What follows when a call cannot be recorded.
+    /// What to do about a call that cannot be recorded.
     OnAuditFailure, "an answer to audit failures" {
         /// The call is denied.
         Deny = "deny",
-        /// A warning is printed and the call goes on.
+        /// A warning is printed and the call runs.
         Warn = "warn",
     }
 }
@@ -262,7 +262,7 @@ impl Word for Trust {
 }
 
 impl Config {
-    /// Reads a configuration file. `file` is what problems call it; nothing is opened.
+    /// Parses a configuration file. `file` is the name for problems; nothing is opened.
     ///
     /// # Errors
     /// Every problem that was found.
@@ -270,7 +270,7 @@ impl Config {
         crate::read::config(SourceText::new(file, text), text)
     }
 
-    /// Reads a configuration file from bytes that may not be text.
+    /// Parses a configuration file from bytes that may not be UTF-8.
     ///
     /// # Errors
     /// Every problem that was found.
@@ -286,7 +286,7 @@ impl Config {
         self.agents.iter().find(|agent| agent.name.value.as_str() == name)
     }
 
-    /// The keys, such as `audit.on_failure` or `trust`, under which two files say different things. Comments, order and places are nothing.
+    /// The keys, such as `audit.on_failure` or `trust`, whose values differ between two files. Comments, order and positions are ignored.
     #[must_use]
     pub fn changed_keys(&self, other: &Self) -> Vec<String> {
         let (one, other) =
@@ -295,13 +295,13 @@ impl Config {
         keys.into_iter().filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
     }
 
-    /// What this file allows and its author probably does not mean.
+    /// Warnings about what is allowed but probably not intended.
     #[must_use]
     pub fn warnings(&self) -> Vec<ConfigWarning> {
         crate::servers::warnings(self)
     }
 
-    /// Permissions that name a tool which is not among the known ones.
+    /// Permissions for tools that are not known.
     #[must_use]
     pub fn check_tools(&self, known: &[&str]) -> Vec<ConfigProblem> {
         let permissions = self.agents.iter().flat_map(|agent| agent.tool_permissions.iter().flatten());
@@ -310,7 +310,7 @@ impl Config {
         unknown.map(|permission| self.unknown_tool(&permission.tool, known)).collect()
     }
 
-    /// Whether a name is that of a declared server's tool; which tools there are is known when the server has said so.
+    /// Whether a name belongs to a tool of a configured server; which tools there are is known only when the server has listed them.
     fn is_of_server(&self, name: &str) -> bool {
         let server = name.split_once("__").map(|(server, _)| server);
         server.is_some_and(|server| self.mcp_servers.iter().any(|known| known.name.value == server))
@@ -322,7 +322,7 @@ impl Config {
         self.problem_at(tool, format!("unknown tool `{}`", shown(name)), Some(help))
     }
 
-    /// A problem with something that this file declared, found by someone who knows more than the file says.
+    /// A problem with a value of this file that was found by a later check.
     #[must_use]
     pub fn problem_at<T>(
         &self,
@@ -333,7 +333,7 @@ impl Config {
         self.source.problem(at.position(), at.width, message, help)
     }
 
-    /// The same without the line, where secrets may stand beside it.
+    /// The same without quoting the line, which may contain secrets.
     #[must_use]
     pub fn problem_beside_secrets<T>(
         &self,

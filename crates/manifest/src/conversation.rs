@@ -1,4 +1,4 @@
-//! `conversation`: how conversations with models are held; for everybody, or for one agent.
+//! `conversation`: settings of conversations with models, for all agents or for one.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
 
-/// What stands under `conversation`; an agent has the same keys among its own. The model is named beside them.
+/// The keys of `conversation`; an agent has the same keys among its own. `model` is separate.
 const CONVERSATION: &[KeySpec] = &[
     key("system", "system: You review changes."),
     key("system_file", "system_file: prompts/reviewer.md"),
@@ -30,46 +30,46 @@ const CONTEXT: &[KeySpec] = &[
     key("max_turn_tokens", "max_turn_tokens: 2000000"),
 ];
 
-/// `conversation`, or the same keys of an agent. What is absent is decided by the profile.
+/// `conversation`, or the same keys of an agent. Absent values come from the profile.
 #[derive(Clone, Debug, Default)]
 pub struct ConversationConfig {
-    /// `model`: whom to speak with, as `PROVIDER/NAME`.
+    /// `model`: as `PROVIDER/NAME`.
     pub model: Option<Located<String>>,
-    /// `system`: what stands before the conversation.
+    /// `system`: the system prompt.
     pub system: Option<String>,
-    /// `system_file`: the same, in a file beside the configuration.
+    /// `system_file`: the same, in a file next to the configuration.
     pub system_file: Option<Located<DeclaredPath>>,
-    /// `max_tool_iterations`: how many steps of a turn may have calls; 0 means what the profile says.
+    /// `max_tool_iterations`: maximum steps with calls in a turn; 0 means the profile's.
     pub max_tool_iterations: Option<u32>,
-    /// `time_limit`: how long a turn may take.
+    /// `time_limit`: timeout of a turn.
     pub time_limit: Option<Duration>,
     /// `stream_timeout`: how long the model's server may be silent.
     pub stream_timeout: Option<Duration>,
     /// `context.reserve_tokens`: how much of the context is kept free.
     pub reserve_tokens: Option<u64>,
-    /// `context.warn_at`: the part of the context from which on the person is warned, between nought and one.
+    /// `context.warn_at`: the fraction of the context, from 0 to 1, above which the user is warned.
     pub warn_at: Option<f64>,
-    /// `context.window`: how much the model can look at, in place of what its server says.
+    /// `context.window`: the model's context window, in place of what its server reports.
     pub window: Option<u64>,
-    /// `context.on_full`: what follows when the context is nearly full.
+    /// `context.on_full`: what to do when the context is nearly full.
     pub on_full: Option<OnFull>,
-    /// `context.max_turn_tokens`: how many tokens all requests and answers of a turn may have together.
+    /// `context.max_turn_tokens`: maximum tokens of all requests and responses of a turn.
     pub max_turn_tokens: Option<u64>,
-    /// `parallel_reads`: whether calls of one step that only read are made together.
+    /// `parallel_reads`: whether the read-only calls of one step run in parallel.
     pub parallel_reads: Option<bool>,
-    /// `repair_calls`: whether arguments that are nearly JSON are read as what they were meant to be.
+    /// `repair_calls`: whether arguments that are almost JSON are repaired.
     pub repair_calls: Option<bool>,
 }
 
 impl ConversationConfig {
-    /// What is said here, and for the rest what `general` says.
+    /// These settings, with `general` for absent values.
     #[must_use]
     pub fn over(self, general: &Self) -> Self {
         let own_words = self.system.is_some() || self.system_file.is_some();
         let general = general.clone();
         Self {
             model: self.model.or(general.model),
-            // One of the two ways to say it replaces the other.
+            // One of the two keys replaces the other.
             system: if own_words { self.system } else { general.system },
             system_file: if own_words { self.system_file } else { general.system_file },
             max_tool_iterations: self.max_tool_iterations.or(general.max_tool_iterations),
@@ -94,7 +94,7 @@ pub(crate) fn conversation(
     Some(of_section(&section, report))
 }
 
-/// The same keys where they stand among others.
+/// The same keys among those of another section.
 pub(crate) fn of_section(section: &Section, report: &mut ProblemReport<'_>) -> ConversationConfig {
     if let (Some(_), Some(file)) = (section.field("system"), section.field("system_file")) {
         let help = "keep one of them".to_owned();
@@ -124,7 +124,7 @@ pub(crate) fn of_section(section: &Section, report: &mut ProblemReport<'_>) -> C
     }
 }
 
-/// What is kept free is a part of the window. The window of a model whose server states it is compared when a turn begins.
+/// The reserve must be smaller than the window. A window that the server reports is compared when a turn begins.
 fn check_reserve(context: &Section, reserve: u64, window: u64, report: &mut ProblemReport<'_>) {
     if let Some(field) = context.field("reserve_tokens").filter(|_| reserve >= window) {
         let help = "keep less free, or state a larger `window`".to_owned();
@@ -133,7 +133,7 @@ fn check_reserve(context: &Section, reserve: u64, window: u64, report: &mut Prob
     }
 }
 
-/// A number of steps; 0 and less are the profile's own bound.
+/// A number of steps; 0 and less mean the profile's limit.
 pub(crate) fn iterations(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<u32> {
     let text = field.scalar("a count", report)?;
     if text.parse::<i64>().is_ok_and(|number| number <= 0) {
@@ -142,7 +142,7 @@ pub(crate) fn iterations(field: &ConfigField, report: &mut ProblemReport<'_>) ->
     count(field, report).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// `PROVIDER/NAME`. Whether there is such a provider is known when all are declared.
+/// `PROVIDER/NAME`. Whether the provider exists is checked when all are declared.
 pub(crate) fn model_name(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let name = located_text(field, report)?;
     let parts = name.value.split_once('/');

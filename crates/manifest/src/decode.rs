@@ -1,4 +1,4 @@
-//! From located nodes to typed values, one problem for every misfit.
+//! Decodes located nodes into typed values, reporting a problem for every mismatch.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::problem_report::ProblemReport;
 use crate::quantity::{self, InvalidQuantity};
 use crate::yaml_tree::{ConfigNode, NodeKind};
 
-/// A key that a mapping may have, and an example of it in use.
+/// A key of a mapping, and an example of its use.
 pub(crate) struct KeySpec {
     pub(crate) name: &'static str,
     pub(crate) example: &'static str,
@@ -23,16 +23,16 @@ pub(crate) const fn key(name: &'static str, example: &'static str) -> KeySpec {
     KeySpec { name, example }
 }
 
-/// A value, with what to call it and what a right one looks like.
+/// A value, with its name and an example for messages.
 pub(crate) struct ConfigField {
-    /// How messages name it, such as `` `limits` ``.
+    /// The name in messages, such as `` `limits` ``.
     pub(crate) name: String,
     pub(crate) example: &'static str,
     pub(crate) node: Rc<ConfigNode>,
 }
 
 impl ConfigField {
-    /// Says what was expected instead.
+    /// Reports what was expected instead.
     pub(crate) fn report_expected(&self, expected: &str, report: &mut ProblemReport<'_>) {
         let message = format!("{} must be {expected}, not {}", self.name, self.node.describe());
         report.node(&self.node, message, Some(format!("for example `{}`", self.example)));
@@ -52,15 +52,15 @@ impl ConfigField {
     }
 }
 
-/// A mapping whose keys are known.
+/// A mapping with known keys.
 pub(crate) struct Section {
     fields: Vec<(&'static str, ConfigField)>,
-    /// Whether some key was refused, so that what seems to be missing may only be misspelt.
+    /// Whether a key was rejected: then a missing one may only be misspelled.
     refused: bool,
 }
 
 impl Section {
-    /// Reads a mapping, reporting keys that are not known and keys without a value.
+    /// Reads a mapping, reporting unknown keys and keys without a value.
     pub(crate) fn read(
         field: &ConfigField,
         keys: &'static [KeySpec],
@@ -72,7 +72,7 @@ impl Section {
         Some(Self { refused: fields.len() < entries.len(), fields })
     }
 
-    /// The value of a key, decoded; `None` when it is absent or does not fit.
+    /// The decoded value of a key; `None` if it is absent or invalid.
     pub(crate) fn get<T>(
         &self,
         name: &str,
@@ -82,12 +82,12 @@ impl Section {
         self.field(name).and_then(|field| decode(field, report))
     }
 
-    /// Whether a key was certainly left out.
+    /// Whether a key is certainly missing.
     pub(crate) fn lacks(&self, name: &str) -> bool {
         !self.refused && self.field(name).is_none()
     }
 
-    /// The value of a key as it was found.
+    /// The raw value of a key.
     pub(crate) fn field(&self, name: &str) -> Option<&ConfigField> {
         self.fields.iter().find(|(key, _)| *key == name).map(|(_, field)| field)
     }
@@ -109,7 +109,7 @@ fn known(
     has_value(name, &field, report).then_some((key.name, field))
 }
 
-/// A key without a value is a mistake: whether it means none or the default would be a guess.
+/// A key without a value is an error: whether it means none or the default would be a guess.
 fn has_value(name: &ConfigNode, field: &ConfigField, report: &mut ProblemReport<'_>) -> bool {
     let missing = field.node.is_null();
     if missing {
@@ -132,7 +132,7 @@ pub(crate) fn mapping<'f>(
     }
 }
 
-/// A mapping from names that the operator chose; `what` is what they name.
+/// A mapping from names that the operator chose; `what` describes them in messages.
 pub(crate) fn named(
     field: &ConfigField,
     what: &str,
@@ -149,7 +149,7 @@ pub(crate) fn named(
     Some(entries.iter().filter_map(named).collect())
 }
 
-/// A name that the operator chose, as its own type.
+/// A name that the operator chose, parsed.
 pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
     name: &Located<String>,
     report: &mut ProblemReport<'_>,
@@ -163,11 +163,11 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
     }
 }
 
-/// One of a few words.
+/// One of a fixed set of words.
 pub(crate) trait Word: Copy + 'static {
-    /// What the words name, with its article.
+    /// What the words stand for, with its article.
     const WHAT: &'static str;
-    /// The words and their meanings.
+    /// The words and their values.
     const WORDS: &'static [(&'static str, Self)];
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn duration(field: &ConfigField, report: &mut ProblemReport<'_>) -> O
     quantity(field, "a time", quantity::duration, report)
 }
 
-/// A time that may be `0s`.
+/// A duration that may be `0s`.
 pub(crate) fn duration_or_none(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Duration> {
     quantity(field, "a time", quantity::duration_or_none, report)
 }
@@ -238,7 +238,7 @@ pub(crate) fn path(field: &ConfigField, report: &mut ProblemReport<'_>) -> Optio
     }
 }
 
-/// A list of globs. Each is checked by itself first, so that every bad one is reported where it stands.
+/// A list of globs. Each is checked by itself first, so that every bad one is reported at its position.
 pub(crate) fn globs(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Globs> {
     let NodeKind::List(items) = &field.node.kind else {
         field.report_expected("a list of globs", report);
@@ -249,7 +249,7 @@ pub(crate) fn globs(field: &ConfigField, report: &mut ProblemReport<'_>) -> Opti
     Globs::compile(texts).map_err(|error| report.node(&field.node, error.to_string(), None)).ok()
 }
 
-/// Globs that deny. Names are compared with them without regard to case, so that none may leave a letter out in one case only.
+/// Deny globs. They are matched case-insensitively, so a class must not exclude a letter in one case only.
 pub(crate) fn denials(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Globs> {
     let globs = globs(field, report);
     let NodeKind::List(items) = &field.node.kind else { return None };
@@ -278,8 +278,8 @@ fn glob<'i>(
     Some(text)
 }
 
-/// A list whose items are decoded one by one, so that every bad one is reported where it stands. `what` is what
-/// messages call one item.
+/// A list whose items are decoded one by one, so that every bad one is reported at its position. `what` describes an item in
+/// messages.
 pub(crate) fn list<T>(
     field: &ConfigField,
     what: &str,
@@ -302,12 +302,12 @@ pub(crate) fn list<T>(
     Some(items.iter().filter_map(item).collect())
 }
 
-/// Text with its place.
+/// A text with its position.
 pub(crate) fn located_text(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     text(field, report).map(|text| field.locate(text))
 }
 
-/// The name that was probably meant, or all that there are.
+/// The name that was probably meant, or all names.
 pub(crate) fn nearest_or_all<'w>(name: &str, known: impl Iterator<Item = &'w str> + Clone) -> String {
     match nearest_name(name, known.clone()) {
         Some(nearest) => format!("did you mean `{nearest}`?"),

@@ -1,4 +1,4 @@
-//! `agents.defaults`: what holds for every agent, in the words of profile `claw`.
+//! `agents.defaults`: defaults for every agent, in the keys of profile `claw`.
 
 use crate::config::Config;
 use crate::conversation::iterations;
@@ -21,7 +21,7 @@ pub(crate) struct AgentDefaults {
 }
 
 impl AgentDefaults {
-    /// Its name among the agents.
+    /// Its key among the agents.
     pub(crate) const NAME: &str = "defaults";
 
     pub(crate) fn read(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Self> {
@@ -46,7 +46,7 @@ impl AgentDefaults {
         })
     }
 
-    /// Puts each where it belongs, unless that was said there.
+    /// Applies each to the configuration; one that is set there already is a problem.
     pub(crate) fn apply(self, config: &mut Config, report: &mut ProblemReport<'_>) {
         let help = || Some("keep one of them".to_owned());
         if let Some(workspace) = self.workspace {

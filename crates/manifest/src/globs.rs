@@ -1,4 +1,4 @@
-//! Globs, compiled when they are read, so that none can fail or surprise when a call is decided.
+//! Globs, compiled when the file is read, so that none can fail when a call is decided.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use toolgate_types::ErrorCode;
 
 use crate::problem::shown;
 
-/// A set of globs over paths relative to a mount, with `/` between names.
+/// A set of globs over paths relative to a mount, with `/` as separator.
 ///
-/// `*` and `?` stay within one name; `**` crosses names and, alone, matches every path.
+/// `*` and `?` do not match `/`; `**` does and, alone, matches every path.
 #[derive(Clone, Debug, Default)]
 pub struct Globs {
     patterns: Arc<[String]>,
     set: Arc<GlobSet>,
 }
 
-/// A glob that cannot be used.
+/// An invalid glob.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GlobError {
     /// It does not parse.
@@ -27,21 +27,21 @@ pub enum GlobError {
     Syntax {
         /// The glob.
         glob: String,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// It parses, and no path could ever match it: a deny that denies nothing, or a scope without anything in it.
+    /// It parses, but no path could ever match it: a deny that denies nothing, or an empty scope.
     #[error("the glob `{}` can match nothing: {reason}", shown(.glob))]
     MatchesNothing {
         /// The glob.
         glob: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// Together, the globs are too large to compile.
+    /// The globs together are too large to compile.
     #[error("these globs are too large to compile: {reason}")]
     TooLarge {
-        /// What the compiler says.
+        /// The compiler's message.
         reason: String,
     },
 }
@@ -70,7 +70,7 @@ impl Globs {
         Ok(Self { patterns: patterns.into(), set: Arc::new(set) })
     }
 
-    /// The globs as they were written.
+    /// The globs as written.
     #[must_use]
     pub fn patterns(&self) -> &[String] {
         &self.patterns
@@ -97,7 +97,7 @@ fn parse(pattern: &str) -> Result<globset::Glob, GlobError> {
     glob.map_err(|error| unparsable(error.kind().to_string()))
 }
 
-/// Spellings that are paths in other programs and match nothing here, where paths are relative and normal.
+/// Patterns that are paths in other programs and match nothing here, where paths are relative and normalised.
 fn why_nothing_matches(pattern: &str) -> Option<&'static str> {
     if pattern.is_empty() {
         return Some("it is empty");

@@ -1,7 +1,7 @@
-//! The located tree as JSON, for what is JSON by nature: schemas and the inputs of examples.
+//! Converts the located tree to JSON, for schemas and the inputs of examples.
 //!
-//! Plain scalars mean what YAML 1.2 says they mean. Spellings that YAML versions disagree about, and numbers that JSON
-//! cannot hold, are problems rather than guesses.
+//! Plain scalars follow the YAML 1.2 core schema. Spellings on which YAML versions disagree, and numbers that JSON
+//! cannot represent, are problems rather than guesses.
 
 use serde_json::{Map, Number, Value};
 
@@ -9,13 +9,13 @@ use crate::problem::shown;
 use crate::problem_report::ProblemReport;
 use crate::yaml_tree::{ConfigNode, NodeKind};
 
-/// The value of a node, or `None` when some of it has no JSON form; why has been reported.
+/// The value of a node, or `None` if some of it has no JSON form; the problem has been reported.
 pub(crate) fn value(node: &ConfigNode, report: &mut ProblemReport<'_>) -> Option<Value> {
     match &node.kind {
         NodeKind::Scalar { text, plain: false } => Some(Value::String(text.clone())),
         NodeKind::Scalar { text, plain: true } => scalar(text, node, report),
         NodeKind::List(items) => {
-            // Every item is read, so that every misfit is told.
+            // Every item is converted, so that every problem is reported.
             let items: Vec<Option<Value>> = items.iter().map(|item| value(item, report)).collect();
             items.into_iter().collect::<Option<_>>().map(Value::Array)
         }
@@ -51,7 +51,7 @@ fn scalar(text: &str, node: &ConfigNode, report: &mut ProblemReport<'_>) -> Opti
 enum Scalar {
     Text,
     Number(Number),
-    /// With what would be clear.
+    /// Ambiguous, with an unambiguous spelling.
     Unclear(&'static str),
 }
 

@@ -1,29 +1,29 @@
-//! JSON as clients of MCP keep it: with comments and commas too many. It is read, and one member is set without touching
-//! anything else.
+//! JSON with comments and trailing commas, as MCP clients use it. It is parsed, and a member is set or removed without
+//! touching anything else.
 
 use std::ops::Range;
 
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Map, Value};
 
-/// Why a text could not be edited so that nothing else in it changes.
+/// Why a text could not be edited without changing anything else.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsoncEditError {
     /// It is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(String),
-    /// What should be an object is something else.
+    /// Something other than an object where one is expected.
     #[error("`{0}` is not an object in it")]
     NotAnObject(String),
-    /// A key appears twice, so that it is not clear which one counts.
+    /// A key appears twice, so it is ambiguous.
     #[error("`{0}` appears twice in it")]
     Twice(String),
-    /// The edited text would not mean what it should.
+    /// The edited text would not have the intended meaning.
     #[error("it is laid out in a way that is not understood")]
     Unclear,
 }
 
-/// The value of a text, with comments and commas too many left out.
+/// Parses a text, ignoring comments and trailing commas.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -35,7 +35,7 @@ fn parse(plain: &str) -> Result<Value, JsoncEditError> {
     serde_json::from_str(plain).map_err(|error| JsoncEditError::NotJson(error.to_string()))
 }
 
-/// A text in which the object `section` has the member `name` with this value. An empty text becomes a new one.
+/// Sets the member `name` of the object `section`. An empty text becomes a new document.
 ///
 /// # Errors
 /// Why the text cannot be edited.
@@ -56,7 +56,7 @@ pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Resul
     }
 }
 
-/// A text without the member `name` of the object `section`; nothing where there is none.
+/// Removes the member `name` of the object `section`; `None` if there is none.
 ///
 /// # Errors
 /// Why the text cannot be edited.
@@ -77,7 +77,7 @@ pub fn remove_member(text: &str, section: &str, name: &str) -> Result<Option<Str
     }
 }
 
-/// The text without a member that is there; `None` as for `edit`.
+/// The text without an existing member; `None` as for `edit`.
 fn remove(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<String, JsoncEditError>> {
     let root = JsoncObject::read(plain, plain.find('{')?)?;
     let found = root.find(section).and_then(|place| {
@@ -91,7 +91,7 @@ fn remove(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<S
     let at = inner.members.iter().position(|member| member.key == name)?;
     let JsoncMember { start, value, .. } = inner.members.get(at)?;
     let (mut start, mut end) = (*start, value.end);
-    // The commas of the text itself: one that is too many is none in the plain one.
+    // The commas of the original text: a trailing one is blank in the plain text.
     let clean = without_comments(text);
     let comma = skip(&clean, end, &[' ', '\t', '\r', '\n']);
     if clean.get(comma..)?.starts_with(',') {
@@ -102,7 +102,7 @@ fn remove(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<S
         let kept = kept.trim_end_matches([' ', '\t']).trim_end_matches('\n').trim_end_matches('\r');
         return Some(Ok(format!("{}{kept}{}", text.get(..comma)?, text.get(end..)?)));
     }
-    // A line that had nothing else is gone with it.
+    // A line that is empty afterwards is removed too.
     let line = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
     let rest = text.get(end..)?;
     let behind = rest.len() - rest.trim_start_matches([' ', '\t', '\r']).len();
@@ -124,7 +124,7 @@ fn with_member(
     Ok(root)
 }
 
-/// `None` when the text is not laid out as it was read, which a text that was parsed always is.
+/// `None` if the layout does not match what was parsed, which cannot happen for a text that parses.
 fn edit(
     text: &str,
     plain: &str,
@@ -153,7 +153,7 @@ fn edit(
     }
 }
 
-/// An object and where its members stand.
+/// An object and the positions of its members.
 struct JsoncObject {
     open: usize,
     members: Vec<JsoncMember>,
@@ -162,13 +162,13 @@ struct JsoncObject {
 
 struct JsoncMember {
     key: String,
-    /// Where the key begins.
+    /// Start of the key.
     start: usize,
     value: Range<usize>,
 }
 
 impl JsoncObject {
-    /// Reads an object that begins at a place of JSON without comments.
+    /// Reads the object at an offset of JSON without comments.
     fn read(plain: &str, open: usize) -> Option<Self> {
         let mut at = open + 1;
         let mut members = Vec::new();
@@ -197,14 +197,14 @@ impl JsoncObject {
         Ok(first)
     }
 
-    /// What the line of the closing brace begins with, or that of the opening one where both are on one line.
+    /// The indentation of the closing brace's line, or of the opening one's if both are on one line.
     fn indent<'t>(&self, text: &'t str) -> &'t str {
         let line = text.get(..self.open).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
         let width = line.len() - line.trim_start_matches([' ', '\t']).len();
         line.get(..width).unwrap_or_default()
     }
 
-    /// By how much a member stands further in than the object.
+    /// The indentation of a member relative to the object.
     fn unit(&self, text: &str) -> String {
         let within = text.get(self.open + 1..self.close).unwrap_or_default();
         let lines = within.split('\n').skip(1).filter(|line| line.trim_start().starts_with('"'));
@@ -213,7 +213,7 @@ impl JsoncObject {
         indent.filter(|indent| !indent.is_empty()).unwrap_or("  ").to_owned()
     }
 
-    /// The text with one more member behind the others, and behind the comments that belong to them.
+    /// Appends a member after the others and after their comments.
     fn append(&self, text: &str, unit: &str, key: &str, value: &Value) -> String {
         let outer = self.indent(text);
         let indent = format!("{outer}{unit}");
@@ -230,18 +230,18 @@ impl JsoncObject {
     }
 }
 
-/// The first place from `at` on that holds none of these.
+/// The first offset from `at` on with none of these characters.
 fn skip(text: &str, at: usize, these: &[char]) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     text.len() - rest.trim_start_matches(these).len()
 }
 
-/// A value over several lines; all but the first begin with `indent`.
+/// A value over several lines; all but the first start with `indent`.
 fn rendered(value: &Value, unit: &str, indent: &str) -> String {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    // Writing a value that has only text for keys into memory does not fail.
+    // Cannot fail: all keys are strings, and a `Vec` grows.
     let _ = serde::Serialize::serialize(value, &mut serializer);
     String::from_utf8_lossy(&bytes).replace('\n', &format!("\n{indent}"))
 }
@@ -295,7 +295,7 @@ fn without_comments(text: &str) -> String {
     clean
 }
 
-/// How long the comment is that a text begins with.
+/// The length of the comment that a text starts with.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -304,7 +304,7 @@ fn comment(text: &str) -> Option<usize> {
     Some(inside.find("*/").map_or(text.len(), |end| end + 4))
 }
 
-/// How long the quoted text is that a text begins with.
+/// The length of the string literal that a text starts with.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

@@ -1,4 +1,5 @@
-//! Values that are one of a few words: the enum, its words and how they are read, said once.
+//! A macro for enums whose values are words in the configuration: the enum, its words and their
+//! parsing, declared once.
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$word_doc:meta])* $variant:ident = $word:literal,)* }) => {
@@ -9,7 +10,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every value, in the order of the documentation.
+            /// Every value, in documentation order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The word used in configuration.

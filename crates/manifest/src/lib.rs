@@ -1,10 +1,10 @@
 //! What an operator declares.
 //!
-//! [`Config`] is the configuration file `toolgate.yaml`, and [`ToolManifest`] is one tool. Both are read from text that
-//! someone else loaded: this crate opens no file, asks no environment and decides no call. It refuses to guess as
-//! well: an unknown key, a value of the wrong kind, a glob that could never match or a permission that does not say
-//! `allowed` is a [`ConfigProblem`] with the file, the line, the column and a remedy, and all problems of a file are reported
-//! at once. What is allowed and probably not meant is a [`ConfigWarning`].
+//! [`Config`] is the configuration file `toolgate.yaml`, and [`ToolManifest`] is one tool. Both are parsed from text: this
+//! crate opens no file, reads no environment and decides no call. Nor does it guess: an unknown key, a value of the wrong
+//! type, a glob that could never match or a permission without `allowed` is a [`ConfigProblem`] with the file, the line, the
+//! column and a remedy, and all problems of a file are reported together. What is allowed but probably not intended is a
+//! [`ConfigWarning`].
 //!
 //! ```
 //! use toolgate_manifest::Config;

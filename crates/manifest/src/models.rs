@@ -1,4 +1,4 @@
-//! `models`: servers of models besides the well-known ones.
+//! `models`: model servers in addition to the built-in ones.
 
 use crate::decode::{ConfigField, KeySpec, Section, count, flag, key, located_text, named, path, word};
 use crate::keyword_enum::words;
@@ -21,40 +21,40 @@ const MODELS: &[KeySpec] = &[
     key("max_output_tokens", "max_output_tokens: 8192"),
 ];
 
-/// `models`, one entry: a server that models are reached at, as `NAME/MODEL`.
+/// `models`, one entry: a server whose models are called `NAME/MODEL`.
 #[derive(Clone, Debug)]
 pub struct ModelServerConfig {
-    /// What stands before the slash.
+    /// The part before the slash.
     pub name: Located<String>,
-    /// `wire`: what it speaks.
+    /// `wire`: the API that it speaks.
     pub wire: Located<ModelWire>,
-    /// `base_url`: where it is; absent means where the wire's own vendor is.
+    /// `base_url`: absent means the URL of the API's vendor.
     pub base_url: Option<Located<String>>,
-    /// `key_env` or `key_file`: where the key is kept.
+    /// `key_env` or `key_file`: where the API key is.
     pub key: Option<ModelKey>,
-    /// `headers`: sent with every request.
+    /// `headers`: headers of every request.
     pub headers: Vec<(Located<String>, Located<VariableText>)>,
-    /// `exact_tool_names`: whether names of tools are sent as they are, with dots too.
+    /// `exact_tool_names`: whether tool names are sent unchanged, dots included.
     pub exact_tool_names: bool,
-    /// `supports_tools`: in place of what the server says.
+    /// `supports_tools`: in place of what the server reports.
     pub supports_tools: Option<bool>,
-    /// `context_window`: in place of what the server says.
+    /// `context_window`: in place of what the server reports.
     pub context_window: Option<u64>,
-    /// `max_output_tokens`: in place of what the server says.
+    /// `max_output_tokens`: in place of what the server reports.
     pub max_output_tokens: Option<u64>,
 }
 
-/// Where a key is kept. The key itself never stands in the configuration.
+/// Where an API key is. The configuration never contains the key itself.
 #[derive(Clone, Debug)]
 pub enum ModelKey {
-    /// In this variable.
+    /// In this environment variable.
     Variable(Located<String>),
-    /// In this file, which nobody else may read.
+    /// In this file, which no other user may read.
     File(Located<DeclaredPath>),
 }
 
 words! {
-    /// What a server of models speaks.
+    /// The API of a model server.
     ModelWire, "a wire" {
         /// Anthropic Messages.
         Anthropic = "anthropic",
@@ -62,7 +62,7 @@ words! {
         Openai = "openai",
         /// OpenAI Chat Completions.
         OpenaiChat = "openai-chat",
-        /// Ollama's own.
+        /// Ollama's native API.
         Ollama = "ollama",
     }
 }
@@ -90,7 +90,7 @@ fn server(
     let wire = section.get("wire", report, word::<ModelWire>);
     let base_url = section.get("base_url", report, model_url);
     let key = model_key(&section, report);
-    // Whoever listens on the way would have the key.
+    // Over plain HTTP the key could be read on the network.
     if let Some(url) = base_url.as_ref().filter(|url| key.is_some() && !is_private(&url.value)) {
         let help = "use https, or leave the key out".to_owned();
         report.located(url, "a key would go over the network for all to read", Some(help));
@@ -110,7 +110,7 @@ fn server(
 
 fn model_key(section: &Section, report: &mut ProblemReport<'_>) -> Option<ModelKey> {
     if let (Some(_), Some(file)) = (section.field("key_env"), section.field("key_file")) {
-        // What stands on the same line may be a key by mistake.
+        // Another value on this line may be a key by mistake, so the line is not shown.
         report.secret(
             &file.node,
             "`key_file` says again what `key_env` says".to_owned(),
@@ -121,7 +121,7 @@ fn model_key(section: &Section, report: &mut ProblemReport<'_>) -> Option<ModelK
     variable.or_else(|| section.get("key_file", report, path).map(ModelKey::File))
 }
 
-/// The name of a variable, and never what is in it.
+/// The name of a variable, never its value.
 pub(crate) fn variable_name(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let name = located_text(field, report)?;
     let first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
@@ -131,7 +131,7 @@ pub(crate) fn variable_name(field: &ConfigField, report: &mut ProblemReport<'_>)
             "write the name of a variable, such as in `{}`; the key itself does not belong here",
             field.example
         );
-        // It may be the key itself, so it is not repeated.
+        // It may be the key itself, so it is not quoted.
         report.secret(&field.node, format!("{} is not the name of a variable", field.name), Some(help));
         return None;
     }

@@ -1,16 +1,16 @@
-//! Paths as an operator writes them in a file.
+//! Paths in a configuration file.
 
 use std::path::{Path, PathBuf};
 
-/// A path of the host: absolute, relative to the folder of the file that declares it, or beginning with `~`.
+/// A path on the host: absolute, relative to the directory of the file that declares it, or starting with `~`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredPath(String);
 
 impl DeclaredPath {
-    /// Takes the text, trimmed.
+    /// Wraps the trimmed text.
     ///
     /// # Errors
-    /// Why the text is not a path: a message, and what would help.
+    /// Why the text is not a path: a message and a remedy.
     pub(crate) fn new(text: &str) -> Result<Self, (&'static str, &'static str)> {
         let text = text.trim();
         if text.is_empty() {
@@ -26,13 +26,13 @@ impl DeclaredPath {
         }
     }
 
-    /// The path as it was written, trimmed.
+    /// The path as written, trimmed.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The path on the host, for a file that lies in `folder`. `None` when it begins with `~` and there is no home.
+    /// The path on the host, relative to the directory of the declaring file. `None` if it starts with `~` and there is no home directory.
     #[must_use]
     pub fn resolve(&self, folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
         match self.0.strip_prefix('~') {

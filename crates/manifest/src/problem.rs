@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what would help.
+//! Problems: what is wrong with a file, where, and what would help.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use serde::Serialize;
 
 use crate::yaml_tree::ConfigNode;
 
-/// The longest piece of a source line that a rendered problem shows.
+/// Maximum width of the source excerpt in a rendered problem.
 const MAX_SHOWN_WIDTH: usize = 100;
 
-/// A place in a file, counted from one; columns count characters.
+/// A position in a file, one-based; columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SourcePosition {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
 
-/// A value with the place it was declared at, so that later checks can point there.
+/// A value with its position in the file, so that later checks can report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located<T> {
-    /// What was declared.
+    /// The value.
     pub value: T,
-    /// The line, counted from one.
+    /// The line, one-based.
     pub line: usize,
-    /// The character in the line, counted from one.
+    /// The column in characters, one-based.
     pub column: usize,
     /// How many characters to underline.
     pub(crate) width: usize,
@@ -35,7 +35,7 @@ impl<T> Located<T> {
         Self { value, line: node.position.line, column: node.position.column, width: node.width }
     }
 
-    /// Another value at the same place.
+    /// Another value at the same position.
     pub(crate) fn with<U>(&self, value: U) -> Located<U> {
         Located { value, line: self.line, column: self.column, width: self.width }
     }
@@ -45,34 +45,34 @@ impl<T> Located<T> {
     }
 }
 
-/// A value that was declared in code rather than in a file: it stands on line zero.
+/// A value that was declared in code instead of a file has line 0.
 impl<T> From<T> for Located<T> {
     fn from(value: T) -> Self {
         Self { value, line: 0, column: 0, width: 0 }
     }
 }
 
-/// One mistake in a file.
+/// One problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigProblem {
     /// The file as the operator named it.
     pub file: String,
-    /// The line, counted from one.
+    /// The line, one-based.
     pub line: usize,
-    /// The character in the line, counted from one.
+    /// The column in characters, one-based.
     pub column: usize,
     /// What is wrong: a lower-case fragment with values in backticks.
     pub message: String,
-    /// What would help.
+    /// A remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
-    /// The line itself, with the part to underline.
+    /// The source line, with the part to underline.
     #[serde(skip)]
     excerpt: Excerpt,
 }
 
 impl ConfigProblem {
-    /// A problem in a text that somebody else reads, such as a policy, at a line and a character counted from one.
+    /// A problem in a text that another crate parses, such as a policy, at a one-based line and column.
     #[must_use]
     pub fn in_text(
         (file, text): (&str, &str),
@@ -83,12 +83,12 @@ impl ConfigProblem {
         SourceText::new(file, text).problem(SourcePosition { line, column }, 1, message, help)
     }
 
-    /// The same without the line, which holds a secret.
+    /// The same without the source line, which contains a secret.
     pub(crate) fn without_line(self) -> Self {
         Self { excerpt: Excerpt { line: "…".to_owned(), skip: 0, width: 1 }, ..self }
     }
 
-    /// The problem in plain text: place, message, help, then the line with a caret under the mistake.
+    /// The problem as plain text: position, message, help, then the source line with carets under the mistake.
     #[must_use]
     pub fn render(&self) -> String {
         let number = self.line.to_string();
@@ -110,19 +110,19 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// Every mistake that was found in a file, in the order of the file; never empty.
+/// Every problem of a file, in file order; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ConfigProblems(pub(crate) Vec<ConfigProblem>);
 
 impl ConfigProblems {
-    /// The problems in the order of the file.
+    /// The problems in file order.
     #[must_use]
     pub fn as_slice(&self) -> &[ConfigProblem] {
         &self.0
     }
 
-    /// All of them in plain text, with source lines.
+    /// All of them as plain text, with source lines.
     #[must_use]
     pub fn render(&self) -> String {
         self.0.iter().map(ConfigProblem::render).collect()
@@ -138,7 +138,7 @@ impl fmt::Display for ConfigProblems {
 
 impl std::error::Error for ConfigProblems {}
 
-/// Something that is allowed and probably not meant; nothing is refused because of it.
+/// Something that is allowed but probably not intended; nothing is rejected because of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ConfigWarning(pub(crate) ConfigProblem);
@@ -150,13 +150,13 @@ impl From<ConfigProblem> for ConfigWarning {
 }
 
 impl ConfigWarning {
-    /// The place, the message and the help, as a mistake there would have them.
+    /// The position, message and help.
     #[must_use]
     pub fn as_problem(&self) -> &ConfigProblem {
         &self.0
     }
 
-    /// The warning in plain text, with the source line.
+    /// The warning as plain text, with the source line.
     #[must_use]
     pub fn render(&self) -> String {
         self.as_labelled().render()
@@ -182,7 +182,7 @@ impl IntoIterator for ConfigProblems {
     }
 }
 
-/// The part of a line that is shown, and what of it is underlined.
+/// The shown part of a line, and what of it is underlined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Excerpt {
     line: String,
@@ -190,7 +190,7 @@ struct Excerpt {
     width: usize,
 }
 
-/// A file's name and text, kept so that problems found later can still show the line.
+/// A file's name and text, kept so that later problems can show the line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceText {
     file: Arc<str>,
@@ -206,7 +206,7 @@ impl SourceText {
         Self { file: file.into(), text: text.into() }
     }
 
-    /// A problem at a place, underlining `width` characters as far as the line reaches.
+    /// A problem at a position, underlining `width` characters up to the end of the line.
     pub(crate) fn problem(
         &self,
         place: SourcePosition,
@@ -219,8 +219,8 @@ impl SourceText {
         ConfigProblem { file: self.file.to_string(), line, column, message: message.into(), help, excerpt }
     }
 
-    /// A problem at one character of text that was declared, counted in bytes from its beginning. Text that the file
-    /// writes differently, with escapes or over several lines, is pointed at as a whole.
+    /// A problem at a byte offset within a declared text. A text that is written differently in the file, with
+    /// escapes or over several lines, is underlined as a whole.
     pub(crate) fn problem_within(
         &self,
         at: &Located<String>,
@@ -255,7 +255,7 @@ impl SourceText {
     }
 }
 
-/// A problem at the first byte that is not text.
+/// A problem at the first byte that is not UTF-8.
 pub(crate) fn not_text(file: &str, bytes: &[u8], valid: usize) -> ConfigProblems {
     let before = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
     let line = before.split('\n').count();
@@ -265,7 +265,7 @@ pub(crate) fn not_text(file: &str, bytes: &[u8], valid: usize) -> ConfigProblems
     ConfigProblems(vec![source.problem(SourcePosition { line, column }, 1, "this is not UTF-8 text", help)])
 }
 
-/// One column on the terminal for every character, and nothing that could steer the terminal.
+/// One terminal column per character, and no control characters.
 fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
@@ -278,12 +278,12 @@ fn is_visible(character: char) -> bool {
     matches!(character, '"' | '\'' | '\\') || character.escape_debug().len() == 1
 }
 
-/// A value as messages show it: short, on one line, with invisible characters written out.
+/// A value for messages: short, on one line, with invisible characters escaped.
 pub(crate) fn shown(text: &str) -> String {
     shown_up_to(text, 60)
 }
 
-/// What another crate says about a value, which may quote all of it.
+/// Another crate's message about a value, which may quote all of it.
 pub(crate) fn shown_message(text: &str) -> String {
     shown_up_to(text, 240)
 }

@@ -15,7 +15,7 @@ impl<'s> ProblemReport<'s> {
         Self { source, problems: Vec::new(), warnings: Vec::new() }
     }
 
-    /// A problem at a place.
+    /// Reports a problem at a position.
     pub(crate) fn at(
         &mut self,
         place: SourcePosition,
@@ -26,28 +26,28 @@ impl<'s> ProblemReport<'s> {
         self.problems.push(self.source.problem(place, width, message, help));
     }
 
-    /// A problem with a node.
+    /// Reports a problem with a node.
     pub(crate) fn node(&mut self, node: &ConfigNode, message: impl Into<String>, help: Option<String>) {
         self.at(node.position, node.width, message, help);
     }
 
-    /// A problem with a node that holds a secret: its line is not shown.
+    /// Reports a problem with a node that contains a secret: its line is not shown.
     pub(crate) fn secret(&mut self, node: &ConfigNode, message: impl Into<String>, help: Option<String>) {
         let problem = self.source.problem(node.position, node.width, message, help);
         self.problems.push(problem.without_line());
     }
 
-    /// A problem with something that was declared.
+    /// Reports a problem with a declared value.
     pub(crate) fn located<T>(&mut self, at: &Located<T>, message: impl Into<String>, help: Option<String>) {
         self.at(at.position(), at.width, message, help);
     }
 
-    /// A warning about a node.
+    /// Reports a warning about a node.
     pub(crate) fn warn(&mut self, node: &ConfigNode, message: impl Into<String>, help: impl Into<String>) {
         self.warn_at(node.position, node.width, message, help);
     }
 
-    /// A warning about a place.
+    /// Reports a warning at a position.
     pub(crate) fn warn_at(
         &mut self,
         place: SourcePosition,
@@ -58,12 +58,12 @@ impl<'s> ProblemReport<'s> {
         self.warnings.push(self.source.problem(place, width, message, Some(help.into())));
     }
 
-    /// How many problems there are so far.
+    /// The number of problems so far.
     pub(crate) fn count(&self) -> usize {
         self.problems.len()
     }
 
-    /// The warnings, in the order of the file, or every problem when there is one.
+    /// The warnings in file order, or all problems if there are any.
     pub(crate) fn finish(self) -> Result<Vec<ConfigWarning>, ConfigProblems> {
         let problems = in_order(self.problems);
         if !problems.is_empty() {
@@ -73,7 +73,7 @@ impl<'s> ProblemReport<'s> {
     }
 }
 
-/// What an alias brings to several places is one mistake, not several.
+/// A mistake that an alias repeats is reported once.
 fn in_order(mut problems: Vec<ConfigProblem>) -> Vec<ConfigProblem> {
     problems.sort_by_cached_key(|problem| (problem.line, problem.column, problem.message.clone()));
     problems.dedup();

@@ -1,4 +1,4 @@
-//! Times and sizes as people write them: `30s`, `256KiB`.
+//! Durations and sizes such as `30s` and `256KiB`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::problem::shown;
 const TIME_UNITS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Units of size, in bytes; compared without regard to case.
+/// Units of size, in bytes; case-insensitive.
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("B", 1),
@@ -20,14 +20,14 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
 ];
 
-/// Why text is not a quantity, and what would be one.
+/// Why a text is not a quantity, and a remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidQuantity {
     pub(crate) message: String,
     pub(crate) help: String,
 }
 
-/// Reads a time, which may be none at all: `0s`.
+/// Parses a duration that may be `0s`.
 pub(crate) fn duration_or_none(text: &str) -> Result<Duration, InvalidQuantity> {
     let (number, unit) = split(text);
     let is_none = !number.is_empty() && number.bytes().all(|digit| digit == b'0');
@@ -37,7 +37,7 @@ pub(crate) fn duration_or_none(text: &str) -> Result<Duration, InvalidQuantity> 
     }
 }
 
-/// Reads a time of at least one millisecond.
+/// Parses a duration of at least one millisecond.
 pub(crate) fn duration(text: &str) -> Result<Duration, InvalidQuantity> {
     const HELP: &str = "write a whole number and `ms`, `s`, `m`, `h` or `d`, such as `30s` or `500ms`";
     let (number, unit) = split(text);
@@ -49,7 +49,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, InvalidQuantity> {
     multiply(text, number, scale, "a time", HELP).map(Duration::from_millis)
 }
 
-/// Reads a size of at least one byte.
+/// Parses a size of at least one byte.
 pub(crate) fn size(text: &str) -> Result<u64, InvalidQuantity> {
     const HELP: &str = "write a whole number of bytes, or one with `KB`, `KiB`, `MB`, `MiB`, `GB` or `GiB`, such as `256KiB`";
     let (number, unit) = split(text);
@@ -57,13 +57,13 @@ pub(crate) fn size(text: &str) -> Result<u64, InvalidQuantity> {
     multiply(text, number, scale, "a size", HELP)
 }
 
-/// Reads a count of at least one.
+/// Parses a count of at least one.
 pub(crate) fn count(text: &str) -> Result<u64, InvalidQuantity> {
     let (number, unit) = split(text);
     multiply(text, number, unit.is_empty().then_some(1), "a count", "write a whole number, such as `500`")
 }
 
-/// The digits in front, and what follows them.
+/// The leading digits, and the rest.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(end);

@@ -1,4 +1,4 @@
-//! `rate_limits` and `breaker`: how often, and when to rest, as the configuration says it.
+//! `rate_limits` and `breaker`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -19,25 +19,25 @@ const RATE_LIMIT: &[KeySpec] = &[
 const BREAKER: &[KeySpec] =
     &[key("failures", "failures: 5"), key("within", "within: 1m"), key("rest", "rest: 30s")];
 
-/// `rate_limits`, one entry. Each caller that matches has its own count for each tool that matches.
+/// `rate_limits`, one entry. Each matching caller has its own count for each matching tool.
 #[derive(Clone, Debug)]
 pub struct RateLimitConfig {
-    /// `caller`: whose calls count; absent means everyone's.
+    /// `caller`: the callers that it applies to; absent means all.
     pub caller: Option<NameGlob>,
-    /// `tool`: calls of what count; absent means of every tool.
+    /// `tool`: the tools that it applies to; absent means all.
     pub tool: Option<NameGlob>,
     /// `calls`, `per` and `burst`.
     pub rate: Rate,
 }
 
-/// `breaker`: a tool that keeps failing rests for a while.
+/// `breaker`: a circuit breaker that rejects calls of a failing tool for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerConfig {
-    /// `failures`: how many; five unless said.
+    /// `failures`: the threshold; five by default.
     pub failures: NonZeroU32,
-    /// `within`: in how much time; a minute unless said.
+    /// `within`: the time window; a minute by default.
     pub within: Duration,
-    /// `rest`: how long it then rests; half a minute unless said.
+    /// `rest`: how long the breaker stays open; 30 seconds by default.
     pub open_duration: Duration,
 }
 
@@ -48,11 +48,11 @@ impl Default for BreakerConfig {
     }
 }
 
-/// A name with `*` for any text and `?` for any character.
+/// A glob over names, with `*` for any text and `?` for any character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameGlob(Located<String>);
 
-/// A glob that was declared in code rather than in a file.
+/// A glob that was declared in code instead of a file.
 impl From<String> for NameGlob {
     fn from(glob: String) -> Self {
         Self(glob.into())
@@ -64,13 +64,13 @@ impl NameGlob {
         Self(glob)
     }
 
-    /// The glob as it was written, with its place.
+    /// The glob as written, with its position.
     #[must_use]
     pub fn as_written(&self) -> &Located<String> {
         &self.0
     }
 
-    /// Whether a whole name matches.
+    /// Whether the whole name matches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let glob: Vec<char> = self.0.value.chars().collect();
@@ -79,7 +79,7 @@ impl NameGlob {
     }
 }
 
-/// Greedy with one step back: when a character does not fit, the last `*` takes one more.
+/// Backtracks only to the last `*`, which then takes one character more: at most quadratic time.
 fn fits(glob: &[char], name: &[char]) -> bool {
     let (mut at, mut here) = (0, 0);
     let mut last_star: Option<(usize, usize)> = None;
@@ -129,7 +129,7 @@ fn name_glob(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Name
     Some(NameGlob(glob))
 }
 
-/// The rate of a section that has `calls`, `per` and `burst` among its keys.
+/// The rate of a section with the keys `calls`, `per` and `burst`.
 pub(crate) fn rate(section: &Section, field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Rate> {
     for name in ["calls", "per"] {
         if section.lacks(name) {
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by trying everything.
+    /// The same by exhaustive search.
     fn naive(glob: &[char], name: &[char]) -> bool {
         match (glob, name) {
             ([], []) => true,

@@ -254,7 +254,7 @@ fn amount(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<usize> 
     count(field, report).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// The bounds that agents and permissions may set as well.
+/// The limits that agents and permissions may set as well.
 fn call_limits(section: &Section, report: &mut ProblemReport<'_>) -> LimitOverrides {
     LimitOverrides {
         max_read_bytes: section.get("max_read_bytes", report, size),
@@ -281,7 +281,7 @@ fn approval(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Appro
     Some(ApprovalConfig { timeout: section.get("timeout", report, duration) })
 }
 
-/// Agents and workflows. Both are chosen by name, so a name is one or the other.
+/// Agents and workflows. Both are selected by name, so the names must not overlap.
 fn agents_and_workflows(
     section: &Section,
     report: &mut ProblemReport<'_>,
@@ -328,7 +328,7 @@ fn agent(name: &Located<String>, field: &ConfigField, report: &mut ProblemReport
     })
 }
 
-/// An agent's bounds, in either of the two spellings but not in both.
+/// An agent's limits, in one of the two spellings but not in both.
 fn agent_limits(section: &Section, report: &mut ProblemReport<'_>) -> LimitOverrides {
     let mut limits = call_limits(section, report);
     let tools = section.get("tools", report, |field, report| Section::read(field, AGENT_TOOLS, report));
@@ -373,7 +373,7 @@ fn tool_permission(
     Some(ToolPermission { tool: name?, allowed: allowed?, paths, limits })
 }
 
-/// Globs that something must match; an empty list would let nothing through, which is hardly ever meant.
+/// A non-empty list of globs; an empty one would match nothing, which is hardly ever intended.
 fn some_globs(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Globs> {
     let globs = globs(field, report)?;
     if globs.patterns().is_empty() {
@@ -399,13 +399,13 @@ pub(crate) fn permissions(
     })
 }
 
-/// One to 128 of `A-Z a-z 0-9 _ . -`, in parts between colons.
+/// At most 128 characters: parts of `A-Z a-z 0-9 _ . -` separated by colons.
 fn is_permission(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     text.len() <= 128 && text.split(':').all(|part| !part.is_empty() && part.bytes().all(allowed))
 }
 
-/// What a file says, by key and by the keys one level below.
+/// The values of a file, by key and by the keys one level below.
 pub(crate) fn values_by_key(source: &SourceText) -> BTreeMap<String, Value> {
     let mut report = ProblemReport::new(source);
     let root =

@@ -1,4 +1,4 @@
-//! `retention`: how much the gate keeps in its state directory, and for how long.
+//! `retention`: limits of the state directory.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ const COUNTED: &[KeySpec] = &[
 const SIZED: &[KeySpec] = &[key("max_bytes", "max_bytes: 256MiB"), key("max_age", "max_age: 30d")];
 const ROTATED: &[KeySpec] = &[key("max_bytes", "max_bytes: 16MiB")];
 
-/// `retention`: how much is kept in the state directory. What is absent has a built-in bound. The record of calls is not among it: it is never shortened.
+/// `retention`: limits of the state directory. Absent values have built-in defaults. The audit log is not included: it is never truncated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionConfig {
     /// `undo`: what file tools replaced.
     pub undo: RetentionBounds,
     /// `quarantine`: what commands left under protected names.
     pub quarantine: RetentionBounds,
-    /// `outputs`: whole outputs that were too long for an answer.
+    /// `outputs`: full outputs that were too long for a result.
     pub outputs: RetentionBounds,
     /// `sessions`: conversations.
     pub sessions: RetentionBounds,
@@ -36,14 +36,14 @@ pub struct RetentionConfig {
     pub logs: RetentionBounds,
 }
 
-/// Bounds of one kind of state.
+/// Limits of one kind of state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionBounds {
     /// `max_bytes`: disk space.
     pub max_bytes: Option<u64>,
-    /// `max_entries`: how many.
+    /// `max_entries`: number of entries.
     pub max_entries: Option<u64>,
-    /// `max_age`: for how long.
+    /// `max_age`: age of an entry.
     pub max_age: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! `sandbox`: how far commands are confined, as the configuration says it.
+//! `sandbox`: how commands are confined.
 
 use std::time::Duration;
 
@@ -27,16 +27,16 @@ const SANDBOX: &[KeySpec] = &[
     key("hard_links", "hard_links: protect"),
 ];
 
-/// `sandbox`: how far commands are confined; what is absent is decided by the sandbox.
+/// `sandbox`: how commands are confined; absent values have the sandbox's defaults.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxConfig {
     /// `require`: the layers without which no command runs; see [`SandboxConfig::required`].
     pub require: Option<Vec<Located<SandboxLayer>>>,
-    /// `read`: further host folders and files that commands can read.
+    /// `read`: further host directories and files that commands can read.
     pub read: Vec<Located<DeclaredPath>>,
     /// `environment`: names of variables that are passed through.
     pub environment: Vec<Located<String>>,
-    /// `path`: the folders in which programs are looked up, in order; all absolute.
+    /// `path`: the directories in which programs are looked up, in order; all absolute.
     pub path: Option<Vec<Located<DeclaredPath>>>,
     /// `memory`: bytes.
     pub memory: Option<u64>,
@@ -46,22 +46,22 @@ pub struct SandboxConfig {
     pub file_size: Option<u64>,
     /// `open_files`: open files of one process.
     pub open_files: Option<u64>,
-    /// `cpu_time`: processor time of one process.
+    /// `cpu_time`: CPU time of one process.
     pub cpu_time: Option<Duration>,
     /// `tmp_size`: bytes of the private `/tmp`.
     pub tmp_size: Option<u64>,
-    /// `network`: hosts that `run_command` and `bash` may reach; empty means no network.
+    /// `network`: hosts that `run_command` and `bash` may connect to; empty means no network.
     pub network: Vec<Located<String>>,
-    /// `hard_links`: what commands may do to files that have another name outside of their mounts.
+    /// `hard_links`: what commands may do to files with a hard link outside their mounts.
     pub hard_links: Option<Located<HardLinkRule>>,
 }
 
 words! {
-    /// What commands may do to files that have another name outside of their mounts.
+    /// What commands may do to files with a hard link outside their mounts.
     HardLinkRule, "a rule for hard links" {
-        /// Read them.
+        /// Read them only.
         Protect = "protect",
-        /// Change them, and so what lies elsewhere.
+        /// Change them, and with them the file elsewhere.
         Allow = "allow",
     }
 }
@@ -69,29 +69,29 @@ words! {
 words! {
     /// One layer of the sandbox, as `doctor` reports it.
     SandboxLayer, "a layer of the sandbox" {
-        /// Its own user ids.
+        /// A user namespace.
         UserNamespace = "user_namespace",
-        /// Its own process ids: nothing outlives the call.
+        /// A PID namespace: no process outlives the call.
         PidNamespace = "pid_namespace",
-        /// Its own view of the files.
+        /// A mount namespace: its own view of the filesystem.
         MountNamespace = "mount_namespace",
-        /// Its own network, with nothing in it.
+        /// A network namespace without interfaces to the outside.
         NetworkNamespace = "network_namespace",
-        /// Its own shared memory and message queues.
+        /// An IPC namespace: its own shared memory and message queues.
         IpcNamespace = "ipc_namespace",
-        /// Its own host name.
+        /// A UTS namespace: its own host name.
         UtsNamespace = "uts_namespace",
-        /// Files enforced a second time, by path.
+        /// Landlock: file access is enforced a second time, by path.
         Landlock = "landlock",
-        /// System calls that are not needed are refused.
+        /// A seccomp filter that rejects system calls that are not needed.
         Seccomp = "seccomp",
-        /// No program gains rights by being run.
+        /// `PR_SET_NO_NEW_PRIVS`: no program gains privileges by `execve`.
         NoNewPrivileges = "no_new_privileges",
         /// No capabilities.
         Capabilities = "capabilities",
-        /// Memory, processor time, files and processes are bounded.
+        /// Resource limits for memory, CPU time, files and processes.
         ResourceLimits = "resource_limits",
-        /// The whole process tree is bounded together.
+        /// A cgroup that limits the whole process tree together.
         Cgroup = "cgroup",
         /// A `/proc` that shows only its own processes.
         PrivateProc = "private_proc",
@@ -99,8 +99,8 @@ words! {
 }
 
 impl SandboxConfig {
-    /// The layers without which no command runs: those that were named, or all but the control group, which an
-    /// ordinary user often cannot have.
+    /// The layers without which no command runs: the configured ones, or all but the cgroup, which an
+    /// unprivileged user often cannot create.
     #[must_use]
     pub fn required(&self) -> Vec<SandboxLayer> {
         match &self.require {

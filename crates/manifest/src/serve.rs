@@ -1,4 +1,4 @@
-//! `serve`: the door for callers that come over HTTP, as the configuration says it.
+//! `serve`: the HTTP server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,37 +22,37 @@ const SERVE: &[KeySpec] = &[
     key("grace", "grace: 10s"),
 ];
 
-/// `serve`: the door for callers that come over HTTP; what is absent is decided by the door.
+/// `serve`: the HTTP server; absent values have its defaults.
 #[derive(Clone, Debug, Default)]
 pub struct ServeConfig {
     /// `listen`: the address and the port.
     pub listen: Option<Located<SocketAddr>>,
-    /// `auth`: how callers show who they are.
+    /// `auth`: how clients authenticate.
     pub auth: Option<Located<ServeAuth>>,
-    /// `allowed_hosts`: names that requests may be sent to, besides those of this machine.
+    /// `allowed_hosts`: accepted values of `Host`, in addition to those of this machine.
     pub allowed_hosts: Vec<Located<String>>,
-    /// `allowed_origins`: pages that may send requests, besides those of the door itself.
+    /// `allowed_origins`: accepted values of `Origin`, in addition to its own.
     pub allowed_origins: Vec<Located<String>>,
-    /// `public_url`: the address that callers know, where a proxy stands before the door.
+    /// `public_url`: the URL that clients use, if there is a reverse proxy.
     pub public_url: Option<Located<String>>,
     /// `max_body_bytes`: bytes of one request.
     pub max_body_bytes: Option<u64>,
-    /// `max_connections`: connections at a time.
+    /// `max_connections`: concurrent connections.
     pub max_connections: Option<u64>,
-    /// `requests_per_second`: requests of one caller in a second.
+    /// `requests_per_second`: rate limit per caller.
     pub requests_per_second: Option<u64>,
-    /// `grace`: time that calls under way have to end when the door closes.
+    /// `grace`: how long calls in flight may run on at shutdown.
     pub grace: Option<Duration>,
 }
 
 words! {
-    /// How callers show who they are.
+    /// How clients authenticate.
     ServeAuth, "a way to show who one is" {
-        /// One token for the person at this machine.
+        /// One token for the local user.
         Token = "token",
-        /// A token of an issuer that `callers` believes.
+        /// A token from an issuer in `callers`.
         Jwt = "jwt",
-        /// Not at all; only on an address of this machine.
+        /// Not at all; only on a loopback address.
         None = "none",
     }
 }

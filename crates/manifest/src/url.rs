@@ -1,31 +1,31 @@
-//! Addresses of the web as an operator writes them.
+//! URLs in a configuration file.
 
 use crate::decode::{ConfigField, located_text};
 use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
 use crate::variables::{VariableText, variable_text};
 
-/// Names of this machine.
+/// Names of the loopback interface.
 const LOOPBACK: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
 
-/// Why plain HTTP elsewhere is refused.
+/// Why plain HTTP to other hosts is rejected.
 const ON_THE_WAY: &str = "could be answered by anyone on the way";
 
-/// Why an address is refused.
+/// Why a URL is rejected.
 enum UrlRejection {
-    /// For a reason that can be said beside it.
+    /// For a reason that may be shown with it.
     Because(&'static str),
-    /// It holds a password, which is not repeated.
+    /// It contains a password, which must not be shown.
     Password,
 }
 
-/// A URL whose answers nobody on the way could write: `https`, or `http` on this machine.
+/// A URL whose responses cannot be tampered with: `https`, or `http` on loopback.
 pub(crate) fn url(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let url = located_text(field, report)?;
     is_good(&url.value, &url.value, field, report).then_some(url)
 }
 
-/// The same, with variables behind the host.
+/// The same, with variables after the host.
 pub(crate) fn variable_url(
     field: &ConfigField,
     report: &mut ProblemReport<'_>,
@@ -41,7 +41,8 @@ pub(crate) fn variable_url(
     is_good(&text.value, url.value.beginning(), field, report).then_some(url)
 }
 
-/// A URL of the web on whatever network: for servers that an operator runs next door.
+/// An `http` or `https` URL on any network: for model servers that an operator runs on the local
+/// network.
 pub(crate) fn model_url(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let url = located_text(field, report)?;
     match judge(&url.value, &url.value) {
@@ -50,7 +51,7 @@ pub(crate) fn model_url(field: &ConfigField, report: &mut ProblemReport<'_>) -> 
     }
 }
 
-/// Whether nobody on the way can read what goes there.
+/// Whether requests to it cannot be read on the network.
 pub(crate) fn is_private(url: &str) -> bool {
     judge(url, url).is_ok()
 }

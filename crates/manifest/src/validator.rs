@@ -1,28 +1,27 @@
-//! How a schema becomes something that values are checked with, wherever in the gate that is done.
+//! Compiles JSON schemas for validation, everywhere in the gate.
 //!
-//! A pattern decides how long a check takes, and who writes patterns is not always who runs the gate. So all of them run on an engine whose time grows
-//! with the text and not with its square or worse, and none may grow beyond a bound when it is compiled. What such an engine cannot do, looking ahead
-//! or behind and referring back to a group, cannot be in a schema.
+//! A pattern determines how long validation takes, and schemas may be untrusted. So all patterns run on an engine with linear time, and their
+//! compiled size is limited. What such an engine does not support, lookaround and back references, cannot be in a schema.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-/// The largest pattern once it is compiled, in bytes.
+/// Maximum size of a compiled pattern.
 pub const MAX_COMPILED_PATTERN_BYTES: usize = 4 << 20;
 
-/// How many bytes an engine may remember of the texts that it has seen, for each pattern.
+/// Maximum size of the lazy DFA's cache, per pattern.
 const MAX_DFA_CACHE_BYTES: usize = 128 << 10;
 
-/// A schema of JSON Schema 2020-12 that values can be checked with.
+/// Compiles a JSON Schema 2020-12.
 ///
 /// # Errors
-/// What is wrong with the schema; [`schema_problem`] says it in words.
+/// What is wrong with the schema; [`schema_problem`] explains it.
 pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     validator_within(schema, MAX_COMPILED_PATTERN_BYTES)
 }
 
-/// The same where every pattern must stay within so many bytes once it is compiled.
+/// The same with a limit on the compiled size of every pattern.
 ///
 /// # Errors
 /// As for [`validator`].
@@ -36,7 +35,7 @@ pub fn validator_within(
     jsonschema::draft202012::options().with_pattern_options(patterns).build(schema)
 }
 
-/// Why a schema cannot be used. What it quotes of the schema is left to whoever shows it.
+/// Why a schema is invalid. It may quote the schema, so the caller must escape it for display.
 #[must_use]
 pub fn schema_problem(error: &ValidationError<'_>) -> String {
     match error.kind() {
@@ -48,7 +47,7 @@ pub fn schema_problem(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// A pattern may be as long as it likes, what is said about it may not.
+/// A pattern of any length, truncated for a message.
 fn beginning(pattern: &str) -> String {
     const MAX_SHOWN_CHARS: usize = 60;
     let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
@@ -61,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Wherever a pattern can stand in a schema.
+    /// All places in a schema where a pattern can be.
     fn placed(pattern: &str) -> [Value; 4] {
         [
             json!({"pattern": pattern}),

@@ -1,6 +1,6 @@
-//! Text that may name variables of the gate's own environment: `Bearer ${TRACKER_TOKEN}`.
+//! Text with variables of the gate's environment: `Bearer ${TRACKER_TOKEN}`.
 //!
-//! What a variable holds is not known here: whoever owns the environment puts it in.
+//! The values are not known here: the caller that owns the environment expands them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
 use crate::tool::is_variable;
 
-/// Text in which `${NAME}` stands for a variable, and `${NAME:-text}` for one that may be unset or empty.
+/// Text in which `${NAME}` stands for a variable, and `${NAME:-text}` for one with a default if it is unset or empty.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VariableText {
     pieces: Vec<VariablePiece>,
@@ -21,13 +21,13 @@ enum VariablePiece {
     Variable { name: String, otherwise: Option<String> },
 }
 
-/// A variable that is not set and has no text in its place.
+/// A variable that is not set and has no default.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the variable `{0}` is not set")]
 pub struct MissingVariable(pub String);
 
 impl VariableText {
-    /// Reads text; if a `${` in it names no variable, what stands there instead.
+    /// Parses a text; the error is a `${` that names no variable.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -48,10 +48,10 @@ impl VariableText {
         Ok(Self { pieces })
     }
 
-    /// The text with what the variables hold.
+    /// Expands the variables.
     ///
     /// # Errors
-    /// The first variable that is not set and has no text in its place.
+    /// The first variable that is not set and has no default.
     pub fn expand(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariable> {
         let value = |piece: &VariablePiece| match piece {
             VariablePiece::Literal(text) => Ok(text.clone()),
@@ -65,7 +65,7 @@ impl VariableText {
         self.pieces.iter().map(value).collect()
     }
 
-    /// The names of the variables, in their order.
+    /// The names of the variables, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             VariablePiece::Literal(_) => None,
@@ -73,7 +73,7 @@ impl VariableText {
         })
     }
 
-    /// The text as it was written, variables by name. It may hold a secret: only for the person who is asked about the file.
+    /// The text as written, with variable names. It may contain a secret: only for the operator who reviews the file.
     #[must_use]
     pub fn as_written(&self) -> String {
         let written = |piece: &VariablePiece| match piece {
@@ -86,13 +86,13 @@ impl VariableText {
         self.pieces.iter().map(written).collect()
     }
 
-    /// Whether the text is the same in every environment.
+    /// Whether the text has no variables.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.names().next().is_none()
     }
 
-    /// What stands before the first variable.
+    /// The text before the first variable.
     pub(crate) fn beginning(&self) -> &str {
         match self.pieces.first() {
             Some(VariablePiece::Literal(text)) => text,
@@ -101,21 +101,21 @@ impl VariableText {
     }
 }
 
-/// Text that was declared in code rather than in a file.
+/// Text that was declared in code instead of a file, without variables.
 impl From<&str> for VariableText {
     fn from(text: &str) -> Self {
         Self { pieces: vec![VariablePiece::Literal(text.to_owned())] }
     }
 }
 
-/// What is written out may be a secret, so only the names of variables are shown.
+/// The literal parts may be a secret, so only the names of variables are shown.
 impl fmt::Debug for VariableText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("VariableText").field(&self.names().collect::<Vec<_>>()).finish()
     }
 }
 
-/// Text with variables, and its place.
+/// A text with variables, and its position.
 pub(crate) fn variable_text(
     field: &ConfigField,
     report: &mut ProblemReport<'_>,

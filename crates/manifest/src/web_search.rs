@@ -1,4 +1,4 @@
-//! `web_search`: who is asked when a model searches the web.
+//! `web_search`: the search engine for web searches.
 
 use crate::decode::{ConfigField, KeySpec, Section, count, key, word};
 use crate::keyword_enum::words;
@@ -14,16 +14,16 @@ const WEB_SEARCH: &[KeySpec] = &[
     key("max_results", "max_results: 5"),
 ];
 
-/// `web_search`: who is asked when a model searches the web. Absent means that there is no such tool.
+/// `web_search`: the search engine for web searches. Absent means that there is no such tool.
 #[derive(Clone, Debug)]
 pub struct WebSearchConfig {
-    /// `backend`: what is spoken there.
+    /// `backend`: the search engine.
     pub backend: Located<SearchBackend>,
-    /// `url`: where it is; SearXNG has no usual place.
+    /// `url`: its URL; SearXNG has no default.
     pub url: Option<Located<String>>,
-    /// `key_env`: the variable that holds the key.
+    /// `key_env`: the variable with the API key.
     pub key_env: Option<Located<String>>,
-    /// `max_results`: how many results a call gets that does not say.
+    /// `max_results`: the default number of results.
     pub max_results: Option<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! YAML as a tree that remembers where everything stands.
+//! YAML as a tree with source positions.
 //!
-//! The tree keeps scalars as text: what `5` or `yes` means is decided by the key that asks for it, not guessed.
-//! Whatever a configuration has no use for is a problem rather than a surprise: tags, merge keys, second documents,
-//! keys that are not text, keys that appear twice. Aliases share the node they name, and what they would amount to
-//! when written out counts against the same budget, so that a small file cannot become a large tree.
+//! The tree keeps scalars as text: what `5` or `yes` means is decided by the key, not guessed. YAML features that a
+//! configuration does not need are problems: tags, merge keys, second documents, keys that are not text, duplicate
+//! keys. Aliases share their node, but their expanded size counts against the node limit, so that a small file
+//! cannot become a large tree ("billion laughs").
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -15,27 +15,27 @@ use serde_saphyr::granit_parser::{
 use crate::problem::{SourcePosition, shown};
 use crate::problem_report::ProblemReport;
 
-/// The longest file that is read.
+/// Maximum size of a file.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// The most nodes that a file may amount to once aliases are written out.
+/// Maximum number of nodes of a file with aliases expanded.
 const MAX_NODES: usize = 50_000;
-/// The deepest nesting, also through aliases.
+/// Maximum nesting depth, through aliases too.
 const MAX_DEPTH: usize = 32;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug)]
 pub(crate) struct ConfigNode {
     pub(crate) position: SourcePosition,
     /// How many characters to underline.
     pub(crate) width: usize,
     pub(crate) kind: NodeKind,
-    /// How many nodes this amounts to, itself included.
+    /// The number of nodes with aliases expanded, itself included.
     weight: usize,
-    /// How many levels this has, itself included.
+    /// The number of levels, itself included.
     height: usize,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug)]
 pub(crate) enum NodeKind {
     Scalar { text: String, plain: bool },
@@ -44,7 +44,7 @@ pub(crate) enum NodeKind {
 }
 
 impl ConfigNode {
-    /// A scalar's text.
+    /// The text of a scalar.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
             NodeKind::Scalar { text, .. } => Some(text),
@@ -52,12 +52,12 @@ impl ConfigNode {
         }
     }
 
-    /// Whether nothing was written, or one of YAML's words for nothing.
+    /// Whether it is empty or one of YAML's null words.
     pub(crate) fn is_null(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// The value that a JSON pointer leads to, or the last one on the way that exists.
+    /// The value at a JSON pointer, or the last existing one on its path.
     pub(crate) fn at(&self, pointer: &str) -> &Self {
         let mut node = self;
         for step in pointer.split('/').skip(1) {
@@ -81,7 +81,7 @@ impl ConfigNode {
         entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
     }
 
-    /// What this is, in words.
+    /// A description of the value for messages.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
             NodeKind::Scalar { .. } if self.is_null() => "nothing".to_owned(),
@@ -93,20 +93,20 @@ impl ConfigNode {
     }
 }
 
-/// How many documents a file may hold.
+/// How many documents a file may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Documents {
     One,
     Many,
 }
 
-/// Reads text into a tree. `None` when there is no value in it, or when the tree would be incomplete; the report
-/// tells the two apart.
+/// Parses text into a tree. `None` if it is empty or the tree would be incomplete; in the latter case there are
+/// problems in the report.
 pub(crate) fn read(text: &str, report: &mut ProblemReport<'_>) -> Option<Rc<ConfigNode>> {
     compose(text, Documents::One, report)?.pop()
 }
 
-/// Reads text into one tree for each of its documents. `None` when some tree would be incomplete.
+/// Parses text into one tree per document. `None` if some tree would be incomplete.
 pub(crate) fn read_all(text: &str, report: &mut ProblemReport<'_>) -> Option<Vec<Rc<ConfigNode>>> {
     compose(text, Documents::Many, report)
 }
@@ -137,10 +137,10 @@ fn compose(text: &str, documents: Documents, report: &mut ProblemReport<'_>) -> 
     Some(composer.roots)
 }
 
-/// The rest of the file cannot be made sense of; why has been reported.
+/// The rest of the file cannot be parsed; the problem has been reported.
 struct ReadAborted;
 
-/// A list or mapping whose end has not come yet.
+/// A list or mapping that is not closed yet.
 struct OpenCollection {
     position: SourcePosition,
     anchor: usize,
@@ -157,13 +157,13 @@ enum Items {
     },
 }
 
-/// What a mapping does with the next node.
+/// The role of the next node in a mapping.
 enum NextInMapping {
     /// It is a key.
     Key,
     /// It is the value of this key.
     Value(Rc<ConfigNode>),
-    /// It is the value of a key that was refused.
+    /// It is the value of a rejected key.
     Nothing,
 }
 
@@ -171,7 +171,7 @@ struct Composer<'r, 's> {
     report: &'r mut ProblemReport<'s>,
     documents: Documents,
     open: Vec<OpenCollection>,
-    /// Finished nodes that aliases may name; an anchor that is not here is still open.
+    /// Complete nodes by anchor; an anchor that is missing here is still open.
     anchors: HashMap<usize, Rc<ConfigNode>>,
     nodes: usize,
     roots: Vec<Rc<ConfigNode>>,
@@ -254,7 +254,7 @@ impl Composer<'_, '_> {
         Ok(())
     }
 
-    /// Most often a glob that should have been quoted, so it is taken as the text it looks like.
+    /// Usually a glob without quotes, so it is treated as that text.
     fn unresolved_alias(&mut self, name: &str, span: &Span) -> Result<(), ReadAborted> {
         let text = format!("*{name}");
         let help = format!("put text that begins with `*` in quotes: `\"{}\"`", shown(&text));
@@ -267,7 +267,7 @@ impl Composer<'_, '_> {
         self.finish(position_of(&span.start), span.len(), NodeKind::Scalar { text, plain: false }, 0)
     }
 
-    /// Counts nodes and levels against the budgets.
+    /// Counts nodes and levels against the limits.
     fn spend(&mut self, nodes: usize, node: &ConfigNode) -> Result<(), ReadAborted> {
         self.nodes = self.nodes.saturating_add(nodes);
         let message = if self.nodes > MAX_NODES {
@@ -332,7 +332,7 @@ impl Composer<'_, '_> {
     }
 }
 
-/// Whether a node may be a key beside those on these lines; if not, why is reported.
+/// Whether a node is a valid key besides those on these lines; if not, reports why.
 fn is_key(node: &ConfigNode, lines: &mut HashMap<String, usize>, report: &mut ProblemReport<'_>) -> bool {
     let NodeKind::Scalar { text, plain } = &node.kind else {
         report.node(

@@ -5,15 +5,15 @@ use super::secret_variables::ServerImport;
 use super::variables::translated;
 use crate::problem::shown;
 
-/// The folder that an editor has open.
+/// VS Code's variable for the open directory.
 pub(super) const PROJECT_FOLDER: &str = "${workspaceFolder}";
 
-/// The arguments as they are taken over.
+/// The imported arguments.
 pub(super) fn arguments(words: &[String], taking: &mut ServerImport<'_>) -> Vec<String> {
     let mut option = "";
     let mut taken = Vec::new();
     for word in words {
-        // `--token SECRET`: what an option is about is judged by its name.
+        // `--token SECRET`: the option's name decides whether its value is a secret.
         let belongs = names_secret(option) && !is_option(word);
         taken.push(if belongs { named(option, word, taking) } else { one(word, taking) });
         option = if word.starts_with('-') && !word.contains('=') { word } else { "" };
@@ -26,7 +26,7 @@ fn is_option(word: &str) -> bool {
     word.starts_with("--") || (word.starts_with('-') && word.chars().count() == 2)
 }
 
-/// An argument by itself.
+/// A single argument.
 fn one(word: &str, taking: &mut ServerImport<'_>) -> String {
     if let Some((name, value)) = assignment(word) {
         return format!("{name}={}", named(name, value, taking));
@@ -41,7 +41,7 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.bytes().all(fine)).then_some((name, value))
 }
 
-/// What belongs to a name, or to none.
+/// A value with a name, or without one.
 fn named(name: &str, value: &str, taking: &mut ServerImport<'_>) -> String {
     if let Some((header, content)) = header(value) {
         let space = if content.starts_with(' ') { " " } else { "" };
@@ -68,7 +68,7 @@ fn named(name: &str, value: &str, taking: &mut ServerImport<'_>) -> String {
     translated.text
 }
 
-/// `Authorization: Bearer SECRET`, as some programs take it, where its name is that of a secret.
+/// `Authorization: Bearer SECRET` as one argument, if the header's name indicates a secret.
 fn header(value: &str) -> Option<(&str, &str)> {
     let (name, content) = value.split_once(':')?;
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

@@ -1,4 +1,4 @@
-//! One server of a client, as an entry of `mcp_servers`.
+//! Converts one server of a client into an entry of `mcp_servers`.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::tool::{is_reserved, is_variable, quoted};
 
 type ServerFields = Map<String, Value>;
 
-/// Keys that say what to run or where to go, under all the names that clients have for them.
+/// Keys for the program or the URL, under all names that clients use.
 const IMPORTED_KEYS: &[&str] = &[
     "command",
     "args",
@@ -31,17 +31,17 @@ const IMPORTED_KEYS: &[&str] = &[
     "source",
 ];
 
-/// Keys that let calls through unasked.
+/// Keys that auto-approve calls.
 const AUTO_APPROVE_KEYS: &[&str] =
     &["autoApprove", "alwaysAllow", "alwaysApprove", "auto_approve", "trust", "autoAllow"];
 
-/// Programs that start others through a service outside the sandbox.
+/// Programs that start others through a daemon outside the sandbox.
 const CONTAINERS: &[&str] = &["docker", "podman"];
 
 /// Why a gate is not put behind itself.
 pub(super) const THIS_GATE: &str = "it is this gate itself";
 
-/// A name that `mcp_servers` can have and nobody else has.
+/// A valid and unused name for `mcp_servers`.
 pub(super) fn name(wanted: &str, taken: &[&str]) -> String {
     let mut name = String::new();
     for character in wanted.chars().map(|character| character.to_ascii_lowercase()) {
@@ -64,7 +64,7 @@ pub(super) fn name(wanted: &str, taken: &[&str]) -> String {
     names.find(|name| !taken.contains(&name.as_str())).unwrap_or_default()
 }
 
-/// The lines of an entry; an error is why there is none.
+/// The lines of an entry, or why there is none.
 pub(super) fn lines(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<String>, String> {
     let mut lines = match address(fields) {
         Some(url) => remote(url, fields, taking)?,
@@ -87,7 +87,7 @@ fn is_off(fields: &ServerFields) -> bool {
     fields.get("disabled") == Some(&Value::Bool(true)) || fields.get("enabled") == Some(&Value::Bool(false))
 }
 
-/// Whether the program of a server is one that does not work inside the sandbox.
+/// Whether the server's program does not work inside the sandbox.
 fn cannot_start(fields: &ServerFields) -> bool {
     address(fields).is_none()
         && command(fields).is_ok_and(|(program, _)| CONTAINERS.contains(&base_name(&program)))
@@ -97,7 +97,7 @@ fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or_default()
 }
 
-/// Says what was not taken over.
+/// Notes which keys were not imported.
 fn note_skipped_keys(fields: &ServerFields, notes: &mut Vec<String>) {
     for key in fields.keys().filter(|key| !IMPORTED_KEYS.contains(&key.as_str())) {
         let note = if AUTO_APPROVE_KEYS.contains(&key.as_str()) {
@@ -132,7 +132,7 @@ fn remote(url: &str, fields: &ServerFields, taking: &mut ServerImport<'_>) -> Re
     let named = named.iter().map(|(name, variable)| (*name, "", variable.as_str()));
     for (name, scheme, variable) in named.chain(bearer.map(|variable| ("Authorization", "Bearer ", variable)))
     {
-        // Some write the token itself there, so that it is not repeated.
+        // Some files contain the token itself here, so it is not quoted.
         if !is_variable(variable) || contains_secret(variable) {
             let reason = "`bearer_token_env_var` and `env_http_headers` name variables, and this is none; it was not copied";
             return Err(reason.to_owned());
@@ -148,7 +148,7 @@ fn remote(url: &str, fields: &ServerFields, taking: &mut ServerImport<'_>) -> Re
 
 fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<String>, String> {
     let (program, words) = command(fields)?;
-    // What stands behind the program may be a secret, so that none of it is repeated.
+    // The words after the program may be a secret, so none of them is quoted.
     if program.contains(char::is_whitespace) || contains_secret(&program) {
         let reason = "its command is more than a program; write it by hand, with the rest of it in `args`";
         return Err(reason.to_owned());
@@ -182,13 +182,13 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
     Ok(lines)
 }
 
-/// The program that a server is in the end; nothing where it is only reached.
+/// The program that a server runs in the end; `None` for a URL.
 pub(super) fn program(fields: &ServerFields) -> Option<String> {
     let (program, words) = address(fields).is_none().then(|| command(fields).ok()).flatten()?;
     Some(started(&program, &words).0.to_owned())
 }
 
-/// What is started with which words, where `env` may stand before it.
+/// The program and its arguments, after a leading `env`.
 fn started<'w>(program: &'w str, words: &'w [String]) -> (&'w str, &'w [String]) {
     if base_name(program) != "env" {
         return (program, words);
@@ -204,7 +204,7 @@ fn started<'w>(program: &'w str, words: &'w [String]) -> (&'w str, &'w [String])
     (program, words)
 }
 
-/// What is run: as most clients write it, in one list as opencode does, or in an object as older versions of Zed do.
+/// The command: as most clients write it, as one list (opencode), or as an object (older versions of Zed).
 fn command(fields: &ServerFields) -> Result<(String, Vec<String>), String> {
     let listed = |value: Option<&Value>| -> Result<Vec<String>, String> {
         let items = match value {
@@ -248,7 +248,7 @@ fn environment(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<V
     Ok(lines)
 }
 
-/// What Codex passes on of its own environment, as far as it is not said what it shall be.
+/// The variables that Codex passes through from its environment, except those with an explicit value.
 fn passed_on(fields: &ServerFields, said: &str, notes: &mut Vec<String>) -> Vec<String> {
     let named = match fields.get("env_vars") {
         None | Some(Value::Null) => return Vec::new(),
@@ -261,7 +261,7 @@ fn passed_on(fields: &ServerFields, said: &str, notes: &mut Vec<String>) -> Vec<
     let is_said = |name: &str| fields.get(said).is_some_and(|said| said.get(name).is_some());
     let mut lines = Vec::new();
     for value in named {
-        // Codex can fetch a variable from another machine, and says so in an object.
+        // Codex can fetch a variable from another machine, written as an object.
         let (name, is_remote) = match value {
             Value::Object(named) => (
                 named.get("name").and_then(Value::as_str),
@@ -275,7 +275,7 @@ fn passed_on(fields: &ServerFields, said: &str, notes: &mut Vec<String>) -> Vec<
                 "the variable `{}` is not taken over: it is not one of this machine",
                 shown(name)
             )),
-            // What is no name may be a secret that somebody wrote there.
+            // An invalid name may be a secret, so it is not quoted.
             Some(name) if !is_variable(name) || contains_secret(name) => notes
                 .push("something in `env_vars` is not taken over: it is no name of a variable".to_owned()),
             Some(name) if is_reserved(name) => notes.push(sandbox_decides(name)),
@@ -292,7 +292,7 @@ fn sandbox_decides(name: &str) -> String {
     format!("the variable `{}` is not taken over: the sandbox sets what a server needs", shown(name))
 }
 
-/// The members of an object whose values are text, numbers or yes and no.
+/// The members of an object whose values are strings, numbers or booleans.
 fn texts<'v>(value: Option<&'v Value>, key: &str) -> Result<Vec<(&'v str, String)>, String> {
     let members = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -313,7 +313,7 @@ fn in_project(directory: &str) -> Option<String> {
     Some(format!("@project{}", rest.trim_end_matches('/')))
 }
 
-/// What is worth knowing about some programs.
+/// Notes about some programs.
 fn programs(program: &str, notes: &mut Vec<String>) {
     let name = base_name(program);
     let note = match name {

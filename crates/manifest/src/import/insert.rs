@@ -1,24 +1,24 @@
-//! Adding servers to a configuration file without touching anything else in it.
+//! Adds servers to a configuration file without touching anything else in it.
 
 use super::Imported;
 use crate::config::Config;
 use crate::problem::ConfigProblems;
 
-/// Why a file could not be added to.
+/// Why servers could not be added to a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
-    /// The file has mistakes already.
+    /// The file already has problems.
     #[error("it has mistakes: {0}")]
     Mistakes(ConfigProblems),
-    /// A server of this name is there.
+    /// A server of this name exists.
     #[error("`{0}` is declared in it already")]
     Declared(String),
-    /// It is not laid out so that a line can be added.
+    /// Its layout is not supported.
     #[error("`mcp_servers` is laid out in a way that is not understood")]
     Unclear,
 }
 
-/// The text of a configuration file with these servers in it.
+/// The text of a configuration file with these servers added.
 ///
 /// # Errors
 /// Why nothing was added.
@@ -43,12 +43,12 @@ fn names(config: &Config) -> Vec<&str> {
     config.mcp_servers.iter().map(|server| server.name.value.as_str()).collect()
 }
 
-/// What stands behind the key.
+/// The text after the key.
 fn behind_key(line: &str) -> Option<&str> {
     line.strip_prefix("mcp_servers:").map(str::trim)
 }
 
-/// The key with nothing behind it but a comment.
+/// The key with nothing after it but a comment.
 fn is_key(line: &str) -> bool {
     behind_key(line).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
 }
@@ -57,12 +57,12 @@ fn entries(imported: &Imported, indent: &str) -> String {
     imported.servers.iter().map(|server| server.render(indent)).collect()
 }
 
-/// Lines that end as those of a text do.
+/// Uses the line ends of the text.
 fn ended(text: &str, added: &str) -> String {
     if text.contains("\r\n") { added.replace('\n', "\r\n") } else { added.to_owned() }
 }
 
-/// In the place of `{}`.
+/// Replaces `{}`.
 fn fill(text: &str, imported: &Imported) -> Option<String> {
     let line = text.split_inclusive('\n').find(|line| behind_key(line).is_some())?;
     let comment = behind_key(line)?.strip_prefix("{}")?.trim();
@@ -71,7 +71,7 @@ fn fill(text: &str, imported: &Imported) -> Option<String> {
     Some(text.replacen(line, &ended(text, &entries), 1))
 }
 
-/// At the end of a file that has no servers.
+/// Appends to a file without servers.
 fn append(text: &str, imported: &Imported) -> String {
     let gap = match text {
         "" => "",
@@ -81,7 +81,7 @@ fn append(text: &str, imported: &Imported) -> String {
     format!("{text}{}", ended(text, &format!("{gap}{}", imported.render())))
 }
 
-/// Behind the last server of a file that has some.
+/// Inserts after the last server of a file.
 fn extend(text: &str, imported: &Imported) -> Option<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let key = lines.iter().position(|line| is_key(line))?;

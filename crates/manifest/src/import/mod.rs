@@ -1,9 +1,9 @@
-//! From the JSON of an MCP client to `mcp_servers`.
+//! Imports the JSON of an MCP client as `mcp_servers`.
 //!
-//! Nothing is opened here and nothing is started. What is named like a secret, or looks like one, is not copied: it becomes
-//! a variable of the gate's own environment. Nobody can tell every secret, so that more is replaced than has to be. What
-//! has no counterpart is said in a note rather than dropped without a word, and a server that the gate could not use is
-//! left out, with the reason.
+//! Nothing is opened or started here. A value that is named like a secret or looks like one is not copied: it becomes a
+//! variable of the gate's environment. Detection is heuristic, so it replaces more than necessary. Settings without a
+//! counterpart get a note instead of being dropped silently, and a server that the gate cannot use is left out, with the
+//! reason.
 
 mod arguments;
 mod entry;
@@ -26,14 +26,14 @@ use crate::servers::{ServerConfig, ServerProcessConfig, ServerTransport};
 use crate::tool::quoted;
 use crate::variables::VariableText;
 
-/// Servers that were found in a client's file.
+/// The servers of a client's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// In the order of the file.
+    /// In file order.
     pub servers: Vec<ImportedServer>,
-    /// What the gate could not use.
+    /// Servers that the gate cannot use.
     pub left_out: Vec<LeftOut>,
-    /// What is to be said about the file as a whole.
+    /// Notes about the whole file.
     pub notes: Vec<String>,
 }
 
@@ -42,32 +42,32 @@ pub struct Imported {
 pub struct LeftOut {
     /// Its name in the client's file.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedServer {
-    /// Its name here.
+    /// Its name in `mcp_servers`.
     pub name: String,
     /// Its name in the client's file.
     pub client_name: String,
-    /// The program that it is, without an `env` before it; `None` where it is reached at an address.
+    /// Its program, without a leading `env`; `None` for a URL.
     pub program: Option<String>,
-    /// What stands below the name: lines without indentation.
+    /// The lines below the name, without indentation.
     pub lines: Vec<String>,
-    /// What is to be said about it.
+    /// Notes about it.
     pub notes: Vec<String>,
 }
 
-/// Why nothing was found.
+/// Why nothing was imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// The text cannot be read.
+    /// The text cannot be parsed.
     #[error(transparent)]
     Unreadable(#[from] JsoncEditError),
-    /// There are no servers in it.
+    /// It contains no servers.
     #[error("there are no MCP servers in it")]
     NoServers,
 }
@@ -80,7 +80,7 @@ impl Imported {
         format!("mcp_servers:\n{entries}")
     }
 
-    /// Leaves out every server whose program is the gate that runs, under whatever name: that is for the caller to tell.
+    /// Leaves out every server whose program is the running gate, under any name; the caller decides that with `is_gate`.
     pub fn leave_out_gate(&mut self, is_gate: impl Fn(&str) -> bool) {
         let is_gate = |server: &mut ImportedServer| server.program.as_deref().is_some_and(&is_gate);
         self.left_out.extend(
@@ -100,7 +100,7 @@ impl ImportedServer {
         text
     }
 
-    /// Whether a declared server is this one: it is started or reached in the same way, whatever else was said about it since.
+    /// Whether a configured server is this one: the same command or URL, whatever other settings were added.
     #[must_use]
     pub fn matches(&self, declared: &ServerConfig) -> bool {
         let parsed = self.parsed().ok();
@@ -123,7 +123,7 @@ impl ImportedServer {
         Config::parse("import", &format!("mcp_servers:\n{}", self.render("  ")))
     }
 
-    /// The first reason why a configuration could not have this.
+    /// The first problem that a configuration with this entry has.
     fn refused(&self) -> Option<String> {
         let problems = self.parsed().err()?;
         problems.as_slice().first().map(|problem| {
@@ -133,8 +133,8 @@ impl ImportedServer {
     }
 }
 
-/// Reads the servers of a client's file: those of Claude Desktop, Claude Code, Cursor, Windsurf, Gemini, VS Code, Zed or
-/// opencode, comments included.
+/// Imports the servers of a client's file: Claude Desktop, Claude Code, Cursor, Windsurf, Gemini, VS Code, Zed or opencode,
+/// comments included.
 ///
 /// # Errors
 /// The text is not JSON, or has no servers.
@@ -142,7 +142,7 @@ pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
     import_from(&parse_jsonc(text)?)
 }
 
-/// The same for a file that is not written in JSON and was read by somebody else: Codex has `mcp_servers` in TOML.
+/// The same for a parsed file in another format: Codex has `mcp_servers` in TOML.
 ///
 /// # Errors
 /// There are no servers.

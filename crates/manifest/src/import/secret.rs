@@ -1,8 +1,8 @@
-//! Telling secrets, so that none is copied.
+//! Detects secrets, so that none is copied.
 
 use crate::tool::{is_variable, looks_secret};
 
-/// How well-known secrets begin.
+/// Prefixes of well-known secrets.
 const SECRET_PREFIXES: &[&str] = &[
     "sk-",
     "sk_",
@@ -36,25 +36,25 @@ const SECRET_PREFIXES: &[&str] = &[
     "-----BEGIN",
 ];
 
-/// Words of names that are glued together.
+/// Words in names without separators.
 const COMPOUND_SECRET_WORDS: &[&str] =
     &["apikey", "token", "secret", "passw", "credential", "privatekey", "accesskey", "authkey"];
 
-/// Further words that only secrets are called.
+/// Further words that indicate a secret.
 const OTHER_SECRET_WORDS: &[&str] =
     &["PASS", "PASSCODE", "AUTHORIZATION", "BEARER", "JWT", "SIG", "SIGNATURE", "PSK"];
 
-/// How an authorization begins that says its kind first.
+/// Authorization schemes.
 const AUTH_SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "apikey", "api-key", "key", "bot"];
 
-/// What is no secret, whatever it is called.
+/// Values that are never secrets, whatever their name.
 const NON_SECRET_VALUES: &[&str] =
     &["true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", "oauth", "oauth2", "jwt"];
 
-/// Whether a value is, or may be, a secret: by its name, or by what it says. Variables are not part of it any more.
+/// Whether a value may be a secret, by its name or its content. Variables have been removed before.
 pub(super) fn is_secret(name: &str, value: &str) -> bool {
     let (scheme, value) = without_scheme(value);
-    // What stands between variables, as in `${USER}:${PASSWORD}`.
+    // Separators between variables, as in `${USER}:${PASSWORD}`.
     let between = |character: char| " :-_/@,.=;\"'{}[]&?".contains(character);
     if value.chars().all(between) || NON_SECRET_VALUES.contains(&&*value.trim().to_ascii_lowercase()) {
         return false;
@@ -64,7 +64,7 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
     shown_by_scheme || (names_secret(name) && !names_a_file) || contains_secret(value)
 }
 
-/// Whether an option, a variable, a header or a part of an address is named as those are that hold secrets.
+/// Whether the name of an option, variable, header or URL parameter indicates a secret.
 pub(super) fn names_secret(name: &str) -> bool {
     let words = words(name);
     let glued = words.replace('_', "").to_ascii_lowercase();
@@ -75,7 +75,7 @@ pub(super) fn names_secret(name: &str) -> bool {
             || COMPOUND_SECRET_WORDS.iter().any(|word| glued.contains(word)))
 }
 
-/// `--apiKey` and `x-api-key` as `API_KEY` and `X_API_KEY`.
+/// Splits `--apiKey` and `x-api-key` into `API_KEY` and `X_API_KEY`.
 fn words(name: &str) -> String {
     let mut words = String::new();
     let mut was_small = false;
@@ -97,7 +97,7 @@ fn is_path(value: &str) -> bool {
     ["/", "./", "../", "~/"].iter().any(|beginning| value.starts_with(beginning))
 }
 
-/// The kind of an authorization with the space behind it, and the rest.
+/// The authorization scheme with the following space, and the rest.
 pub(super) fn without_scheme(value: &str) -> (&str, &str) {
     let end = value.find(' ').map_or(value.len(), |at| at + 1);
     let (first, rest) = value.split_at_checked(end).unwrap_or(("", value));
@@ -107,7 +107,7 @@ pub(super) fn without_scheme(value: &str) -> (&str, &str) {
     }
 }
 
-/// Whether somewhere in a text there is what may be a secret.
+/// Whether a text contains something that may be a secret.
 pub(super) fn contains_secret(text: &str) -> bool {
     let apart = |character: char| character.is_whitespace() || "\"'`{}[](),;&?#|<>=:/@\\".contains(character);
     let known = |word: &str| SECRET_PREFIXES.iter().any(|beginning| word.starts_with(beginning));
@@ -123,12 +123,12 @@ fn has_password(value: &str) -> bool {
     let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
     user.is_some_and(|user| match user.split_once(':') {
         Some((_, password)) => password.contains(char::is_alphanumeric),
-        // `ssh://git@host` names somebody.
+        // `ssh://git@host` has only a user name.
         None => user.contains(char::is_alphanumeric) && user != "git",
     })
 }
 
-/// Whether a sign stands between the name of a secret and what may be one: `Password=…;`, `{"apiKey": "…"}`, `Bearer …`.
+/// Whether a separator stands between the name of a secret and a value: `Password=…;`, `{"apiKey": "…"}`, `Bearer …`.
 fn is_pair(text: &str, at: usize) -> bool {
     let (Some(before), Some(after)) = (text.get(..at), text.get(at + 1..)) else { return false };
     let quotes = ['"', '\'', '\\', ' '];
@@ -143,7 +143,7 @@ fn is_pair(text: &str, at: usize) -> bool {
     is_value && names_secret(name) && !NON_SECRET_VALUES.contains(&&*value.trim().to_ascii_lowercase())
 }
 
-/// A word of at least so many letters and digits that looks like nothing a person chose.
+/// Whether a word of at least `least` characters looks randomly generated.
 pub(super) fn looks_random(word: &str, least: usize) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+=%.~".contains(&byte);
     if word.len() < least || !word.bytes().all(fits) {
@@ -154,7 +154,7 @@ pub(super) fn looks_random(word: &str, least: usize) -> bool {
     mixed.iter().any(|run| run.len() >= 10) || (word.len() >= 20 && mixed.len() * 2 > runs.len())
 }
 
-/// Digits among letters, or letters of both sizes where nobody would write them.
+/// Digits among letters, or mixed case within a word.
 fn is_mixed(run: &str) -> bool {
     let any = |kind: fn(&u8) -> bool| run.as_bytes().iter().any(kind);
     let changes = run.as_bytes().windows(2).filter(|pair| match pair {
@@ -165,7 +165,7 @@ fn is_mixed(run: &str) -> bool {
     letters && (any(u8::is_ascii_digit) || (run.len() >= 20 && changes.count() * 5 >= run.len()))
 }
 
-/// The name of a variable, made of whatever words there are.
+/// A variable name made of these words.
 pub(super) fn variable(words: &[&str]) -> String {
     let joined = words.join("_").to_ascii_uppercase();
     let name: String = joined

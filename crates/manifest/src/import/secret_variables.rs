@@ -1,17 +1,17 @@
-//! Taking over what a client says, with a variable in the place of everything that may be a secret.
+//! Imports values, with a variable in place of everything that may be a secret.
 
 use super::secret::{is_secret, looks_random, variable, without_scheme};
 use super::variables::translated;
 use crate::problem::shown;
 
-/// The variables that stand for secrets, and what each holds, over all servers of a file.
+/// The variables for secrets with their values, for all servers of a file.
 #[derive(Default)]
 pub(super) struct SecretVariables {
     given: Vec<(String, String)>,
 }
 
 impl SecretVariables {
-    /// The first of these names, or the last with a number, that stands for nothing else.
+    /// The first of these names, or the last one with a number, that does not stand for another value.
     fn name(&mut self, wanted: &[String], value: &str) -> String {
         let last = wanted.last().map_or("SECRET", String::as_str).to_owned();
         let numbered = (2..).map(|number: u32| format!("{last}_{number}"));
@@ -22,18 +22,18 @@ impl SecretVariables {
     }
 }
 
-/// One server that is being taken over.
+/// A server that is being imported.
 pub(super) struct ServerImport<'t> {
     pub(super) server: &'t str,
     pub(super) secrets: &'t mut SecretVariables,
-    /// What is to be said about it.
+    /// Notes about it.
     pub(super) notes: Vec<String>,
-    /// Whether something of it is in the folder that an editor has open.
+    /// Whether it refers to the client's open directory.
     pub(super) sees_project: bool,
 }
 
 impl ServerImport<'_> {
-    /// A variable for a value that is not copied; `what` it is goes into a note, and `label` into the variable's name.
+    /// A variable for a value that is not copied; `what` goes into a note, and `label` into the variable's name.
     pub(super) fn replaced(&mut self, what: &str, label: &str, value: &str) -> String {
         let variable = self.secrets.name(&[variable(&[self.server, label])], value);
         self.notes.push(format!("put {what} into the variable `{variable}`; it was not copied"));
@@ -57,7 +57,7 @@ impl ServerImport<'_> {
         format!("${{{known}}}")
     }
 
-    /// The value of a header. Which kind of authorization it is may be known.
+    /// The value of a header. The authorization scheme may be kept.
     pub(super) fn header(&mut self, name: &str, value: &str) -> String {
         let mut notes = Vec::new();
         let translated = translated(value, &mut notes);
@@ -71,7 +71,7 @@ impl ServerImport<'_> {
         format!("{scheme}{}", self.replaced(&what, label, secret))
     }
 
-    /// The address of a server. Its host stays; parts of what is behind it may be secrets.
+    /// The URL of a server. Its host is kept; parts after it may be secrets.
     pub(super) fn address(&mut self, url: &str) -> Result<String, String> {
         let behind = url.find("://").map_or(0, |at| at + 3);
         let (scheme, rest) = url.split_at_checked(behind).unwrap_or((url, ""));
@@ -95,7 +95,7 @@ impl ServerImport<'_> {
         Ok(address)
     }
 
-    /// `name=value` behind the path of an address.
+    /// `name=value` in the query of a URL.
     fn pair(&mut self, pair: &str) -> String {
         match pair.split_once('=') {
             Some((name, value)) => format!("{name}={}", self.part(name, value)),
@@ -103,7 +103,8 @@ impl ServerImport<'_> {
         }
     }
 
-    /// Part of an address, which is judged more strictly than other words: few people choose digits among letters there.
+    /// Part of a URL, which is judged more strictly than other words: digits among letters are rarely chosen by a person
+    /// there.
     fn part(&mut self, name: &str, value: &str) -> String {
         let mut notes = Vec::new();
         let translated = translated(value, &mut notes);

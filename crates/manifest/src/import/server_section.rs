@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Ways from the root to the object of servers, most telling first.
+/// Paths from the root to the object of servers, most specific first.
 const SERVER_PATHS: &[&[&str]] = &[
     &["mcpServers"],
     &["mcp_servers"],
@@ -13,7 +13,7 @@ const SERVER_PATHS: &[&[&str]] = &[
     &["mcp"],
 ];
 
-/// The servers of a file. A file that is nothing but one server, or nothing but servers, is understood too.
+/// The servers of a file. A file that is only one server, or only servers, is accepted too.
 pub(super) fn servers(root: &Value) -> Vec<(&str, &Value)> {
     let object = SERVER_PATHS.iter().find_map(|place| at(root, place));
     let object = object.or_else(|| root.as_object().filter(|members| are_servers(members)));
@@ -31,7 +31,7 @@ fn are_servers(members: &Map<String, Value>) -> bool {
     !members.is_empty() && members.values().all(is_server)
 }
 
-/// What is said about the file as a whole.
+/// Notes about the whole file.
 pub(super) fn notes(root: &Value) -> Vec<String> {
     let mut notes = Vec::new();
     if root.get("inputs").and_then(Value::as_array).is_some_and(|inputs| !inputs.is_empty()) {

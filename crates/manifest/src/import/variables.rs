@@ -1,17 +1,18 @@
-//! Variables as clients write them.
+//! Variables in clients' syntax.
 
 use super::secret::variable;
 use crate::problem::shown;
 use crate::tool::is_variable;
 
-/// Text with the variables of a client as variables of the gate.
+/// Text with the client's variables translated to the gate's.
 pub(super) struct Translated {
     pub(super) text: String,
-    /// What is written out, without the variables and with what stands in the place of unset ones.
+    /// The literal parts, including the defaults of variables.
     pub(super) literal: String,
 }
 
-/// `${env:NAME}` and `{env:NAME}` become `${NAME}`, `${input:name}` and whatever else a client knows a variable of its own.
+/// `${env:NAME}` and `{env:NAME}` become `${NAME}`; `${input:name}` and other variables of a client become variables of
+/// their own.
 pub(super) fn translated(text: &str, notes: &mut Vec<String>) -> Translated {
     let (mut translated, mut literal) = (String::new(), String::new());
     let mut rest = text;
@@ -40,7 +41,7 @@ pub(super) fn translated(text: &str, notes: &mut Vec<String>) -> Translated {
     Translated { text: translated, literal }
 }
 
-/// Where the next variable is, what it is called, and what follows it.
+/// The offset of the next variable, its name, and the text after it.
 fn next_variable(text: &str) -> Option<(usize, &str, &str)> {
     let dollar = text.find("${").map(|at| (at, 2));
     let braces = text.find("{env:").map(|at| (at, 1));

@@ -1,8 +1,8 @@
-//! `mcp_servers`: tools that other MCP servers bring, and what bounds them.
+//! `mcp_servers`: tools of other MCP servers, and their confinement.
 //!
-//! The keys that MCP clients use (`command`, `args`, `env`, `cwd`, `url`, `headers`, `type`, `disabled`) mean the same
-//! here. What is added is what a gate has to know: what the server's process may see and reach, and what each of its
-//! tools can do to the world.
+//! The keys of MCP clients (`command`, `args`, `env`, `cwd`, `url`, `headers`, `type`, `disabled`) have the same
+//! meaning here. Further keys declare what a gate has to know: what the server's process may access, and the class of
+//! each of its tools.
 
 mod process;
 mod read;
@@ -28,30 +28,31 @@ use crate::variables::VariableText;
 /// `mcp_servers`, one entry: a server whose tools appear as `NAME__TOOL`.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The name: one to 32 of `a-z 0-9 _ -`, without `__` and not ending in `_`, so that tools' names come apart again.
+    /// The name: 1 to 32 of `a-z 0-9 _ -`, without `__` and not ending in `_`, so that tool names can be split
+    /// unambiguously.
     pub name: Located<String>,
-    /// How it is reached.
+    /// How to connect to it.
     pub transport: ServerTransport,
-    /// `disabled`: it is not started, and its tools are not there.
+    /// `disabled`: it is not started, and has no tools.
     pub disabled: bool,
-    /// `timeout`: time for one call of one of its tools; absent means the profile's.
+    /// `timeout`: timeout of a call; absent means the profile's.
     pub timeout: Option<Duration>,
-    /// `startup_timeout`: time until it must have said what tools it has.
+    /// `startup_timeout`: timeout until it has listed its tools.
     pub startup_timeout: Option<Duration>,
-    /// `pin`: what is believed about a tool that was not seen before.
+    /// `pin`: how new tools are approved.
     pub pin: PinMode,
-    /// `class`: of tools whose entry says none.
+    /// `class`: of tools whose entry has none.
     pub class: Option<Located<ToolClass>>,
-    /// `permissions`: of tools whose entry says none.
+    /// `permissions`: of tools whose entry has none.
     pub permissions: Vec<Located<String>>,
-    /// `policy`: what may leave of the answers of tools whose entry says nothing about it; absent means everything.
+    /// `policy`: the output policy of tools whose entry has none; absent means that everything is returned.
     pub policy: Option<Vec<PolicyRule>>,
-    /// `tools`: what is known about single tools, in the order of the file.
+    /// `tools`: settings of single tools, in file order.
     pub tools: Vec<ServerToolConfig>,
 }
 
 impl ServerConfig {
-    /// The entry for a tool: the one with exactly this name, else the first whose glob matches.
+    /// The entry for a tool: the one with exactly this name, or else the first matching glob.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&ServerToolConfig> {
         let exact = self.tools.iter().find(|entry| entry.name.as_written().value == name);
@@ -59,85 +60,85 @@ impl ServerConfig {
     }
 }
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone, Debug)]
 pub enum ServerTransport {
-    /// A process that speaks on its standard streams, in the sandbox.
+    /// A sandboxed process, over its standard streams.
     Process(Box<ServerProcessConfig>),
-    /// An address that speaks streamable HTTP.
+    /// A URL, over streamable HTTP.
     Remote(Box<ServerRemote>),
 }
 
-/// A server's process and what it may see and reach.
+/// A server's process and its confinement.
 #[derive(Clone, Debug)]
 pub struct ServerProcessConfig {
     /// `command`: a name that is looked up in the pinned `PATH`, or an absolute path.
     pub program: Located<String>,
     /// `args`.
     pub arguments: Vec<Located<VariableText>>,
-    /// `env`: all that it gets besides what the sandbox sets.
+    /// `env`: its environment besides what the sandbox sets.
     pub environment: Vec<(Located<String>, Located<VariableText>)>,
-    /// `cwd`: where it runs; absent means outside every mount.
+    /// `cwd`: the working directory; absent means outside every mount.
     pub directory: Option<Located<MountPath>>,
-    /// `mounts`: what it can see; absent means the mount of `cwd`, for reading.
+    /// `mounts`: the visible mounts; absent means the mount of `cwd`, read-only.
     pub mounts: Vec<CommandMount>,
-    /// `network`: hosts that it may reach through the filtering proxy; empty means no network.
+    /// `network`: hosts that it may connect to through the filtering proxy; empty means no network.
     pub network: Vec<Located<String>>,
-    /// `read`: further host folders and files that it can read.
+    /// `read`: further host directories and files that it can read.
     pub read: Vec<Located<DeclaredPath>>,
-    /// `limits`: bounds of its processes.
+    /// `limits`: resource limits of its processes.
     pub limits: ServerLimits,
 }
 
-/// Bounds of a server's processes; what is absent is decided by the configuration's `sandbox`.
+/// Resource limits of a server's processes; absent values come from the configuration's `sandbox`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerLimits {
     /// `memory`: bytes.
     pub memory: Option<u64>,
-    /// `processes`: processes and threads at a time.
+    /// `processes`: concurrent processes and threads.
     pub processes: Option<u64>,
     /// `file_size`: bytes of any file it writes.
     pub file_size: Option<u64>,
     /// `open_files`: open files of one process.
     pub open_files: Option<u64>,
-    /// `cpu_time`: processor time of one process, over its whole life; absent means no bound, whatever `sandbox` says.
+    /// `cpu_time`: CPU time of one process over its whole life; absent means unlimited, whatever `sandbox` says.
     pub cpu_time: Option<Duration>,
     /// `tmp_size`: bytes of the private `/tmp`.
     pub tmp_size: Option<u64>,
 }
 
-/// A server elsewhere.
+/// A server over HTTP.
 #[derive(Clone, Debug)]
 pub struct ServerRemote {
-    /// `url`: `https`, or `http` on this machine; variables only behind the host.
+    /// `url`: `https`, or `http` on loopback; variables only after the host.
     pub url: Located<VariableText>,
-    /// `headers`: sent with every request.
+    /// `headers`: headers of every request.
     pub headers: Vec<(Located<String>, Located<VariableText>)>,
-    /// `oauth`: a token is fetched with a name and a secret of the gate's own.
+    /// `oauth`: a token is fetched with the gate's own credentials.
     pub oauth: Option<OauthConfig>,
 }
 
-/// `oauth`: the grant of client credentials.
+/// `oauth`: the client credentials grant (RFC 6749, section 4.4).
 #[derive(Clone, Debug)]
 pub struct OauthConfig {
-    /// `token_url`: where tokens are asked for.
+    /// `token_url`: the token endpoint.
     pub token_url: Located<String>,
     /// `client_id`.
     pub client_id: Located<VariableText>,
     /// `client_secret`.
     pub client_secret: Located<VariableText>,
-    /// `scopes`: what is asked for; empty means whatever the issuer gives.
+    /// `scopes`: the requested scopes; empty means the issuer's default.
     pub scopes: Vec<String>,
-    /// `resource`: whom the token is for; absent means the server's own address.
+    /// `resource`: the resource indicator (RFC 8707); absent means the server's URL.
     pub resource: Option<Located<String>>,
 }
 
-/// `tools`, one entry: what is known about the tools that a name or a glob matches.
+/// `tools`, one entry: settings for the tools that a name or a glob matches.
 #[derive(Clone, Debug)]
 pub struct ServerToolConfig {
-    /// The tool's name as the server says it, or a glob.
+    /// The server's name for the tool, or a glob.
     pub name: NameGlob,
-    /// `allowed`: `true` unless said; a tool that is not allowed is not there.
+    /// `allowed`: `true` by default; a tool that is not allowed is not offered.
     pub allowed: bool,
     /// `class`: absent means the server's.
     pub class: Option<Located<ToolClass>>,
@@ -150,11 +151,11 @@ pub struct ServerToolConfig {
 }
 
 words! {
-    /// What is believed about a tool that was not seen before.
+    /// How new tools are approved.
     PinMode, "a way to pin tools" {
-        /// What a server says at the first contact is agreed to; whatever comes or changes later is not.
+        /// What a server lists at first contact is approved; later additions and changes are not.
         FirstUse = "first_use",
-        /// Nothing, until a person approved it.
+        /// Nothing is approved until a person has approved it.
         Approved = "approved",
     }
 }

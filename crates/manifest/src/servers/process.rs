@@ -1,4 +1,4 @@
-//! A server that is a process: what runs, and what it may see and reach.
+//! A server that is a process: its program and its confinement.
 
 use toolgate_types::ToolClass;
 
@@ -27,7 +27,7 @@ pub(super) fn process(
 ) -> Option<ServerProcessConfig> {
     let program = program(command, report);
     let directory = section.get("cwd", report, directory);
-    // A mount that nobody named as writable is for reading.
+    // A mount is read-only unless it is declared writable.
     let mounts = mounts(section, directory.as_ref(), Some(ToolClass::Read), report);
     let arguments =
         section.get("args", report, |field, report| list(field, "argument", report, variable_text));

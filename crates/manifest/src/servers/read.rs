@@ -38,7 +38,7 @@ const SERVER: &[KeySpec] = &[
     key("tools", "tools: {read_issue: {class: read}}"),
 ];
 
-/// The keys of a process, and those of an address.
+/// The keys for a process, and those for a URL.
 const PROCESS: &[&str] = &["args", "env", "cwd", "mounts", "network", "read", "limits"];
 const REMOTE: &[&str] = &["headers", "oauth"];
 
@@ -89,7 +89,7 @@ fn check_name(name: &Located<String>, report: &mut ProblemReport<'_>) {
     }
 }
 
-/// Whether tools' names made of this and `__` come apart at the same place again.
+/// Whether tool names with this prefix and `__` can be split unambiguously.
 fn is_server_name(text: &str) -> bool {
     let allowed =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
@@ -100,7 +100,7 @@ fn is_server_name(text: &str) -> bool {
         && !text.contains("__")
 }
 
-/// What there is of `command` and `url`, and whether the other keys fit it.
+/// The transport by `command` or `url`, checking that the other keys belong to it.
 fn transport(
     name: &Located<String>,
     section: &Section,
@@ -133,7 +133,7 @@ fn transport(
     }
 }
 
-/// What `type` says.
+/// The value of `type`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DeclaredTransport {
     Process,
@@ -171,7 +171,7 @@ fn check_transport(
     report.node(&field.node, message, Some("remove `type`".to_owned()));
 }
 
-/// Keys that mean nothing for this kind of server.
+/// Rejects keys that have no meaning for this transport.
 fn reject_keys(
     section: &Section,
     keys: &[&str],

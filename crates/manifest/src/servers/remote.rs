@@ -1,4 +1,4 @@
-//! A server elsewhere: its address, and how the gate shows who it is.
+//! A server over HTTP: its URL and the gate's credentials.
 
 use super::{OauthConfig, ServerRemote};
 use crate::decode::{ConfigField, KeySpec, Section, key, list, located_text, named};
@@ -15,7 +15,8 @@ const OAUTH: &[KeySpec] = &[
     key("resource", "resource: https://tracker.example.com/mcp"),
 ];
 
-/// Whether a header, in small letters, belongs to the protocol or to the connection, so that nobody else sets it.
+/// Whether a header, in lower case, belongs to the protocol or to the connection, so that it cannot be
+/// configured.
 #[must_use]
 pub fn is_reserved_header(name: &str) -> bool {
     RESERVED_HEADERS.contains(&name)
@@ -87,7 +88,7 @@ fn is_header(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(allowed)
 }
 
-/// The value itself is not repeated: it may be a secret.
+/// The value is not quoted: it may be a secret.
 fn header_value(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<VariableText>> {
     let text = located_text(field, report)?;
     if text.value.contains(|character: char| character.is_control()) || !text.value.is_ascii() {

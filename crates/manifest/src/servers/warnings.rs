@@ -1,4 +1,4 @@
-//! What is allowed about servers and probably not meant.
+//! Warnings about servers.
 
 use super::{ServerConfig, ServerTransport};
 use crate::config::Config;
@@ -16,7 +16,7 @@ pub(crate) fn warnings(config: &Config) -> Vec<ConfigWarning> {
     unclassified.chain(secrets).collect()
 }
 
-/// A server of which nobody said what its tools do.
+/// A server none of whose tools has a class.
 fn unclassified(config: &Config, server: &ServerConfig) -> Option<ConfigWarning> {
     if server.class.is_some() || server.tools.iter().any(|tool| tool.class.is_some()) {
         return None;
@@ -30,7 +30,7 @@ fn unclassified(config: &Config, server: &ServerConfig) -> Option<ConfigWarning>
     Some(config.problem_at(name, message, Some(help)).into())
 }
 
-/// Secrets that are written out.
+/// Secrets in clear text.
 fn secrets(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     let secret = |(name, value): &(Located<String>, Located<VariableText>)| {
         let written = value.value.is_literal() && !value.value.beginning().is_empty();
@@ -54,16 +54,17 @@ fn secrets(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     found.iter().map(warning).collect()
 }
 
-/// How words begin that are keys of well-known services.
+/// Prefixes of API keys of well-known services.
 const KEY_BEGINNINGS: &[&str] =
     &["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "AIza", "hf_", "eyJ"];
-/// How options end whose value is about a secret and not the secret itself, such as `--token-file`.
+/// Suffixes of options whose value describes a secret but is none, such as `--token-file`.
 const ABOUT_SECRETS: &[&str] =
     &["file", "path", "dir", "env", "size", "length", "id", "name", "type", "url", "ttl", "timeout"];
-/// A shorter word is not a key, whatever it begins with.
+/// A shorter word is no key, whatever its prefix.
 const SHORTEST_KEY: usize = 16;
 
-/// Secrets that are written out among the arguments of a process: in the file, and shown to everybody who lists processes.
+/// Secrets in clear text among the arguments of a process: they are in the file, and visible to every user who lists
+/// processes.
 fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     let ServerTransport::Process(process) = &server.transport else { return Vec::new() };
     let texts: Vec<&str> = process.arguments.iter().map(|argument| argument.value.beginning()).collect();
@@ -96,7 +97,8 @@ fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<ConfigWarnin
     written.map(warning).collect()
 }
 
-/// Variables that hold secrets, among the arguments of a process: everybody on the machine can read those.
+/// Variables with secrets among the arguments of a process: every user of the machine can read those in
+/// `/proc/PID/cmdline`.
 fn shown_arguments(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     let ServerTransport::Process(process) = &server.transport else { return Vec::new() };
     let warning = |argument: &Located<VariableText>| {

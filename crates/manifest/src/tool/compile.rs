@@ -1,4 +1,4 @@
-//! Compiles argument lists: every placeholder is one that the tool declares, of a kind that can stand where it stands.
+//! Compiles argument lists: every placeholder must be a declared argument of a type that is valid at its position.
 
 use std::rc::Rc;
 
@@ -15,15 +15,15 @@ use crate::yaml_tree::{ConfigNode, NodeKind};
 const CHOICE: &[KeySpec] =
     &[key("if", "if: verbose"), key("then", "then: [--verbose]"), key("else", "else: [--quiet]")];
 
-/// The key of an element that becomes pathspecs.
+/// The key of an element that expands to pathspecs.
 const PATHSPECS: &str = "git_pathspecs";
 
-/// What templates are compiled against.
+/// The context of a template.
 pub(super) struct TemplateScope<'s> {
     pub(super) properties: &'s Properties,
-    /// Where the command runs.
+    /// The working directory of the command.
     pub(super) directory: Option<&'s MountPath>,
-    /// The aliases that it can see.
+    /// The aliases of its mounts.
     pub(super) mounts: Vec<&'s str>,
 }
 
@@ -106,7 +106,7 @@ fn program(node: &Rc<ConfigNode>, report: &mut ProblemReport<'_>) -> Option<Stri
 struct Compiler<'c, 's, 'r> {
     scope: &'c TemplateScope<'s>,
     report: &'c mut ProblemReport<'r>,
-    /// Whether a `--` that is always there has come.
+    /// Whether an unconditional `--` precedes.
     separated: bool,
 }
 
@@ -147,7 +147,8 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// Git reads pathspecs after `--`, and from where it runs: that must be the mount whose rules they are.
+    /// Git reads pathspecs after `--`, relative to its working directory, which must be the mount whose rules they
+    /// are.
     fn pathspecs(&mut self, node: &Rc<ConfigNode>) -> Option<TemplatePart> {
         let here = self.scope.directory.filter(|here| here.path.is_empty()).map(|here| here.alias.as_str());
         let Some(alias) = node.text().filter(|alias| Some(*alias) == here) else {
@@ -199,7 +200,7 @@ impl Compiler<'_, '_, '_> {
         Some(TemplatePart::Choice { name, then: then?, otherwise: otherwise? })
     }
 
-    /// Elements that stand and fall together: a `--` among them protects those after it, and nothing outside.
+    /// Elements that are present or absent together: a `--` among them protects those after it, and nothing outside.
     fn elements(&mut self, items: &[Rc<ConfigNode>]) -> Option<Vec<Element>> {
         let mut separated = self.separated;
         let mut elements = Vec::new();
@@ -229,7 +230,7 @@ impl Compiler<'_, '_, '_> {
         Some(element)
     }
 
-    /// Such values are refused when they come; better that the schema says so before.
+    /// Such values are refused when a call is rendered; the schema should exclude them already.
     fn warn_about_options(&mut self, element: &Element, node: &ConfigNode) {
         let [TemplatePiece::Slot(slot), ..] = &*element.pieces else { return };
         let Some(property) = self.scope.properties.get(&slot.name).filter(|_| !element.after_separator)
@@ -306,7 +307,7 @@ impl Compiler<'_, '_, '_> {
         })
     }
 
-    /// What a path of a mount is written behind, so that it can never be read as an option.
+    /// The prefix of a mount's path, so that it can never be read as an option.
     fn root(&mut self, folder: &MountPath, node: &ConfigNode) -> Option<String> {
         if !self.scope.mounts.contains(&folder.alias.as_str()) {
             let message = format!("the path begins in `{}`, which the command cannot see", folder.alias);
@@ -330,7 +331,7 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// Where a value follows the beginning of an option, it must not be able to make another option of it.
+    /// A value after the start of an option must not be able to turn it into another option.
     fn check_option(&mut self, element: &Element, node: &ConfigNode) {
         let [TemplatePiece::Literal(prefix), TemplatePiece::Slot(slot), ..] = &*element.pieces else {
             return;
@@ -357,7 +358,7 @@ impl Compiler<'_, '_, '_> {
         self.paths_fit(&element.pieces, node, |before| before.ends_with(['=', ':', ',']));
     }
 
-    /// A path is written relative to where the command runs, so nothing may stand before it that makes it another.
+    /// A path is written relative to the working directory, so no text may precede it that changes its meaning.
     fn paths_fit(
         &mut self,
         pieces: &[TemplatePiece],
@@ -386,7 +387,7 @@ impl Compiler<'_, '_, '_> {
     }
 }
 
-/// Why a value cannot stand in an argument, and what would help.
+/// Why a value cannot be part of an argument, and a remedy.
 fn unusable(property: &Property, alone: bool) -> Option<(&'static str, &'static str)> {
     let Property { facts, items, .. } = property;
     if facts.kinds.is_empty() {

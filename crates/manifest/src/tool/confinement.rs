@@ -1,4 +1,4 @@
-//! What a command may see, reach and use.
+//! The mounts, environment, network and limits of a command.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ const LIMITS: &[KeySpec] = &[
     key("output", "output: 1MiB"),
 ];
 
-/// Parts of names that hold secrets, between underscores.
+/// Words in variable names that indicate a secret, separated by underscores.
 const SECRET_WORDS: &[&str] = &[
     "TOKEN",
     "SECRET",
@@ -40,7 +40,8 @@ const SECRET_WORDS: &[&str] = &[
     "DSN",
 ];
 
-/// Variables that decide what code runs or where a command connects to; the sandbox sets those that are needed.
+/// Variables that control which code runs or where a command connects to; the sandbox sets those that are
+/// needed.
 const RESERVED: &[&str] = &[
     "PATH",
     "IFS",
@@ -73,7 +74,7 @@ const RESERVED: &[&str] = &[
 ];
 
 impl MountPath {
-    /// Reads `@alias` or `@alias/sub/folder`; if it is not one, why, and what would be one.
+    /// Parses `@alias` or `@alias/sub/directory`; the error has a message and a remedy.
     pub(super) fn parse(text: &str) -> Result<Self, (String, String)> {
         let help =
             || "write an alias and perhaps a folder, such as `\"@project\"` or `\"@project/src\"`".to_owned();
@@ -109,7 +110,7 @@ pub(crate) fn directory(field: &ConfigField, report: &mut ProblemReport<'_>) -> 
     }
 }
 
-/// The declared mounts, or the one that `cwd` is in.
+/// The declared mounts, or the one of `cwd`.
 pub(crate) fn mounts(
     section: &Section,
     directory: Option<&Located<MountPath>>,
@@ -202,14 +203,14 @@ pub(crate) fn is_variable(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether a variable would undo what the sandbox arranges.
+/// Whether a variable would undo what the sandbox sets up.
 pub(crate) fn is_reserved(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     RESERVED.contains(&&*upper)
         || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC"].iter().any(|prefix| upper.starts_with(prefix))
 }
 
-/// Whether a variable is named as those are that hold secrets.
+/// Whether the name of a variable suggests a secret.
 pub(crate) fn looks_secret(name: &str) -> bool {
     name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word))
 }
@@ -224,7 +225,7 @@ pub(crate) fn network(field: &ConfigField, report: &mut ProblemReport<'_>) -> Op
     })
 }
 
-/// Why text does not name a host that the filtering proxy could open, and what would.
+/// Why a text is not a host that the filtering proxy could connect to, and a remedy.
 pub(crate) fn not_a_host(text: &str) -> Option<(String, String)> {
     let help = "write a host, such as `example.com`, `*.example.com` or `localhost:3000`".to_owned();
     let because = |reason: &str| Some((format!("`{}` {reason}", shown(text)), help.clone()));
@@ -252,7 +253,7 @@ pub(crate) fn not_a_host(text: &str) -> Option<(String, String)> {
     if wild && name.split('.').count() < 2 {
         return because("would open a whole top-level domain");
     }
-    // `2130706433` and `0x7f.1` are addresses in disguise.
+    // `2130706433` and `0x7f.1` are IPv4 addresses in other notations.
     if name.rsplit('.').next().is_some_and(|label| label.starts_with(|first: char| first.is_ascii_digit())) {
         return because("is an odd way to write an address");
     }

@@ -1,4 +1,4 @@
-//! Examples of calls, checked as far as a manifest can by itself: whether the arguments fit and what they lead to.
+//! Checks examples as far as a manifest allows: whether the arguments are valid and which command line results.
 
 use serde_json::Value;
 

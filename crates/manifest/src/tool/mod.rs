@@ -1,8 +1,8 @@
-//! What one tool declares.
+//! The manifest of one tool.
 //!
-//! A manifest says everything that the gate needs to offer a tool and to bound it: what it takes, what it needs to be
-//! permitted, the one command it stands for, what that command may touch, and what of its answer may leave. Nothing in
-//! it defaults to allowed. Conditions and field paths are kept as text for the crate that decides with them.
+//! A manifest declares everything that the gate needs to offer and confine a tool: its arguments, the required
+//! permissions, the one command behind it, what that command may access, and what of its output may be returned. Nothing
+//! in it defaults to allowed. Conditions and field paths are kept as text for the crate that evaluates them.
 
 mod compile;
 mod confinement;
@@ -37,49 +37,49 @@ use crate::decode::{Word, nearest_or_all};
 use crate::keyword_enum::words;
 use crate::problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, SourceText, not_text};
 
-/// One tool, as its manifest declares it.
+/// The manifest of one tool.
 #[derive(Clone, Debug)]
 pub struct ToolManifest {
-    /// `tool`: the name that models call it by.
+    /// `tool`: the name that models use.
     pub name: Located<ToolName>,
-    /// `title`: a name for people.
+    /// `title`: a display name.
     pub title: Option<String>,
-    /// `version`: which edition of the tool this is, in the operator's own words; told in lists and in the record.
+    /// `version`: the tool's version, as free text; shown in lists and in the audit log.
     pub version: Option<String>,
-    /// `changelog`: what changed from version to version, newest first.
+    /// `changelog`: changes by version, newest first.
     pub changelog: Vec<String>,
-    /// `description`: what models are told about it; never empty.
+    /// `description`: for models; never empty.
     pub description: Located<String>,
-    /// `class`: what it can do to the world.
+    /// `class`: read, write or destructive.
     pub class: Located<ToolClass>,
-    /// `permissions`: all of these must be held; empty only when the manifest says `[]`.
+    /// `permissions`: all of them are required; empty only if the manifest says `[]`.
     pub permissions: Vec<Located<String>>,
-    /// `elevated`: what must be held as well when a condition holds.
+    /// `elevated`: further permissions that are required if a condition holds.
     pub elevated: Option<ElevatedDeclaration>,
-    /// `input`: a JSON Schema 2020-12 of an object, closed against unknown properties unless it says otherwise.
+    /// `input`: a JSON Schema 2020-12 of an object, closed to unknown properties unless it says otherwise.
     pub input: Value,
-    /// `command` and what bounds it.
+    /// `command` and its confinement.
     pub command: CommandDeclaration,
-    /// `timeout`: time for one call; absent means the profile's.
+    /// `timeout`: timeout of one call; absent means the profile's.
     pub timeout: Option<Duration>,
-    /// `output`: how the answer is read and what it must look like.
+    /// `output`: how the output is parsed, and its schema.
     pub output: OutputDeclaration,
-    /// `policy`: what of the answer may leave, in the order of the file. What no rule names is dropped.
+    /// `policy`: what of the output may be returned, in file order. What no rule matches is dropped.
     pub policy: Vec<PolicyRule>,
-    /// `rate`: how often one caller may call it.
+    /// `rate`: rate limit per caller.
     pub rate: Option<Rate>,
-    /// `breaker: {exit_codes: true}`: an exit code that is no success counts as a failure of the tool, not of its input.
+    /// `breaker: {exit_codes: true}`: an exit code other than success counts as a failure of the tool, not of its input.
     pub exit_codes_break: bool,
     /// `examples`: calls that must be allowed or denied.
     pub examples: Vec<ManifestExample>,
-    /// Where `permissions` stands.
+    /// The position of `permissions`.
     permissions_at: Located<()>,
-    /// Whether `input` was declared; without it the tool takes no arguments.
+    /// Whether `input` was declared; without it the tool has no arguments.
     declares_input: bool,
     source: SourceText,
 }
 
-/// `elevated`: what must be held as well when a condition holds.
+/// `elevated`: further permissions that are required if a condition holds.
 #[derive(Clone, Debug)]
 pub struct ElevatedDeclaration {
     /// `when`: a Cedar expression over `input`, `caller` and `session`; not yet checked.
@@ -88,49 +88,49 @@ pub struct ElevatedDeclaration {
     pub permissions: Vec<Located<String>>,
 }
 
-/// `command`: the program, its arguments and its bounds.
+/// `command`: the program, its arguments and its confinement.
 #[derive(Clone, Debug)]
 pub struct CommandDeclaration {
     /// `command`: the argument list, with placeholders.
     pub template: CommandTemplate,
-    /// The program, with its place: a name that is looked up in the pinned `PATH`, or an absolute path.
+    /// The program, with its position: a name that is looked up in the pinned `PATH`, or an absolute path.
     pub program: Located<String>,
-    /// `cwd`: where it runs; absent means outside every mount.
+    /// `cwd`: the working directory; absent means outside every mount.
     pub directory: Option<Located<MountPath>>,
-    /// `mounts`: what it can see; absent means the mount of `cwd`, writable unless the class is `read`.
+    /// `mounts`: the visible mounts; absent means the mount of `cwd`, writable unless the class is `read`.
     pub mounts: Vec<CommandMount>,
-    /// `environment`: variables on top of the cleaned environment.
+    /// `environment`: variables in addition to the sanitised environment.
     pub environment: Vec<(String, String)>,
-    /// `network`: hosts that it may reach through the filtering proxy; empty means no network.
+    /// `network`: hosts that it may connect to through the filtering proxy; empty means no network.
     pub network: Vec<Located<String>>,
-    /// `limits`: bounds of its processes.
+    /// `limits`: resource limits of its processes.
     pub limits: CommandLimits,
-    /// `stdin`: what it reads; absent means nothing.
+    /// `stdin`: its standard input; absent means empty.
     pub stdin: Option<TextTemplate>,
-    /// The arguments with `x-toolgate-path`, wherever they stand.
+    /// The arguments with `x-toolgate-path`, at any depth.
     pub paths: Vec<PathArgument>,
-    /// `success_codes`: exit codes that are not failures; never empty, `[0]` unless said.
+    /// `success_codes`: exit codes that are not failures; never empty, `[0]` by default.
     pub success_codes: Vec<u8>,
-    /// `stderr`: who is told what a failed command wrote there.
+    /// `stderr`: who sees the standard error of a failed command.
     pub stderr: StderrRule,
 }
 
 words! {
-    /// Who is told what a failed command wrote to standard error.
+    /// Who sees the standard error of a failed command.
     StderrRule, "a rule for standard error" {
-        /// The operator alone.
+        /// Only the operator.
         Hide = "hide",
-        /// The model too: the end of it, sanitised.
+        /// The model too: its last part, sanitised.
         Show = "show",
     }
 }
 
-/// A folder of a mount, such as `@project/src`.
+/// A directory of a mount, such as `@project/src`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPath {
     /// The alias, such as `@project`.
     pub alias: String,
-    /// The way from the mount's root, without `.` and `..`; empty is the root itself.
+    /// The path from the mount's root, without `.` and `..`; empty is the root itself.
     pub path: String,
 }
 
@@ -156,7 +156,7 @@ impl CommandDeclaration {
 }
 
 impl MountPath {
-    /// The same place as a command sees it: `/mnt/project/src`.
+    /// The path inside the sandbox: `/mnt/project/src`.
     #[must_use]
     pub fn inside(&self) -> String {
         let alias = self.alias.trim_start_matches('@');
@@ -164,86 +164,86 @@ impl MountPath {
     }
 }
 
-/// `mounts`, one entry: a mount that the command can see.
+/// `mounts`, one entry: a visible mount.
 #[derive(Clone, Debug)]
 pub struct CommandMount {
     /// The alias, such as `@project`.
     pub alias: Located<String>,
-    /// Whether it may change what is there: `:rw`.
+    /// Whether it is writable: `:rw`.
     pub writable: bool,
 }
 
-/// Bounds of a command's processes; what is absent is decided by the configuration.
+/// Resource limits of a command's processes; absent values come from the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandLimits {
     /// `memory`: bytes.
     pub memory: Option<u64>,
-    /// `processes`: processes and threads at a time.
+    /// `processes`: concurrent processes and threads.
     pub processes: Option<u64>,
     /// `file_size`: bytes of any file it writes.
     pub file_size: Option<u64>,
     /// `open_files`: open files of one process.
     pub open_files: Option<u64>,
-    /// `cpu_time`: processor time of one process.
+    /// `cpu_time`: CPU time of one process.
     pub cpu_time: Option<Duration>,
-    /// `output`: bytes that it may print before it is stopped.
+    /// `output`: bytes that it may print before it is killed.
     pub output: Option<u64>,
 }
 
-/// `output`: how the answer is read and what it must look like.
+/// `output`: how the output is parsed, and its schema.
 #[derive(Clone, Debug)]
 pub struct OutputDeclaration {
-    /// `parse`: `text` unless said.
+    /// `parse`: `text` by default.
     pub parse: OutputParse,
     /// `schema`: a JSON Schema 2020-12; objects with `properties` are closed unless it says otherwise.
     pub schema: Option<Value>,
-    /// `max_bytes`: bytes of the answer that leaves.
+    /// `max_bytes`: bytes of the returned output.
     pub max_bytes: Option<u64>,
 }
 
 words! {
     /// How a command's output becomes a value.
     OutputParse, "a way to read output" {
-        /// One text.
+        /// One string.
         Text = "text",
         /// One JSON value.
         Json = "json",
-        /// A list with one JSON value for each line.
+        /// A list with one JSON value per line.
         JsonLines = "jsonl",
-        /// A list with one text for each line.
+        /// A list with one string per line.
         Lines = "lines",
     }
 }
 
-/// `policy`, one entry: what happens to fields that a path names.
+/// `policy`, one entry: the treatment of the fields that a path matches.
 #[derive(Clone, Debug)]
 pub struct PolicyRule {
     /// The field path, with globs; not yet checked.
     pub path: Located<String>,
-    /// What happens to what it matches.
+    /// The treatment of the matches.
     pub treatment: Treatment,
 }
 
 words! {
-    /// What happens to a field of an answer.
+    /// The treatment of an output field.
     Treatment, "a rule for a field" {
-        /// It leaves as it is.
+        /// Returned unchanged.
         Allow = "allow",
-        /// Its first and last character leave.
+        /// Only its first and last character are returned.
         Mask = "mask",
-        /// It is replaced by a mark.
+        /// Replaced by a placeholder.
         Redact = "redact",
     }
 }
 
-/// So many calls in so much time.
+/// A number of calls per period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// `calls`: how many.
+    /// `calls`: the number.
     pub calls: NonZeroU32,
-    /// `per`: in how much time.
+    /// `per`: the period.
     pub per: Duration,
-    /// `burst`: how many at once; absent means all of them.
+    /// `burst`: maximum calls in immediate succession; absent means `calls`.
     pub burst: Option<NonZeroU32>,
 }
 
@@ -252,13 +252,13 @@ pub struct Rate {
 pub struct ManifestExample {
     /// `name`: what it shows.
     pub name: Option<String>,
-    /// `input`: the arguments, with the place to point at.
+    /// `input`: the arguments, with their position.
     pub input: Located<Value>,
-    /// `caller`: who calls; absent is a caller who holds exactly what the tool's `permissions` and class ask for.
+    /// `caller`: absent is a caller with exactly the permissions that the tool's `permissions` and class require.
     pub caller: Option<ExampleCaller>,
-    /// `expect`: what must come of it.
+    /// `expect`: the expected decision.
     pub expect: Located<Expectation>,
-    /// `argv`: the exact arguments, the program first, that it must lead to.
+    /// `argv`: the expected arguments, the program first.
     pub argv: Option<Vec<String>>,
 }
 
@@ -269,18 +269,18 @@ pub struct ExampleCaller {
     pub subject: Option<String>,
     /// `agent`.
     pub agent: Option<Located<AgentName>>,
-    /// `permissions`: everything it holds.
+    /// `permissions`: all that it has.
     pub permissions: Vec<Located<String>>,
     /// `trust`.
     pub trust: Option<Trust>,
 }
 
 words! {
-    /// What must come of an example's call.
+    /// The expected decision for an example's call.
     Expectation, "an expectation" {
-        /// The caller may make it, and the arguments fit.
+        /// The caller may make it, and the arguments are valid.
         Allowed = "allowed",
-        /// The caller may not make it, or the arguments do not fit.
+        /// The caller may not make it, or the arguments are invalid.
         Denied = "denied",
         /// The condition of `elevated` holds, so that a caller without those permissions is denied.
         Elevated = "elevated",
@@ -294,10 +294,10 @@ impl Word for ToolClass {
 }
 
 impl ToolManifest {
-    /// Reads a file that declares one tool. `file` is what problems call it; nothing is opened.
+    /// Parses a file that declares one tool. `file` is the name for problems; nothing is opened.
     ///
     /// # Errors
-    /// Every problem that was found, one of them when the file declares several tools.
+    /// Every problem that was found, one of them if the file declares several tools.
     pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<(Self, Vec<ConfigWarning>), ConfigProblems> {
         let (tools, warnings) = Self::parse_all_bytes(file, bytes)?;
         let mut tools = tools.into_iter();
@@ -311,7 +311,7 @@ impl ToolManifest {
         }
     }
 
-    /// Reads a file that declares one tool or several, separated by `---`.
+    /// Parses a file that declares one tool or several, separated by `---`.
     ///
     /// # Errors
     /// Every problem that was found.
@@ -325,7 +325,7 @@ impl ToolManifest {
         }
     }
 
-    /// Mounts that this tool names and that are not among the known aliases.
+    /// Mounts of this tool that are not among the known aliases.
     #[must_use]
     pub fn check_mounts(&self, known: &[&str]) -> Vec<ConfigProblem> {
         let unknown = self.command.mounts.iter().filter(|mount| !known.contains(&mount.alias.value.as_str()));
@@ -337,7 +337,7 @@ impl ToolManifest {
             .collect()
     }
 
-    /// What a manifest may leave unsaid and a gateway should not: who may call the tool, and what it takes.
+    /// What a manifest may omit but a gateway should not: the required permissions, and the arguments.
     #[must_use]
     pub fn unsaid(&self) -> Vec<ConfigProblem> {
         let permissions = self.permissions.is_empty().then(|| {
@@ -353,13 +353,13 @@ impl ToolManifest {
         permissions.into_iter().chain(input).collect()
     }
 
-    /// The schema that answers fit: the declared one, or what `parse` alone promises.
+    /// The schema of the output: the declared one, or what `parse` alone implies.
     #[must_use]
     pub fn output_schema(&self) -> Value {
         self.output.schema.clone().unwrap_or_else(|| schema::implied_schema(self.output.parse))
     }
 
-    /// A problem with something that this file declared, found by someone who knows more than the file says.
+    /// A problem with a value of this file that was found by a later check.
     #[must_use]
     pub fn problem_at<T>(
         &self,
@@ -370,7 +370,7 @@ impl ToolManifest {
         self.source.problem(at.position(), at.width, message, help)
     }
 
-    /// A problem at one byte of text that this file declared, such as a condition.
+    /// A problem at a byte offset of a text in this file, such as a condition.
     #[must_use]
     pub fn problem_within(
         &self,
@@ -382,7 +382,7 @@ impl ToolManifest {
         self.source.problem_within(at, offset, message, help)
     }
 
-    /// A warning about something that this file declared.
+    /// A warning about a value of this file.
     #[must_use]
     pub fn warning_at<T>(
         &self,

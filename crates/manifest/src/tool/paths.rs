@@ -1,7 +1,7 @@
-//! Arguments that are paths of a mount, and where they really lead.
+//! Path arguments, and the files that they resolve to.
 //!
-//! A path is text until a file was opened by it. Whoever runs the command opens it beneath the mount, without leaving it, and hands in where the
-//! file really is: that is what the program is given, so that no symlink on the way leads it elsewhere.
+//! A path is only text until a file is opened by it. The caller that runs the command opens it beneath the mount and passes in the resolved
+//! path, which is what the program gets, so that no symlink on the way can lead it elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use super::rendering::path;
 pub struct PathArgument {
     /// Its name.
     pub name: String,
-    /// Whether each of its items is a path.
+    /// Whether it is a list whose items are paths.
     pub is_list: bool,
     /// The directory that its paths are relative to.
     pub directory: MountPath,
-    /// What the names of its files may end in.
+    /// The allowed file extensions.
     pub extensions: Extensions,
-    /// `x-toolgate-exists`: whether they must lead to something that is there.
+    /// `x-toolgate-exists`: whether the paths must exist.
     pub must_exist: bool,
 }
 
-/// `x-toolgate-extensions`: what the names of files may end in. None means anything.
+/// `x-toolgate-extensions`: the allowed file extensions. Empty means any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extensions(Arc<[String]>);
 
 impl Extensions {
-    /// Whether the file at this location, or of this name, is one of these. The case of letters is nothing.
+    /// Whether the file has one of these extensions, case-insensitively.
     ///
     /// # Errors
-    /// `invalid_arguments`, with the endings that would fit.
+    /// `invalid_arguments`, with the allowed extensions.
     pub fn check(&self, location: &str, argument: &str) -> Result<(), Failure> {
         let name = location.rsplit('/').next().unwrap_or(location);
         let ending = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending);
@@ -56,13 +56,13 @@ impl Extensions {
 /// One path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPath {
-    /// The argument: its name, and for an item of a list its index, such as `files/0`.
+    /// The argument: its name, and for a list item its index, such as `files/0`.
     pub argument: String,
-    /// What it names, as it was spelt.
+    /// The path as written in the call.
     pub path: MountPath,
-    /// What the name of the file that it leads to must end in.
+    /// The allowed extensions of the file that it resolves to.
     pub extensions: Extensions,
-    /// Whether it must lead to something that is there.
+    /// Whether it must exist.
     pub must_exist: bool,
 }
 
@@ -83,10 +83,10 @@ impl PathArgument {
         properties.iter().filter_map(argument).collect()
     }
 
-    /// The paths that a call gives for it.
+    /// The paths that a call passes for it.
     ///
     /// # Errors
-    /// `invalid_arguments` when one of them is not a path.
+    /// `invalid_arguments` if one of them is not a path.
     pub fn named(&self, input: &Value) -> Result<Vec<NamedPath>, Failure> {
         let values: Vec<(String, &Value)> = match input.get(&self.name) {
             None | Some(Value::Null) => Vec::new(),
@@ -109,7 +109,7 @@ impl PathArgument {
     }
 }
 
-/// Where paths of a call really lead, below their mounts. One that is not in here is written as it was spelt.
+/// The resolved paths of a call, relative to their mounts. A path that is missing here is used as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RealPaths(BTreeMap<String, String>);
 
@@ -120,13 +120,13 @@ impl RealPaths {
 }
 
 impl FromIterator<(String, String)> for RealPaths {
-    /// Pairs of an argument, as [`NamedPath`] calls it, and the location below its mount.
+    /// Pairs of an argument, as in [`NamedPath`], and the resolved path below its mount.
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
         Self(pairs.into_iter().collect())
     }
 }
 
-/// A path below a directory; empty parts are left out.
+/// Joins a directory and a path; empty parts are omitted.
 pub(super) fn join_path(folder: &str, below: &str) -> String {
     let parts = [folder, below].into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("/")

@@ -1,11 +1,11 @@
-//! What a schema's `pattern` says about the text that it lets through.
+//! What a schema's `pattern` implies about matching text.
 //!
-//! A pattern that cannot be taken apart (look-around, back references) is judged by its spelling, and never as safer
-//! than it is.
+//! A pattern that cannot be parsed here (lookaround, back references) is judged by its source text, and never as
+//! safer than it is.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// Whether a pattern holds for the whole text rather than for some part of it.
+/// Whether a pattern is anchored at both ends.
 pub(super) fn is_anchored(pattern: &str) -> bool {
     match regex_syntax::parse(pattern) {
         Ok(hir) => {
@@ -17,7 +17,7 @@ pub(super) fn is_anchored(pattern: &str) -> bool {
     }
 }
 
-/// Whether text that begins with a character can fit a pattern.
+/// Whether a match can start with a character.
 pub(super) fn may_begin_with(pattern: &str, character: char) -> bool {
     let refused = format!("^(?!{character})");
     let escaped = format!("^(?!\\{character})");
@@ -32,12 +32,12 @@ pub(super) fn may_begin_with(pattern: &str, character: char) -> bool {
     }
 }
 
-/// How text that an expression matches can begin.
+/// How a match can start.
 #[derive(Clone, Copy)]
 struct Begins {
     /// With the character.
     character: bool,
-    /// Not at all: it matches nothing.
+    /// The match can be empty.
     empty: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the schema of one argument says about the values that a command will be given.
+//! What the schema of an argument implies about the values that a command gets.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ use crate::yaml_tree::{ConfigNode, NodeKind};
 use super::schema::{TYPES, kinds_of};
 use super::{MountPath, pattern};
 
-/// How far local references are followed.
+/// Maximum number of local references to follow.
 const MAX_REFERENCES: usize = 8;
 
-/// The arguments of a tool, as far as a command can use them.
+/// The arguments of a tool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Properties(Vec<Property>);
 
@@ -22,41 +22,41 @@ pub(super) struct Property {
     pub(super) name: String,
     pub(super) required: bool,
     pub(super) facts: ValueFacts,
-    /// What its items are, when it is a list.
+    /// The facts about its items, if it is a list.
     pub(super) items: Option<ValueFacts>,
 }
 
-/// What is known about a value.
+/// The facts about a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueFacts {
-    /// The types it may have; empty when its schema does not say.
+    /// The types it may have; empty if the schema does not say.
     pub(super) kinds: Vec<&'static str>,
-    /// Every value that it may have, when there are only so many.
+    /// All values that it may have, if the schema lists them.
     pub(super) values: Option<Vec<Value>>,
     pub(super) pattern: Option<String>,
     pub(super) minimum: Option<f64>,
     pub(super) rules: ValueRules,
 }
 
-/// What an argument lets its text be, beyond the schema.
+/// What an argument's text may contain, beyond the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ValueRules {
     /// `x-toolgate-multiline`: line breaks and tabs.
     pub(super) multiline: bool,
-    /// `x-toolgate-allow: ["@"]`: text that begins with `@`, or has one after `=`.
+    /// `x-toolgate-allow: ["@"]`: text that starts with `@`, or has one after `=`.
     pub(super) at_sign: bool,
     /// `x-toolgate-allow: [empty]`, or an `enum` that lists it: empty text.
     pub(super) empty: bool,
-    /// `x-toolgate-path`: a path beneath this folder.
+    /// `x-toolgate-path`: a path beneath this directory.
     pub(super) path: Option<MountPath>,
-    /// `x-toolgate-extensions`: what the names of its files may end in, without the dot; empty means anything.
+    /// `x-toolgate-extensions`: the allowed file extensions, without the dot; empty means any.
     pub(super) extensions: Vec<String>,
-    /// `x-toolgate-exists`: what its path leads to must be there.
+    /// `x-toolgate-exists`: the path must exist.
     pub(super) must_exist: bool,
 }
 
 impl Property {
-    /// What is known about the value, or about each item where it may be a list.
+    /// The facts about the value, or about each item if it may be a list.
     pub(super) fn of_one_value(&self) -> &ValueFacts {
         self.items.as_ref().filter(|_| self.facts.is("array")).unwrap_or(&self.facts)
     }
@@ -94,7 +94,7 @@ impl Properties {
     }
 }
 
-/// The schema that a local reference leads to.
+/// The schema that a local reference points to.
 fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     let mut schema = schema;
     for _ in 0..MAX_REFERENCES {
@@ -127,17 +127,17 @@ impl ValueFacts {
         self.kinds.contains(&kind)
     }
 
-    /// Whether a command can be given it as one argument.
+    /// Whether it can be a single argument of a command.
     pub(super) fn is_plain(&self) -> bool {
         !self.kinds.is_empty() && !self.is("object") && !self.is("array")
     }
 
-    /// Whether it is one of a few values, or a number or a truth value: nothing that carries text of its own.
+    /// Whether it is an enumerated value, a number or a boolean: nothing that carries arbitrary text.
     pub(super) fn is_closed(&self) -> bool {
         self.values.is_some() || !self.is("string")
     }
 
-    /// Whether its text can begin with a dash.
+    /// Whether its text can start with a dash.
     pub(super) fn may_begin_with_a_dash(&self) -> bool {
         if self.rules.path.is_some() {
             return false;
@@ -208,13 +208,13 @@ fn texts(list: Option<&Value>) -> Vec<String> {
     items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// A listed value is the operator's own.
+/// An enumerated value comes from the operator, so it may start with `@`.
 fn names_a_file(values: Option<&[Value]>) -> bool {
     let at = |value: &Value| value.as_str().is_some_and(|text| text.starts_with('@') || text.contains("=@"));
     values.is_some_and(|values| values.iter().any(at))
 }
 
-/// The keywords that are Toolgate's own.
+/// Checks Toolgate's own keywords.
 pub(super) fn check_extensions(schema: &ConfigNode, report: &mut ProblemReport<'_>) {
     if let Some(path) = schema.get("x-toolgate-path")
         && let Err((message, help)) = MountPath::parse(path.text().unwrap_or_default())

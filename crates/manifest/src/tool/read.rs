@@ -52,7 +52,7 @@ const TOOL: &[KeySpec] = &[
     key("examples", "examples: [{input: {count: 5}, expect: allowed}]"),
 ];
 
-/// What can stand behind a tool. Only commands can yet.
+/// The kinds of handlers. Only commands are implemented.
 const HANDLERS: &[&str] = &["command", "http", "grpc", "mcp"];
 
 const ELEVATED: &[KeySpec] =
@@ -66,7 +66,7 @@ const OUTPUT: &[KeySpec] = &[
 
 const BREAKER: &[KeySpec] = &[key("exit_codes", "exit_codes: true")];
 
-/// The longest `version`, in characters.
+/// Maximum length of `version` in characters.
 const LONGEST_VERSION: usize = 64;
 
 const RATE: &[KeySpec] = &[key("calls", "calls: 60"), key("per", "per: 1m"), key("burst", "burst: 10")];
@@ -92,7 +92,7 @@ pub(super) fn tools(
     if tools.is_empty() { Err(no_tool(source)) } else { Ok((tools, warnings)) }
 }
 
-/// A file that declares nothing.
+/// The problem for a file without a tool.
 pub(super) fn no_tool(source: &SourceText) -> ConfigProblems {
     let help = Some("begin with `tool: NAME`".to_owned());
     ConfigProblems(vec![source.problem(
@@ -153,7 +153,7 @@ fn tool(file: &ConfigField, source: &SourceText, report: &mut ProblemReport<'_>)
     Some(tool)
 }
 
-/// The keys that a manifest cannot do without.
+/// The required keys of a manifest.
 fn require(section: &Section, node: &ConfigNode, report: &mut ProblemReport<'_>) {
     for (name, help) in [
         ("tool", "for example `tool: git_log`"),
@@ -191,7 +191,7 @@ fn description(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Lo
     Some(description)
 }
 
-/// Text on one line, so that lists and records show it as it is.
+/// A single line, so that lists and records show it unchanged.
 fn version(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<String> {
     let version = text(field, report)?;
     let is_line = !version.trim().is_empty() && !version.contains(char::is_control);
@@ -233,7 +233,7 @@ fn elevated(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Eleva
     Some(ElevatedDeclaration { when, permissions })
 }
 
-/// A tool without `input` takes no arguments.
+/// A tool without `input` has no arguments.
 fn input(section: &Section, report: &mut ProblemReport<'_>) -> Option<CompiledSchema> {
     if let Some(field) = section.field("input") {
         return schema::input(field, report);
@@ -243,11 +243,11 @@ fn input(section: &Section, report: &mut ProblemReport<'_>) -> Option<CompiledSc
     Some(CompiledSchema { schema, validator })
 }
 
-/// What is already known when the command is read.
+/// What is known before the command is read.
 struct CommandContext<'b> {
     class: Option<ToolClass>,
     properties: &'b Properties,
-    /// Whether the properties are known; if not, nothing is said about placeholders.
+    /// Whether the properties are known; if not, placeholders are not checked.
     known: bool,
 }
 
@@ -318,7 +318,7 @@ pub(crate) fn policy(field: &ConfigField, report: &mut ProblemReport<'_>) -> Opt
     Some(rules)
 }
 
-/// A rule that lets everything leave, beside rules that keep something back, lets leave what they do not foresee.
+/// A rule that allows everything, besides stricter rules, also returns fields that those do not anticipate.
 fn warn_about_gaps(rules: &[PolicyRule], report: &mut ProblemReport<'_>) {
     let is_open = |rule: &&PolicyRule| {
         rule.treatment == Treatment::Allow && matches!(rule.path.value.as_str(), "*" | "**")

@@ -1,10 +1,9 @@
-//! From the arguments of a call to the arguments of a command.
+//! Renders the arguments of a call as the arguments of a command.
 //!
-//! What the schema let through is judged once more by where it is going to stand. Refused, whatever the schema says:
-//! NUL, invisible characters (line breaks and tabs unless `x-toolgate-multiline`), empty text (unless `enum` lists it or
-//! `x-toolgate-allow: [empty]`), text that makes an argument begin with `-` before a literal `--`, text that begins with
-//! `@` at the beginning of an argument or after `=`, or has `=@` in it (unless `x-toolgate-allow: ["@"]`: many programs
-//! read such a file), and more bytes than the kernel takes. The same holds for `stdin`, line by line.
+//! A value that the schema accepts is checked once more by its position. Refused, whatever the schema says: NUL, invisible characters (line breaks
+//! and tabs unless `x-toolgate-multiline`), empty text (unless `enum` lists it or `x-toolgate-allow: [empty]`), text that makes an argument start
+//! with `-` before a literal `--`, text that starts with `@` at the start of an argument or after `=`, or contains `=@` (unless `x-toolgate-allow:
+//! ["@"]`: many programs read such a file), and more bytes than the kernel accepts. The same holds for `stdin`, line by line.
 
 use serde_json::Value;
 use toolgate_types::{ErrorCode, Failure};
@@ -13,30 +12,30 @@ use super::paths::{RealPaths, join_path};
 use super::template::{CommandTemplate, Element, Slot, TemplatePart, TemplatePiece, TextTemplate, slots};
 use crate::problem::shown;
 
-/// The most bytes of one argument; Linux takes 128 KiB with the byte that ends it.
+/// Maximum bytes of one argument: Linux's `MAX_ARG_STRLEN` is 128 KiB including the NUL.
 const MAX_ARGUMENT_BYTES: usize = 128 * 1024 - 1;
-/// The most bytes of all arguments together, with what the kernel keeps for each.
+/// Maximum bytes of all arguments, with the kernel's overhead for each.
 const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
-/// What the kernel keeps for each argument besides its text: its end and a pointer.
+/// The kernel's overhead for each argument: the NUL and a pointer.
 const ARGUMENT_OVERHEAD_BYTES: usize = 9;
-/// What stands for pathspecs where no workspace has rules, as in examples and questions.
+/// Replaces the pathspecs if no workspace provides rules, as in examples and approval questions.
 pub const WHOLE_WORKTREE: &str = ":(top)";
-/// The most bytes of a path.
+/// Maximum bytes of a path: `PATH_MAX` without the NUL.
 const MAX_PATH_BYTES: usize = 4095;
 
 impl CommandTemplate {
-    /// The program and its arguments for one call, with paths as they were spelt.
+    /// The program and its arguments for one call, with paths as written.
     ///
     /// # Errors
-    /// `invalid_arguments`, with the argument and what would fit.
+    /// `invalid_arguments`, with the argument and a remedy.
     pub fn render(&self, input: &Value) -> Result<Vec<String>, Failure> {
         self.render_with(input, &[WHOLE_WORKTREE.to_owned()], &RealPaths::default())
     }
 
-    /// The same with these pathspecs where the template asks for them, and with the places that paths really lead to.
+    /// The same with these pathspecs, and with resolved paths.
     ///
     /// # Errors
-    /// `invalid_arguments`, with the argument and what would fit.
+    /// `invalid_arguments`, with the argument and a remedy.
     pub fn render_with(
         &self,
         input: &Value,
@@ -68,12 +67,12 @@ impl CommandTemplate {
 }
 
 impl TextTemplate {
-    /// The text for one call; `None` when a placeholder has no value. A value that is the whole text is free: it is written as it is when it is text and
-    /// as JSON when it is not. Among other text the rules of arguments hold, with each line in place of an argument, or a value could add lines of its
-    /// own to what the operator wrote. A path is a path in both.
+    /// The text for one call; `None` if a placeholder has no value. A value that is the whole text is unrestricted: a string is written as it is, any
+    /// other value as JSON. Within other text the rules of arguments apply, per line instead of per argument, or a value could add lines of its own
+    /// to what the operator wrote. A path is checked as a path in both cases.
     ///
     /// # Errors
-    /// `invalid_arguments` when a value does not fit.
+    /// `invalid_arguments` if a value is refused.
     pub fn render(&self, input: &Value, real: &RealPaths) -> Result<Option<String>, Failure> {
         if slots(&self.pieces).any(|slot| given(slot, input).is_none()) {
             return Ok(None);
@@ -98,7 +97,7 @@ impl TextTemplate {
     }
 }
 
-/// A value that is the whole of standard input.
+/// A value that is the whole standard input.
 fn free(value: &Value, slot: &Slot, input: &Value, real: &RealPaths) -> Result<String, Failure> {
     if slot.rules.path.is_some() {
         let paths = items(slot, input).into_iter().map(|(place, value)| written(value, slot, &place, real));
@@ -110,7 +109,8 @@ fn free(value: &Value, slot: &Slot, input: &Value, real: &RealPaths) -> Result<S
     }
 }
 
-/// Text of a line: no option and no file's name for programs that read arguments from their standard input, unless lines are the value's to make.
+/// Checks a value within a line: no option and no `@file` for programs that read arguments from their standard input, unless the value may contain
+/// lines.
 fn begins_well(before: &str, value: &str, slot: &Slot) -> Result<(), Failure> {
     if slot.rules.multiline {
         return Ok(());
@@ -119,14 +119,14 @@ fn begins_well(before: &str, value: &str, slot: &Slot) -> Result<(), Failure> {
     if names_a_file(leads || before.ends_with('='), value) && !slot.rules.at_sign {
         return Err(read_as_file(&slot.name, value));
     }
-    // A number is no option.
+    // A negative number is no option.
     if leads && value.starts_with('-') && value.parse::<f64>().is_err() {
         return Err(read_as_option(&slot.name));
     }
     Ok(())
 }
 
-/// Whether text is `@file`, where that may be said, or says it after `=`: programs such as curl read the file of that name.
+/// Whether text is `@file` at a position where that has a meaning, or contains it after `=`: programs such as curl read the file of that name.
 fn names_a_file(begins: bool, text: &str) -> bool {
     (begins && text.starts_with('@')) || text.contains("=@")
 }
@@ -142,7 +142,7 @@ fn read_as_option(place: &str) -> Failure {
     unfit(place, "begins with `-`, which a program may take for an option", help)
 }
 
-/// Adds elements that stand and fall together.
+/// Adds elements that are present or absent together.
 fn group(
     elements: &[Element],
     input: &Value,
@@ -174,7 +174,7 @@ fn group(
     Ok(())
 }
 
-/// A value that is there: neither absent nor null nor an empty list.
+/// A value that is present: neither absent nor null nor an empty list.
 fn given<'i>(slot: &Slot, input: &'i Value) -> Option<&'i Value> {
     input.get(&slot.name).filter(|value| match value {
         Value::Null => false,
@@ -183,7 +183,7 @@ fn given<'i>(slot: &Slot, input: &'i Value) -> Option<&'i Value> {
     })
 }
 
-/// A value, or each item of it, with what messages call it.
+/// A value or each of its items, with its name for messages.
 fn items<'i>(slot: &Slot, input: &'i Value) -> Vec<(String, &'i Value)> {
     match given(slot, input) {
         Some(Value::Array(items)) => {
@@ -209,7 +209,7 @@ impl Element {
         value_of: impl Fn(&Slot) -> Option<(String, &'i Value)>,
     ) -> Result<String, Failure> {
         let mut argument = String::new();
-        // Whose value the argument begins with, if it begins with one.
+        // The slot whose value the argument starts with, if any.
         let mut leader = None;
         for piece in &self.pieces {
             match piece {
@@ -262,13 +262,13 @@ fn written(value: &Value, slot: &Slot, place: &str, real: &RealPaths) -> Result<
     }
 }
 
-/// Text, a number or a truth value, plainly.
+/// A string, number or boolean as text.
 fn plain(value: &Value, slot: &Slot, place: &str) -> Result<String, Failure> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(set) => Ok(set.to_string()),
         Value::Number(number) => Ok(match number.as_f64() {
-            // JSON Schema counts `5.0` as whole.
+            // JSON Schema counts `5.0` as an integer.
             Some(float) if slot.whole_numbers && number.is_f64() && float.fract() == 0.0 => {
                 format!("{float:.0}")
             }
@@ -280,7 +280,7 @@ fn plain(value: &Value, slot: &Slot, place: &str) -> Result<String, Failure> {
     }
 }
 
-/// A path beneath its folder, without empty and `.` parts; empty is the folder itself.
+/// A path beneath its directory, without empty and `.` components; empty is the directory itself.
 pub(super) fn path(value: &Value, place: &str) -> Result<String, Failure> {
     const HELP: &str = "give a path such as `src/main.rs`, or `.` for the folder itself";
     let Some(text) = value.as_str() else {

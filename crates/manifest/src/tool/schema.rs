@@ -1,7 +1,7 @@
-//! The JSON Schemas of a tool: read where they stand, checked as schemas, closed unless they say otherwise.
+//! The JSON Schemas of a tool: validated as schemas, and closed to unknown properties unless they say otherwise.
 //!
-//! JSON Schema ignores keywords that it does not know, so that a misspelt bound bounds nothing. Here a keyword must be
-//! one of the vocabulary or begin with `x-`.
+//! JSON Schema ignores unknown keywords, so a misspelled constraint constrains nothing. Here a keyword must be part of the vocabulary or
+//! start with `x-`.
 
 use std::rc::Rc;
 
@@ -17,20 +17,20 @@ use crate::problem_report::ProblemReport;
 use crate::validator::{schema_problem, validator};
 use crate::yaml_tree::{ConfigNode, NodeKind};
 
-/// What a keyword holds.
+/// The contents of a keyword.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeywordContent {
     /// A schema that applies to a part of the value.
     Part,
     /// Schemas by name that apply to parts of the value.
     Parts,
-    /// Schemas in order that apply to parts of the value.
+    /// A list of schemas that apply to parts of the value.
     PartList,
     /// A schema that applies to the value itself.
     Same,
-    /// Schemas in order that apply to the value itself.
+    /// A list of schemas that apply to the value itself.
     SameList,
-    /// Schemas by name that apply to the value itself, or where they are referred to.
+    /// Schemas by name that apply to the value itself, or where they are referenced.
     SameMap,
     /// Something that is not a schema.
     Other,
@@ -101,13 +101,13 @@ const KEYWORDS: &[(&str, KeywordContent)] = &[
     ("x-toolgate-exists", KeywordContent::Other),
 ];
 
-/// Keywords that bring in further schemas for the same value, so that only all of them together know its properties.
+/// Keywords that apply further schemas to the same value, so that only all of them together know its properties.
 const COMPOSING: &[&str] =
     &["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
 pub(super) const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object", "null"];
 
-/// A schema that compiled, and its validator.
+/// A schema and its compiled validator.
 pub(super) struct CompiledSchema {
     pub(super) schema: Value,
     pub(super) validator: Validator,
@@ -131,12 +131,12 @@ pub(super) fn input(field: &ConfigField, report: &mut ProblemReport<'_>) -> Opti
     compile(field, schema, before, report)
 }
 
-/// The schema of arguments when there are none.
+/// The schema for a tool without arguments.
 pub(super) fn no_input() -> Value {
     json!({"type": "object", "properties": {}, "additionalProperties": false})
 }
 
-/// The schema of a tool's answers.
+/// The schema of a tool's output.
 pub(super) fn output(
     field: &ConfigField,
     parse: OutputParse,
@@ -159,7 +159,7 @@ pub(super) fn output(
     compile(field, schema, before, report).map(|checked| checked.schema)
 }
 
-/// What a way of reading output promises by itself.
+/// The schema that a parse mode implies by itself.
 pub(super) fn implied_schema(parse: OutputParse) -> Value {
     match parse {
         OutputParse::Text => json!({"type": "string"}),
@@ -169,7 +169,7 @@ pub(super) fn implied_schema(parse: OutputParse) -> Value {
     }
 }
 
-/// The words of a `type`.
+/// The types in a `type` keyword.
 pub(super) fn kinds_of(kind: &Value) -> Vec<&str> {
     match kind {
         Value::String(word) => vec![word],
@@ -224,7 +224,7 @@ fn compile(
     }
 }
 
-/// Every keyword of a schema and of the schemas inside it.
+/// Checks every keyword of a schema and of its subschemas.
 fn check_keywords(node: &Rc<ConfigNode>, report: &mut ProblemReport<'_>) {
     let NodeKind::Map(entries) = &node.kind else { return };
     for (key, value) in entries {
@@ -246,7 +246,7 @@ fn check_keywords(node: &Rc<ConfigNode>, report: &mut ProblemReport<'_>) {
     check_extensions(node, report);
 }
 
-/// The keywords that are about one argument.
+/// The keywords for a single argument.
 const MARKS: [&str; 5] = [
     "x-toolgate-path",
     "x-toolgate-multiline",
@@ -255,7 +255,7 @@ const MARKS: [&str; 5] = [
     "x-toolgate-exists",
 ];
 
-/// Refuses marks that nothing would look at: they count on a property and on the items of a list, also where a reference leads to either.
+/// Rejects marks that would have no effect: they apply to a property and to the items of a list, through references too.
 fn check_marks(root: &Rc<ConfigNode>, report: &mut ProblemReport<'_>) {
     let mut counting: Vec<*const ConfigNode> = Vec::new();
     for name in ["properties", "$defs", "definitions"] {
@@ -287,7 +287,7 @@ fn is_list(schema: &ConfigNode) -> bool {
     })
 }
 
-/// Shows a schema and every schema inside it.
+/// Visits a schema and all its subschemas.
 pub(super) fn visit(schema: &Rc<ConfigNode>, see: &mut impl FnMut(&ConfigNode)) {
     let NodeKind::Map(entries) = &schema.kind else { return };
     see(schema);
@@ -327,7 +327,7 @@ fn check_type(node: &ConfigNode, report: &mut ProblemReport<'_>) {
     }
 }
 
-/// In a closed object, a required property that is not declared could never be given.
+/// In a closed object, a required property that is not declared could never be passed.
 fn check_required(node: &ConfigNode, report: &mut ProblemReport<'_>) {
     let open = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
     if open.iter().chain(COMPOSING).any(|keyword| node.get(keyword).is_some()) {
@@ -354,8 +354,8 @@ fn check_dialect(node: &ConfigNode, report: &mut ProblemReport<'_>) {
     }
 }
 
-/// Closes objects whose properties are declared, wherever a schema stands for a whole value. Where several schemas
-/// describe the same value, only what none of them knows is refused.
+/// Closes objects with declared properties, wherever a schema describes a whole value. If several schemas describe the same value, only
+/// properties that none of them declares are rejected.
 fn close(schema: &mut Value, whole: bool) {
     let Value::Object(keywords) = schema else { return };
     for (keyword, inner) in keywords.iter_mut() {
@@ -432,7 +432,7 @@ mod tests {
                     "additionalProperties": false
                 }),
             ),
-            // A property that is called like a keyword is a property.
+            // A property whose name is a keyword is still a property.
             (
                 json!({"properties": {"items": {"type": "string"}, "enum": {"properties": {}}}}),
                 json!({

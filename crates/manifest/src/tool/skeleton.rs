@@ -1,8 +1,8 @@
-//! A first manifest for a command, to be narrowed by hand.
+//! Generates a first manifest for a command, to be narrowed by hand.
 //!
-//! Words of the command may hold placeholders: `{count}`, or with a type `{count:integer}`; the types are `string`,
-//! `integer`, `number`, `boolean` and `path`. A word that is exactly `{verbose:boolean}` becomes the flag `--verbose`.
-//! Braces that are not such placeholders are literal; `{count:int}` is a placeholder with a type that there is not.
+//! Words of the command may contain placeholders: `{count}`, or with a type `{count:integer}`; the types are `string`, `integer`,
+//! `number`, `boolean` and `path`. A word that is exactly `{verbose:boolean}` becomes the flag `--verbose`. Other braces are literal;
+//! `{count:int}` is a placeholder with an unknown type.
 
 use std::fmt::Write;
 
@@ -12,18 +12,18 @@ use super::warnings::{INTERPRETERS, WRITERS};
 use crate::decode::nearest_or_all;
 use crate::problem::shown;
 
-/// Programs whose effect cannot be put back.
+/// Programs whose effect cannot be undone.
 const DESTRUCTIVE_PROGRAMS: &[&str] =
     &["rm", "rmdir", "dd", "shred", "unlink", "truncate", "mkfs", "kill", "pkill", "killall"];
 
-/// Words in names of arguments that are whole numbers.
+/// Words in argument names that suggest integers.
 const INTEGER_WORDS: &[&str] = &[
     "count", "limit", "number", "n", "num", "max", "min", "lines", "depth", "size", "days", "hours",
     "minutes", "seconds", "page", "offset", "width", "height", "level", "top", "port", "bytes", "line",
     "index",
 ];
 
-/// Words in names of arguments that are paths.
+/// Words in argument names that suggest paths.
 const PATH_WORDS: &[&str] = &["path", "file", "filename", "dir", "directory", "folder"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,10 +44,10 @@ const TYPES: [(&str, ArgumentType); 5] = [
     ("path", ArgumentType::Path),
 ];
 
-/// Why no manifest could be made for a command.
+/// Why no manifest could be generated for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkeletonError {
-    /// A placeholder names a type that there is not.
+    /// A placeholder has an unknown type.
     UnknownType {
         /// The placeholder without its braces.
         placeholder: String,
@@ -57,7 +57,7 @@ pub enum SkeletonError {
 }
 
 impl SkeletonError {
-    /// What to write instead.
+    /// A remedy.
     #[must_use]
     pub fn help(&self) -> String {
         let Self::UnknownType { kind, .. } = self;
@@ -84,7 +84,7 @@ enum WordPiece {
     Placeholder(Placeholder),
 }
 
-/// The text of a manifest for a command: it parses, and it allows as little as the words let it.
+/// The text of a manifest for a command: it parses, and it allows as little as possible.
 ///
 /// # Errors
 /// A placeholder of an unknown type.
@@ -173,7 +173,7 @@ fn class(program: &str) -> ToolClass {
     }
 }
 
-/// The program's name as the area of a permission.
+/// The program's name as the prefix of a permission.
 fn area(program: &str) -> String {
     let name = program.rsplit('/').next().unwrap_or(program);
     let area: String = name
@@ -228,7 +228,7 @@ fn item(word: &[WordPiece]) -> String {
             let flag = quoted(&format!("--{}", name.replace('_', "-")));
             format!("{{if: {}, then: [{flag}]}}", quoted(name))
         }
-        // A text that follows a short option could be read as more options.
+        // Text directly after a short option could be read as more options, so it becomes an argument of its own.
         [
             WordPiece::Literal(option),
             WordPiece::Placeholder(Placeholder { name, kind: ArgumentType::String | ArgumentType::Path }),
@@ -252,7 +252,7 @@ fn escaped(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
 
-/// Takes a word apart at its placeholders.
+/// Splits a word at its placeholders.
 fn pieces(word: &str) -> Result<Vec<WordPiece>, SkeletonError> {
     let (mut pieces, mut literal, mut rest) = (Vec::new(), String::new(), word);
     while let Some((before, after)) = rest.split_once('{') {
@@ -282,7 +282,7 @@ fn pieces(word: &str) -> Result<Vec<WordPiece>, SkeletonError> {
     Ok(pieces)
 }
 
-/// `name` or `name:type`, after some literal text; nothing where it is neither.
+/// `name` or `name:type`, after some literal text; `None` if it is neither.
 fn typed(inside: &str, before: &str, first: bool) -> Result<Option<Placeholder>, SkeletonError> {
     let (name, kind) = inside.split_once(':').map_or((inside, None), |(name, kind)| (name, Some(kind)));
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -303,7 +303,7 @@ fn typed(inside: &str, before: &str, first: bool) -> Result<Option<Placeholder>,
             None => return Ok(None),
         },
     };
-    // A path is written relative to where the command runs, so it must begin something.
+    // A path is written relative to the working directory, so it must be at the start of an argument or value.
     let begins = (before.is_empty() && first) || before.ends_with(['=', ':', ',']);
     let short = first && before.len() == 2 && before.starts_with('-');
     let kind = if kind == ArgumentType::Path && !begins && !short { ArgumentType::String } else { kind };
@@ -322,10 +322,10 @@ fn suggested(name: &str) -> ArgumentType {
     }
 }
 
-/// Characters besides control characters that are read in more than one way, or that YAML refuses where they are not written as escapes.
+/// Characters besides control characters that are ambiguous, or that YAML accepts only as escapes.
 const UNSAFE_CHARS: [char; 5] = ['\u{2028}', '\u{2029}', '\u{feff}', '\u{fffe}', '\u{ffff}'];
 
-/// Text in double quotes where YAML would read it as something else.
+/// Quotes text that YAML would otherwise read as something else.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-' | b'=');
     let simple = text.bytes().all(plain)

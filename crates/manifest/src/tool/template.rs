@@ -1,17 +1,17 @@
 //! Argument lists with placeholders, checked when they are loaded.
 //!
 //! - `{name}` stands for one argument of the call; `{{` and `}}` are braces.
-//! - An element that is exactly `{name}` becomes one argument for each item when the value is a list. Nothing else ever
-//!   becomes more than one argument, and no text is ever split.
-//! - An element whose placeholder has no value is left out. A list inside the list, such as `["--author", "{author}"]`,
-//!   is left out as a whole.
-//! - `{if: verbose, then: [--verbose], else: [--quiet]}` chooses by a truth value; `else` may be missing.
-//! - `{git_pathspecs: "@project"}` becomes what git must be told to show of a history only what tools reach in that mount.
+//! - An element that is exactly `{name}` becomes one argument per item if the value is a list. Nothing else ever becomes
+//!   more than one argument, and no text is ever split.
+//! - An element whose placeholder has no value is omitted. A nested list, such as `["--author", "{author}"]`, is omitted
+//!   as a whole.
+//! - `{if: verbose, then: [--verbose], else: [--quiet]}` chooses by a boolean; `else` is optional.
+//! - `{git_pathspecs: "@project"}` expands to pathspecs that limit git's history to what tools can access in that mount.
 //! - The program is literal.
 
 use super::property::ValueRules;
 
-/// A program and its arguments, compiled.
+/// A compiled program with its arguments.
 #[derive(Clone, Debug)]
 pub struct CommandTemplate {
     pub(super) program: String,
@@ -25,14 +25,14 @@ impl CommandTemplate {
         &self.program
     }
 
-    /// The program and every argument that a call could lead to, with `{name}` where a value goes.
+    /// The program and every possible argument, with `{name}` in place of a value.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let arguments = self.parts.iter().flat_map(TemplatePart::elements).map(Element::as_written);
         std::iter::once(self.program.clone()).chain(arguments).collect()
     }
 
-    /// The mount whose rules git is told, if it is told any.
+    /// The mount whose rules become pathspecs, if any.
     #[must_use]
     pub fn pathspecs_of(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| match part {
@@ -42,7 +42,7 @@ impl CommandTemplate {
     }
 }
 
-/// Text with placeholders, for standard input. The rules of arguments hold for its values; see [`super::rendering`].
+/// Text with placeholders, for standard input. The rules of arguments apply to its values; see [`super::rendering`].
 #[derive(Clone, Debug)]
 pub struct TextTemplate {
     pub(super) pieces: Vec<TemplatePiece>,
@@ -51,14 +51,14 @@ pub struct TextTemplate {
 /// One entry of the list.
 #[derive(Clone, Debug)]
 pub(super) enum TemplatePart {
-    /// Elements that are there or left out together; most often one.
+    /// Elements that are present or absent together; usually one.
     Group(Vec<Element>),
     Choice {
         name: String,
         then: Vec<Element>,
         otherwise: Vec<Element>,
     },
-    /// The rules of a mount as git understands them.
+    /// The rules of a mount as git pathspecs.
     Pathspecs {
         alias: String,
     },
@@ -75,11 +75,11 @@ impl TemplatePart {
     }
 }
 
-/// What becomes one argument.
+/// An element that becomes one argument.
 #[derive(Clone, Debug)]
 pub(super) struct Element {
     pub(super) pieces: Vec<TemplatePiece>,
-    /// Whether a literal `--` certainly stands before it, so that it cannot be read as an option.
+    /// Whether a literal `--` always precedes it, so that it cannot be read as an option.
     pub(super) after_separator: bool,
 }
 
@@ -88,7 +88,7 @@ impl Element {
         slots(&self.pieces)
     }
 
-    /// The slot that is the whole element.
+    /// The slot, if it is the whole element.
     pub(super) fn whole(&self) -> Option<&Slot> {
         match &*self.pieces {
             [TemplatePiece::Slot(slot)] => Some(slot),
@@ -122,25 +122,25 @@ pub(super) enum TemplatePiece {
     Slot(Slot),
 }
 
-/// Where a value goes, and what it may be there.
+/// A placeholder, and what its value may be.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) name: String,
     pub(super) required: bool,
-    /// Whether a number is always whole, so that `5.0` is written `5`.
+    /// Whether a number is always an integer, so that `5.0` is written `5`.
     pub(super) whole_numbers: bool,
     pub(super) rules: ValueRules,
-    /// What a path of its mount is written behind: `.` or the place of the mount inside the sandbox.
+    /// The prefix of a path: `.` or the mount point inside the sandbox.
     pub(super) root: String,
 }
 
-/// A piece of an element as it is spelt.
+/// A piece of an element as written.
 pub(super) enum RawPiece {
     Literal(String),
     Placeholder(String),
 }
 
-/// Takes text apart at its placeholders.
+/// Splits text at its placeholders.
 pub(super) fn split(text: &str) -> Result<Vec<RawPiece>, &'static str> {
     let (mut pieces, mut literal) = (Vec::new(), String::new());
     let mut characters = text.chars().peekable();

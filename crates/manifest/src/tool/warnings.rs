@@ -1,4 +1,5 @@
-//! What is allowed and probably not meant: schemas that are wider than they look, tools that do more than they say.
+//! Warnings about what is allowed but probably not intended: schemas that accept more than it seems, tools that do
+//! more than they declare.
 
 use std::rc::Rc;
 
@@ -12,14 +13,14 @@ use crate::problem::shown;
 use crate::problem_report::ProblemReport;
 use crate::yaml_tree::{ConfigNode, NodeKind};
 
-/// Programs that exist to change files or processes.
+/// Programs that change files or processes.
 pub(super) const WRITERS: &[&str] = &[
     "rm", "rmdir", "mv", "cp", "dd", "tee", "ln", "touch", "mkdir", "mkfifo", "mknod", "truncate", "shred",
     "install", "chmod", "chown", "chgrp", "unlink", "rsync", "patch", "kill", "pkill", "killall", "mount",
     "umount", "mkfs", "wget",
 ];
 
-/// Programs that run what they are given.
+/// Programs that run code from their arguments or input.
 pub(super) const INTERPRETERS: &[&str] = &[
     "sh",
     "bash",
@@ -64,11 +65,11 @@ pub(super) const INTERPRETERS: &[&str] = &[
     "make",
 ];
 
-/// Options after which code stands.
+/// Options that are followed by code.
 const CODE_OPTIONS: &[&str] =
     &["-c", "-e", "-E", "-r", "-ec", "-lc", "-ic", "-p", "--eval", "--command", "--exec", "--print"];
 
-/// Parts of names of fields that hardly anyone wants to hand to a model.
+/// Words in field names that should hardly ever be sent to a model.
 const PRIVATE_WORDS: &[&str] = &[
     "password",
     "passwd",
@@ -102,13 +103,13 @@ const PRIVATE_WORDS: &[&str] = &[
     "address",
 ];
 
-/// Words by which a description says that a tool leaves the machine.
+/// Words in a description that indicate network access.
 const NETWORK_WORDS: &[&str] = &[
     "network", "http", "url", "web", "internet", "online", "remote", "fetch", "download", "upload", "api",
     "host", "server", "registry", "query", "send", "publish", "push", "pull", "clone",
 ];
 
-/// Everything that is worth a second look.
+/// Reports all warnings.
 pub(super) fn of(
     tool: &ToolManifest,
     properties: &Properties,
@@ -159,7 +160,7 @@ fn input_schema(schema: &ConfigNode, report: &mut ProblemReport<'_>) {
     }
 }
 
-/// Arguments that change nothing mislead a model.
+/// Arguments without effect mislead a model.
 fn unused(tool: &ToolManifest, properties: &Properties, input: &ConfigField, report: &mut ProblemReport<'_>) {
     let parts = &tool.command.template.parts;
     let in_command = parts.iter().flat_map(TemplatePart::elements).flat_map(Element::slots);
@@ -181,13 +182,13 @@ fn unused(tool: &ToolManifest, properties: &Properties, input: &ConfigField, rep
     }
 }
 
-/// The program without its folders.
+/// The program's base name.
 fn program(tool: &ToolManifest) -> &str {
     let program = tool.command.template.program();
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// The node of a key's value, or of an item of it.
+/// The node of a key's value, or of an item in it.
 fn node<'s>(section: &'s Section, key: &str, pointer: &str) -> Option<&'s ConfigNode> {
     section.field(key).map(|field| field.node.at(pointer))
 }
@@ -226,7 +227,7 @@ fn class(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>)
     }
 }
 
-/// A placeholder where an interpreter expects code: no rule about arguments helps against that.
+/// A placeholder where an interpreter expects code: no rule about arguments protects against that.
 fn code(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     let program = program(tool);
     if !INTERPRETERS.contains(&program) {
@@ -281,7 +282,7 @@ fn output(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>
     }
 }
 
-/// What a command says about its failure is not filtered field by field.
+/// The output policy does not filter standard error.
 fn stderr(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     let keeps_back =
         tool.policy.is_empty() || tool.policy.iter().any(|rule| rule.treatment != Treatment::Allow);
@@ -324,7 +325,7 @@ fn policy(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>
     }
 }
 
-/// Names of properties that look private.
+/// Properties whose names look private.
 fn private_fields(schema: &ConfigNode) -> Vec<String> {
     let Some(NodeKind::Map(properties)) = schema.get("properties").map(|node: &Rc<ConfigNode>| &node.kind)
     else {

@@ -1,4 +1,4 @@
-//! What good files mean.
+//! What valid files mean.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -150,7 +150,7 @@ fn the_example_says_how_conversations_are_held() {
     );
     let sm = config.agent("sm").unwrap().conversation.clone().over(general);
     assert_eq!(sm.model.unwrap().value, "local/qwen3-coder");
-    // A file of its own replaces the words for everybody; what it does not say stays as it is.
+    // A file of its own replaces the general prompt; absent values are inherited.
     assert_eq!((sm.system, sm.system_file.unwrap().value.as_str()), (None, "prompts/sm.md"));
     assert_eq!((sm.max_tool_iterations, sm.time_limit), (Some(40), Some(Duration::from_secs(600))));
     assert_eq!((sm.reserve_tokens, sm.warn_at), (Some(4096), Some(0.75)));
@@ -411,7 +411,7 @@ fn overrides_replace_only_what_they_name() {
     assert_eq!(limits, Limits { max_write_bytes: 20, max_matches: 40, ..base });
 }
 
-/// The defaults say in other words what stands elsewhere, and are no agent.
+/// The defaults are another notation for existing keys, and no agent.
 #[test]
 fn defaults_of_agents_are_the_workspace_and_the_bound_of_steps() {
     let config = parse(

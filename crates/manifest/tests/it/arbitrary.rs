@@ -1,4 +1,5 @@
-//! Whatever the bytes are, reading ends with a configuration or with problems that lie inside the file.
+//! For any bytes, parsing ends with a configuration or with problems whose positions are inside the
+//! file.
 
 use proptest::prelude::*;
 use toolgate_manifest::{Config, EXAMPLE};
@@ -6,7 +7,7 @@ use toolgate_manifest::{Config, EXAMPLE};
 fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
     let Err(problems) = Config::parse_bytes("toolgate.yaml", bytes) else { return Ok(()) };
     prop_assert!(!problems.as_slice().is_empty());
-    // YAML ends a line at a lone carriage return, too.
+    // YAML also ends a line at a lone carriage return.
     let lines = bytes.split(|byte| matches!(byte, b'\n' | b'\r')).count();
     for problem in problems.as_slice() {
         prop_assert!((1..=lines + 1).contains(&problem.line), "line {} of {lines}", problem.line);

@@ -1,4 +1,4 @@
-//! What becomes of clients' files: every file in `clients/` is imported, and one snapshot holds the entries and what is said about them.
+//! Imports of clients' files: every file in `clients/` is imported, and one snapshot holds the entries and their notes.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn files_without_servers_say_so() {
         assert_eq!(import_servers(text), Err(ImportError::NoServers), "{text}");
     }
     assert!(matches!(import_servers("mcp_servers:\n  a: {}"), Err(ImportError::Unreadable(_))));
-    // Nothing but the servers, as they are copied from a page.
+    // Only the servers, as copied from a web page.
     assert_eq!(
         import_servers(r#"{"a": {"command": "x"}, "b": {"url": "https://a.example"}}"#)
             .unwrap()
@@ -93,7 +93,7 @@ fn what_could_not_work_behind_the_gate_is_left_out_or_disabled() {
     assert_eq!(declared, [("other", false), ("checks", false), ("new", false), ("boxed", true)]);
 }
 
-/// A gate that goes by another name is known by the program that runs.
+/// A gate under another name is recognised by its program.
 #[test]
 fn a_gate_by_another_name_is_left_out() {
     let mut imported = import_servers(
@@ -112,7 +112,7 @@ fn a_gate_by_another_name_is_left_out() {
     assert_eq!(left, ["other", "web"]);
 }
 
-/// Nothing that Codex passes on goes away without a word, and what is no name is not repeated.
+/// Everything that Codex passes through is noted, and an invalid name is not quoted.
 #[test]
 fn a_variable_in_an_address_is_taken_over_with_a_note() {
     let note = |url: &str| {
@@ -159,7 +159,7 @@ fn what_is_not_passed_on_is_said() {
     }
 }
 
-/// As Codex has them, once its TOML is read.
+/// As Codex has them, after parsing its TOML.
 #[test]
 fn names_of_variables_become_variables() {
     let imported = import_from(&json!({"model": "x", "mcp_servers": {

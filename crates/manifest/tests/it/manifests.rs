@@ -1,4 +1,4 @@
-//! What tool manifests mean, and what is said about bad and doubtful ones.
+//! What tool manifests mean, and the problems and warnings of bad ones.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use toolgate_manifest::{
 };
 use toolgate_types::ToolClass;
 
-/// The example of the documentation, exactly as it is written there.
+/// The example of the documentation, verbatim.
 pub(crate) const GIT_LOG: &str = r#"tool: git_log
 description: Recent commits
 class: read                       # read | write | destructive
@@ -31,7 +31,7 @@ fn parse(text: &str) -> ToolManifest {
     }
 }
 
-/// The files of a folder of cases, by name.
+/// The files of a directory of cases, by name.
 fn cases(folder: &str) -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(folder);
     let mut files: Vec<PathBuf> =

@@ -1,4 +1,4 @@
-//! Every file in `bad/` has problems; one snapshot holds what an operator is told about each of them.
+//! Every file in `bad/` has problems; one snapshot holds what an operator sees of each.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A manifest that is made for a command parses, checks clean and leads to that command.
+//! A generated manifest parses, has no warnings and renders the same command.
 
 use serde_json::Value;
 use toolgate_manifest::{ConfigWarning, ToolManifest, skeleton};
@@ -113,7 +113,7 @@ fn a_placeholder_of_a_type_that_there_is_not_is_refused() {
         assert_eq!(error.to_string(), told);
         assert!(error.help().contains("`string`") || error.help().contains("`integer`"), "{}", error.help());
     }
-    // Braces of the program's own stay what they are.
+    // The program's own braces stay unchanged.
     for word in ["{a:1}", "{\"a\":true}", "stash@{0}", "{print $1}"] {
         assert!(skeleton(&name, &["awk", word]).is_ok(), "{word}");
     }

@@ -265,7 +265,7 @@ fn the_paths_of_a_call_can_be_asked_for() {
     assert!(declared.named_paths(&json!({"text": "a"})).unwrap().is_empty());
 }
 
-/// One element of a template, as the reference sees it.
+/// One element of a template, for the reference model.
 #[derive(Clone, Debug)]
 enum Word {
     Literal(String),
@@ -326,7 +326,7 @@ fn input() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What the rules say, word by word; `None` is a refusal.
+/// The rules applied word by word; `None` is a refusal.
 fn reference(words: &[Word], input: &Value) -> Option<Vec<String>> {
     let mut arguments = vec!["t".to_owned()];
     let mut separated = false;
