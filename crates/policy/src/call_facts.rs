@@ -1,4 +1,4 @@
-//! What is known about one call when it is judged.
+//! The facts about a call on which decisions are based.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::cedar::CallPaths;
 
 static NO_PERMISSIONS: BTreeSet<String> = BTreeSet::new();
 
-/// Which permissions a caller holds. The default is none.
+/// The permissions of a caller. The default is none.
 #[derive(Clone, Copy, Debug)]
 pub enum HeldPermissions<'a> {
-    /// Every permission: a person at the keyboard, who came without a token and acts for no agent.
+    /// Every permission: the local user, without a token and not on behalf of an agent.
     Everything,
     /// These and no others.
     Only(&'a BTreeSet<String>),
@@ -25,8 +25,7 @@ impl Default for HeldPermissions<'_> {
 }
 
 impl<'a> HeldPermissions<'a> {
-    /// Exactly what the caller was granted. That somebody holds everything is never inferred: whoever knows
-    /// it says so.
+    /// Exactly what the caller was granted. [`Self::Everything`] is never inferred: the code that knows it must say so.
     #[must_use]
     pub fn granted(caller: &'a Caller) -> Self {
         Self::Only(&caller.permissions)
@@ -48,38 +47,38 @@ impl<'a> HeldPermissions<'a> {
 
 /// One call as permissions, conditions and policies see it.
 ///
-/// The arguments need not have been validated: what does not fit the tool's schema fails to evaluate, and
-/// that is judged as elevated and as forbidden.
+/// The arguments need not be validated: what does not match the tool's schema fails to evaluate, and counts as elevated and as
+/// forbidden.
 #[derive(Clone, Copy, Debug)]
 pub struct CallFacts<'a> {
-    /// Who calls, in which session and run.
+    /// The caller, with its session and run.
     pub caller: &'a Caller,
-    /// What the caller holds.
+    /// The caller's permissions.
     pub held: HeldPermissions<'a>,
     /// The arguments.
     pub input: &'a Value,
-    /// Where the paths among them really lead; nothing, where that was not found out. A rule about paths then fails to evaluate.
+    /// The resolved paths among the arguments; `None` if they were not resolved. A rule about paths then fails to evaluate.
     pub paths: Option<&'a CallPaths>,
-    /// How many calls this session made before this one.
+    /// How many calls this session made before.
     pub calls: u64,
 }
 
-/// Whether a call may go on.
+/// Whether a call may proceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum PolicyDecision {
-    /// Nothing here stands against it.
+    /// Allowed by this check.
     Allowed,
-    /// It may not.
+    /// Denied.
     Denied {
-        /// Which permission, condition or policy decided; for the operator only. A model is told that the
-        /// call is not permitted, and nothing else. No argument's value is in here.
+        /// The permission, condition or policy that decided; for the operator only. The model learns only that the call is not
+        /// permitted. Contains no argument values.
         operator_reason: String,
     },
 }
 
 impl PolicyDecision {
-    /// Whether the call may go on.
+    /// Whether the call may proceed.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allowed)

@@ -1,30 +1,28 @@
-//! Conditions and organisation-wide policy, in Cedar.
+//! Conditions and organisation-wide policies, in Cedar.
 //!
-//! Cedar is typed here: a tool's JSON Schema becomes the type of its arguments, and every expression is
-//! validated strictly when it is loaded. What Cedar would let pass is closed on top: a policy that errors
-//! denies instead of being skipped, and `has` with a name that no tool has, which Cedar takes for plainly
-//! false, refuses to load.
+//! Cedar is typed here: a tool's JSON Schema becomes the type of its arguments, and every expression is validated
+//! strictly when it is loaded. Two things are stricter than in Cedar: a policy that errors denies instead of being
+//! skipped, and `has` with a name that no tool has, which Cedar evaluates to false, fails to load.
 //!
 //! ## What expressions see
 //!
 //! | name | type |
 //! |---|---|
 //! | `input` | the tool's arguments, by its schema; those that are paths of the workspace as `Path` |
-//! | `path` | `Path`: each path of the call in turn, wherever it is named; for tools that have some |
-//! | `caller.subject` | `String`: who calls |
-//! | `caller.agent` | `String`, optional: the agent on whose behalf |
-//! | `caller.permissions` | `Set<String>`: what it was granted by name |
-//! | `caller.unrestricted` | `Bool`: a person at the keyboard, who holds everything |
+//! | `path` | `Path`: each path of the call in turn, from any source; for tools that have some |
+//! | `caller.subject` | `String`: the caller |
+//! | `caller.agent` | `String`, optional: the agent that the caller acts for |
+//! | `caller.permissions` | `Set<String>`: the permissions granted by name |
+//! | `caller.unrestricted` | `Bool`: the local user, who has all permissions |
 //! | `caller.trust` | `String`: `supervised`, `guided` or `autonomous` |
 //! | `session.id` | `String` |
 //! | `session.run` | `String`, optional: the workflow run |
 //! | `session.calls` | `Long`: calls that the session made before this one |
 //!
-//! A `Path` is where a path really leads: `input.path in Path::"@project/secrets"`, and
-//! `input.path.location like "*.pem"`. A condition holds if it does for one of the paths; a `permit` must for each.
+//! A `Path` is a resolved path: `input.path in Path::"@project/secrets"`, and `input.path.location like "*.pem"`. A
+//! condition holds if it holds for one of the paths; a `permit` must match for each.
 //!
-//! A condition writes `input.count > 20`; a policy file writes `context.input.count > 20`, as Cedar itself
-//! demands.
+//! A condition is written `input.count > 20`; in a policy file it is `context.input.count > 20`, as Cedar requires.
 
 mod path;
 mod typing;

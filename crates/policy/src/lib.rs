@@ -1,13 +1,13 @@
 //! Pure decisions.
 //!
-//! Given what an operator declared and what a caller asks, this crate says yes or no, and why. It reads no
-//! file, no clock and no environment, keeps no state, and runs nothing: the same question always has the same
-//! answer. Nothing here defaults to allowed, and trust is kept apart from rights: a [`AgentScope`] says what an
-//! agent may do, [`needs_question`] says whether somebody must be asked first, and neither can change the
-//! other's answer.
+//! Given what an operator declared and what a caller requests, this crate allows or denies, and says why. It
+//! reads no file, clock or environment, keeps no state, and runs nothing: the same question always has the same
+//! answer. Nothing here defaults to allowed, and trust is separate from permissions: an [`AgentScope`] says
+//! what an agent may do, [`needs_question`] says whether a person must approve first, and neither can change
+//! the other's answer.
 //!
-//! A call passes when all of these agree: its agent's [`AgentScope`], the tool's [`Requirements`], and the
-//! organisation's [`Policies`]. What comes back passes an [`OutputPolicy`], which drops what nobody allowed.
+//! A call passes if all of these agree: its agent's [`AgentScope`], the tool's [`Requirements`], and the
+//! organisation's [`Policies`]. Its result passes an [`OutputPolicy`], which drops what no rule allows.
 
 pub mod limits;
 pub mod paths;

@@ -1,6 +1,6 @@
-//! What of an answer may leave.
+//! Which fields of a result may be returned.
 //!
-//! Rules name fields by path. What no rule speaks for is dropped; nothing leaves by default.
+//! Rules select fields by path. A field without a rule is dropped; nothing is returned by default.
 //!
 //! ## Paths
 //!
@@ -13,36 +13,34 @@
 //! | `*.email` | every `email`, at any depth, the outermost too |
 //! | `*`, `**` | everything |
 //! | `a.**.b` | `b` beneath `a` with any number of names between, none too |
-//! | the empty path | the whole answer |
+//! | the empty path | the whole result |
 //!
-//! So a star at the beginning or the end stands for any depth, and one between two names for exactly one
-//! name. `\` before `.`, `*`, `[`, `]` or `\` takes away its meaning. Names are compared letter by letter. An
-//! empty name can only be matched by a star.
+//! So a star at the start or the end stands for any depth, and one between two names for exactly one name. `\` before `.`,
+//! `*`, `[`, `]` or `\` escapes it. Names are case-sensitive. An empty name can only be matched by a star.
 //!
 //! ## Which rule decides
 //!
-//! A rule speaks for what it matches and for everything inside. Where several speak, the closest kind
-//! decides, and within a kind the strictest:
+//! A rule applies to what it matches and to everything inside. If several apply, the most specific kind decides, and within
+//! a kind the strictest:
 //!
 //! | first | then | last |
 //! |---|---|---|
 //! | a path without stars that is exactly this one | a pattern with a name in it, or a path around this one | `*` and `**` |
 //! | `redact` before `mask` before `allow` | `redact` before `mask` before `allow` | `redact` before `mask` before `allow` |
 //!
-//! To open one field inside something that is redacted, name it exactly.
+//! To allow one field inside something that is redacted, name it exactly.
 //!
-//! ## What happens
+//! ## Effects
 //!
-//! | rule | text | other plain values | objects and arrays |
+//! | rule | strings | other scalars | objects and arrays |
 //! |---|---|---|---|
-//! | `allow` | stays | stay | stay, but for what other rules say about their inside |
-//! | `mask` | first and last character around `***`; `***` alone when shorter than eight characters | `***` | `[redacted]` |
+//! | `allow` | kept | kept | kept, except for what other rules say about their contents |
+//! | `mask` | first and last character around `***`; `***` alone if shorter than eight characters | `***` | `[redacted]` |
 //! | `redact` | `[redacted]` | `[redacted]` | `[redacted]` |
-//! | none | dropped | dropped | dropped, unless a rule speaks for something inside |
+//! | none | dropped | dropped | dropped, unless a rule applies to something inside |
 //!
-//! An object or array of which nothing may stay, but which rules look into, stays as `{}` or `[]`; so does
-//! the answer itself, and a plain answer that is dropped becomes `null`. What lies deeper than [`DEEPEST`]
-//! levels is redacted.
+//! An object or array that rules look into but of which nothing is kept becomes `{}` or `[]`; so does the result itself, and
+//! a scalar result that is dropped becomes `null`. Anything nested deeper than [`MAX_DEPTH`] levels is redacted.
 
 mod pattern;
 mod automaton;
@@ -57,31 +55,30 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What happens to a field. Later ones are stricter.
+/// The treatment of a field, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OutputRule {
-    /// It may leave.
+    /// Returned.
     Allow,
-    /// Its first and last character may leave.
+    /// Only its first and last character are returned.
     Mask,
-    /// Only that it exists may leave.
+    /// Only its existence is visible.
     Redact,
 }
 
-/// Compiled rules for the answers of one tool.
+/// Compiled rules for the results of one tool.
 #[derive(Clone, Debug)]
 pub struct OutputPolicy {
     automaton: Automaton,
-    /// The names that the rules spell out.
+    /// The literal names in the rules.
     names: BTreeSet<String>,
 }
 
 impl OutputPolicy {
-    /// Compiles patterns and their rules. Without any, nothing leaves.
+    /// Compiles patterns and their rules. Without any, nothing is returned.
     ///
     /// # Errors
-    /// When a pattern means nothing, or when there are so many that overlap that matching would take too much
-    /// memory.
+    /// If a pattern is invalid, or so many overlap that matching would take too much memory.
     pub fn compile<S: AsRef<str>>(rules: &[(S, OutputRule)]) -> Result<Self, OutputPolicyError> {
         let patterns: Result<Vec<(FieldPattern, OutputRule)>, _> =
             rules.iter().map(|(glob, rule)| Ok((FieldPattern::parse(glob.as_ref())?, *rule))).collect();
@@ -90,13 +87,13 @@ impl OutputPolicy {
         Ok(Self { automaton: Automaton::compile(&patterns)?, names })
     }
 
-    /// Whether a rule spells out this name of a field. Other names come from the answer itself, and may be data.
+    /// Whether a rule contains this field name. Other names come from the result itself, and may be data.
     #[must_use]
     pub fn names(&self, field: &str) -> bool {
         self.names.contains(field)
     }
 
-    /// Keeps what may leave.
+    /// Filters a result.
     #[must_use]
     pub fn apply(&self, value: Value) -> Filtered {
         filter::apply(&self.automaton, value)

@@ -1,10 +1,10 @@
-//! Which paths a permission covers.
+//! The paths that a permission covers.
 
 use std::path::{Component, Path};
 
 use toolgate_manifest::Globs;
 
-/// The `paths` of a permission, compiled.
+/// The compiled `paths` of a permission.
 #[derive(Clone, Debug)]
 pub struct PathScope(Globs);
 
@@ -15,15 +15,16 @@ impl PathScope {
         Self(globs)
     }
 
-    /// Whether a path is covered. It must be the real location of what was opened, relative to its mount; a path
-    /// that is absolute or climbs is never covered, whatever the globs say. The mount's root is the empty path.
+    /// Whether a path is covered. It must be the resolved location of the opened file, relative to its mount; a
+    /// path that is absolute or contains `..` is never covered, whatever the globs say. The mount's root is the
+    /// empty path.
     #[must_use]
     pub fn matches(&self, relative_path: &Path) -> bool {
         let normal = relative_path.components().all(|part| matches!(part, Component::Normal(_)));
         normal && self.0.matches(relative_path)
     }
 
-    /// The globs as the operator wrote them.
+    /// The globs as written.
     #[must_use]
     pub fn patterns(&self) -> &[String] {
         self.0.patterns()

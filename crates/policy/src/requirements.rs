@@ -1,34 +1,34 @@
-//! What a tool demands of whoever calls it.
+//! The permissions that a tool requires.
 //!
-//! All of `permissions`; those of `elevated` as well when its condition holds or cannot be evaluated; and
-//! [`ALLOW_DESTRUCTIVE`] for a tool that may destroy something for good. Holding more never allows less, and
-//! demanding more never allows more.
+//! All of `permissions`; those of `elevated` as well if its condition holds or cannot be evaluated; and
+//! [`ALLOW_DESTRUCTIVE`] for a destructive tool. More held permissions never allow less, and more required
+//! ones never allow more.
 
 use toolgate_types::ToolClass;
 
 use crate::call_facts::{CallFacts, PolicyDecision};
 use crate::cedar::Condition;
 
-/// The permission that every destructive tool demands besides its own.
+/// The permission that every destructive tool requires besides its own.
 pub const ALLOW_DESTRUCTIVE: &str = "allow_destructive";
 
-/// What one tool demands.
+/// The requirements of one tool.
 #[derive(Clone, Debug)]
 pub struct Requirements {
     /// Permissions that every call needs, all of them.
     pub permissions: Vec<String>,
-    /// Permissions that some calls need on top.
+    /// Permissions that some calls need in addition.
     pub elevated: Option<ElevatedPermissions>,
-    /// What the tool can do to the world.
+    /// The tool's class.
     pub class: ToolClass,
 }
 
-/// Permissions that a call needs on top when a condition on it holds.
+/// Permissions that a call needs in addition if a condition holds.
 #[derive(Clone, Debug)]
 pub struct ElevatedPermissions {
-    /// Which calls.
+    /// The condition.
     pub condition: Condition,
-    /// What they need.
+    /// The permissions.
     pub permissions: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub enum Elevation {
 }
 
 impl Requirements {
-    /// Whether the caller holds everything that this call needs.
+    /// Whether the caller has all permissions that this call needs.
     pub fn check(&self, facts: &CallFacts<'_>) -> PolicyDecision {
         if facts.held.is_everything() {
             return PolicyDecision::Allowed;
@@ -63,7 +63,7 @@ impl Requirements {
         if lacking.is_empty() { PolicyDecision::Allowed } else { PolicyDecision::denied(lacking.join("; ")) }
     }
 
-    /// Whether it must be known where the paths of a call really lead.
+    /// Whether the paths of a call must be resolved first.
     #[must_use]
     pub fn needs_paths(&self) -> bool {
         self.elevated.as_ref().is_some_and(|elevated| elevated.condition.needs_paths())

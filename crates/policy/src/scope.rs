@@ -7,7 +7,7 @@ use toolgate_types::ToolClass;
 
 use crate::paths::PathScope;
 
-/// What one caller may do, made once from what the operator declared.
+/// What one caller may do, compiled from the configuration.
 #[derive(Clone, Debug)]
 pub struct AgentScope(ScopeRule);
 
@@ -15,17 +15,17 @@ pub struct AgentScope(ScopeRule);
 enum ScopeRule {
     /// A person: every tool.
     Everything,
-    /// An agent without permissions of its own: tools that only read.
+    /// An agent without `tool_permissions`: tools of class `read`.
     Reading { agent: String },
-    /// An agent with permissions: exactly those that are allowed.
+    /// An agent with `tool_permissions`: exactly the allowed ones.
     Listed { agent: String, permissions: BTreeMap<String, ListedPermission> },
 }
 
-/// What the list says about one tool.
+/// The entry for one tool.
 #[derive(Clone, Debug)]
 enum ListedPermission {
     Allowed(Grant),
-    /// `allowed: false`, and the line that says so.
+    /// `allowed: false`, with its line.
     Forbidden(usize),
     /// More than one entry; which one was meant would be a guess.
     Ambiguous,
@@ -34,27 +34,27 @@ enum ListedPermission {
 /// Whether a call is permitted.
 #[derive(Clone, Debug)]
 pub enum ScopeVerdict {
-    /// It is, within these bounds.
+    /// Permitted, within these limits.
     Allowed(Grant),
-    /// It is not.
+    /// Denied.
     Denied {
-        /// Which declaration, or which missing one, decided; for the operator only. A model is told that the call is
-        /// not permitted, and nothing else.
+        /// The declaration, or the missing one, that decided; for the operator only. The model learns only that the
+        /// call is not permitted.
         operator_reason: String,
     },
 }
 
-/// The bounds within which a call is permitted.
+/// The limits within which a call is permitted.
 #[derive(Clone, Debug, Default)]
 pub struct Grant {
-    /// The paths that the call may touch; `None` means all.
+    /// The paths that the call may access; `None` means all.
     pub paths: Option<PathScope>,
-    /// Limits, the timeout among them, that hold for this agent and this tool.
+    /// Limits, including the timeout, for this agent and this tool.
     pub limits: LimitOverrides,
 }
 
 impl AgentScope {
-    /// The scope of an agent, or of a person when there is none.
+    /// The scope of an agent, or of a person if there is none.
     #[must_use]
     pub fn of(agent: Option<&AgentConfig>) -> Self {
         let Some(agent) = agent else { return Self(ScopeRule::Everything) };
@@ -126,7 +126,7 @@ impl ListedPermission {
     }
 }
 
-/// Where to look; declarations made in code have no line.
+/// The position for the message; declarations made in code have no line.
 fn on_line(line: usize) -> String {
     if line == 0 { String::new() } else { format!(" on line {line}") }
 }

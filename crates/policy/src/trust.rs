@@ -1,8 +1,8 @@
-//! How much is asked before a call runs.
+//! Whether a call needs approval.
 
 use toolgate_types::{ToolClass, Trust};
 
-/// Whether a person must agree before a permitted call of this class runs.
+/// Whether a person must approve a permitted call of this class.
 #[must_use]
 pub fn needs_question(trust: Trust, class: ToolClass) -> bool {
     match trust {

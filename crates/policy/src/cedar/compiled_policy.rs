@@ -1,33 +1,33 @@
-//! One policy, made ready for evaluation.
+//! One policy, compiled for evaluation.
 //!
-//! Cedar's own authorizer puts the condition of a policy together anew for every request, which costs more
-//! than evaluating it. Here the clauses are kept as expressions. They are taken from the policy by way of
-//! text, so the text is read again and compared: what would not come back as the same expression is refused.
+//! Cedar's own authorizer builds the condition of a policy anew for every request, which costs more than
+//! evaluating it. Here the clauses are kept as expressions. They are extracted by way of text, so the text
+//! is parsed again and compared: a clause that would not come back as the same expression is rejected.
 
 use std::str::FromStr as _;
 
 use cedar_policy::pst::{self, Clause as PolicyClause};
 use cedar_policy::{EntityTypeName, EntityUid, Expression, Policy, PrincipalConstraint};
 
-/// What a policy says, apart from the tools that it is about.
+/// A policy without the constraints on its tools.
 pub(super) struct CompiledPolicy {
-    /// Its `@id`, else where it stands.
+    /// Its `@id`, or else its position.
     pub(super) name: String,
     principal: PrincipalConstraint,
     pub(super) clauses: Vec<Clause>,
-    /// Whether a clause is about the principal.
+    /// Whether a clause refers to the principal.
     pub(super) reads_principal: bool,
 }
 
-/// One `when` or `unless`.
+/// A `when` or `unless` clause.
 pub(super) struct Clause {
     pub(super) expression: Expression,
-    /// What it must be for the policy to match.
+    /// The value it must have for the policy to match.
     pub(super) expected: bool,
 }
 
 impl CompiledPolicy {
-    /// Nothing when the policy does not come back as it was.
+    /// `None` if a clause does not survive the round trip through text.
     pub(super) fn of(name: &str, policy: &Policy, tree: &pst::Policy) -> Option<Self> {
         let clauses: Option<Vec<Clause>> = tree.body().clauses().iter().map(clause).collect();
         let asks_who_calls = tree.body().clauses().iter().any(reads_principal);
@@ -35,7 +35,7 @@ impl CompiledPolicy {
         Some(Self { name: name.to_owned(), principal, clauses: clauses?, reads_principal: asks_who_calls })
     }
 
-    /// Whether the scope of the policy has this principal in it. Principals have no groups.
+    /// Whether the policy's scope matches this principal. Principals have no groups.
     pub(super) fn admits(&self, principal: &EntityUid) -> bool {
         let is = |kind: &EntityTypeName| principal.type_name() == kind;
         match &self.principal {

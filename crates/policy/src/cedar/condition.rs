@@ -1,4 +1,4 @@
-//! One condition on a call, typed by the tool's schema.
+//! A condition on a call, typed by the tool's schema.
 
 use std::fmt;
 use std::str::FromStr as _;
@@ -20,10 +20,10 @@ use super::typing::ToolTyping;
 use super::value::Undecidable;
 use crate::call_facts::CallFacts;
 
-/// A longer condition belongs in a policy file.
+/// Maximum length; a longer condition belongs in a policy file.
 const MAX_CONDITION_BYTES: usize = 4096;
 
-/// A Cedar expression over `input`, `caller` and `session` that was found to be sound for one tool.
+/// A Cedar expression over `input`, `caller` and `session`, validated for one tool.
 #[derive(Clone)]
 pub struct Condition(Arc<CompiledCondition>);
 
@@ -37,15 +37,15 @@ struct CompiledCondition {
     resource: EntityUid,
 }
 
-/// Why a condition was refused.
+/// Why a condition was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConditionError {
     /// What is wrong.
     pub message: String,
-    /// What would help.
+    /// A remedy.
     pub help: Option<String>,
-    /// The byte of the expression where it is wrong, where that can be told.
+    /// The byte offset of the mistake in the expression, if known.
     pub offset: Option<usize>,
 }
 
@@ -61,19 +61,19 @@ impl ConditionError {
 }
 
 impl Condition {
-    /// Checks an expression against the schema of a tool's arguments.
+    /// Validates an expression against the schema of a tool's arguments.
     ///
     /// # Errors
-    /// When it is not one expression, is not a truth value, names a field that is not declared or has no
-    /// type, uses an optional field without asking `has` first, or can never hold.
+    /// If it is not a single boolean expression, refers to a field that is not declared or has no type,
+    /// uses an optional field without checking `has` first, or can never hold.
     pub fn compile(expression: &str, schema: &Value) -> Result<Self, ConditionError> {
         Self::compile_for(expression, ToolTyping::of(schema))
     }
 
-    /// The same over arguments whose types are known, paths among them.
+    /// The same for arguments with known types, paths among them.
     ///
     /// # Errors
-    /// As [`Self::compile`]; and when it compares a path by its text.
+    /// As [`Self::compile`]; and if it compares a path as text.
     pub fn compile_for(expression: &str, typing: ToolTyping) -> Result<Self, ConditionError> {
         if expression.len() > MAX_CONDITION_BYTES {
             return Err(ConditionError::new(format!(
@@ -107,7 +107,7 @@ impl Condition {
         })))
     }
 
-    /// The expression as it was written.
+    /// The expression as written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
@@ -116,7 +116,7 @@ impl Condition {
     /// Whether it holds for a call.
     ///
     /// # Errors
-    /// When it cannot be told; whoever asks must then assume the worse.
+    /// If it cannot be evaluated; the caller must then assume the worse case.
     pub fn holds(&self, facts: &CallFacts<'_>) -> Result<bool, Undecidable> {
         let compiled = &*self.0;
         let mut holds = false;
@@ -128,7 +128,7 @@ impl Condition {
         Ok(holds)
     }
 
-    /// Whether it can be told only when it is known where the paths of a call lead.
+    /// Whether it can be evaluated only after the paths of a call were resolved.
     #[must_use]
     pub fn needs_paths(&self) -> bool {
         self.0.context.needs_paths(&self.0.reads)
@@ -161,8 +161,7 @@ impl fmt::Debug for Condition {
     }
 }
 
-/// Parses the text as one expression and nothing more: no text that passes can close what is put around it
-/// later.
+/// Parses the text as a single expression, so that no text can close what is later put around it.
 fn parse(rewritten: &Rewritten) -> Result<Expression, ConditionError> {
     Expression::from_str(&rewritten.text).map_err(|errors| match errors.iter().next() {
         Some(error) => refused(rewritten, PolicyDiagnostic::in_diagnostic(error)),
@@ -188,10 +187,10 @@ fn restore_variables(message: &str) -> String {
     message
 }
 
-/// Validates the expression as the only clause of the only policy, and finds what it reads.
+/// Validates the expression as the only clause of the only policy, and finds out what it reads.
 fn check(rewritten: &Rewritten, surroundings: &ContextSchema) -> Result<ContextReads, ConditionError> {
     const BEFORE: &str = "permit(principal,action,resource)when{";
-    // The line break ends a comment that the expression may end with.
+    // The line break ends a comment at the end of the expression.
     let text = format!("{BEFORE}{}\n}};", rewritten.text);
     let defect = || ConditionError::new("the condition is not a single expression");
     let policy = Policy::parse(None, text).map_err(|_| defect())?;
@@ -206,7 +205,7 @@ fn check(rewritten: &Rewritten, surroundings: &ContextSchema) -> Result<ContextR
     let schema = Schema::from_json_value(schema(actions))
         .map_err(|error| ConditionError::new(format!("the tool's schema cannot be typed: {error}")))?;
     let validated = Validator::new(schema).validate(&policies, ValidationMode::Strict);
-    // Cedar's order changes from run to run.
+    // Cedar's order is not deterministic.
     let found = validated.validation_errors().map(|error| PolicyDiagnostic::in_diagnostic(error));
     if let Some(mut found) = found.min_by_key(|found| (found.offset, found.message.clone())) {
         found.offset = found.offset.map(|offset| offset.saturating_sub(BEFORE.len()));

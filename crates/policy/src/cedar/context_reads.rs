@@ -1,4 +1,4 @@
-//! Which facts an expression reads, and whether it asks for some that cannot exist.
+//! Which facts an expression reads, and whether it refers to some that cannot exist.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(crate) struct ContextReads {
     pub(crate) input: ReadSet,
     pub(crate) caller: ReadSet,
     pub(crate) session: ReadSet,
-    /// The path for which a call is judged.
+    /// The path that a call is judged for.
     pub(crate) path: bool,
 }
 
@@ -80,7 +80,7 @@ impl ContextReads {
                 self.path = true;
                 return;
             }
-            // Validation refuses it.
+            // Validation rejects it.
             _ => return,
         };
         match inner.first() {
@@ -90,25 +90,25 @@ impl ContextReads {
     }
 }
 
-/// What is wrong with an expression that Cedar would accept.
+/// A mistake that Cedar would accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Misuse {
-    /// `has` with a name that is declared nowhere: plainly false to Cedar, a misspelling to us.
+    /// `has` with a name that is not declared anywhere: false to Cedar, most likely a misspelling.
     UnknownName(Vec<String>),
-    /// `has` on something whose fields cannot be told.
+    /// `has` on something whose fields are unknown.
     UnclearHas,
-    /// A path compared as a whole, which has several names where mounts lie in each other.
+    /// Comparison of a whole path, which has several names if mounts are nested.
     ComparedPath(Vec<String>),
-    /// The same of a list of paths, which no operator but a comparison takes.
+    /// The same for a list of paths, which supports only comparisons.
     ComparedPaths(Vec<String>),
-    /// A name of a path that no file has, and why.
+    /// A path literal that no file can have, and why.
     NoSuchPath(String, String),
-    /// An object compared or passed on as a whole, of which only a part has types.
+    /// Comparison or use of a whole object of which only some fields have types.
     PartialObject(Vec<String>),
 }
 
-/// Finds what the clauses of a policy read. `types` gives what may stand at a path below `context`, once per
-/// tool; `mounts` are the aliases that a path can begin with, none where that is not known.
+/// Finds out what the clauses of a policy read. `types` returns the types at a path below `context`, one per tool; `mounts` are the aliases that a
+/// path can start with, empty if unknown.
 pub(crate) fn analyse<'t>(
     policy: &Policy,
     types: &dyn Fn(&[&str]) -> Vec<Option<&'t CedarType>>,
@@ -164,12 +164,12 @@ impl ReadAnalysis<'_, '_> {
             }
             Expr::Set(items) => items.iter().for_each(|item| self.visit(item)),
             Expr::Record(fields) => fields.values().for_each(|field| self.visit(field)),
-            // A kind of expression that is not known here may read anything.
+            // An unknown kind of expression may read anything.
             _ => self.reads = ContextReads::EVERYTHING,
         }
     }
 
-    /// Only `in` knows every name of a path. A text that a location is compared with must be one that a path can have, wherever it stands in an operand.
+    /// Only `in` considers every name of a path. A text that is compared with a location must be a possible path, anywhere in the operand.
     fn refuse_paths(&mut self, operands: [&Expr; 2]) {
         let values: Vec<&Expr> = operands.into_iter().flat_map(values).collect();
         let places: Vec<Vec<&str>> = values.iter().filter_map(|value| place(value)).collect();
@@ -190,7 +190,7 @@ impl ReadAnalysis<'_, '_> {
         }
     }
 
-    /// A pattern for a location is one that a path can match.
+    /// A pattern for a location must be one that a path can match.
     fn visit_pattern(&mut self, expression: &Expr, pattern: &[PatternElem]) {
         let is_location = |value: &Expr| place(value).is_some_and(|place| self.is_location(&place));
         if values(expression).into_iter().any(is_location)
@@ -240,7 +240,7 @@ impl ReadAnalysis<'_, '_> {
             return;
         };
         place.extend(names);
-        // The value itself is not used, so an object of which only a part has types does no harm here.
+        // The value itself is not used, so an object of which only some fields have types is harmless here.
         self.reads.note(&place);
         if (self.types)(&place).iter().all(Option::is_none) {
             self.misuses.push(Misuse::UnknownName(owned(&place)));
@@ -248,7 +248,7 @@ impl ReadAnalysis<'_, '_> {
     }
 }
 
-/// The path of names below `context` that an expression is, if it is nothing else.
+/// The attribute path below `context` that an expression is, if it is nothing else.
 fn place(expression: &Expr) -> Option<Vec<&str>> {
     match expression {
         Expr::Var(Var::Context) => Some(Vec::new()),
@@ -261,7 +261,7 @@ fn place(expression: &Expr) -> Option<Vec<&str>> {
     }
 }
 
-/// What an expression can come to: itself, or whatever it chooses between or holds.
+/// The values that an expression can have: itself, or its branches or elements.
 fn values(expression: &Expr) -> Vec<&Expr> {
     match expression {
         Expr::IfThenElse { then_expr, else_expr, .. } => {

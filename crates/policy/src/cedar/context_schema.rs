@@ -1,4 +1,4 @@
-//! What Cedar is told about a call: the types, and the values.
+//! The context of a call for Cedar: its types and its values.
 
 use cedar_policy::{Context, ContextCreationError, Entities, RestrictedExpression};
 use serde_json::{Value, json};
@@ -30,13 +30,13 @@ impl ContextSchema {
         Self { types, typing }
     }
 
-    /// Whether what is read must be resolved first.
+    /// Whether paths that are read must be resolved first.
     pub(crate) fn needs_paths(&self, reads: &ContextReads) -> bool {
         let is_read = |(name, field): (&String, &RecordField)| field.kind.is_path() && reads.input.has(name);
         !self.typing.paths.is_empty() && (reads.path || self.typing.input.named.iter().any(is_read))
     }
 
-    /// The paths that a call is judged for, one after the other; nothing once, where they do not matter.
+    /// The paths that a call is judged for, one after the other; a single `None` if they are not read.
     pub(crate) fn cases<'f>(
         &self,
         reads: &ContextReads,
@@ -54,7 +54,7 @@ impl ContextSchema {
         }
     }
 
-    /// What the paths of a call are members of, beside what is known.
+    /// The given entities and those of the call's paths.
     pub(crate) fn entities(
         &self,
         reads: &ContextReads,
@@ -170,7 +170,7 @@ fn session(reads: &ContextReads, facts: &CallFacts<'_>) -> Vec<(String, Restrict
     attributes
 }
 
-/// The declarations that every tool shares, in Cedar's JSON schema format, around those of its actions.
+/// The declarations that all tools share, in Cedar's JSON schema format, with those of the actions.
 pub(crate) fn schema(actions: Value) -> Value {
     json!({"": {
         "entityTypes": {

@@ -1,8 +1,8 @@
-//! Calls that a policy says it allows or denies, checked when it is loaded.
+//! Examples: calls that a policy declares it allows or denies, checked when it is loaded.
 //!
-//! `@denies("git_log {\"count\": 50}")`: a tool, its arguments, and if need be ` as AGENT`; one to a line.
-//! The caller holds everything. A `forbid` must deny its examples itself, and a `permit` allow them itself:
-//! an example that holds for another reason proves nothing.
+//! `@denies("git_log {\"count\": 50}")`: a tool, its arguments, and optionally ` as AGENT`; one per line.
+//! The caller has all permissions. A `forbid` must deny its examples itself, and a `permit` must allow them
+//! itself: an example that holds for another reason proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ impl<'t> Example<'t> {
         Ok(Self { tool, input, caller })
     }
 
-    /// Whether the call is decided as its policy says, and by that policy where that can be.
+    /// Whether the call is decided as its policy declares, and by that policy if possible.
     pub(super) fn check(
         &self,
         loaded: &LoadedPolicies,

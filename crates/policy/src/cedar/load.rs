@@ -1,4 +1,4 @@
-//! From the text of policy files to slices by tool.
+//! Loads policy files into slices by tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr as _;
@@ -21,18 +21,18 @@ use super::source::{PolicyDiagnostic, PolicyProblem, PolicySource, place};
 use super::tokens::too_deep;
 use super::typing::{CedarType, ToolTyping};
 
-/// The group of every tool.
+/// The group of all tools.
 const ANY_CLASS: &str = "class:any";
 
-/// The annotations that mean something here, or are commonly kept for people.
+/// The annotations that have a meaning here, or are commonly used for people.
 const ANNOTATIONS: [&str; 5] = ["id", "description", "owner", "allows", "denies"];
 
-/// A tool that policies can be about.
+/// A tool that policies can refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyTool<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it can do to the world.
+    /// Its class.
     pub class: ToolClass,
     /// The JSON Schema of its arguments.
     pub schema: &'a Map<String, Value>,
@@ -40,7 +40,7 @@ pub struct PolicyTool<'a> {
     pub paths: &'a PathInputs,
 }
 
-/// One policy on its way in.
+/// A policy that is being loaded.
 struct PendingPolicy<'a> {
     source: PolicySource<'a>,
     offset: usize,
@@ -87,7 +87,7 @@ pub(super) fn load(
     if problems.is_empty() { Ok(Some(loaded)) } else { Err(problems) }
 }
 
-/// The policies of one file, in the order of the text.
+/// The policies of one file, in text order.
 fn parse(source: PolicySource<'_>) -> Result<Vec<PendingPolicy<'_>>, Vec<PolicyProblem>> {
     if let Some(offset) = too_deep(source.text) {
         return Err(vec![PolicyProblem::at(source, Some(offset), "the policy is nested too deep")]);
@@ -106,7 +106,7 @@ fn parse(source: PolicySource<'_>) -> Result<Vec<PendingPolicy<'_>>, Vec<PolicyP
     for policy in policies.policies() {
         let text = policy.to_cedar().unwrap_or_default();
         let taken: BTreeSet<usize> = texts.iter().map(|(offset, _)| *offset).collect();
-        // Two policies may read alike: each takes a place of its own.
+        // Two policies may have the same text: each gets a position of its own.
         let mut places = source.text.match_indices(&text).map(|(offset, _)| offset);
         let offset = places.find(|offset| !taken.contains(offset)).unwrap_or_default();
         texts.push((offset, policy));
@@ -153,7 +153,7 @@ struct EntityTypes {
     caller: EntityTypeName,
 }
 
-/// Something that is wrong with the tools, and not with a file.
+/// A problem with the tools instead of a file.
 fn without_file(message: String) -> PolicyProblem {
     PolicyProblem::at(PolicySource { file: "", text: "" }, None, message)
 }
@@ -183,8 +183,7 @@ impl<'a> ToolUniverse<'a> {
         Ok(Self { tools, validator: Validator::new(schema), kinds })
     }
 
-    /// Finds the tools that a policy is about and what it reads of their calls, and everything that is wrong
-    /// with it.
+    /// Finds the tools that a policy applies to, what it reads of their calls, and all problems.
     fn check(&self, incoming: &mut PendingPolicy<'a>) -> Vec<PolicyProblem> {
         let mut problems = unknown_annotations(incoming);
         incoming.tools = self.tools_of(&incoming.policy);
@@ -223,7 +222,7 @@ impl<'a> ToolUniverse<'a> {
     fn errors(&self, validated: &ValidationResult) -> Vec<PolicyDiagnostic> {
         let mut found: Vec<PolicyDiagnostic> =
             validated.validation_errors().map(|error| PolicyDiagnostic::in_diagnostic(error)).collect();
-        // Cedar's order changes from run to run.
+        // Cedar's order is not deterministic.
         found.sort_by(|one, other| (one.offset, &one.message).cmp(&(other.offset, &other.message)));
         found.dedup_by(|one, other| (one.offset, &one.message) == (other.offset, &other.message));
         for found in &mut found {
@@ -252,7 +251,7 @@ impl<'a> ToolUniverse<'a> {
         (reads, found.collect())
     }
 
-    /// The tools that the scope of a policy admits.
+    /// The tools that match a policy's scope.
     fn tools_of(&self, policy: &Policy) -> BTreeSet<&'a str> {
         let (action, resource) = (policy.action_constraint(), policy.resource_constraint());
         let admitted = |name: &str, class: ToolClass| {
@@ -312,7 +311,7 @@ impl<'a> ToolUniverse<'a> {
         slice
     }
 
-    /// The tools and their actions; callers have no attributes, so they need not be told.
+    /// The tools and their actions; callers have no attributes, so they need no entities.
     fn entities(&self) -> Result<Entities, PolicyProblem> {
         let broken =
             |error: &dyn std::fmt::Display| without_file(format!("the tools cannot be typed: {error}"));
@@ -329,8 +328,7 @@ impl<'a> ToolUniverse<'a> {
     }
 }
 
-/// Whether a policy speaks for tools by their class alone: that there is none of that class today is no
-/// mistake.
+/// Whether a policy selects tools by class only: that none of that class exists today is no mistake.
 fn is_about_classes(policy: &Policy) -> bool {
     let by_class = match policy.action_constraint() {
         ActionConstraint::Any => true,
@@ -381,7 +379,7 @@ fn actions(tools: &BTreeMap<&str, (ToolClass, ContextSchema)>) -> Value {
     Value::Object(actions)
 }
 
-/// The group of a class; no tool's name has a colon.
+/// The group of a class; tool names contain no colon.
 fn group_of(class: ToolClass) -> String {
     format!("class:{}", class.as_str())
 }

@@ -1,7 +1,7 @@
-//! Paths of the workspace: which arguments are some, where those of a call really lead, and what Cedar is told about them.
+//! Paths of the workspace: which arguments are paths, what those of a call resolve to, and their representation in Cedar.
 //!
-//! A rule is about a file, and a file has many spellings: `./secrets/x`, `a/../secrets/x`, a symlink, the absolute path. So an argument that is a path is
-//! no text here. It is an entity `Path::"@alias/real/location"`, a member of every directory above it, with its `location` as text for `like`.
+//! A rule is about a file, and a file can be written in many ways: `./secrets/x`, `a/../secrets/x`, a symlink, the absolute path. So a path argument
+//! is not text here. It is an entity `Path::"@alias/real/location"`, a member of every directory above it, with its `location` as text for `like`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::str::FromStr as _;
@@ -15,7 +15,7 @@ use super::value::Undecidable;
 /// The name of the entity type.
 pub(crate) const PATH: &str = "Path";
 
-/// The one attribute of a path.
+/// The only attribute of a path.
 pub(crate) const LOCATION: &str = "location";
 
 /// Which arguments of a tool are paths of the workspace.
@@ -23,11 +23,11 @@ pub(crate) const LOCATION: &str = "location";
 pub struct PathInputs {
     /// The arguments.
     pub arguments: Vec<PathInput>,
-    /// Whether a call carries a patch, whose files are paths as well.
+    /// Whether a call contains a patch, whose files are paths as well.
     pub has_patch: bool,
-    /// The directory that the tool's command runs in, where no argument names it: `@project/src`.
+    /// The working directory of the tool's command, if no argument names it: `@project/src`.
     pub directory: Option<String>,
-    /// The aliases of the mounts that paths can lie in; none where that is not known.
+    /// The aliases of the mounts that paths can be in; empty if unknown.
     pub mounts: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct PathInputs {
 pub struct PathInput {
     /// Its name.
     pub name: String,
-    /// Whether each of its items is a path.
+    /// Whether it is a list whose items are paths.
     pub is_list: bool,
     /// Whether a call without it means the directory that its paths are relative to.
     pub has_default: bool,
@@ -45,11 +45,11 @@ pub struct PathInput {
 }
 
 impl PathInputs {
-    /// None of them.
+    /// No paths.
     pub const NONE: &'static Self =
         &Self { arguments: Vec::new(), has_patch: false, directory: None, mounts: Vec::new() };
 
-    /// Arguments, and nothing beside them.
+    /// Only these arguments.
     #[must_use]
     pub fn of(arguments: Vec<PathInput>) -> Self {
         Self { arguments, ..Self::default() }
@@ -59,12 +59,12 @@ impl PathInputs {
         self.arguments.is_empty() && !self.is_certain()
     }
 
-    /// Whether every call names a path, whatever its arguments are.
+    /// Whether every call has a path, whatever its arguments are.
     pub(crate) fn is_certain(&self) -> bool {
         self.has_patch || self.directory.is_some()
     }
 
-    /// What the paths of an example lead to where there are no files: what they say.
+    /// The paths of an example, for which no files exist: resolved lexically.
     #[must_use]
     pub fn lexical_paths(&self, input: &Value) -> CallPaths {
         let mut paths = CallPaths::default();
@@ -93,7 +93,7 @@ impl PathInputs {
     }
 }
 
-/// A path with its alias, without `.` and `..`; nothing for an absolute one or one that climbs out.
+/// A path with its alias, without `.` and `..`; `None` for an absolute one or one that leaves the mount.
 fn lexical(folder: &str, text: &str) -> Option<String> {
     let whole = if text.starts_with('@') { text.to_owned() } else { format!("{folder}/{text}") };
     let mut names = whole.split('/').filter(|name| !matches!(*name, "" | "."));
@@ -111,14 +111,14 @@ fn lexical(folder: &str, text: &str) -> Option<String> {
     Some(location.join("/"))
 }
 
-/// What names a path of a call.
+/// The source of a path of a call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathSource {
-    /// An argument, by its name; an item of a list with `/` and its index.
+    /// An argument, by name; a list item with `/` and its index.
     Argument(String),
-    /// A file of a patch, by its place in it.
+    /// A file of a patch, by index.
     PatchedFile(usize),
-    /// The directory that the tool's command runs in. No argument names it, whatever arguments are called.
+    /// The working directory of the tool's command. A separate variant, so that it cannot collide with an argument's name.
     WorkingDirectory,
 }
 
@@ -132,17 +132,16 @@ impl std::fmt::Display for PathSource {
     }
 }
 
-/// Where the paths of one call really lead.
+/// The resolved paths of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallPaths(BTreeMap<PathSource, RealPath>);
 
-/// One file or directory, by every name that it has as a place of a mount; the one of the innermost mount is the first.
+/// A file or directory, by every name that it has in some mount; the one of the innermost mount is first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RealPath(Vec<String>);
 
 impl CallPaths {
-    /// Adds where a path leads: the places `@alias/real/location`, that of the innermost mount first. A path without any place counts as one that could
-    /// not be resolved.
+    /// Adds a resolved path: its names `@alias/real/location`, that of the innermost mount first. A path without any name counts as unresolved.
     pub fn add(&mut self, source: PathSource, places: Vec<String>) {
         if !places.is_empty() {
             self.0.insert(source, RealPath(places));
@@ -164,7 +163,7 @@ impl RealPath {
         self.0.first().map_or("", String::as_str)
     }
 
-    /// The path itself and everything that it lies in, by every name.
+    /// The path itself and all its ancestors, by every name.
     fn around(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|place| {
             let above = place.match_indices('/').filter_map(|(end, _)| place.get(..end));
@@ -186,7 +185,7 @@ impl RealPath {
     }
 }
 
-/// These entities, and the paths of a call.
+/// These entities, and those of the paths of a call.
 pub(crate) fn with_paths(known: Entities, paths: &CallPaths) -> Result<Entities, Undecidable> {
     let entities = paths.each().into_iter().map(RealPath::entity).collect::<Result<Vec<_>, _>>()?;
     known.add_entities(entities, None).map_err(|_| unusable())
@@ -206,23 +205,23 @@ const ODD_PART: &str = "has an empty, `.` or `..` part";
 const HOLDS_NUL: &str = "holds a NUL character";
 const LONG_NAME: &str = "has a name of more than 255 bytes";
 
-/// No file has a longer name (`NAME_MAX`).
+/// The maximum length of a file name (`NAME_MAX`).
 const MAX_NAME_BYTES: usize = 255;
 
-/// Why the name of a path in a rule matches nothing, if it is so. `mounts` are the aliases that there are; where none is known, any could be one.
+/// Why a path literal in a rule can never match, if so. `mounts` are the existing aliases; if it is empty, any could exist.
 pub(crate) fn never_matches(place: &str, mounts: &[&str]) -> Option<String> {
     let pattern: Vec<PatternElem> = place.chars().map(PatternElem::Char).collect();
     pattern_never_matches(&pattern, mounts)
 }
 
-/// The same for a pattern, whose wildcards stand for any text, `/` included. What could match something is left alone.
+/// The same for a pattern, whose wildcards match any text, `/` included. A pattern that could match is accepted.
 pub(crate) fn pattern_never_matches(pattern: &[PatternElem], mounts: &[&str]) -> Option<String> {
     let is =
         |wanted: char| move |part: &PatternElem| matches!(part, PatternElem::Char(found) if *found == wanted);
     if pattern.iter().any(is('\0')) {
         return Some(HOLDS_NUL.to_owned());
     }
-    // A wildcard may stand for a `/`, so only what lies between two of them is sure to be in one name.
+    // A wildcard may match a `/`, so only the text between two of them is certainly within one name.
     let literals = pattern.split(|part| matches!(part, PatternElem::Wildcard | PatternElem::Char('/')));
     if literals.map(bytes_of).any(|bytes| bytes > MAX_NAME_BYTES) {
         return Some(LONG_NAME.to_owned());
@@ -248,7 +247,7 @@ fn bytes_of(literal: &[PatternElem]) -> usize {
     literal.iter().map(bytes).sum()
 }
 
-/// Why a name that begins like this, or is called exactly so, is the alias of no mount.
+/// Why a name with this start, or exactly this name, is not the alias of a mount.
 fn wrong_alias(beginning: &str, is_whole: bool, mounts: &[&str]) -> Option<String> {
     if beginning.is_empty() && !is_whole {
         return None;
@@ -346,7 +345,7 @@ mod tests {
             let pattern = star(place.chars().map(PatternElem::Char).collect());
             assert_eq!(pattern_never_matches(&pattern, &["@project"]).is_some(), is_refused, "{place}*");
         }
-        // Together they are longer than a name, and the wildcard may stand for a `/`.
+        // Together they are longer than a name, but the wildcard may match a `/`.
         let half: Vec<PatternElem> = "x".repeat(200).chars().map(PatternElem::Char).collect();
         let apart = [vec![PatternElem::Wildcard], half.clone(), vec![PatternElem::Wildcard], half].concat();
         assert_eq!(pattern_never_matches(&apart, &["@project"]), None);

@@ -1,21 +1,21 @@
-//! Policies of the whole organisation, decided per call.
+//! Organisation-wide policies, decided per call.
 //!
 //! | loaded for a tool | a call of it |
 //! |---|---|
-//! | no policy | is not touched: permissions decide |
-//! | `forbid` only | is denied when one matches |
+//! | no policy | is not affected: permissions decide |
+//! | `forbid` only | is denied if one matches |
 //! | at least one `permit` | needs a matching `permit`, and no matching `forbid` |
 //! | anything that fails to evaluate | is denied |
 //!
-//! Whether a policy is loaded for a tool is said by its scope: `action` and `resource`. A `permit` for one
-//! agent therefore closes the tool to everybody who is not permitted as well. Policies never grant what
-//! permissions withhold.
+//! The scope of a policy, `action` and `resource`, decides for which tools it is loaded. A `permit` for one agent
+//! therefore closes the tool to every caller that has no matching `permit`. Policies never grant what permissions
+//! withhold.
 //!
 //! The principal is `Agent::"name"` for a call on behalf of an agent, else `Caller::"subject"`. A `forbid` is
-//! asked about both where there are both: whoever is forbidden something is not let through as an agent. To
-//! forbid something to people alone, ask `unless { context.caller has agent }`.
+//! evaluated for both if there are both: a forbidden caller cannot get through as an agent. To forbid something to
+//! people only, write `unless { context.caller has agent }`.
 //!
-//! A policy that asks about `context.path` is asked once for each path of the call: a `forbid` that matches for one of
+//! A policy that reads `context.path` is evaluated once for each path of the call: a `forbid` that matches for one of
 //! them denies, and a `permit` must match for each.
 //!
 //! Actions are `Action::"tool_name"`, members of `Action::"class:read"` (or `write`, `destructive`) and of
@@ -43,7 +43,7 @@ use crate::call_facts::{CallFacts, PolicyDecision};
 #[derive(Default)]
 pub struct Policies(Option<LoadedPolicies>);
 
-/// Policies, and everything about the tools that judging needs.
+/// Policies, and everything about the tools that decisions need.
 pub(super) struct LoadedPolicies {
     pub(super) rules: Vec<CompiledPolicy>,
     pub(super) slices: BTreeMap<String, PolicySlice>,
@@ -54,9 +54,9 @@ pub(super) struct LoadedPolicies {
 
 /// The policies that can apply to one tool.
 pub(super) struct PolicySlice {
-    /// By number: the permits, one of which a call needs if there are any.
+    /// Indices of the permits, one of which must match if there are any.
     pub(super) permits: Vec<usize>,
-    /// By number: the forbids.
+    /// Indices of the forbids.
     pub(super) forbids: Vec<usize>,
     pub(super) reads: ContextReads,
     pub(super) context: ContextSchema,
@@ -65,35 +65,35 @@ pub(super) struct PolicySlice {
 }
 
 impl Policies {
-    /// Loads and checks policy files for these tools.
+    /// Loads and validates policy files for these tools.
     ///
     /// # Errors
-    /// Every problem of every file: what does not parse, does not fit the types of the tools it is about, can
-    /// never apply, or breaks one of its own examples.
+    /// Every problem of every file: what does not parse, does not match the types of its tools, can never apply, or
+    /// contradicts one of its own examples.
     pub fn load(sources: &[PolicySource<'_>], tools: &[PolicyTool<'_>]) -> Result<Self, Vec<PolicyProblem>> {
         with_large_stack(|| load(sources, tools)).map(Self)
     }
 
-    /// How many policies are loaded.
+    /// The number of loaded policies.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |loaded| loaded.rules.len())
     }
 
-    /// Whether no policy is loaded, so that every call is allowed as far as policies are concerned.
+    /// Whether no policy is loaded, so that policies allow every call.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it must be known where the paths of a call of this tool really lead.
+    /// Whether the paths of a call of this tool must be resolved first.
     #[must_use]
     pub fn need_paths(&self, tool: &str) -> bool {
         let slice = self.0.as_ref().and_then(|loaded| loaded.slices.get(tool));
         slice.is_some_and(|slice| slice.context.needs_paths(&slice.reads))
     }
 
-    /// Whether policies let a call of this tool go on.
+    /// Whether policies allow a call of this tool.
     pub fn decide(&self, tool: &str, facts: &CallFacts<'_>) -> PolicyDecision {
         self.0.as_ref().map_or(PolicyDecision::Allowed, |loaded| loaded.judge(tool, facts).decision)
     }
@@ -106,14 +106,14 @@ impl fmt::Debug for Policies {
     }
 }
 
-/// A call as it is judged for one of its paths.
+/// A call as judged for one of its paths.
 struct PathCase<'e> {
-    /// One for every principal that makes it.
+    /// One per principal.
     requests: Vec<Request>,
     entities: Cow<'e, Entities>,
 }
 
-/// A decision, and the policies that made it by matching.
+/// A decision, and the policies whose match caused it.
 pub(super) struct Judgement {
     pub(super) decision: PolicyDecision,
     pub(super) because_of: Vec<usize>,
@@ -155,8 +155,8 @@ impl LoadedPolicies {
     /// Judges a call for one of its paths.
     fn judge_case(&self, tool: &str, slice: &PolicySlice, case: &PathCase) -> Judgement {
         let PathCase { requests, .. } = case;
-        // Every policy is evaluated, matching or not: one that fails must never be overlooked. What is forbidden
-        // to whoever calls is forbidden to it in every role; what is permitted is permitted to the role it has.
+        // Every policy is evaluated, even after a match: one that fails must never be overlooked. A forbid counts for
+        // each principal of the caller; a permit only for the one it acts as.
         let its_role = requests.first().map(std::slice::from_ref).unwrap_or_default();
         let forbids = self.matching(&slice.forbids, requests, &case.entities);
         let permits = self.matching(&slice.permits, its_role, &case.entities);
@@ -174,7 +174,7 @@ impl LoadedPolicies {
         }
     }
 
-    /// The call, once for every path that rules ask about.
+    /// The call, once for every path that rules read.
     fn cases<'e>(
         &'e self,
         slice: &PolicySlice,
@@ -190,7 +190,7 @@ impl LoadedPolicies {
         paths.into_iter().map(case).collect()
     }
 
-    /// The call, once for every principal that makes it.
+    /// The call, once for every principal.
     fn requests(
         &self,
         slice: &PolicySlice,
@@ -206,14 +206,14 @@ impl LoadedPolicies {
         self.principals(facts.caller).map(request).collect()
     }
 
-    /// Who calls: the agent, where there is one, and the subject behind it.
+    /// The principals: the agent, if there is one, and the subject behind it.
     fn principals(&self, caller: &Caller) -> impl Iterator<Item = EntityUid> {
         let agent = caller.agent.as_ref().map(|agent| (&self.agent, agent.as_str()));
         let names = agent.into_iter().chain([(&self.caller, caller.subject.as_str())]);
         names.map(|(kind, name)| EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(name)))
     }
 
-    /// Those of these policies that match, or what is to be told of those that could not be evaluated.
+    /// The matching policies among these, or the reasons of those that could not be evaluated.
     fn matching(
         &self,
         numbers: &[usize],
@@ -235,7 +235,7 @@ impl LoadedPolicies {
         if failures.is_empty() { Ok(matching) } else { Err(failures.join("; ")) }
     }
 
-    /// Whether a policy matches one of these requests, which differ in the principal alone.
+    /// Whether a policy matches one of these requests, which differ only in the principal.
     fn matches_any(
         &self,
         rule: &CompiledPolicy,
@@ -244,7 +244,7 @@ impl LoadedPolicies {
     ) -> Result<bool, Undecidable> {
         let admitted =
             requests.iter().filter(|request| request.principal().is_some_and(|who| rule.admits(who)));
-        // Clauses that do not ask who calls have the same answer for all.
+        // Clauses that do not read the principal have the same result for all.
         let different = if rule.reads_principal { requests.len() } else { 1 };
         let mut matches = false;
         for request in admitted.take(different) {
@@ -259,7 +259,7 @@ impl LoadedPolicies {
     }
 }
 
-/// Clause by clause, as Cedar does; that the tool fits was settled when policies were sliced.
+/// Clause by clause, as Cedar does; that the tool matches was settled when policies were sliced.
 fn clauses_hold(rule: &CompiledPolicy, request: &Request, entities: &Entities) -> Result<bool, Undecidable> {
     for clause in &rule.clauses {
         match eval_expression(request, entities, &clause.expression) {

@@ -1,8 +1,8 @@
-//! From the names that a condition uses to those that Cedar has.
+//! Rewrites a condition's variables to Cedar's.
 //!
-//! Cedar knows four variables only, so `input`, `path`, `caller` and `session` become `context.input` and so on,
-//! token by token. A mistake here could make an expression mean something else but never more than an
-//! expression: the result is parsed as one expression, alone, before it becomes part of anything.
+//! Cedar has only four variables, so `input`, `path`, `caller` and `session` become `context.input` and so on,
+//! token by token. A bug here could change the meaning of an expression but never make it more than an
+//! expression: the result is parsed as a single expression before it becomes part of anything.
 
 use super::tokens::{CedarToken, tokens};
 
@@ -10,16 +10,16 @@ const PREFIX: &str = "context.";
 const CONDITION_VARIABLES: [&str; 4] = ["input", "path", "caller", "session"];
 const CEDAR_VARIABLES: [&str; 4] = ["principal", "action", "resource", "context"];
 
-/// A condition in Cedar's terms, which still knows where everything came from.
+/// A rewritten condition, with a mapping back to the original.
 #[derive(Debug)]
 pub(super) struct Rewritten {
     pub(super) text: String,
-    /// Where in the original a prefix was put in, in order.
+    /// Offsets in the original where a prefix was inserted, in order.
     inserted: Vec<usize>,
 }
 
 impl Rewritten {
-    /// The place in the original of a place in the rewritten text.
+    /// The offset in the original for an offset in the rewritten text.
     pub(super) fn original_offset(&self, offset: usize) -> usize {
         let mut original = offset;
         for (earlier, place) in self.inserted.iter().enumerate() {
@@ -33,14 +33,14 @@ impl Rewritten {
     }
 }
 
-/// One of Cedar's own variables in a condition, and where.
+/// One of Cedar's own variables in a condition, and its offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ForeignVariable<'t> {
     pub(super) name: &'t str,
     pub(super) offset: usize,
 }
 
-/// Rewrites a condition, or names the variable in it that is not a condition's to use.
+/// Rewrites a condition, or returns a variable that a condition must not use.
 pub(super) fn rewrite(original: &str) -> Result<Rewritten, ForeignVariable<'_>> {
     let tokens: Vec<CedarToken<'_>> = tokens(original).collect();
     let mut rewritten = Rewritten { text: String::with_capacity(original.len() + 64), inserted: Vec::new() };
@@ -52,7 +52,7 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, ForeignVariable<'_>> 
             continue;
         }
         let then = tokens.get(index + 2).map_or("", |token| token.text);
-        // A call may name no path, and nothing but `context` can be asked for one.
+        // A call may have no path, and only `context` can be checked for one.
         if (token.text, after, then) == ("context", "has", "path") {
             continue;
         }
@@ -70,8 +70,7 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, ForeignVariable<'_>> 
     Ok(rewritten)
 }
 
-/// Whether a word between these two is a variable, rather than a field's name, a record's key, a type or a
-/// function.
+/// Whether a word between these two is a variable, rather than a field name, a record key, a type or a function.
 fn is_variable(before: &str, after: &str) -> bool {
     !matches!(before, "." | "has" | "is" | "::" | "@") && !matches!(after, ":" | "::" | "(")
 }

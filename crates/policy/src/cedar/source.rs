@@ -1,4 +1,4 @@
-//! Where in a policy file something is wrong, and what would help.
+//! Problems in policy files: positions and remedies.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use super::typing::ToolTyping;
 /// How paths are compared.
 const PATHS: &str = "a path is where it really leads: write `in Path::\"@project/secrets\"` for a file or all that lies in a directory, or `.location like \"@project/*.pem\"`";
 
-/// What Cedar calls the type of paths where a type does not fit.
+/// Cedar's name for the type of paths in type errors.
 const PATH_TYPE: &str = "Path";
-/// The same of a list of them.
+/// The same for a list of paths.
 const LIST_TYPE: &str = "Set<Path>";
 
 /// The text of one policy file.
@@ -20,22 +20,22 @@ const LIST_TYPE: &str = "Set<Path>";
 pub struct PolicySource<'a> {
     /// The file as the operator names it.
     pub file: &'a str,
-    /// What is in it.
+    /// Its contents.
     pub text: &'a str,
 }
 
-/// One mistake in a policy file.
+/// One problem in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyProblem {
-    /// The file as the operator named it; empty when the mistake is in no file.
+    /// The file as the operator named it; empty if the problem is in no file.
     pub file: String,
-    /// The line, counted from one; zero when it cannot be told.
+    /// The line, one-based; zero if unknown.
     pub line: usize,
-    /// The character in the line, counted from one; zero when it cannot be told.
+    /// The column in characters, one-based; zero if unknown.
     pub column: usize,
     /// What is wrong.
     pub message: String,
-    /// What would help.
+    /// A remedy.
     pub help: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for PolicyProblem {
 
 impl std::error::Error for PolicyProblem {}
 
-/// The line and the character of a byte, counted from one.
+/// The one-based line and column of a byte offset.
 pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
@@ -79,7 +79,7 @@ pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// What Cedar, or a check on top of it, found.
+/// A finding of Cedar, or of a check on top of it.
 #[derive(Debug)]
 pub(super) struct PolicyDiagnostic {
     pub(super) message: String,
@@ -106,7 +106,7 @@ impl PolicyDiagnostic {
         Self { message, help, offset: label.map(|label| label.offset()) }
     }
 
-    /// Says why a field has no type, where that is what is wrong.
+    /// Explains why a field has no type, if that is the problem.
     pub(super) fn explain_left_out(&mut self, typing: &ToolTyping) {
         let named = typing.left_out().map(|(path, _)| path.rsplit('.').next().unwrap_or(path)).find(|name| {
             [format!("`{name}`"), format!(".{name}`")].iter().any(|end| self.message.contains(end))
@@ -162,14 +162,14 @@ impl PolicyDiagnostic {
     }
 }
 
-/// How the paths of a list are compared: one by one, as every path of a call.
+/// How the paths of a list are compared: one by one, like every path of a call.
 fn list_of_paths(prefix: &str) -> String {
     format!(
         "each path of a call is asked about in turn: write `context has path && {prefix}path in Path::\"@project/secrets\"`"
     )
 }
 
-/// Cedar begins with the number of the policy, which says nothing to whoever wrote it.
+/// Removes the policy's generated id from Cedar's message, which means nothing to its author.
 fn without_number(message: &str) -> String {
     match message.split_once("`, ") {
         Some((number, rest)) if number.starts_with("for policy `") => rest.to_owned(),

@@ -1,22 +1,24 @@
-//! The tokens of Cedar's language, as far as they matter here.
+//! A partial lexer for Cedar.
 
-/// How deep an expression may be nested, where a chain of operators counts as nesting. Cedar works through
-/// expressions by recursion, so that a deeper one could end the process instead of being refused.
+/// Maximum nesting of an expression, where a chain of operators counts as nesting. Cedar processes
+/// expressions recursively, so a deeper one could overflow the stack and abort the process instead of being
+/// rejected.
 const MAX_NESTING: usize = 600;
 
-/// What brackets and `if` count for: between them and what is inside lie all the levels of the grammar.
+/// The cost of brackets and `if`: each adds all levels of the grammar.
 const BRACKET_DEPTH: usize = 20;
 
-/// The stack that Cedar is given while it reads: enough for the deepest expression, however the stack outside
-/// stands.
+/// The stack size for Cedar's parser: enough for the deepest expression, however much of the current stack is
+/// used.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Runs what works through expressions by recursion.
+/// Runs recursive work on expressions on a large stack.
 pub(super) fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::grow(STACK_BYTES, work)
 }
 
-/// Where an expression becomes too deep, if it does. In a file, every policy counts for itself.
+/// The offset where an expression becomes too deep, if it does. In a file, every policy is counted
+/// separately.
 pub(super) fn too_deep(text: &str) -> Option<usize> {
     let mut operators = vec![0_usize];
     for token in tokens(text) {
@@ -45,13 +47,13 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = CedarToken<'_>> {
     CedarLexer { rest: text, offset: 0 }
 }
 
-/// A piece of the text: a word, a string, `::`, or one other character.
+/// A token: a word, a string, `::`, or one other character.
 pub(super) struct CedarToken<'t> {
     pub(super) text: &'t str,
     pub(super) offset: usize,
 }
 
-/// The tokens of Cedar as far as they matter here: comments and space are left out.
+/// Splits text into tokens, skipping comments and white space.
 struct CedarLexer<'t> {
     rest: &'t str,
     offset: usize,
@@ -99,7 +101,7 @@ fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The length of a string literal with its quotes; of everything when it does not end.
+/// The length of a string literal with its quotes; the whole text if it is unterminated.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (index, letter) in text.char_indices().skip(1) {

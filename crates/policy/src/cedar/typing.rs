@@ -1,17 +1,17 @@
-//! From a tool's JSON Schema to Cedar types.
+//! Converts a tool's JSON Schema to Cedar types.
 //!
 //! | JSON Schema | Cedar |
 //! |---|---|
 //! | `string`, an `enum` of strings | `String` |
 //! | `integer` | `Long` (beyond 64 bits: does not evaluate) |
 //! | `boolean` | `Bool` |
-//! | `number` | `decimal` (more than four places after the point: does not evaluate) |
-//! | `array` with `items` | `Set`: order and repetition are gone |
-//! | an argument that the tool says is a path | `Path`, an entity |
+//! | `number` | `decimal` (more than four decimal places: does not evaluate) |
+//! | `array` with `items` | `Set`: order and duplicates are lost |
+//! | an argument that the tool declares as a path | `Path`, an entity |
 //! | `object` with `properties` | `Record`; what is not `required` is optional and needs `has` |
 //! | anything else | no attribute: an expression that uses it does not load |
 //!
-//! Keywords beside `type` can only narrow what a schema admits, so they need not be understood.
+//! Keywords besides `type` can only narrow what a schema accepts, so they can be ignored.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::path::{PATH, PathInput, PathInputs};
 
-/// How deep a schema is followed; deeper parts have no type. References that turn in a circle end here as
-/// well.
+/// Maximum depth to which a schema is followed; deeper parts have no type. This also ends cyclic references.
 const MAX_SCHEMA_DEPTH: usize = 12;
 
 /// The type of one value.
@@ -30,7 +29,7 @@ pub(crate) enum CedarType {
     Long,
     Boolean,
     Decimal,
-    /// A path of the workspace, which is where it really leads and not text.
+    /// A path of the workspace: a resolved location, not text.
     Path,
     Set(Box<CedarType>),
     Record(RecordType),
@@ -40,7 +39,7 @@ pub(crate) enum CedarType {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordType {
     pub(crate) named: BTreeMap<String, RecordField>,
-    /// Whether an object can have fields that are not among these.
+    /// Whether an object can have other fields.
     pub(crate) open: bool,
 }
 
@@ -62,7 +61,7 @@ impl RecordField {
 }
 
 impl CedarType {
-    /// What people call it.
+    /// The type's name in messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::String => "a string",
@@ -75,7 +74,7 @@ impl CedarType {
         }
     }
 
-    /// Whether it is a path, or a list of them.
+    /// Whether it is a path or a list of paths.
     pub(crate) fn is_path(&self) -> bool {
         match self {
             Self::Path => true,
@@ -84,8 +83,7 @@ impl CedarType {
         }
     }
 
-    /// Whether the whole of such a value is what an expression sees of it; comparing it would mislead
-    /// otherwise.
+    /// Whether an expression sees the whole value; otherwise comparing it would be misleading.
     pub(crate) fn is_exact(&self) -> bool {
         match self {
             Self::Set(item) => item.is_exact(),
@@ -153,7 +151,7 @@ pub struct ToolTyping {
 }
 
 impl ToolTyping {
-    /// Types the arguments that this schema describes.
+    /// Types the arguments of this schema.
     #[must_use]
     pub fn of(schema: &Value) -> Self {
         let mut reading = SchemaTyper { whole: schema, left_out: BTreeMap::new() };
@@ -164,7 +162,7 @@ impl ToolTyping {
         Self { input, paths: PathInputs::default(), left_out: reading.left_out }
     }
 
-    /// The same where these arguments are paths of the workspace. One whose schema gives it no type still counts among the paths of a call.
+    /// The same with these arguments as paths of the workspace. One without a type in the schema still counts among the paths of a call.
     #[must_use]
     pub fn with_paths(mut self, paths: &PathInputs) -> Self {
         for PathInput { name, has_default, .. } in &paths.arguments {
@@ -179,12 +177,12 @@ impl ToolTyping {
         self
     }
 
-    /// The aliases that its paths can begin with, where they are known.
+    /// The aliases that its paths can start with, if known.
     pub(crate) fn mounts(&self) -> impl Iterator<Item = &str> {
         self.paths.mounts.iter().map(String::as_str)
     }
 
-    /// Whether every call names a path.
+    /// Whether every call has a path.
     pub(crate) fn always_has_path(&self) -> bool {
         let certain = |input: &PathInput| {
             let field = self.input.named.get(&input.name);
@@ -198,7 +196,7 @@ impl ToolTyping {
         self.left_out.iter().map(|(path, reason)| (path.as_str(), *reason))
     }
 
-    /// Why an argument of this name has no type, at whatever depth it is declared.
+    /// Why an argument of this name has no type, at any depth.
     pub(crate) fn why_left_out(&self, name: &str) -> Option<String> {
         let suffix = format!(".{name}");
         self.left_out()
@@ -233,7 +231,7 @@ impl<'s> SchemaTyper<'s> {
         }
     }
 
-    /// What a `$ref` into the same schema points at.
+    /// The target of a `$ref` into the same schema.
     fn referred(&self, schema: &Value) -> Result<&'s Value, &'static str> {
         let target = schema.get("$ref").and_then(Value::as_str).ok_or("its schema names no single type")?;
         let pointer = target.strip_prefix('#').ok_or("its schema lies elsewhere")?;
@@ -251,7 +249,7 @@ impl<'s> SchemaTyper<'s> {
         let properties = schema.get("properties").and_then(Value::as_object);
         let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
         let Some(properties) = properties else {
-            // An empty record would make every `has` on it plainly false, whatever a call brings.
+            // An empty record would make every `has` on it false, whatever a call contains.
             let nothing = RecordType { named: BTreeMap::new(), open: !closed };
             return if closed || path.is_empty() { Ok(nothing) } else { Err("its fields are not declared") };
         };
@@ -273,7 +271,7 @@ impl<'s> SchemaTyper<'s> {
     }
 }
 
-/// The one type that a schema names itself, or that its listed values share.
+/// The single type that a schema names, or that its enumerated values share.
 fn declared_type(schema: &Value) -> Result<Option<&str>, &'static str> {
     match schema.get("type") {
         Some(Value::String(name)) => return Ok(Some(name)),

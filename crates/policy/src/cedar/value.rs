@@ -1,4 +1,4 @@
-//! From JSON values to Cedar values, by type.
+//! Converts JSON values to Cedar values, by type.
 
 use cedar_policy::{EvaluationError, RestrictedExpression};
 use serde_json::{Map, Number, Value};
@@ -6,30 +6,31 @@ use serde_json::{Map, Number, Value};
 use super::path::{CallPaths, RealPath};
 use super::typing::{CedarType, RecordType};
 
-/// Numbers with a fraction are exact in JSON's binary form only up to here.
+/// 2^53: integers up to here are exact in an `f64`.
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
-/// Why an expression has no answer for a call. Names places and types, never values: it goes into records.
+/// Why an expression cannot be evaluated for a call. Contains names and types, never values: it goes into
+/// audit records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecidable {
-    /// An argument is not what the schema declares, or more than Cedar can hold.
+    /// An argument does not have the declared type, or exceeds Cedar's range.
     #[error("the argument `{path}` is not {wanted}")]
     Unfit {
-        /// Where.
+        /// The argument.
         path: String,
-        /// What it should have been.
+        /// The expected type.
         wanted: &'static str,
     },
-    /// An argument that the schema requires is not there.
+    /// A required argument is missing.
     #[error("the argument `{path}` is missing")]
     Missing {
-        /// Which.
+        /// The argument.
         path: String,
     },
-    /// Where the paths of the call lead could not be found out.
+    /// The paths of the call could not be resolved.
     #[error("its paths could not be resolved")]
     NoPaths,
-    /// The evaluation itself went wrong.
+    /// The evaluation itself failed.
     #[error("{0}")]
     Evaluation(&'static str),
 }
@@ -39,7 +40,7 @@ impl Undecidable {
         Self::Unfit { path: String::new(), wanted: kind.name() }
     }
 
-    /// The same, seen from one level further out.
+    /// Prefixes the path with the enclosing field.
     fn inside(mut self, outer: &str) -> Self {
         if let Self::Unfit { path, .. } | Self::Missing { path } = &mut self {
             let joint = if path.is_empty() || path.starts_with('[') { "" } else { "." };
@@ -49,7 +50,7 @@ impl Undecidable {
     }
 }
 
-/// Cedar's own words can quote values.
+/// Cedar's own messages can quote values, so they are replaced.
 impl From<&EvaluationError> for Undecidable {
     fn from(error: &EvaluationError) -> Self {
         Self::Evaluation(match error {
@@ -65,7 +66,7 @@ impl From<&EvaluationError> for Undecidable {
     }
 }
 
-/// The fields of an object that are wanted, as attributes.
+/// The selected fields of an object, as attributes.
 pub(crate) fn attributes(
     object: &Value,
     fields: &RecordType,
@@ -91,7 +92,7 @@ fn is_path(fields: &RecordType, name: &str) -> bool {
     fields.named.get(name).is_some_and(|field| field.kind.is_path())
 }
 
-/// Where an argument really leads, or each of its items. Its text is never looked at.
+/// The resolved path of an argument, or of each of its items. Its text is never used.
 fn path(
     name: &str,
     value: Option<&Value>,
@@ -113,7 +114,7 @@ fn path(
             Ok(Some(RestrictedExpression::new_set(items?)))
         }
         Some(_) => real(name)?.ok_or_else(|| unresolved(name)).map(Some),
-        // What a call without it means is known to whoever resolved the others.
+        // What a call without it means was determined when the paths were resolved.
         None => real(name),
     }
 }
@@ -137,7 +138,7 @@ fn chosen(
     Ok(attributes)
 }
 
-/// One value as an expression that is already a value.
+/// Converts a value to a restricted expression.
 fn expression(value: &Value, kind: &CedarType) -> Result<RestrictedExpression, Undecidable> {
     match (kind, value) {
         (CedarType::String, Value::String(text)) => Ok(RestrictedExpression::new_string(text.clone())),
@@ -163,7 +164,7 @@ fn expression(value: &Value, kind: &CedarType) -> Result<RestrictedExpression, U
     }
 }
 
-/// JSON Schema takes `2.0` for an integer.
+/// JSON Schema accepts `2.0` as an integer.
 fn integer(number: &Number) -> Option<i64> {
     if let Some(whole) = number.as_i64() {
         return Some(whole);
@@ -173,14 +174,14 @@ fn integer(number: &Number) -> Option<i64> {
     (float.abs() <= MAX_EXACT_FLOAT).then_some(float as i64)
 }
 
-/// Cedar's decimals have one to four places and hold about 922 trillion.
+/// Cedar's decimals have one to four decimal places and a range of about ±922 trillion.
 fn decimal(number: &Number) -> Option<String> {
     const MAX_DECIMAL: i64 = 922_337_203_685_477;
     if let Some(whole) = number.as_i64() {
         return (whole.unsigned_abs() <= MAX_DECIMAL.unsigned_abs()).then(|| format!("{whole}.0"));
     }
     let float = number.as_f64().filter(|float| number.is_f64() && float.abs() < MAX_DECIMAL as f64)?;
-    // The shortest decimal form that reads back as the same number; Rust never uses an exponent here.
+    // The shortest decimal that parses to the same number; Rust uses no exponent here.
     let shown = format!("{float}");
     match shown.split_once('.') {
         None => Some(format!("{shown}.0")),

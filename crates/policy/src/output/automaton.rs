@@ -1,59 +1,59 @@
-//! Patterns compiled into one machine that reads a path name by name.
+//! Patterns compiled into one automaton that reads a path name by name.
 //!
-//! A state is the set of places that the patterns may have come to, together with the best rule of what lies
-//! around. All states are made when the rules are compiled, so that filtering looks up one name per field and
-//! nothing else.
+//! A state is the set of positions that the patterns may have reached, with the best rule of the enclosing
+//! values. All states are built when the rules are compiled (subset construction), so that filtering needs
+//! one lookup per field.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::OutputRule;
 use super::pattern::{FieldPattern, OutputPolicyError, Segment, Specificity};
 
-/// How much work it may be to make the states, in places; enough for a hundred patterns that begin with a
-/// star.
+/// Maximum work for building the states, counted in positions; enough for a hundred patterns that start with
+/// a star.
 const MAX_BUILD_STEPS: usize = 6_000_000;
 
-/// A state, by number.
+/// The index of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateId(usize);
 
-/// The machine.
+/// The automaton.
 #[derive(Clone, Debug)]
 pub(super) struct Automaton {
     states: Vec<AutomatonState>,
-    /// What becomes of an answer that is a plain value.
+    /// The rule for a result that is a scalar.
     pub(super) plain_answer: Option<OutputRule>,
 }
 
-/// Where a path has come to.
+/// A state of the automaton.
 #[derive(Clone, Debug)]
 pub(super) struct AutomatonState {
-    /// What becomes of a plain value here.
+    /// The rule for a scalar here.
     pub(super) plain: Option<OutputRule>,
-    /// What becomes of an object or an array here.
+    /// The action for an object or array here.
     pub(super) container: ContainerAction,
-    /// In order, for there are few, and finding one of a few is faster than hashing.
+    /// Sorted. There are few, so a search is faster than hashing.
     names: Vec<(String, StateId)>,
     numbers: BTreeMap<usize, StateId>,
     other_name: StateId,
     item: StateId,
 }
 
-/// What becomes of an object or an array.
+/// The action for an object or array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContainerAction {
-    /// All of it stays.
+    /// It is kept whole.
     Stays,
-    /// Its inside is looked at.
+    /// Its contents are filtered.
     Opened,
-    /// It is replaced as a whole.
+    /// It is redacted as a whole.
     Redacted,
     /// It is dropped as a whole.
     Dropped,
 }
 
 impl Automaton {
-    /// The state of the answer itself.
+    /// The state of the result itself.
     pub(super) const START: StateId = StateId(0);
 
     pub(super) fn state(&self, id: StateId) -> Option<&AutomatonState> {
@@ -88,26 +88,26 @@ impl AutomatonState {
     }
 }
 
-/// A rule with how closely it speaks: the greatest decides.
+/// A rule with its specificity: the greatest decides.
 type Rank = (Specificity, OutputRule);
 
-/// A pattern and one of its segments, by number; the number behind the last segment is a match.
+/// A pattern and a segment, by index; the index after the last segment is a match.
 type PatternPosition = (usize, usize);
 
-/// Where every pattern may be, and the best rule of what lies around.
+/// The positions of all patterns, and the best rule of the enclosing values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PositionSet {
     positions: Vec<PatternPosition>,
     around: Option<Rank>,
 }
 
-/// A name that could be the number of an item.
+/// A name that could be the index of an item.
 fn number(name: &str) -> Option<usize> {
     let number: usize = name.parse().ok()?;
     (number.to_string() == name).then_some(number)
 }
 
-/// Where one step leads, before it is known which step it is.
+/// The targets of a step, grouped by the kind of step.
 #[derive(Default)]
 struct Transitions<'p> {
     by_any_name: Vec<PatternPosition>,
@@ -128,7 +128,7 @@ impl<'p> AutomatonBuilder<'p> {
         Self { patterns, numbers: HashMap::new(), keys: Vec::new(), states: Vec::new(), work: 0 }
     }
 
-    /// The state with these places, and those that follow them without a step.
+    /// The state with these positions and their epsilon closure.
     fn intern(
         &mut self,
         places: &[&[PatternPosition]],
@@ -201,7 +201,7 @@ impl<'p> AutomatonBuilder<'p> {
         self.patterns.get(pattern)?.0.segments.get(segment)
     }
 
-    /// The rules that speak for what is here, the greatest of which decides.
+    /// The rules that apply here, the greatest of which decides.
     fn applicable_rules(&self, key: &PositionSet) -> impl Iterator<Item = Rank> {
         let matched = key.positions.iter().filter(|place| self.segment(**place).is_none());
         let ranks = matched.filter_map(|(pattern, _)| self.patterns.get(*pattern));
@@ -230,14 +230,15 @@ impl<'p> AutomatonBuilder<'p> {
         }
     }
 
-    /// Whether a pattern that is under way could decide otherwise than the rule around.
+    /// Whether a partially matched pattern could override the enclosing rule.
     fn overrides(&self, (pattern, _): PatternPosition, around: Rank) -> bool {
         let Some((pattern, rule)) = self.patterns.get(pattern) else { return false };
         (pattern.specificity, *rule) > around && *rule != around.1
     }
 }
 
-/// What a rule for something says about its inside: as a pattern would, and of what is masked nothing stays.
+/// The rule that a value passes on to its contents: like that of a named pattern, and a mask becomes a
+/// redaction.
 fn inherited((closeness, rule): Rank) -> Rank {
     let rule = if rule == OutputRule::Mask { OutputRule::Redact } else { rule };
     (closeness.min(Specificity::Named), rule)

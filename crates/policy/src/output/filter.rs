@@ -1,4 +1,4 @@
-//! Filtering an answer in place.
+//! Filters a result in place.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
@@ -9,34 +9,34 @@ use super::OutputRule;
 use super::automaton::{Automaton, AutomatonState, ContainerAction, StateId};
 use super::pattern::{escape, with_known_names};
 
-/// How many levels of objects and arrays are looked into; what lies deeper is redacted.
+/// Maximum nesting depth that is filtered; anything deeper is redacted.
 pub const MAX_DEPTH: usize = 128;
 
-/// How many paths are listed by name.
+/// Maximum number of listed paths.
 pub const MAX_LISTED_PATHS: usize = 100;
 
-/// The longest path that is listed whole, in characters.
+/// Maximum length of a listed path in characters.
 const MAX_PATH_CHARS: usize = 200;
 
-/// Before the number of paths that are not listed.
+/// The prefix of the number of paths that are not listed.
 const MORE: &str = "…and ";
 const REDACTED: &str = "[redacted]";
 const MASKED: &str = "***";
 
-/// An answer of which only what may leave is left.
+/// A filtered result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filtered {
-    /// What is left.
+    /// The remaining value.
     pub value: Value,
-    /// The paths that were masked or redacted, each once, with `*` for items of arrays, in the order they
-    /// were met. At most [`MAX_LISTED_PATHS`], then how many more there were.
+    /// The paths that were masked or redacted, without duplicates, with `*` for array items, in order of occurrence. At most
+    /// [`MAX_LISTED_PATHS`], then how many more there were.
     pub redacted: Vec<String>,
-    /// The paths that were dropped because no rule speaks for them, likewise.
+    /// The paths that were dropped because no rule applies to them, likewise.
     pub dropped: Vec<String>,
 }
 
 impl Filtered {
-    /// Every path that did not leave as it was, each once, with `?` in place of names that are not known: names in an answer may be data.
+    /// Every path that was changed, without duplicates, with `?` in place of unknown names: names in a result may be data.
     #[must_use]
     pub fn known_paths(&self, is_known: &dyn Fn(&str) -> bool) -> Vec<String> {
         let mut paths: Vec<String> = Vec::new();
@@ -68,12 +68,12 @@ pub(super) fn apply(automaton: &Automaton, mut value: Value) -> Filtered {
     Filtered { value, redacted: filter.redacted.finish(), dropped: filter.dropped.finish() }
 }
 
-/// The way from the answer to a field, without memory of its own.
+/// The path from the result to a field, as a linked list on the stack.
 #[derive(Clone, Copy)]
 struct FieldPath<'a> {
     around: Option<&'a FieldPath<'a>>,
     step: PathSegment<'a>,
-    /// What tells this place from others, once something inside is looked at.
+    /// A hash that identifies this path, computed once something inside is visited.
     key: u64,
 }
 
@@ -99,7 +99,7 @@ impl<'a> FieldPath<'a> {
         match self.step {
             PathSegment::Answer => {}
             PathSegment::Item => path.push('*'),
-            // Nobody needs more of a name than fits on a line.
+            // A longer name would not fit into the listed path.
             PathSegment::Name(name) => {
                 let end = name.char_indices().nth(MAX_PATH_CHARS + 1).map_or(name.len(), |(index, _)| index);
                 escape(name.get(..end).unwrap_or_default(), path);
@@ -118,7 +118,7 @@ struct OutputFilter<'a> {
 impl OutputFilter<'_> {
     fn answer(&mut self, value: &mut Value, state: &AutomatonState, trail: &FieldPath<'_>) {
         match (&mut *value, state.container) {
-            // The answer itself keeps its shape.
+            // The result itself keeps its type.
             (Value::Object(_) | Value::Array(_), ContainerAction::Dropped) => {
                 self.open(value, state, trail, 0)
             }
@@ -133,7 +133,7 @@ impl OutputFilter<'_> {
         }
     }
 
-    /// Filters one field; false when it must go.
+    /// Filters one field; returns false if it must be dropped.
     fn field(&mut self, value: &mut Value, id: StateId, trail: &FieldPath<'_>, depth: usize) -> bool {
         let Some(state) = self.automaton.state(id) else { return false };
         match value {
@@ -201,7 +201,7 @@ impl OutputFilter<'_> {
         }
     }
 
-    /// Lets everything stay that is not too deep.
+    /// Keeps everything that is not nested too deeply.
     fn redact_deeper(&mut self, value: &mut Value, trail: &FieldPath<'_>, depth: usize) {
         let trail = &FieldPath { key: self.hasher.key(trail), ..*trail };
         let is_container = |value: &Value| matches!(value, Value::Object(_) | Value::Array(_));
@@ -230,10 +230,10 @@ impl OutputFilter<'_> {
     }
 }
 
-/// Two characters of a shorter text would be a good part of it, and what is left could be guessed.
+/// In a shorter text two characters would reveal too much, and the rest could be guessed.
 const MIN_MASKED_CHARS: usize = 8;
 
-/// First and last character of a text that is long enough; nothing of anything else.
+/// The first and last character of a text that is long enough; nothing of anything else.
 fn mask(value: &mut Value) {
     rewrite(value, |text| {
         let is_long = text.chars().nth(MIN_MASKED_CHARS - 1).is_some();
@@ -245,7 +245,7 @@ fn mask(value: &mut Value) {
     });
 }
 
-/// Puts a text in place of a plain value, into the memory that it has where it is a text itself.
+/// Replaces a scalar by a text, reusing the buffer of a string.
 fn rewrite(value: &mut Value, change: impl FnOnce(&mut String)) {
     if !value.is_string() {
         *value = Value::String(String::new());
@@ -255,7 +255,7 @@ fn rewrite(value: &mut Value, change: impl FnOnce(&mut String)) {
     }
 }
 
-/// Frees a value. A deep one would overflow the stack if it were simply dropped, so that goes level by level.
+/// Drops a value level by level: the recursive drop of a deeply nested one would overflow the stack.
 fn drop_iteratively(value: Value) {
     if !is_deeper(&value, MAX_DEPTH) {
         return;
@@ -279,8 +279,7 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// Makes the keys of places: by one hash of what lies around and one step, so that a long way costs no more
-/// than a short one.
+/// Hashes paths: one hash of the parent's key and one segment, so that the cost does not depend on the length.
 #[derive(Default)]
 struct FieldPathHasher(RandomState);
 
@@ -293,7 +292,7 @@ impl FieldPathHasher {
     }
 }
 
-/// Paths, each once.
+/// Paths without duplicates.
 #[derive(Default)]
 struct ListedPaths {
     seen: HashSet<u64>,

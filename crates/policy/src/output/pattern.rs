@@ -1,25 +1,25 @@
-//! Patterns of field paths, as written.
+//! Patterns of field paths.
 
-/// The longest pattern.
+/// Maximum number of segments in a pattern.
 const MAX_SEGMENTS: usize = 64;
 
-/// One step of a path.
+/// One segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     /// This name.
     Name(String),
-    /// An item of an array.
+    /// An array item.
     Item,
     /// Any one name or item.
     One,
-    /// Any number of names and items, none too.
+    /// Any number of names and items, including none.
     Any,
 }
 
-/// How closely a pattern names what it matches. Later ones are closer.
+/// How specific a pattern is, in increasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Specificity {
-    /// Stars only.
+    /// Only stars.
     Everything,
     /// Stars and names.
     Named,
@@ -32,29 +32,29 @@ pub(super) enum Specificity {
 pub(super) struct FieldPattern {
     pub(super) segments: Vec<Segment>,
     pub(super) specificity: Specificity,
-    /// Whether it also matches an answer that is a plain value: `*` does.
+    /// Whether it also matches a scalar result: `*` does.
     pub(super) plain_answer: bool,
 }
 
-/// Why output rules were refused.
+/// Why output rules are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutputPolicyError {
     /// Two dots in a row, or one at an end.
     #[error("`{0}` has an empty name in it")]
     EmptyName(String),
-    /// A star beside other characters.
+    /// A star next to other characters.
     #[error("`{0}` has a `*` beside other characters; a star stands for whole names, and `\\*` for itself")]
     PartialStar(String),
     /// A bracket that is not `[]` after a name.
     #[error("`{0}` has a bracket that is not `[]` at the end of a name; `\\[` stands for itself")]
     StrayBracket(String),
-    /// A backslash before something that needs none.
+    /// A backslash before a character that needs no escape.
     #[error("`{0}` has a backslash before a character that needs none")]
     StrayBackslash(String),
-    /// More names than any answer is deep.
+    /// More names than a result may be nested.
     #[error("`{0}` has more than 64 names")]
     TooLong(String),
-    /// Too many that overlap.
+    /// Too many patterns overlap.
     #[error("the patterns overlap in too many ways; use fewer stars")]
     TooMany,
 }
@@ -74,7 +74,7 @@ impl FieldPattern {
         Ok(Self { specificity: specificity(&segments), segments: at_any_depth(segments), plain_answer })
     }
 
-    /// The names that it spells out.
+    /// The literal names in it.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(|segment| match segment {
             Segment::Name(name) => Some(name.as_str()),
@@ -94,7 +94,7 @@ fn specificity(segments: &[Segment]) -> Specificity {
     }
 }
 
-/// Lets a star at the beginning or the end stand for any depth.
+/// Makes a star at the start or the end stand for any depth.
 fn at_any_depth(mut segments: Vec<Segment>) -> Vec<Segment> {
     if let [Segment::One | Segment::Any] = segments.as_slice() {
         return vec![Segment::One, Segment::Any];
@@ -108,7 +108,7 @@ fn at_any_depth(mut segments: Vec<Segment>) -> Vec<Segment> {
     segments
 }
 
-/// The pieces between dots that are not escaped.
+/// The parts between dots that are not escaped.
 fn split(text: &str) -> Vec<&str> {
     let mut escaped = false;
     text.split(|letter| {
@@ -160,7 +160,8 @@ fn unescape(name: &str, text: &str) -> Result<String, OutputPolicyError> {
     Ok(plain)
 }
 
-/// A path as [`super::Filtered`] lists it, with `?` for each name that is not known. One that was cut is known as far as it goes.
+/// A path as [`super::Filtered`] lists it, with `?` for each unknown name. For a truncated path, its last name must be known as
+/// truncated.
 pub(super) fn with_known_names(path: &str, is_known: &dyn Fn(&str) -> bool) -> String {
     let known = |word: &&str| *word == "*" || unescape(word, path).is_ok_and(|name| is_known(&name));
     let words: Vec<&str> =
@@ -168,7 +169,7 @@ pub(super) fn with_known_names(path: &str, is_known: &dyn Fn(&str) -> bool) -> S
     words.join(".")
 }
 
-/// Writes a name so that it means itself in a pattern.
+/// Escapes a name for use in a pattern.
 pub(super) fn escape(name: &str, to: &mut String) {
     for letter in name.chars() {
         if matches!(letter, '.' | '*' | '[' | ']' | '\\') {

@@ -1,4 +1,4 @@
-//! Calls to be judged.
+//! Calls for the tests.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,12 @@ pub(crate) fn caller(agent: Option<&str>, permissions: &[&str]) -> Caller {
     }
 }
 
-/// The facts of a call by a caller who holds what it was granted.
+/// The facts of a call by a caller with the permissions it was granted.
 pub(crate) fn facts<'a>(caller: &'a Caller, input: &'a Value) -> CallFacts<'a> {
     CallFacts { caller, held: HeldPermissions::granted(caller), input, paths: None, calls: 3 }
 }
 
-/// The schema of a tool with something of everything.
+/// A schema with something of everything.
 pub(crate) fn rich_schema() -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! Conditions: what loads, what holds, and what cannot be told.
+//! Conditions: what loads, what holds, and what cannot be evaluated.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -301,7 +301,7 @@ proptest! {
             input["author"] = json!("ann");
         }
         match Condition::compile(&term.text(), &rich_schema()) {
-            // Cedar sees through some contradictions.
+            // Cedar detects some contradictions.
             Err(error) if error.message == "the condition can never hold" => prop_assert!(!term.holds(count, author)),
             _ => prop_assert_eq!(holds(&term.text(), &input), Ok(term.holds(count, author)), "{}", term.text()),
         }

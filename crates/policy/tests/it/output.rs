@@ -1,4 +1,4 @@
-//! What of an answer leaves: tables, attacks, and a slow reference.
+//! Output filtering: tables, attacks, and a slow reference model.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -24,7 +24,7 @@ fn what_leaves() {
         (&[("*", Allow)], &customer, customer.clone()),
         (&[("**", Allow)], &customer, customer.clone()),
         (&[("", Allow)], &customer, customer.clone()),
-        // Plain answers.
+        // Scalar results.
         (&[("*", Allow)], &json!("text"), json!("text")),
         (&[("", Allow)], &json!("text"), json!("text")),
         (&[("", Mask), ("*", Allow)], &json!("text"), json!("***")),
@@ -155,7 +155,7 @@ fn names_may_be_anything() {
     }
     let redacted = filter(&[("*", Redact)], value.clone()).redacted;
     assert_eq!(redacted, [r"a\.b", "a", "", r"\*", r"\[\]", r"\\", "é日本🦀", "\0"]);
-    // What is listed can be pasted as a rule; only an empty name cannot be written.
+    // A listed path can be used as a rule; only an empty name cannot be written.
     for path in redacted.iter().filter(|path| !path.is_empty()) {
         let kept = filter(&[(path.as_str(), Allow)], value.clone()).value;
         assert_eq!(kept.as_object().unwrap().len(), 1, "{path}");
@@ -257,7 +257,7 @@ fn patterns_that_overlap_in_too_many_ways_are_refused() {
     assert!(OutputPolicy::compile(&exact).is_ok());
 }
 
-/// A pattern in plain words of the documentation: what it matches, by recursion over the names of a path.
+/// A pattern by its documentation: what it matches, by recursion over the names of a path.
 fn matches_slowly(pattern: &str, path: &[&str]) -> bool {
     fn walk(pattern: &[&str], path: &[&str]) -> bool {
         match (pattern, path) {
@@ -294,7 +294,7 @@ fn closeness(pattern: &str) -> usize {
     }
 }
 
-/// The rule for a path by the book: every rule that matches it or something around it speaks.
+/// The rule for a path by the documentation: every rule that matches it or an enclosing value applies.
 fn speaks(rules: &[(String, OutputRule)], path: &[&str]) -> Option<OutputRule> {
     let mut best: Option<(usize, OutputRule)> = None;
     for length in 0..=path.len() {
@@ -310,7 +310,7 @@ fn speaks(rules: &[(String, OutputRule)], path: &[&str]) -> Option<OutputRule> {
     best.map(|(_, rule)| rule)
 }
 
-/// The plain values of an answer with their paths; an item is `[]`.
+/// The scalars of a result with their paths; an item is `[]`.
 fn leaves(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Value)>) {
     let mut inside = |name: &str, inner: &Value| {
         path.push(name.to_owned());
@@ -360,7 +360,7 @@ fn rules() -> impl Strategy<Value = Vec<(String, OutputRule)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every plain value that leaves whole was allowed by the book, and every one that the book allows leaves.
+    /// A scalar is returned whole if and only if the reference model allows it.
     #[test]
     fn exactly_what_the_book_allows_leaves(rules in rules(), answer in answer()) {
         prop_assume!(answer.is_object() || answer.is_array());
@@ -372,7 +372,7 @@ proptest! {
         prop_assert_eq!(kept, allowed);
     }
 
-    /// Masked values are exactly those that the book masks.
+    /// Masked values are exactly those that the reference model masks.
     #[test]
     fn exactly_what_the_book_masks_is_masked(rules in rules(), answer in answer()) {
         prop_assume!(answer.is_object() || answer.is_array());

@@ -1,4 +1,4 @@
-//! Paths in rules: where they lead, and never how they are spelt.
+//! Paths in rules: what they resolve to matters, not how they are written.
 
 use serde_json::{Value, json};
 use toolgate_policy::{
@@ -106,7 +106,7 @@ fn a_rule_sees_where_a_path_leads_and_nothing_of_its_text() {
         let decision = decide(&policies, "read", &json!({"path": text}), Some(&paths));
         assert_eq!(decision.is_allowed(), allowed, "{text} at {place}: {decision:?}");
     }
-    // What could not be resolved is denied, whatever it says.
+    // A path that could not be resolved is denied, whatever its text.
     for paths in [None, Some(CallPaths::default()), Some(real(&[("other", &["@project/a"])]))] {
         assert!(!decide(&policies, "read", &json!({"path": "a"}), paths.as_ref()).is_allowed(), "{paths:?}");
     }
@@ -192,7 +192,7 @@ fn a_condition_sees_paths_too() {
     }
 }
 
-/// What the remedy for a list says is what works.
+/// The remedy for a list works.
 #[test]
 fn a_condition_sees_each_path_of_a_list() {
     let (_, _, schema, paths) = tools().swap_remove(4);

@@ -1,4 +1,4 @@
-//! Policies of an organisation: what loads, who is let through, and what adding one can do.
+//! Organisation-wide policies: what loads, which calls pass, and what adding one can do.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -69,7 +69,7 @@ fn who_is_let_through() {
     let (log, file) = (json!({"count": 5, "path": "a"}), json!({"path": "src/a"}));
     let forced = json!({"path": "src/a", "force": true});
     for (text, agent, tool, input, expected) in [
-        // A forbid takes away, and only what it is about.
+        // A forbid denies only what it is about.
         ("forbid(principal, action, resource);", None, "git_log", &log, false),
         ("forbid(principal, action == Action::\"git_log\", resource);", None, "git_log", &log, false),
         ("forbid(principal, action == Action::\"git_log\", resource);", None, "echo", &log, true),
@@ -107,12 +107,12 @@ fn who_is_let_through() {
             &log,
             false,
         ),
-        // By who calls.
+        // By principal.
         ("forbid(principal == Agent::\"sm\", action, resource);", Some("sm"), "echo", &log, false),
         ("forbid(principal == Agent::\"sm\", action, resource);", Some("qa"), "echo", &log, true),
         ("forbid(principal == Agent::\"sm\", action, resource);", None, "echo", &log, true),
         ("forbid(principal == Caller::\"ann\", action, resource);", None, "echo", &log, false),
-        // Whoever is forbidden something is not let through as an agent; a permit is to the agent alone.
+        // A forbidden caller cannot get through as an agent; a permit counts for the agent only.
         ("forbid(principal == Caller::\"ann\", action, resource);", Some("sm"), "echo", &log, false),
         ("permit(principal == Caller::\"ann\", action, resource);", Some("sm"), "echo", &log, false),
         (
@@ -192,7 +192,7 @@ fn who_is_let_through() {
             &log,
             true,
         ),
-        // A permit closes a tool to everybody else, and a forbid beats it.
+        // A permit closes a tool to every other caller, and a forbid overrides it.
         (
             "permit(principal == Agent::\"sm\", action == Action::\"echo\", resource);",
             Some("sm"),
@@ -221,7 +221,7 @@ fn who_is_let_through() {
             &log,
             false,
         ),
-        // What does not evaluate is denied, whichever kind it is.
+        // What does not evaluate is denied, whether permit or forbid.
         (
             "forbid(principal, action == Action::\"git_log\", resource) when {context.input.count > 50};",
             None,
@@ -257,7 +257,7 @@ fn who_is_let_through() {
             &json!({"count": i64::MAX}),
             false,
         ),
-        // A tool that was not there when policies were loaded is judged by none of them.
+        // A tool that did not exist when policies were loaded is denied.
         ("forbid(principal, action == Action::\"echo\", resource);", None, "unheard_of", &log, false),
     ] {
         assert_eq!(allows(&loaded(text), agent, tool, input), expected, "{text} {agent:?} {tool}");
@@ -404,7 +404,7 @@ fn clauses_are_judged_one_after_another() {
         ("when { context.input.count > 4 } when { context.input.count < 5 }", &few, true),
         ("when { context.input.count > 4 } unless { context.input.count < 6 }", &few, true),
         ("unless { context.input.count > 5 } unless { context.input.count < 5 }", &few, false),
-        // A clause behind one that settles the matter is not looked at, and one before it is.
+        // A clause after a deciding one is not evaluated, and one before it is.
         ("when { context.input.count < 6 } when { context.input.count + 1 > 0 }", &most, true),
         ("when { context.input.count + 1 > 0 } when { context.input.count < 6 }", &most, false),
         ("unless { context.input.count + 1 > 0 }", &most, false),
@@ -428,7 +428,7 @@ fn policies_of_any_depth_are_refused_without_overflow() {
             load(&format!("forbid(principal, action, resource) when {{ {condition} }};")).unwrap_err();
         assert_eq!(problems[0].message, "the policy is nested too deep");
     }
-    // Many policies are not one deep one.
+    // Many policies do not count as one deep one.
     let many =
         "forbid(principal, action == Action::\"echo\", resource) when { context.session.calls > 5 };\n"
             .repeat(300);
@@ -480,7 +480,7 @@ fn many_alike_policies_each_have_their_place() {
     assert_eq!(lines, [1, 2, 3]);
 }
 
-/// A policy made of parts, so that it can be told by hand what it matches.
+/// A policy made of parts, so that a reference model can say what it matches.
 #[derive(Clone, Copy, Debug)]
 struct Sketch {
     forbids: bool,
@@ -526,12 +526,12 @@ impl Sketch {
         }
     }
 
-    /// Whether it matches; nothing when it does not evaluate.
+    /// Whether it matches; `None` if it does not evaluate.
     fn matches(self, agent: Option<&str>, tool: &str, count: i64) -> Option<bool> {
         let principal = match self.principal {
             1 => agent == Some("sm"),
             2 => agent.is_some(),
-            // Who is behind the agent counts for a forbid, and not for a permit.
+            // The subject behind the agent counts for a forbid, and not for a permit.
             3 => agent.is_none() || self.forbids,
             _ => true,
         };
@@ -541,7 +541,7 @@ impl Sketch {
         match self.when {
             1 => Some(tool == "git_log" && count > 3),
             3 => Some(false),
-            // The one behind the agent is a caller, if the scope has it.
+            // The subject behind the agent is a caller, if the scope matches it.
             5 => Some(agent.is_none() || (self.forbids && matches!(self.principal, 0 | 3))),
             4 if tool == "git_log" => count.checked_add(1).map(|count| count > 0),
             4 => Some(false),
@@ -564,7 +564,7 @@ fn by_the_book(sketches: &[Sketch], agent: Option<&str>, tool: &str, count: i64)
 
 fn sketch() -> impl Strategy<Value = Sketch> {
     (any::<bool>(), 0..PRINCIPALS.len(), 0..ACTIONS.len(), 0..CONDITIONS.len())
-        // A condition about `count` needs a tool that has one among those it is about.
+        // A condition about `count` needs a tool that has it among its tools.
         .prop_filter("about count", |(_, _, action, when)| !(*action == 3 && matches!(when, 1 | 4)))
         .prop_filter("can match", |(_, principal, _, when)| !(matches!(principal, 1 | 2) && *when == 5))
         .prop_map(|(forbids, principal, action, when)| Sketch { forbids, principal, action, when })

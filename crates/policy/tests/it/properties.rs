@@ -1,4 +1,4 @@
-//! What must hold for every declaration, checked against reference models that are slow and obvious.
+//! Properties of every declaration, checked against slow and obvious reference models.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn may(agent: &AgentConfig, tool: &str, class: ToolClass, path: &str) -> bool {
     }
 }
 
-/// The same by the letter of the rules.
+/// The same by the documented rules.
 fn may_by_the_book(entries: Option<&[Entry]>, tool: &str, class: ToolClass, path: &str) -> bool {
     let Some(entries) = entries else { return class == ToolClass::Read };
     let about: Vec<&Entry> = entries.iter().filter(|(number, ..)| TOOLS[*number] == tool).collect();
@@ -70,12 +70,12 @@ fn may_by_the_book(entries: Option<&[Entry]>, tool: &str, class: ToolClass, path
     }
 }
 
-/// Globs by recursion: `**` is any number of names, `*` any letters of one name, `?` one letter.
+/// Globs by recursion: `**` is any number of names, `*` any characters of one name, `?` one character.
 fn matches_slowly(glob: &str, path: &str) -> bool {
     fn names(glob: &[&str], path: &[&str]) -> bool {
         match (glob, path) {
             ([], []) => true,
-            // At the end, `**` stands for at least one name: `a/**` is what lies inside `a`, not `a` itself.
+            // At the end, `**` stands for at least one name: `a/**` is what is inside `a`, not `a` itself.
             (["**"], rest) => !rest.is_empty(),
             (["**", more @ ..], rest) => names(more, rest) || (!rest.is_empty() && names(glob, &rest[1..])),
             ([first, more @ ..], [name, rest @ ..]) => {
@@ -98,7 +98,7 @@ fn matches_slowly(glob: &str, path: &str) -> bool {
     names(&glob.split('/').collect::<Vec<_>>(), &path.split('/').collect::<Vec<_>>())
 }
 
-/// Every question that can be asked about a path.
+/// All combinations of tool and class.
 fn questions() -> impl Iterator<Item = (&'static str, ToolClass)> {
     TOOLS.into_iter().chain(["unheard_of"]).flat_map(|tool| CLASSES.map(|class| (tool, class)))
 }

@@ -1,4 +1,4 @@
-//! What tools demand of their callers.
+//! The permissions that tools require.
 
 use std::collections::BTreeSet;
 
