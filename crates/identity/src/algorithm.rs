@@ -1,11 +1,11 @@
 //! The signature algorithms that a configuration may allow.
 //!
-//! There is no `none`, and the only shared-secret algorithm is HS256, which works with a local secret alone.
+//! There is no `none`, and the only symmetric algorithm is HS256, which works only with a local secret.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How a token is signed.
+/// A signature algorithm (RFC 7518).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// HMAC with SHA-256 and a local secret.
@@ -30,7 +30,7 @@ pub enum Algorithm {
     EdDsa,
 }
 
-/// What an RSA key can verify.
+/// The algorithms of an RSA key.
 pub(crate) const RSA: &[Algorithm] = &[
     Algorithm::Rs256,
     Algorithm::Rs384,
@@ -72,7 +72,7 @@ impl Algorithm {
         }
     }
 
-    /// The same algorithm for the library that computes it.
+    /// The same algorithm in `jsonwebtoken`.
     pub(crate) fn for_signature(self) -> jsonwebtoken::Algorithm {
         use jsonwebtoken::Algorithm as Theirs;
         match self {
@@ -99,7 +99,7 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = String;
 
-    /// Exact spelling only: `none` in any dress, `hs256` and unknown names are all the same refusal.
+    /// Exact match only: every spelling of `none`, `hs256` and unknown names are rejected in the same way.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.iter().copied().find(|algorithm| algorithm.as_str() == text).ok_or_else(|| {
             let known: Vec<String> = Self::ALL.iter().map(|known| format!("`{known}`")).collect();

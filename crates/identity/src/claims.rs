@@ -1,7 +1,7 @@
-//! From claims that were really signed to an identity, or a refusal.
+//! Checks verified claims and turns them into an identity.
 //!
-//! A claim of the wrong type is refused, never skipped: a reader that skips what it does not understand turns
-//! a restricted token into an unrestricted one.
+//! A claim of the wrong type is rejected, never ignored: a parser that ignores what it does not understand
+//! turns a restricted token into an unrestricted one.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use crate::options::ClaimNames;
 /// The last second of the year 9999: later times are mistakes, such as milliseconds.
 const MAX_TIMESTAMP_SECONDS: u64 = 253_402_300_799;
 
-/// What the claims of one issuer must look like.
+/// The rules for the claims of one issuer.
 #[derive(Debug)]
 pub(crate) struct ClaimRules {
     pub(crate) issuer: String,
@@ -27,13 +27,13 @@ pub(crate) struct ClaimRules {
     pub(crate) names: ClaimNames,
 }
 
-/// The issuer that a token says it is from. Only good for finding the keys that can prove it.
+/// The issuer that a token claims. Only used to find the keys that can verify it.
 pub(crate) fn claimed_issuer(claims: &Map<String, Value>) -> Result<&str, TokenError> {
     Claims(claims).required_text(Claim::Issuer)
 }
 
 impl ClaimRules {
-    /// Who these claims are about.
+    /// The identity that these claims describe.
     pub(crate) fn identity(
         &self,
         claims: &Map<String, Value>,
@@ -73,7 +73,7 @@ impl ClaimRules {
         if issued.is_some_and(|issued| issued > soonest) {
             return Err(TokenError::IssuedInFuture);
         }
-        // A token that does not say when it was issued was at the latest issued now.
+        // Without `iat`, the token was issued now at the latest.
         let begin = issued.unwrap_or(soonest);
         if expires.saturating_sub(begin) > self.max_lifetime.as_secs() {
             return Err(TokenError::LivesTooLong);
@@ -101,7 +101,7 @@ impl ClaimRules {
     }
 }
 
-/// Claims, read by type.
+/// Typed access to claims.
 struct Claims<'a>(&'a Map<String, Value>);
 
 impl<'a> Claims<'a> {
@@ -121,7 +121,7 @@ impl<'a> Claims<'a> {
         self.text(claim)?.ok_or(TokenError::MissingClaim { claim })
     }
 
-    /// Whole seconds since 1970.
+    /// Seconds since the Unix epoch.
     fn time(&self, claim: Claim) -> Result<Option<u64>, TokenError> {
         match self.0.get(claim.as_str()) {
             None => Ok(None),
@@ -132,7 +132,7 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// A claim that must read as a value of ours, if the issuer has such a claim at all.
+    /// A claim that must parse as this type, if the issuer is configured to have it.
     fn parsed<T: std::str::FromStr>(
         &self,
         name: Option<&str>,

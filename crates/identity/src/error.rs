@@ -1,7 +1,7 @@
-//! Why a token was refused, a key not accepted or a token not made.
+//! Errors: rejected tokens, invalid keys and failed minting.
 //!
-//! Refusals are for the operator: short stable words and nothing of the token, not even its key id. A model
-//! is told that the caller could not be verified and no more, so that guessing teaches it nothing.
+//! Reasons for a rejection are for the operator: short stable words without any part of the token, not even
+//! its key id. The caller learns only that it could not be verified, so that guessing teaches it nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use toolgate_types::{ErrorCode, Failure};
 
 use crate::Algorithm;
 
-/// A claim by what it means; an issuer may call it otherwise.
+/// A claim by its meaning; an issuer may use another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
     /// `exp`
@@ -27,16 +27,16 @@ pub enum Claim {
     Subject,
     /// `jti`
     TokenId,
-    /// What the subject was granted.
+    /// The granted permissions.
     Permissions,
-    /// The agent it calls for.
+    /// The agent that the caller acts for.
     Agent,
-    /// How much it is asked.
+    /// The trust level.
     Trust,
 }
 
 impl Claim {
-    /// The registered name, or ours where there is none.
+    /// The registered name, or this project's if there is none.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,28 +60,28 @@ impl fmt::Display for Claim {
     }
 }
 
-/// Why a token proves nothing.
+/// Why a token was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Longer than any token may be; nothing of it was parsed.
+    /// Above the maximum length; nothing of it was parsed.
     #[error("the token is longer than a token may be")]
     TooLarge,
     /// Not three canonical parts of strict JSON.
     #[error("the token is not well formed")]
     Malformed,
-    /// The header demands something that is not supported, such as a critical extension.
+    /// The header requires something that is not supported, such as a critical extension.
     #[error("the token's header asks for an extension that is not supported")]
     UnsupportedHeader,
-    /// The header says that this is something other than an access token.
+    /// `typ` is not that of an access token.
     #[error("the token's `typ` is neither `JWT` nor `at+jwt`")]
     WrongType,
     /// The algorithm is not allowed, or not for this key.
     #[error("the token is signed with an algorithm that is not allowed for its issuer and key")]
     WrongAlgorithm,
-    /// The header names no key.
+    /// The header has no `kid`.
     #[error("the token's header has no `kid`, and there is not exactly one key configured for its issuer")]
     MissingKeyId,
-    /// No such issuer is configured.
+    /// The issuer is not configured.
     #[error("the token is from an issuer that is not configured")]
     WrongIssuer,
     /// The issuer has no such key.
@@ -90,40 +90,40 @@ pub enum TokenError {
     /// The issuer's keys could not be fetched.
     #[error("the issuer's keys are not at hand: {cause}")]
     KeysUnavailable {
-        /// Why not.
+        /// The reason.
         cause: FetchError,
     },
-    /// The signature is not by that key.
+    /// The signature does not verify.
     #[error("the token's signature does not fit")]
     BadSignature,
-    /// A claim that must be there is not.
+    /// A required claim is missing.
     #[error("the token has no `{claim}` claim")]
     MissingClaim {
-        /// Which.
+        /// The claim.
         claim: Claim,
     },
-    /// A claim is of the wrong type, empty, over-long or holds what cannot be printed.
+    /// A claim has the wrong type, is empty, too long or not printable.
     #[error("the token's `{claim}` claim is not of the form that it must have")]
     BadClaim {
-        /// Which.
+        /// The claim.
         claim: Claim,
     },
-    /// Its time is over.
+    /// `exp` is in the past.
     #[error("the token has expired")]
     Expired,
-    /// Its time has not come.
+    /// `nbf` is in the future.
     #[error("the token is not valid yet")]
     NotYetValid,
-    /// It says that it was made later than now.
+    /// `iat` is in the future.
     #[error("the token says that it was issued in the future")]
     IssuedInFuture,
-    /// It lives longer than the configuration allows.
+    /// Its lifetime exceeds the configured maximum.
     #[error("the token is valid for longer than its issuer is allowed")]
     LivesTooLong,
-    /// It was made for somebody else.
+    /// It is for another audience.
     #[error("the token is for another audience")]
     WrongAudience,
-    /// The clock cannot be used, so nothing that depends on time can be proved.
+    /// The system clock is before 1970, so times cannot be checked.
     #[error("the clock stands before 1970")]
     ClockUnusable,
 }
@@ -154,13 +154,13 @@ impl TokenError {
         }
     }
 
-    /// The stable code: always the same, so that an answer does not say what was wrong.
+    /// The error code: always the same, so that a response does not reveal what was wrong.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         ErrorCode::Unauthenticated
     }
 
-    /// What the caller is told, with the reason kept for the operator.
+    /// The failure for the caller, with the reason for the operator only.
     #[must_use]
     pub fn to_failure(&self) -> Failure {
         Failure::new(self.code(), "the caller could not be verified")
@@ -168,38 +168,38 @@ impl TokenError {
     }
 }
 
-/// Why an issuer's keys could not be fetched. The address is in the configuration; what the server said is
-/// not kept.
+/// Why an issuer's keys could not be fetched. The URL is in the configuration; the server's response is not
+/// kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// No HTTPS client could be made, most often for want of system CA certificates.
+    /// The HTTPS client could not be built, usually because there are no system CA certificates.
     #[error("no https client could be made; are CA certificates installed?")]
     NoClient,
-    /// The address is not https, nor http to this machine.
+    /// The URL is neither https, nor http to loopback.
     #[error("the address is neither https nor on this machine")]
     InsecureAddress,
     /// The server could not be reached, or the connection broke.
     #[error("the server could not be reached")]
     Unreachable,
-    /// The server took too long.
+    /// The fetch timed out.
     #[error("the server took too long")]
     TimedOut,
-    /// The server sent us elsewhere, where we do not go.
+    /// The server redirected, which is not followed.
     #[error("the server redirects, which is not followed")]
     Redirected,
-    /// The server answered with something other than 200.
+    /// The status is not 200.
     #[error("the server answered with status `{status}`")]
     Status {
-        /// Which.
+        /// The status.
         status: u16,
     },
-    /// The answer is larger than a key set may be.
+    /// The response exceeds the maximum size of a key set.
     #[error("the key set is larger than a key set may be")]
     TooLarge,
-    /// The answer is not a key set.
+    /// The response is not a key set.
     #[error("the answer is not a key set")]
     NotAKeySet,
-    /// The fetch ended without an answer, or there is no runtime to fetch with.
+    /// The fetch was aborted, or there is no tokio runtime.
     #[error("the fetch was not carried out")]
     Aborted,
 }
@@ -207,40 +207,40 @@ pub enum FetchError {
 /// What is wrong with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyProblem {
-    /// A secret that could be guessed.
+    /// The secret is short enough to be guessed.
     #[error("the secret has `{bytes}` bytes, fewer than 32")]
     ShortSecret {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// Something public in the place of a secret: whoever knows it could sign.
+    /// A public key in place of a secret: anyone who knows it could sign.
     #[error("the secret is a PEM file, and keys that others hold are no secret")]
     PublicSecret,
-    /// An RSA key that is too short to trust or too long to verify with.
+    /// The RSA key is too short to be secure or too long to verify with.
     #[error("the RSA key has `{bits}` bits, which is not between 2048 and 8192")]
     RsaSize {
-        /// How long it is.
+        /// Its length.
         bits: usize,
     },
-    /// An RSA exponent with which signatures can be made up, or that cannot be computed with.
+    /// The RSA public exponent is insecure or unsupported.
     #[error("the RSA key's public exponent is not an odd number between 3 and 2^32")]
     RsaExponent,
-    /// An elliptic curve or point form that is not supported.
+    /// Unsupported curve or point format.
     #[error("the key is not an uncompressed point on P-256 or P-384")]
     WrongCurve,
-    /// The private half, which has no business here.
+    /// A private key, which must not be configured here.
     #[error("this is a private key, and only the public half is needed")]
     Private,
-    /// A certificate, which says more than a key and expires.
+    /// A certificate, which is more than a key and expires.
     #[error("this is a certificate, and a public key is needed")]
     Certificate,
-    /// No supported key at all.
+    /// Not a supported key.
     #[error("this is not one RSA, EC or Ed25519 public key")]
     NotAKey,
     /// Another key of the issuer has the same id.
     #[error("another key of this issuer has the same id")]
     SameId,
-    /// The id is empty, over-long or holds what cannot be printed.
+    /// The id is empty, too long or not printable.
     #[error("the key id is empty, longer than 256 bytes or not printable")]
     BadId,
     /// No allowed algorithm works with it.
@@ -251,69 +251,69 @@ pub enum KeyProblem {
 /// Why a verifier cannot be set up as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// Nobody could ever be verified.
+    /// Without an issuer every token would be rejected.
     #[error("no issuer is configured")]
     NoIssuer,
-    /// Two entries for one issuer.
+    /// The same issuer twice.
     #[error("issuer `{issuer}` is configured twice")]
     SameIssuer {
-        /// Which.
+        /// The issuer.
         issuer: String,
     },
-    /// A name that must be printable and not empty is not.
+    /// A name is empty, too long or not printable.
     #[error("the {what} `{}` is empty, longer than 256 bytes or not printable", text.escape_debug())]
     BadName {
-        /// What kind of name.
+        /// The kind of name.
         what: &'static str,
         /// The name.
         text: String,
     },
-    /// A list that may not be empty is.
+    /// A list that must not be empty is empty.
     #[error("issuer `{issuer}` has no {what}")]
     EmptyList {
-        /// Which issuer.
+        /// The issuer.
         issuer: String,
-        /// What is lacking.
+        /// The missing items.
         what: &'static str,
     },
-    /// More leeway than clocks need.
+    /// Leeway above the maximum.
     #[error("issuer `{issuer}` has a leeway of `{leeway:?}`, more than 60 seconds")]
     Leeway {
-        /// Which issuer.
+        /// The issuer.
         issuer: String,
-        /// How much.
+        /// The leeway.
         leeway: Duration,
     },
-    /// An algorithm for which no key is configured and none can be fetched.
+    /// An algorithm without a configured key, and without a key set to fetch.
     #[error("issuer `{issuer}` allows `{algorithm}`, and none of its keys works with it")]
     NoKeyFor {
-        /// Which issuer.
+        /// The issuer.
         issuer: String,
-        /// Which algorithm.
+        /// The algorithm.
         algorithm: Algorithm,
     },
     /// A key cannot be used.
     #[error("key `{}` of issuer `{issuer}` cannot be used: {problem}", key_id.escape_debug())]
     Key {
-        /// Which issuer.
+        /// The issuer.
         issuer: String,
-        /// Which key.
+        /// The key.
         key_id: String,
-        /// What is wrong.
+        /// The problem.
         problem: KeyProblem,
     },
-    /// A key set given as bytes is not one, or holds no usable key.
+    /// A key set given as bytes is invalid, or has no usable key.
     #[error("the key set of issuer `{issuer}` holds no usable key, or is not a key set")]
     KeySet {
-        /// Which issuer.
+        /// The issuer.
         issuer: String,
     },
-    /// The address of a key set cannot be trusted.
+    /// The URL of a key set cannot be trusted.
     #[error("`{}` is not an address for the keys of issuer `{issuer}`", url.escape_debug())]
     Address {
-        /// Which issuer.
+        /// The issuer.
         issuer: String,
-        /// The address, without what could be a password in it.
+        /// The URL, with any password redacted.
         url: String,
     },
 }
@@ -356,25 +356,25 @@ fn key_help(problem: KeyProblem) -> &'static str {
     }
 }
 
-/// Why a token was not made.
+/// Why a token could not be minted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MintError {
-    /// The secret could be guessed.
+    /// The secret is weak.
     #[error("{0}")]
     Secret(KeyProblem),
     /// Not between one second and 24 hours.
     #[error("a token may live for one second to 24 hours, not `{0:?}`")]
     Lifetime(Duration),
-    /// Something that the verifier would refuse.
+    /// A name that the verifier would reject.
     #[error("the {what} is empty, longer than 256 bytes or not printable")]
     BadName {
-        /// What it was for.
+        /// The field.
         what: &'static str,
     },
-    /// The operating system gave no random bytes, or the token could not be signed.
+    /// The operating system provided no random bytes, or the token could not be signed.
     #[error("the operating system gave no random bytes, or the token could not be signed")]
     NoCryptography,
-    /// The clock cannot be used.
+    /// The system clock is before 1970.
     #[error("the clock stands before 1970")]
     ClockUnusable,
 }

@@ -1,8 +1,7 @@
-//! Fetching the key set of an issuer.
+//! Fetches the key set of an issuer.
 //!
-//! One GET to an address from the configuration: https, or http to this machine; no redirects, no proxy from
-//! the environment, no cookies, no credentials, and no more bytes than a key set may have. Whoever calls sets
-//! the time.
+//! One GET to a configured URL: https, or http to loopback; no redirects, no proxy from the environment, no
+//! cookies, no credentials, and a maximum size. The caller sets the timeout.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -13,20 +12,20 @@ use tokio::sync::OnceCell;
 
 use crate::error::FetchError;
 
-/// The largest key set that is read.
+/// Maximum size of a key set.
 pub const MAX_KEY_SET_BYTES: usize = 256 * 1024;
 
-/// A fetch under way.
+/// A fetch in progress.
 pub type FetchFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>>;
 
-/// How key sets are fetched: the one thing here that reaches outside.
+/// Fetches key sets: the only network access of this crate.
 pub trait FetchKeys: Send + Sync {
-    /// The bytes at this address, which came from the configuration.
+    /// Fetches the bytes at this URL, which comes from the configuration.
     fn fetch<'a>(&'a self, url: &'a str) -> FetchFuture<'a>;
 }
 
-/// Fetches over HTTP. Clients are made when they are first needed: most gates never fetch, and a machine
-/// without CA certificates cannot make one for https.
+/// Fetches over HTTP. Clients are built on first use: most gates never fetch, and without CA certificates the
+/// https client cannot be built.
 #[derive(Debug, Default)]
 pub struct HttpKeyFetcher {
     secure: OnceCell<Client>,
@@ -34,7 +33,7 @@ pub struct HttpKeyFetcher {
 }
 
 impl HttpKeyFetcher {
-    /// Nothing is opened yet.
+    /// Opens nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -49,7 +48,7 @@ impl HttpKeyFetcher {
 
     async fn get(&self, url: &str) -> Result<Vec<u8>, FetchError> {
         let (url, address) = checked_address(url).ok_or(FetchError::InsecureAddress)?;
-        // rustls panics while it checks a certificate then.
+        // rustls panics during certificate verification if the clock is before 1970.
         if matches!(address, EndpointKind::Secure) && toolgate_types::time::is_before_1970() {
             return Err(FetchError::Unreachable);
         }
@@ -69,7 +68,7 @@ impl FetchKeys for HttpKeyFetcher {
     }
 }
 
-/// Reads the system's certificates, so it happens where it may block.
+/// Loads the system's certificates, so it runs on a blocking thread.
 async fn build(make: fn() -> ClientBuilder) -> Result<Client, FetchError> {
     let built = tokio::task::spawn_blocking(move || make().build()).await;
     built.map_err(|_| FetchError::Aborted)?.map_err(|_| FetchError::NoClient)
@@ -79,7 +78,7 @@ fn secure_client() -> ClientBuilder {
     Client::builder().redirect(redirect::Policy::none()).no_proxy().referer(false).https_only(true)
 }
 
-/// For plain http to this machine. It trusts no certificate, so that it can be made where none are installed.
+/// For plain http to loopback. It trusts no certificate, so that it can be built where none are installed.
 fn loopback_client() -> ClientBuilder {
     Client::builder().redirect(redirect::Policy::none()).no_proxy().referer(false).tls_certs_only([])
 }
@@ -95,19 +94,19 @@ async fn body(mut response: Response) -> Result<Vec<u8>, FetchError> {
     Ok(body)
 }
 
-/// What an address may be.
+/// The kind of an allowed URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndpointKind {
     Secure,
     Loopback,
 }
 
-/// Whether keys may be fetched from this address at all.
+/// Whether keys may be fetched from this URL.
 pub(crate) fn is_allowed_address(url: &str) -> bool {
     checked_address(url).is_some()
 }
 
-/// An address as it may be shown: who wrote a password into it shall not read it in a log.
+/// A URL for display: a password in it must not end up in a log.
 pub(crate) fn redact_password(text: &str) -> String {
     match Url::parse(text) {
         Ok(url) if url.username().is_empty() && url.password().is_none() => text.to_owned(),

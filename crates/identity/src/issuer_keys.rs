@@ -1,4 +1,4 @@
-//! All the keys of one issuer, and finding the one that a token names.
+//! All keys of one issuer, and the lookup by key id.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::remote_key_set::RemoteKeySet;
 use crate::token::ParsedToken;
 use crate::{Algorithm, pem};
 
-/// Keys that the configuration holds, and key sets that are fetched.
+/// Configured keys, and fetched key sets.
 pub(crate) struct IssuerKeys {
     local: KeySet,
     remotes: Vec<Arc<RemoteKeySet>>,
@@ -36,7 +36,7 @@ impl IssuerKeys {
         Ok(keys)
     }
 
-    /// Adds a key that must be usable: the operator named it.
+    /// Adds a configured key, which must be usable.
     fn add(
         &mut self,
         issuer: &Issuer,
@@ -93,8 +93,7 @@ impl IssuerKeys {
         Ok(())
     }
 
-    /// An algorithm that no key can serve is a mistake in the configuration. HS256 is one wherever there is
-    /// no secret.
+    /// An algorithm without a key is a mistake in the configuration. HS256 always needs a configured secret.
     fn check_algorithms(&self, issuer: &Issuer) -> Result<(), SetupError> {
         let fetched = |algorithm: Algorithm| !self.remotes.is_empty() && algorithm != Algorithm::Hs256;
         let served =
@@ -107,8 +106,8 @@ impl IssuerKeys {
         }
     }
 
-    /// Whether the key that the token names signed it. A token that names none can only mean the one key of an issuer that has
-    /// one.
+    /// Verifies the signature with the key that the token names. A token without `kid` can only mean the single key of an issuer that has
+    /// exactly one.
     pub(crate) async fn verify_signature(&self, token: &ParsedToken<'_>) -> Result<(), TokenError> {
         let Some(key_id) = &token.key_id else { return self.verify_without_key_id(token) };
         if let Some(keys) = self.local.get(key_id) {
@@ -127,7 +126,7 @@ impl IssuerKeys {
         Err(self.unknown_key_error())
     }
 
-    /// Keys that are fetched do not count: which there are is the issuer's to change, and nothing is fetched for a token that says so little.
+    /// Fetched key sets are excluded: the issuer can change them at any time, and a token without `kid` must not trigger a fetch.
     fn verify_without_key_id(&self, token: &ParsedToken<'_>) -> Result<(), TokenError> {
         let only = self.local.sole_key().filter(|_| self.remotes.is_empty());
         signed_by_one_of(only.ok_or(TokenError::MissingKeyId)?, token)
@@ -137,7 +136,7 @@ impl IssuerKeys {
         self.remotes.iter()
     }
 
-    /// The issuer may well have the key, if not all of its keys could be looked at.
+    /// If not all key sets could be fetched, the issuer may still have the key.
     fn unknown_key_error(&self) -> TokenError {
         match self.remotes.iter().find_map(|remote| remote.problem()) {
             Some(cause) => TokenError::KeysUnavailable { cause },

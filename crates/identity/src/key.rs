@@ -1,7 +1,7 @@
 //! One key, and the algorithms that it may be used with.
 //!
-//! A key carries its algorithms from where it was loaded: a public key can never serve as a shared secret,
-//! nor a secret as a public key, whatever a token's header says.
+//! A key gets its algorithms when it is loaded: a public key can never serve as an HMAC secret, nor a
+//! secret as a public key, whatever a token's header says (algorithm confusion).
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use crate::options::SharedSecret;
 use crate::token::ParsedToken;
 use crate::{Algorithm, algorithm};
 
-/// Shorter secrets can be tried out.
+/// Shorter secrets can be brute-forced.
 pub(crate) const MIN_SECRET_BYTES: usize = 32;
 
-/// A key, parsed and checked.
+/// A parsed and checked key.
 pub(crate) struct VerifyingKey {
     key: DecodingKey,
     algorithms: Vec<Algorithm>,
 }
 
-/// The curves that keys may lie on.
+/// The supported curves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Curve {
     P256,
@@ -46,14 +46,14 @@ impl Curve {
 }
 
 impl VerifyingKey {
-    /// A shared secret: HS256 and nothing else.
+    /// A shared secret: HS256 only.
     pub(crate) fn secret(secret: &SharedSecret) -> Result<Self, KeyProblem> {
         check_secret(secret)?;
         let key = DecodingKey::from_secret(secret.expose());
         Ok(Self { key, algorithms: vec![Algorithm::Hs256] })
     }
 
-    /// An RSA public key by its two numbers, big-endian.
+    /// An RSA public key from its big-endian modulus and exponent.
     pub(crate) fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, KeyProblem> {
         let (modulus, exponent) = (without_leading_zeros(modulus), without_leading_zeros(exponent));
         let bits = bits(modulus);
@@ -68,7 +68,7 @@ impl VerifyingKey {
         Ok(Self { key, algorithms: algorithm::RSA.to_vec() })
     }
 
-    /// A point on a curve, uncompressed: 4, x, y.
+    /// An uncompressed point on a curve: 4, x, y.
     pub(crate) fn point(curve: Curve, point: &[u8]) -> Result<Self, KeyProblem> {
         if point.len() != 1 + 2 * curve.coordinate_bytes() || point.first() != Some(&4) {
             return Err(KeyProblem::WrongCurve);
@@ -90,7 +90,7 @@ impl VerifyingKey {
         self
     }
 
-    /// What it may be used with.
+    /// The algorithms that it may be used with.
     pub(crate) fn algorithms(&self) -> &[Algorithm] {
         &self.algorithms
     }
@@ -114,7 +114,7 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
-/// Refuses a secret that could be guessed.
+/// Rejects a weak secret.
 pub(crate) fn check_secret(secret: &SharedSecret) -> Result<(), KeyProblem> {
     match secret.expose() {
         short if short.len() < MIN_SECRET_BYTES => Err(KeyProblem::ShortSecret { bytes: short.len() }),

@@ -1,8 +1,8 @@
-//! Key sets (JWKS): the public keys of an issuer, by id.
+//! Key sets (JWKS, RFC 7517): the public keys of an issuer, by id.
 //!
-//! A key that cannot be used safely is left out, as the format demands of readers: secrets, private keys,
-//! keys for encryption, weak keys, curves that are not supported, keys without an id. Nothing in a key set
-//! can widen what the configuration allows.
+//! A key that cannot be used safely is ignored, as RFC 7517 recommends: secrets, private keys, encryption
+//! keys, weak keys, unsupported curves, keys without an id. Nothing in a key set can widen what the
+//! configuration allows.
 
 use std::collections::HashMap;
 
@@ -15,18 +15,18 @@ use crate::key::{Curve, VerifyingKey};
 use crate::name_rules::is_name;
 use crate::{Algorithm, strict_json};
 
-/// A set with more keys than this is refused as a whole.
+/// A set with more keys is rejected as a whole.
 pub const MAX_KEYS: usize = 100;
 
 /// Members that only secret and private keys have.
 const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 
-/// Keys by id. One id may stand for several keys, such as one per algorithm.
+/// Keys by id. One id may have several keys, such as one per algorithm.
 #[derive(Debug, Default)]
 pub(crate) struct KeySet(HashMap<String, Vec<VerifyingKey>>);
 
 impl KeySet {
-    /// The usable keys of a set, or nothing if this is not a set.
+    /// The usable keys of a set; `None` if it is not a key set.
     pub(crate) fn parse(json: &[u8], allowed: &[Algorithm]) -> Option<Self> {
         if json.len() > MAX_KEY_SET_BYTES {
             return None;
@@ -49,12 +49,12 @@ impl KeySet {
         self.0.entry(key_id.to_owned()).or_default().push(key);
     }
 
-    /// The keys with this id; none is `None`.
+    /// The keys with this id; `None` if there are none.
     pub(crate) fn get(&self, key_id: &str) -> Option<&[VerifyingKey]> {
         self.0.get(key_id).map(Vec::as_slice)
     }
 
-    /// The one key, if there is exactly one.
+    /// The only key, if there is exactly one.
     pub(crate) fn sole_key(&self) -> Option<&[VerifyingKey]> {
         let mut all = self.0.values();
         match (all.next(), all.next()) {
@@ -76,7 +76,7 @@ impl KeySet {
         self.0.into_iter()
     }
 
-    /// Every algorithm that some key works with.
+    /// All algorithms of its keys.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.0.values().flatten().flat_map(VerifyingKey::algorithms).copied()
     }
@@ -103,7 +103,7 @@ fn usable(jwk: &Map<String, Value>) -> Option<(&str, VerifyingKey)> {
     }
 }
 
-/// Whether `use` and `key_ops`, where they stand, are about verifying signatures.
+/// Whether `use` and `key_ops`, if present, allow verifying signatures.
 fn is_for_signatures(jwk: &Map<String, Value>) -> bool {
     let used = jwk.get("use").is_none_or(|value| value == "sig");
     let operations = jwk.get("key_ops").is_none_or(|value| {

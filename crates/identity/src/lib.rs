@@ -1,13 +1,11 @@
-//! Who a caller is, proved by a token.
+//! Verifies who a caller is, by a token (JWT).
 //!
-//! A token is a string that anybody can send, so everything in it is doubted: its size before it is parsed,
-//! its header before a key is chosen, its signature before a claim is believed. Which issuers, audiences,
-//! algorithms and keys count is configuration; a token can pick among them and never add to them. Whatever
-//! cannot be proved is refused, and the refusal holds no part of the token.
+//! A token is a string that any client can send, so nothing in it is trusted: its size is checked before it is parsed, its header before a
+//! key is chosen, its signature before a claim is used. The accepted issuers, audiences, algorithms and keys are configuration; a token can
+//! select among them but never add to them. Whatever cannot be verified is rejected, and the error contains no part of the token.
 //!
-//! This crate knows no tools and no permissions' meaning, reads no files and no environment: key material
-//! comes in as bytes, the time and the network as values. It reaches for the network only to fetch the keys
-//! of an issuer whose address the operator wrote down, and never because of an address in a token.
+//! This crate knows no tools and not what permissions mean, and reads no files and no environment: key material is passed in as bytes, the
+//! clock and the network as values. It uses the network only to fetch an issuer's keys from a configured URL, never from a URL in a token.
 //!
 //! ```
 //! # use std::sync::Arc;

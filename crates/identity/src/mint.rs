@@ -1,6 +1,7 @@
-//! Making tokens for local use: HS256 with a secret that this machine keeps.
+//! Mints tokens for local use: HS256 with a secret of this machine.
 //!
-//! What is made here is what the verifier accepts: the same names, the same bounds, never longer than a day.
+//! What is minted here is what the verifier accepts: the same names, the same limits, and a lifetime of at
+//! most a day.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,31 +18,31 @@ use crate::key::{MIN_SECRET_BYTES, check_secret};
 use crate::name_rules::{is_name, is_reserved, is_word};
 use crate::options::SharedSecret;
 
-/// The longest that a minted token lives.
+/// Maximum lifetime of a minted token.
 pub const MAX_MINTED_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// What a token shall say.
+/// The contents of a token.
 #[derive(Clone, Debug)]
 pub struct MintOptions<'a> {
-    /// What it is signed with.
+    /// The secret to sign with.
     pub secret: &'a SharedSecret,
     /// The id of that secret in the verifier's configuration.
     pub key_id: &'a str,
-    /// Who says so.
+    /// The `iss` claim.
     pub issuer: &'a str,
-    /// Who shall believe it.
+    /// The `aud` claim.
     pub audience: &'a str,
-    /// Who it is about.
+    /// The `sub` claim.
     pub subject: &'a str,
-    /// What the subject is granted.
+    /// The granted permissions.
     pub permissions: BTreeSet<String>,
-    /// The agent it calls for.
+    /// The agent that the caller acts for.
     pub agent: Option<AgentName>,
-    /// How much it is asked.
+    /// The trust level.
     pub trust: Option<Trust>,
     /// When it is issued.
     pub now: SystemTime,
-    /// How long it lives: one second to [`MAX_MINTED_LIFETIME`].
+    /// Its lifetime: one second to [`MAX_MINTED_LIFETIME`].
     pub lifetime: Duration,
 }
 
@@ -60,10 +61,10 @@ struct MintedClaims<'a> {
     trust: Option<Trust>,
 }
 
-/// A signed token.
+/// Mints a signed token.
 ///
 /// # Errors
-/// What the verifier would refuse, or no random bytes.
+/// The verifier would reject it, or there are no random bytes.
 pub fn mint(options: &MintOptions<'_>) -> Result<String, MintError> {
     check_secret(options.secret).map_err(MintError::Secret)?;
     check_names(options)?;
@@ -85,10 +86,10 @@ pub fn mint(options: &MintOptions<'_>) -> Result<String, MintError> {
     jsonwebtoken::encode(&header, &claims, &key).map_err(|_| MintError::NoCryptography)
 }
 
-/// 32 random bytes, as good as HS256 can use.
+/// 32 random bytes, the full strength of HS256.
 ///
 /// # Errors
-/// The operating system gave no random bytes.
+/// The operating system provided no random bytes.
 pub fn generate_secret() -> Result<SharedSecret, MintError> {
     random::<MIN_SECRET_BYTES>().map(|bytes| bytes.to_vec().into())
 }

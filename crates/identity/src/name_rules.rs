@@ -1,12 +1,12 @@
-//! Which names from outside may go into records and onto screens.
+//! Which external names may appear in records and on screens.
 
 use toolgate_types::RESERVED_SUBJECTS;
 
-/// The longest name that is accepted anywhere.
+/// Maximum length of a name.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Whether this can stand in a record and be read there: not empty, not over-long, nothing that does not
-/// print, and no space at the ends, where nobody sees it.
+/// Whether a name is safe to show: not empty, not too long, printable, and without leading or trailing
+/// spaces, which would be invisible.
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&text.len())
         && !text.starts_with(' ')
@@ -14,7 +14,7 @@ pub(crate) fn is_name(text: &str) -> bool {
         && (text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || is_printable(text))
 }
 
-/// Whether this is a word of the gate's own for a subject, in whatever case.
+/// Whether this is a reserved subject, case-insensitively.
 pub(crate) fn is_reserved(subject: &str) -> bool {
     RESERVED_SUBJECTS.iter().any(|word| word.eq_ignore_ascii_case(subject))
 }
@@ -24,8 +24,8 @@ pub(crate) fn is_word(text: &str) -> bool {
     is_name(text) && !text.contains(' ')
 }
 
-/// The standard library knows what prints: it escapes control, format and bidirectional characters, odd
-/// spaces and unassigned code points. Quotes and backslashes it escapes for another reason.
+/// `escape_debug` escapes control, format and bidirectional characters, unusual spaces and unassigned
+/// code points. Quotes and backslashes, which it also escapes, are printable.
 fn is_printable(text: &str) -> bool {
     let unquoted: String = text.chars().filter(|letter| !matches!(letter, '"' | '\'' | '\\')).collect();
     unquoted.escape_debug().eq(unquoted.chars())

@@ -1,4 +1,4 @@
-//! What an operator decides about tokens.
+//! The configuration of token verification.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,34 +7,34 @@ use std::time::{Duration, SystemTime};
 use crate::Algorithm;
 use crate::fetch::FetchKeys;
 
-/// The time, as a value that the binary hands in.
+/// The clock, injected by the binary.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// More difference between clocks than this is a fault to mend, not to allow for.
+/// A larger clock skew must be fixed, not tolerated.
 pub const MAX_LEEWAY: Duration = Duration::from_secs(60);
 
-/// How a [`Verifier`](crate::Verifier) decides.
+/// The options of a [`Verifier`](crate::Verifier).
 #[derive(Clone)]
 pub struct VerifierOptions {
-    /// Whose tokens count.
+    /// The accepted issuers.
     pub issuers: Vec<Issuer>,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
-    /// How key sets are fetched.
+    /// Fetches key sets.
     pub fetch: Arc<dyn FetchKeys>,
-    /// How often they are fetched, and how long they last.
+    /// How often they are fetched, and how long they are valid.
     pub cache: CacheOptions,
-    /// Longer tokens are refused before anything of them is parsed.
+    /// Longer tokens are rejected before they are parsed.
     pub max_token_bytes: usize,
-    /// Told, in words for the operator, when a key set cannot be fetched and when it can again.
+    /// Called with a message for the operator when a key set cannot be fetched, and when it can again.
     pub notify: OperatorNotice,
 }
 
-/// Receives words for the operator.
+/// Receives messages for the operator.
 pub type OperatorNotice = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl VerifierOptions {
-    /// The usual bounds: tokens of at most 8 KiB.
+    /// The defaults: tokens of at most 8 KiB.
     #[must_use]
     pub fn new(issuers: Vec<Issuer>, clock: Clock, fetch: Arc<dyn FetchKeys>) -> Self {
         let notify: OperatorNotice = Arc::new(|_| {});
@@ -53,26 +53,26 @@ impl fmt::Debug for VerifierOptions {
     }
 }
 
-/// One issuer of tokens and what its tokens may claim.
+/// An issuer of tokens and what its tokens may claim.
 #[derive(Clone, Debug)]
 pub struct Issuer {
-    /// The `iss` of its tokens, to the letter.
+    /// The exact `iss` of its tokens.
     pub issuer: String,
-    /// A token must be for one of these.
+    /// A token must have one of these audiences.
     pub audiences: Vec<String>,
     /// A token must be signed with one of these.
     pub algorithms: Vec<Algorithm>,
-    /// Where its keys come from. Keys that the configuration holds come before fetched ones of the same id.
+    /// The sources of its keys. A configured key takes precedence over a fetched one with the same id.
     pub keys: Vec<KeySource>,
-    /// How far its clock and ours may differ; at most [`MAX_LEEWAY`].
+    /// The allowed clock skew; at most [`MAX_LEEWAY`].
     pub leeway: Duration,
-    /// Tokens that are valid for longer are refused.
+    /// Tokens with a longer lifetime are rejected.
     pub max_lifetime: Duration,
-    /// What its claims are called.
+    /// The names of its claims.
     pub claims: ClaimNames,
 }
 
-/// Without issuer, audience, algorithm and key, which have no default: 30 s leeway, tokens of at most a day.
+/// Issuer, audience, algorithm and key have no usable default; 30 s leeway, a lifetime of at most a day.
 impl Default for Issuer {
     fn default() -> Self {
         Self {
@@ -87,10 +87,10 @@ impl Default for Issuer {
     }
 }
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Clone, Debug)]
 pub enum KeySource {
-    /// A secret that both sides know; HS256 only.
+    /// A shared secret; HS256 only.
     Secret {
         /// The `kid` of tokens signed with it.
         key_id: String,
@@ -104,27 +104,26 @@ pub enum KeySource {
         /// One PEM block, `PUBLIC KEY` or `RSA PUBLIC KEY`.
         pem: Vec<u8>,
     },
-    /// A key set that the operator keeps.
+    /// A key set in the configuration.
     KeySet {
         /// The JSON.
         json: Vec<u8>,
     },
     /// A key set that the issuer publishes.
     KeySetAddress {
-        /// https, or http to this machine.
+        /// https, or http to loopback.
         url: String,
     },
 }
 
-/// Which claims say what. The registered claims are never renamed.
+/// The names of claims. The registered claims are never renamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimNames {
-    /// An array of strings, or one string of words with a space between them, as `scope` is.
+    /// An array of strings, or a space-separated string like `scope`.
     pub permissions: String,
     /// The agent that the caller acts for; `None` reads no claim.
     pub agent: Option<String>,
-    /// The trust level; `None` reads no claim, so that an issuer cannot switch questions off unless it was
-    /// told it may.
+    /// The trust level; `None` reads no claim, so that an issuer cannot switch off approvals unless it is allowed to.
     pub trust: Option<String>,
 }
 
@@ -142,17 +141,16 @@ impl ClaimNames {
     }
 }
 
-/// How often key sets are fetched, and how long they last.
+/// How often key sets are fetched, and how long they are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// A key set older than this is fetched again before it is used.
+    /// An older key set is fetched again before it is used.
     pub max_age: Duration,
-    /// When fetching fails, the old keys count for this long beyond their age: so long a key works that its issuer has withdrawn.
+    /// How much longer the old keys stay valid if fetching fails: for this long a revoked key may still work.
     pub max_stale: Duration,
-    /// At least this long between two fetches of one key set, whatever tokens ask for; never less than a
-    /// second.
+    /// Minimum time between two fetches of one key set, whatever tokens request; never less than a second.
     pub min_interval: Duration,
-    /// How long one fetch may take.
+    /// Timeout of one fetch.
     pub timeout: Duration,
 }
 
@@ -167,12 +165,12 @@ impl Default for CacheOptions {
     }
 }
 
-/// A shared secret. It does not print.
+/// A shared secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedSecret(Vec<u8>);
 
 impl SharedSecret {
-    /// The bytes, for whoever keeps them.
+    /// The bytes.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0

@@ -1,7 +1,7 @@
-//! Public keys as operators keep them: one PEM block.
+//! Public keys in PEM format, one block each.
 //!
-//! The block is taken apart here and not by the signature library, because that accepts private keys,
-//! certificates and any curve, and finds out when the first token comes.
+//! The block is parsed here and not by `jsonwebtoken`, because that accepts private keys, certificates and
+//! any curve, and fails only at the first token.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -11,7 +11,7 @@ use jsonwebtoken::jwk::{AlgorithmParameters, Jwk};
 use crate::error::KeyProblem;
 use crate::key::{Curve, VerifyingKey};
 
-/// What stands before the key in a `SubjectPublicKeyInfo` of each kind; there is exactly one way to write it.
+/// The DER prefix of a `SubjectPublicKeyInfo` of each kind; DER allows exactly one encoding.
 const ED25519: &[u8] = &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const P256: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
@@ -21,10 +21,10 @@ const P384: &[u8] = &[
     0x30, 0x76, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81,
     0x04, 0x00, 0x22, 0x03, 0x62, 0x00,
 ];
-/// The name of elliptic curve keys, which stands in every such key whatever its curve.
+/// The OID `id-ecPublicKey`, which every elliptic curve key contains, whatever its curve.
 const ANY_CURVE: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 
-/// The key in this PEM file.
+/// The key in a PEM file.
 pub(crate) fn public_key(pem: &[u8]) -> Result<VerifyingKey, KeyProblem> {
     let (label, der) = block(pem).ok_or(KeyProblem::NotAKey)?;
     match label {
@@ -36,7 +36,7 @@ pub(crate) fn public_key(pem: &[u8]) -> Result<VerifyingKey, KeyProblem> {
     }
 }
 
-/// The label and content of the one block that this text is.
+/// The label and the content of a text that is a single block.
 fn block(pem: &[u8]) -> Option<(&str, Vec<u8>)> {
     let text = std::str::from_utf8(pem).ok()?.trim();
     let (label, rest) = text.strip_prefix("-----BEGIN ")?.split_once("-----")?;

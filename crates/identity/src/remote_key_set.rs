@@ -1,9 +1,8 @@
-//! A key set that an issuer publishes, kept at hand.
+//! A key set that an issuer publishes, cached.
 //!
-//! Tokens can ask for it, never hurry it: one fetch at a time, whoever asks meanwhile waits for that one, and
-//! between two fetches lies a pause. A fetch runs to its end even when the caller who caused it has gone, so
-//! that a flood of callers that hang up cannot keep new keys out. When a fetch fails the old keys serve on
-//! for a while; without any, nobody is verified.
+//! Tokens can trigger a fetch but not force one: only one fetch runs at a time, concurrent callers wait for it (single flight), and there is a
+//! minimum interval between fetches. A fetch runs to its end even if the caller that triggered it is gone, so that a flood of callers that disconnect
+//! cannot keep new keys out. If a fetch fails, the old keys stay valid for a while; without any, every token is rejected.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,26 +17,26 @@ use crate::fetch::{FetchKeys, redact_password};
 use crate::key_set::KeySet;
 use crate::options::{CacheOptions, Clock, OperatorNotice};
 
-/// Without a pause, everybody who waited for one fetch would cause the next.
+/// Without an interval, every caller that waited for a fetch would trigger the next.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A published key set that could not be fetched again, and whose old keys still count.
+/// A published key set that could not be fetched again, and whose old keys are still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleKeys {
-    /// Where it is published, without a password.
+    /// Its URL, with any password redacted.
     pub url: String,
     /// Why the last fetch failed.
     pub problem: FetchError,
-    /// For how long its old keys count; nothing is left when no token that they signed is believed any more.
+    /// How long its old keys stay valid; at zero their tokens are rejected.
     pub remaining: Duration,
 }
 
-/// What came of fetching a published key set.
+/// The result of fetching a published key set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedKeys {
-    /// Where it is published, without a password.
+    /// Its URL, with any password redacted.
     pub url: String,
-    /// How many of its keys can be used, or why there are none.
+    /// The number of usable keys, or why there are none.
     pub keys: Result<usize, FetchError>,
 }
 
@@ -49,19 +48,19 @@ pub(crate) struct RemoteKeySet {
     clock: Clock,
     cache: CacheOptions,
     notify: OperatorNotice,
-    /// Written only by whoever holds `flight`.
+    /// Written only while holding `fetch_lock`.
     state: ArcSwap<KeySetState>,
     fetch_lock: Arc<Mutex<()>>,
 }
 
-/// What is known of it.
+/// The cached state.
 #[derive(Clone, Default)]
 struct KeySetState {
     keys: Arc<KeySet>,
     fetched: Option<SystemTime>,
     attempted: Option<SystemTime>,
     problem: Option<FetchError>,
-    /// Whether the operator was told of the problem.
+    /// Whether the problem was reported to the operator.
     reported: bool,
 }
 
@@ -95,7 +94,7 @@ impl RemoteKeySet {
         self.usable()
     }
 
-    /// The keys after one more fetch, if it is time for one.
+    /// The keys after another fetch, unless the last one is too recent.
     pub(crate) async fn refetch_keys(self: &Arc<Self>) -> Arc<KeySet> {
         self.refresh().await;
         self.usable()
@@ -106,14 +105,14 @@ impl RemoteKeySet {
         self.state.load().problem
     }
 
-    /// Fetches the keys, unless that was done a moment ago.
+    /// Fetches the keys, unless the last fetch is too recent.
     pub(crate) async fn probe(self: &Arc<Self>) -> FetchedKeys {
         let keys = self.refetch_keys().await;
         let keys = self.problem().map_or_else(|| Ok(keys.len()), Err);
         FetchedKeys { url: redact_password(&self.url), keys }
     }
 
-    /// Says so where the last fetch failed and there were keys before.
+    /// The problem, if the last fetch failed and there were keys before.
     pub(crate) fn stale(&self) -> Option<StaleKeys> {
         let state = self.state.load();
         let problem = state.problem.filter(|_| state.reported)?;
@@ -121,7 +120,7 @@ impl RemoteKeySet {
         Some(StaleKeys { url: redact_password(&self.url), problem, remaining })
     }
 
-    /// The age at which keys count no longer.
+    /// The age at which keys become invalid.
     fn last_use(&self) -> Duration {
         self.cache.max_age.saturating_add(self.cache.max_stale)
     }
@@ -130,7 +129,7 @@ impl RemoteKeySet {
         state.fetched.map(|then| (self.clock)().duration_since(then).unwrap_or_default())
     }
 
-    /// A clock that was set back makes keys due: nobody knows how old they are.
+    /// If the clock was set back, the age is unknown, so the keys count as old.
     fn is_fresh(&self) -> bool {
         let fetched = self.state.load().fetched;
         fetched.is_some_and(|then| {
@@ -138,7 +137,7 @@ impl RemoteKeySet {
         })
     }
 
-    /// The keys, unless they are too old to serve even when no newer ones can be had.
+    /// The keys, unless they are too old even for a failed fetch.
     fn usable(&self) -> Arc<KeySet> {
         let state = self.state.load();
         match self.age(&state) {
@@ -147,8 +146,7 @@ impl RemoteKeySet {
         }
     }
 
-    /// Whether the last fetch is too recent for another. A clock that was set back does not hold the next one
-    /// up.
+    /// Whether the last fetch is too recent for another. A clock that was set back does not delay the next one.
     fn in_cooldown(&self) -> bool {
         let pause = self.cache.min_interval.max(MIN_FETCH_INTERVAL);
         self.state
@@ -169,7 +167,7 @@ impl RemoteKeySet {
             remote.fetch_once().await;
             drop(turn);
         });
-        // A fetch that panicked has left its attempt and `NotCarriedOut` behind.
+        // A fetch that panicked leaves its attempt time and `Aborted` behind.
         let _ = fetch.await;
     }
 
@@ -189,7 +187,8 @@ impl RemoteKeySet {
         });
     }
 
-    /// Says once that keys cannot be fetched any more, and once that they can again. Where there were never any, every token is refused for that reason.
+    /// Reports once that keys cannot be fetched any more, and once that they can again. If there never were any, every token is rejected with that
+    /// reason anyway.
     fn report_problem(&self, problem: Option<&FetchError>) {
         let state = self.state.load();
         let url = redact_password(&self.url);
@@ -205,7 +204,7 @@ impl RemoteKeySet {
         }
     }
 
-    /// Changes what is known, and notes that somebody tried.
+    /// Changes the state, and records the time of the attempt.
     fn update(&self, change: impl FnOnce(&mut KeySetState)) {
         let mut state = KeySetState::clone(&self.state.load());
         state.attempted = Some((self.clock)());

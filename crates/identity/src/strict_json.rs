@@ -1,13 +1,14 @@
-//! JSON that means one thing: a name that occurs twice, at any depth, refuses the document.
+//! Unambiguous JSON: a duplicate name, at any depth, is an error.
 //!
-//! Two readers of `{"sub":"a","sub":"b"}` may see two subjects, and one of them may be the one who checked.
+//! Two parsers of `{"sub":"a","sub":"b"}` may see different subjects, and only one of them may be the one
+//! that checks.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// The object that these bytes are, or nothing.
+/// The object that these bytes are, or `None`.
 pub(crate) fn parse_object(bytes: &[u8]) -> Option<Map<String, Value>> {
     match serde_json::from_slice::<StrictValue>(bytes).ok()?.0 {
         Value::Object(object) => Some(object),

@@ -1,8 +1,8 @@
-//! A token taken apart, with nothing of it believed yet.
+//! Parses a token without trusting any of it.
 //!
-//! Only the compact form with three parts, canonical base64url without padding, and JSON that means one
-//! thing. Keys and addresses of keys in the header (`jwk`, `jku`, `x5c`, `x5u`, …) are not looked at: a token
-//! that brings its own key proves only that somebody can make keys.
+//! Only the compact form with three parts, canonical base64url without padding, and unambiguous JSON. Keys
+//! and URLs of keys in the header (`jwk`, `jku`, `x5c`, `x5u`, …) are ignored: a token that brings its own
+//! key proves nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,23 +12,23 @@ use crate::error::TokenError;
 use crate::name_rules::is_name;
 use crate::{Algorithm, strict_json};
 
-/// What the token says, and what was signed.
+/// A parsed token.
 pub(crate) struct ParsedToken<'a> {
-    /// The header and the claims as they were signed.
+    /// The signed text: the header and the claims.
     pub(crate) message: &'a str,
-    /// The signature in base64url, known to be canonical.
+    /// The signature in canonical base64url.
     pub(crate) signature: &'a str,
     pub(crate) algorithm: Algorithm,
-    /// The key that the token names, if it names one.
+    /// The `kid`, if there is one.
     pub(crate) key_id: Option<String>,
     pub(crate) claims: Map<String, Value>,
 }
 
-/// Header parameters that change what the rest means.
+/// Header parameters that change the meaning of the rest.
 const UNSUPPORTED: [&str; 4] = ["crit", "b64", "zip", "enc"];
 
 impl<'a> ParsedToken<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     pub(crate) fn parse(token: &'a str, max_bytes: usize) -> Result<Self, TokenError> {
         if token.len() > max_bytes {
             return Err(TokenError::TooLarge);
@@ -48,7 +48,8 @@ fn part(text: &str) -> Result<Map<String, Value>, TokenError> {
     strict_json::parse_object(&decode(text)?).ok_or(TokenError::Malformed)
 }
 
-/// Refuses padding, whitespace, the other alphabet and left-over bits, so that one token has one spelling.
+/// Rejects padding, white space, the other alphabet and non-zero trailing bits, so that a token has only one
+/// encoding.
 fn decode(text: &str) -> Result<Vec<u8>, TokenError> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| TokenError::Malformed)
 }

@@ -1,7 +1,7 @@
-//! From a token to an identity.
+//! Verifies tokens.
 //!
-//! The order is the argument: size, form, header, issuer, algorithm, key, signature, and only then the
-//! claims. The issuer is read before it is proved, because it says which keys could prove it.
+//! The order matters: size, form, header, issuer, algorithm, key, signature, and only then the claims. The issuer is
+//! read before it is verified, because it determines which keys could verify it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,14 +17,14 @@ use crate::options::{Clock, Issuer, MAX_LEEWAY, VerifierOptions};
 use crate::remote_key_set::{FetchedKeys, RemoteKeySet, StaleKeys};
 use crate::token::ParsedToken;
 
-/// Tells who a token is about.
+/// Verifies tokens.
 pub struct Verifier {
     issuers: HashMap<String, TrustedIssuer>,
     clock: Clock,
     max_token_bytes: usize,
 }
 
-/// An issuer whose tokens count.
+/// A configured issuer.
 struct TrustedIssuer {
     algorithms: Vec<Algorithm>,
     keys: IssuerKeys,
@@ -32,8 +32,8 @@ struct TrustedIssuer {
 }
 
 impl Verifier {
-    /// Checks the configuration and loads the keys that it holds. Nothing is fetched before the first token
-    /// that needs it.
+    /// Checks the configuration and loads the configured keys. Nothing is fetched before the first token that needs
+    /// it.
     ///
     /// # Errors
     /// What is wrong with the configuration or a key.
@@ -51,11 +51,11 @@ impl Verifier {
         Ok(Self { issuers, clock: options.clock, max_token_bytes: options.max_token_bytes })
     }
 
-    /// Who this token is about. Waits only when an issuer's keys must be fetched; that needs a tokio runtime
-    /// with time and network.
+    /// The identity that this token proves. Waits only if an issuer's keys must be fetched; that needs a tokio
+    /// runtime with time and I/O enabled.
     ///
     /// # Errors
-    /// Why the token proves nothing.
+    /// Why the token was rejected.
     pub async fn verify(&self, token: &str) -> Result<Identity, TokenError> {
         let token = ParsedToken::parse(token, self.max_token_bytes)?;
         let known = self.issuers.get(claimed_issuer(&token.claims)?).ok_or(TokenError::WrongIssuer)?;
@@ -66,13 +66,13 @@ impl Verifier {
         known.rules.identity(&token.claims, (self.clock)())
     }
 
-    /// Key sets that could not be fetched again, so that keys count that their issuer may have withdrawn.
+    /// Key sets that could not be fetched again, so that keys are still accepted that their issuer may have revoked.
     #[must_use]
     pub fn stale_keys(&self) -> Vec<StaleKeys> {
         self.remotes().filter_map(|remote| remote.stale()).collect()
     }
 
-    /// Fetches every published key set once, to see whether that works. Needs a tokio runtime with time and network.
+    /// Fetches every published key set once, as a check. Needs a tokio runtime with time and I/O enabled.
     pub async fn probe_key_sets(&self) -> Vec<FetchedKeys> {
         let mut probed = Vec::new();
         for remote in self.remotes() {

@@ -1,4 +1,4 @@
-//! Times against a slow, obvious model.
+//! Times against a slow and obvious reference model.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use toolgate_identity::{Algorithm, Issuer, TokenError, Verifier};
 
 use crate::fixture::*;
 
-/// What the rules say, in numbers that cannot overflow.
+/// The rules, in numbers that cannot overflow.
 fn expected(
     now: i128,
     leeway: i128,

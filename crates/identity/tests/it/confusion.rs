@@ -1,5 +1,4 @@
-//! Keys used for what they are not: a public key as a secret, a secret as a public key, a key that the token
-//! brought.
+//! Misused keys: a public key as a secret, a secret as a public key, a key from the token.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use toolgate_identity::{Algorithm, HttpKeyFetcher, Issuer, KeySource, Verifier, 
 use crate::fixture::*;
 use crate::server::{Answer, Server};
 
-/// An issuer that allows everything, so that only the keys stand in the way.
+/// An issuer that allows everything, so that only the keys can reject.
 fn lenient_issuer() -> Issuer {
     let mut keys = public_keys();
     keys.push(secret_key());
@@ -117,8 +116,7 @@ fn a_key_that_the_token_brings_is_not_looked_at() {
         let token = sign_parts(&header.to_string(), &claims, &other, Algorithm::EdDsa);
         assert_eq!(runtime.block_on(verifier.verify(&token)).unwrap_err().reason(), expected);
     }
-    // The same addresses in a token that is otherwise good: believed for its signature, and still not
-    // visited.
+    // The same URLs in an otherwise valid token: accepted for its signature, and still not fetched.
     let honest = headed(json!({"jku": server.url(), "x5u": server.url(), "jwk": embedded}));
     assert!(runtime.block_on(verifier.verify(&honest)).is_ok());
     assert_eq!(server.requests(), 0);

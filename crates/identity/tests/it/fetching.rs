@@ -1,4 +1,4 @@
-//! Key sets over real HTTP on the loopback address.
+//! Key sets over real HTTP on loopback.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use toolgate_identity::{
 use crate::fixture::*;
 use crate::server::{Answer, Server};
 
-/// A verifier whose issuer publishes its keys at an address.
+/// A verifier whose issuer publishes its keys at a URL.
 struct World {
     verifier: Verifier,
     clock: TestClock,
@@ -30,7 +30,7 @@ impl World {
         let clock = TestClock::new();
         let keys = vec![KeySource::KeySetAddress { url: url.to_owned() }];
         let issuer = Issuer { keys, max_lifetime: Duration::from_secs(1 << 30), ..public_issuer() };
-        // Nothing in a test depends on patience that is not about it.
+        // No test depends on a timeout that it does not set.
         let cache = CacheOptions { timeout: Duration::from_secs(600), ..CacheOptions::default() };
         let fetch = Arc::new(HttpKeyFetcher::new());
         let options = VerifierOptions { cache, ..VerifierOptions::new(vec![issuer], clock.read(), fetch) };
@@ -46,7 +46,7 @@ fn key_set(keys: &[Value]) -> Answer {
     Answer::json(&json!({"keys": keys}))
 }
 
-/// A token that outlives the test's travels in time.
+/// A token that is still valid after the test advances the clock.
 fn token(algorithm: Algorithm, key_id: &str) -> String {
     let claims = with(claims(algorithm), json!({"exp": NOW + (1 << 29)}));
     sign(algorithm, &with(header(algorithm), json!({"kid": key_id})), &claims)
@@ -95,7 +95,7 @@ fn rotated_keys_arrive_and_withdrawn_ones_go() {
     let (old, new) = (token(Algorithm::EdDsa, "old"), token(Algorithm::Es256, "new"));
     assert_eq!(world.verify(&old), Ok(()));
     server.answers(key_set(&[jwk(Algorithm::Es256, "new")]));
-    // Within the pause nothing is fetched, however often somebody asks.
+    // Within the minimum interval nothing is fetched, whatever tokens request.
     for _ in 0..50 {
         assert_eq!(world.verify(&new), Err(TokenError::UnknownKey));
     }
@@ -104,7 +104,7 @@ fn rotated_keys_arrive_and_withdrawn_ones_go() {
     assert_eq!(world.verify(&new), Ok(()));
     assert_eq!(world.verify(&old), Err(TokenError::UnknownKey));
     assert_eq!(server.requests(), 2);
-    // A known key is not reason enough to fetch again, until the keys are old.
+    // A known key is no reason to fetch again, until the keys are old.
     world.clock.advance(600);
     assert_eq!(world.verify(&new), Ok(()));
     assert_eq!(server.requests(), 2);
@@ -226,7 +226,7 @@ fn a_server_that_does_not_answer_is_left() {
 
 #[test]
 fn nobody_at_the_address_denies() {
-    // Nobody listens there, and as long as it is held nobody else will.
+    // No server listens there, and while the port is held none can.
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}/keys", held.local_addr().unwrap());
@@ -254,7 +254,7 @@ fn a_published_set_cannot_widen_what_is_allowed() {
     assert_eq!(world.verify(&token(Algorithm::EdDsa, "private")), Err(TokenError::UnknownKey));
     assert_eq!(world.verify(&token(Algorithm::Rs256, "narrow")), Err(TokenError::WrongAlgorithm));
     assert_eq!(world.verify(&token(Algorithm::Rs512, "narrow")), Ok(()));
-    // A key of the configuration is not replaced by a fetched one of the same id.
+    // A configured key is not replaced by a fetched one with the same id.
     assert_eq!(world.verify(&token(Algorithm::EdDsa, "secret")), Err(TokenError::WrongAlgorithm));
     assert_eq!(world.verify(&sign(Algorithm::Hs256, &header(Algorithm::Hs256), &hs)), Ok(()));
 }

@@ -16,7 +16,7 @@ use toolgate_identity::{
     VerifierOptions,
 };
 
-/// The moment at which the tests take place.
+/// The time at which the tests take place.
 pub(crate) const NOW: u64 = 1_800_000_000;
 pub(crate) const ISSUER: &str = "https://issuer.example";
 pub(crate) const LOCAL: &str = "local";
@@ -30,7 +30,7 @@ macro_rules! key_file {
 }
 pub(crate) use key_file;
 
-/// A clock that tests set.
+/// A settable clock.
 #[derive(Clone)]
 pub(crate) struct TestClock(Arc<AtomicU64>);
 
@@ -53,7 +53,7 @@ impl TestClock {
     }
 }
 
-/// For verifiers that have no reason to fetch.
+/// For verifiers that must not fetch.
 pub(crate) struct NoFetch;
 
 impl FetchKeys for NoFetch {
@@ -62,7 +62,7 @@ impl FetchKeys for NoFetch {
     }
 }
 
-/// The private key that signs with this algorithm, and its id.
+/// The private key for this algorithm, and its id.
 pub(crate) fn signer(algorithm: Algorithm) -> (&'static str, EncodingKey) {
     match algorithm {
         Algorithm::Hs256 => ("secret", EncodingKey::from_secret(SECRET)),
@@ -126,7 +126,7 @@ pub(crate) fn verifier() -> Verifier {
     Verifier::new(options(vec![public_issuer(), local_issuer()])).unwrap()
 }
 
-/// Verifies without a runtime: where nothing is fetched, nothing may be waited for.
+/// Verifies without a runtime: without a fetch, the future must be ready at the first poll.
 pub(crate) fn verify(verifier: &Verifier, token: &str) -> Result<Identity, TokenError> {
     match pin!(verifier.verify(token)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -134,7 +134,7 @@ pub(crate) fn verify(verifier: &Verifier, token: &str) -> Result<Identity, Token
     }
 }
 
-/// The word for what became of a token.
+/// The reason word for a token's result.
 pub(crate) fn outcome(verifier: &Verifier, token: &str) -> &'static str {
     verify(verifier, token).map_or_else(|refusal| refusal.reason(), |_| "ok")
 }
@@ -187,22 +187,22 @@ pub(crate) fn sign(algorithm: Algorithm, header: &Value, claims: &Value) -> Stri
     sign_parts(&header.to_string(), &claims.to_string(), &signer(algorithm).1, algorithm)
 }
 
-/// A good token.
+/// A valid token.
 pub(crate) fn good(algorithm: Algorithm) -> String {
     sign(algorithm, &header(algorithm), &claims(algorithm))
 }
 
-/// A good token of `ISSUER` with other claims.
+/// A valid token of `ISSUER` with other claims.
 pub(crate) fn claiming(changes: Value) -> String {
     sign(Algorithm::EdDsa, &header(Algorithm::EdDsa), &with(claims(Algorithm::EdDsa), changes))
 }
 
-/// A good token of `ISSUER` with another header.
+/// A valid token of `ISSUER` with another header.
 pub(crate) fn headed(changes: Value) -> String {
     sign(Algorithm::EdDsa, &with(header(Algorithm::EdDsa), changes), &claims(Algorithm::EdDsa))
 }
 
-/// The public half of a key as a JWK with this id.
+/// The public key as a JWK with this id.
 pub(crate) fn jwk(algorithm: Algorithm, key_id: &str) -> Value {
     let key = match algorithm {
         Algorithm::Es256 => jsonwebtoken::DecodingKey::from_ec_pem(key_file!("p256.public")),
@@ -214,7 +214,7 @@ pub(crate) fn jwk(algorithm: Algorithm, key_id: &str) -> Value {
     with(serde_json::to_value(jwk).unwrap(), json!({"kid": key_id}))
 }
 
-/// So many cases, and no file about those that failed.
+/// This many cases, without a file of failed ones.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,4 +1,4 @@
-//! The verifier from the outside: what it believes, what it refuses, and what it fetches.
+//! The verifier from the outside: what it accepts, what it rejects, and what it fetches.
 
 #![allow(clippy::disallowed_methods, reason = "tests arrange files by hand")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic: that is how they fail")]

@@ -1,4 +1,4 @@
-//! What is minted here is accepted here, and nothing is minted that would not be.
+//! Minted tokens are accepted, and nothing is minted that would be rejected.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! A token with anything changed is not that token.
+//! A token with any change is rejected.
 
 use proptest::prelude::*;
 use toolgate_identity::Algorithm;

@@ -1,4 +1,4 @@
-//! A small HTTP server on the loopback address that answers as it is told and counts.
+//! A small HTTP server on loopback that sends scripted responses and counts requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-/// What it says to the next request.
+/// The response to the next request.
 #[derive(Clone)]
 pub(crate) enum Answer {
-    /// These bytes, status line and all.
+    /// These bytes, status line included.
     Bytes(Vec<u8>),
-    /// Headers, and then a body without end.
+    /// Headers, and then an endless body.
     Endless,
     /// Nothing, with the connection kept open.
     Silence,
@@ -82,7 +82,7 @@ fn read_request(stream: &TcpStream) -> bool {
     is_get && lines.any(|line| line.is_empty())
 }
 
-/// Says it; hands the connection back when it must stay open.
+/// Sends it; returns the connection if it must stay open.
 fn say(mut stream: TcpStream, answer: &Answer) -> Option<TcpStream> {
     match answer {
         Answer::Bytes(bytes) => {

@@ -1,4 +1,4 @@
-//! Configurations that are refused before the first token comes, and how.
+//! Configurations that are rejected before the first token, and how.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use toolgate_identity::{
 use crate::fixture::*;
 use crate::server::{Answer, Server};
 
-/// A fetch that starts at once and ends when it is let.
+/// A fetch that starts immediately and ends when the test allows it.
 struct HeldFetch {
     started: Semaphore,
     let_through: Semaphore,
@@ -50,7 +50,7 @@ fn keys() -> Vec<u8> {
     json!({"keys": [jwk(Algorithm::EdDsa, "ed")]}).to_string().into_bytes()
 }
 
-/// The longest that a fetch may take here: longer than any machine is slow.
+/// A fetch timeout that no slow machine exceeds.
 fn patient() -> CacheOptions {
     CacheOptions { timeout: std::time::Duration::from_secs(600), ..CacheOptions::default() }
 }

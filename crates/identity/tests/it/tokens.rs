@@ -1,4 +1,4 @@
-//! One table: a token and what becomes of it.
+//! One table: a token and its result.
 
 use serde_json::json;
 use toolgate_identity::{Algorithm, ClaimNames, Issuer, Verifier};
@@ -6,7 +6,7 @@ use toolgate_types::{ErrorCode, Trust};
 
 use crate::fixture::*;
 
-/// Tokens of the public issuer and the local one, each with the word for its end.
+/// Tokens of the public issuer and the local one, each with its reason word.
 fn table() -> Vec<(&'static str, String, &'static str)> {
     let ed = Algorithm::EdDsa;
     let raw = |header: &str, claims: &str| sign_parts(header, claims, &signer(ed).1, ed);
