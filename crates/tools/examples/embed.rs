@@ -4,8 +4,8 @@
 //! cargo run -p toolgate-tools --example embed
 //! ```
 //!
-//! Everything that has to do with the machine enters here, as explicit values: folders, clock, people. Behind
-//! [`ProfiledGate::call`] nothing looks around by itself.
+//! Ambient authority enters here, as explicit values: directories, clock, approver. Behind [`ProfiledGate::call`] nothing is taken from the
+//! environment.
 #![allow(clippy::disallowed_methods, reason = "an example owns its scratch folder; the gate does not")]
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -27,7 +27,7 @@ use toolgate_tools::{Profile, ProfiledGate, ToolComponents, ToolFormat};
 use toolgate_types::{Caller, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
-/// Who is asked before something is changed. Yours would show a dialog; this one agrees to all but deletions.
+/// The approver. Yours would show a dialog; this one approves everything but deletions.
 struct Colleague;
 
 impl Approver for Colleague {
@@ -36,7 +36,7 @@ impl Approver for Colleague {
         question: ApprovalRequest,
     ) -> std::pin::Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         Box::pin(async move {
-            // One line for every file that would change, then the whole of it. The call is held to exactly this.
+            // One line per file that would change, then the body. The call may make exactly these changes.
             let mut shown = question.preview.summary.join("\n") + "\n";
             if let PreviewBody::Diff(body) | PreviewBody::Text(body) = question.preview.body {
                 shown.push_str(&body);
@@ -62,28 +62,28 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(state.join("journal"))?;
     std::fs::write(project.join("notes.md"), "- apples\n- pears\n")?;
 
-    // 1. What the operator declared: an agent that may read, write below `drafts`, and delete.
+    // 1. The configuration: an agent that may read, write below `drafts`, and delete.
     let config = Config::parse(
         "toolgate.yaml",
         "agents:\n  helper:\n    tool_permissions:\n      read_file: {allowed: true}\n      \
          write_file: {allowed: true, paths: [\"drafts/**\"]}\n      delete_file: {allowed: true}\n",
     )?;
 
-    // 2. The workspace: open directories with a name and rules. Files are opened beneath these handles only,
-    //    and the built-in deny list holds in each of them. The gate's own files are kept out of reach as well.
+    // 2. The workspace: open directories with an alias and rules. Files are opened beneath these handles only, and the built-in deny list applies in
+    //    each of them. The gate's own files are masked as well.
     let project =
         Mount::new("@project", File::open(&project)?, &project, MountAccess::ReadWrite, MountRules::new())?;
     let project = project.hide_gate_files(std::slice::from_ref(&state)).as_default();
     let workspace = Arc::new(Workspace::new(vec![project])?);
 
-    // 3. The journal that undo reads, and the record. Opening them also settles what a crash left behind. The journal believes only entries that were
-    //    sealed with this key: 32 random bytes that are kept where only this user can read them.
+    // 3. The undo journal and the audit log. Opening them also recovers from a crash. The journal accepts only entries that were sealed with this
+    //    key: 32 random bytes in a file that only this user can read.
     let key = StateKey::new(*b"32 random bytes of this user's..");
     let journal = Dir::open_ambient_dir(state.join("journal"), ambient_authority())?;
     let journal = Journal::open(&journal, &key)?.recover(&workspace)?;
     let (audit, _recovered) = AuditLog::open(LogOptions::new(state.join("audit")), &key)?;
 
-    // 4. The gate, and a profile in front of it. `Deny` means: no record, no answer.
+    // 4. The gate, and a profile in front of it. `Deny` means: without an audit record there is no answer.
     let profile = Profile::Native;
     let gate = Gate::new(GateOptions {
         config: GateConfig {
@@ -102,7 +102,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let front = ProfiledGate::new(profile, Arc::new(gate));
 
-    // 5. Who is calling. `Guided` asks about every call that changes something.
+    // 5. The caller. `Guided` asks for approval of every call that changes something.
     let caller = Caller {
         subject: "alice".to_owned(),
         permissions: Default::default(),
@@ -112,11 +112,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         trust: Trust::Guided,
     };
 
-    // 6. What the model is offered: only what this caller may use, in the shape that its API expects.
+    // 6. The tool definitions for the model: only what this caller may use, in the format of its API.
     let offered = ToolFormat::OpenAi.write(&front.gate().visible_tools(&caller));
     println!("offered: {}", offered.as_array().map_or(0, Vec::len));
 
-    // 7. The model's calls. Whatever happens, there is an answer for the model, and one record.
+    // 7. The model's calls. Each gets an answer for the model, and one audit record.
     let mut changed = None;
     for (tool, arguments) in [
         ("read_file", json!({"path": "notes.md"})),
@@ -132,19 +132,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
         if tool == "write_file" && called.failed.is_none() {
             changed = Some(called.call);
         }
-        // What only the operator may know stays here.
+        // For the operator only; the model never sees it.
         if let Some((stage, failure)) = &called.failed {
             println!("  for the operator: {} {:?}", stage.as_str(), failure.operator_note);
         }
     }
 
-    // 8. What was changed can be put back; that is recorded too.
+    // 8. Changes can be undone; that is audited too.
     if let Some(call) = changed {
         let undone = front.gate().undo(call, caller.clone(), UndoOptions::default()).await?;
         println!("put back: {}", undone.paths.join(", "));
     }
 
-    // 9. Dropping the gate signs a last checkpoint. Then anyone may check the record.
+    // 9. Dropping the gate signs a last checkpoint. Then the audit log can be verified.
     drop(front);
     let report = verify(&state.join("audit"), &VerifyOptions::default())?;
     println!("records: {}, problem: {:?}", report.records, report.problem.map(|problem| problem.to_string()));

@@ -1,4 +1,4 @@
-//! Arguments that several profiles take in the same words.
+//! Argument types that several profiles share.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub(crate) fn show_write(_: &WorkspaceView<'_>, arguments: Value) -> Result<Prev
     Ok(PreviewContent::Text(Verb::Replace, content))
 }
 
-/// What is added to a file, for a preview.
+/// The text appended to a file, for a preview.
 pub(crate) fn show_append(_: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
     let PathAndContent { content, .. } = decode(arguments)?;
     Ok(PreviewContent::Text(Verb::Append, content))
@@ -69,7 +69,7 @@ impl SearchArguments {
         self.path.as_deref().unwrap_or(".")
     }
 
-    /// The search that was asked for, with `most` matches at most.
+    /// The requested search, limited to `most` matches.
     pub(crate) fn options(&self, view: &WorkspaceView<'_>, most: usize) -> SearchOptions<'_> {
         SearchOptions {
             regex: self.regex,
@@ -85,7 +85,7 @@ impl SearchArguments {
     }
 }
 
-/// Every entry that may be seen, as many as the call may list.
+/// Options that list every visible entry, up to the call's `max_entries`.
 pub(crate) fn every_entry(view: &WorkspaceView<'_>, with_size: bool) -> ListOptions {
     ListOptions {
         max_entries: view.limits.max_entries,

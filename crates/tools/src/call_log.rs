@@ -1,4 +1,4 @@
-//! One structured line for each call, for operators: what was called, where, how it ended and how long it took. Never what was in it.
+//! One structured log line per call, for operators: tool, path, result and duration. Never arguments or content.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tracing::Level;
 
 use crate::profile::Profile;
 
-/// What subscribers filter by.
+/// The tracing target that subscribers filter by.
 const TARGET: &str = "toolgate::call";
-/// Arguments that are paths, in every profile.
+/// The names of path arguments, over all profiles.
 const PATHS: [&str; 4] = ["path", "from", "to", "cwd"];
-/// What is told of a tool's name and of its paths.
+/// The tool name and the paths are cut to this length.
 const MAX_BYTES: usize = 400;
-/// What is told of a path that leads out of the mounts: it may be one of the host.
+/// Logged in place of a path that resolves outside the mounts: it may be a host path.
 const OUTSIDE: &str = "(outside)";
 
 /// A call whose line is not written yet.
@@ -34,7 +34,7 @@ pub(crate) struct CallEnd<'a> {
 }
 
 impl LoggedCall {
-    /// Looks at a call, where somebody listens.
+    /// Captures what the line needs; `None` if no subscriber is enabled for the target.
     pub(crate) fn begin(profile: Profile, workspace: Option<&Workspace>, call: &ToolCall) -> Option<Self> {
         if !tracing::enabled!(target: TARGET, Level::ERROR) {
             return None;
@@ -59,7 +59,7 @@ impl LoggedCall {
         let (call, profile_name) = (end.call.to_string(), profile.name());
         let (path, repairs) = (path.as_deref(), repairs.as_deref());
         let decision = end.decision.as_str();
-        // Microseconds are exact enough, and short.
+        // Milliseconds with microsecond precision.
         let duration_ms = end.duration.as_micros() as f64 / 1000.0;
         match end.failed {
             None => tracing::info!(

@@ -183,7 +183,7 @@ fn edit_file(
     ok(format!("replaced {count} of {count} matches in {}", quoted_name(&transformed.written.path)))
 }
 
-/// The stable categories of this profile.
+/// This profile's stable error categories.
 pub(crate) fn category(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InvalidPath => "invalid_path",
@@ -208,7 +208,7 @@ pub(crate) fn category(code: ErrorCode) -> &'static str {
         | ErrorCode::ApprovalUnavailable => "permission_denied",
         ErrorCode::EditAmbiguous => "ambiguous_edit",
         ErrorCode::EditNotFound => "edit_not_found",
-        // A call that never reached a file has no category in the original; its own code says it best.
+        // The original has no category for a call that never reached a file; the gate's own code is the most precise.
         ErrorCode::UnknownTool | ErrorCode::InvalidArguments => code.as_str(),
         _ => "io_error",
     }

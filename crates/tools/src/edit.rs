@@ -1,4 +1,4 @@
-//! Editing a file by exact replacement, for every profile that has it.
+//! Edits by exact replacement, shared by every profile that offers them.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use toolgate_text::edit::{Edit, apply_cancellable};
 use toolgate_types::Failure;
 use toolgate_workspace::{DryRun, Recorder, Transformed, WorkspaceView};
 
-/// Makes the edits, all or none, and says how many places were replaced.
+/// Applies the edits, all or none, and returns the number of replacements.
 pub(crate) fn edit(
     view: &WorkspaceView<'_>,
     path: &str,

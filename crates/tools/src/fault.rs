@@ -1,4 +1,4 @@
-//! What no further call can mend: whoever makes calls in a row ends there, instead of asking a model about it.
+//! Faults that no further call can fix: a caller that makes calls in a loop ends there instead of asking the model again.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use toolgate_types::{ErrorCode, Stage};
 
 use crate::profiled_gate::{CallResponse, ProfiledGate};
 
-/// A fault of the gate's surroundings. What a call gets wrong is no fault: its answer says so, and the next call may do better.
+/// A fault of the gate's environment. A mistake in a call is not a fault: its answer says what is wrong, and the next call may succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The directory of a mount was removed while it was in use.
+    /// A mount's directory was removed while in use.
     MountGone {
-        /// The mount.
+        /// The mount's alias.
         alias: String,
     },
-    /// The undo journal was removed while it was in use.
+    /// The undo journal was removed while in use.
     JournalGone,
-    /// Calls cannot be recorded, and none may run without.
+    /// Calls cannot be audited, and none may run without a record.
     NotRecorded {
         /// Why, for the operator.
         reason: String,
     },
-    /// The run's own log cannot be written.
+    /// The run log (`logs/execution.jsonl`) cannot be written.
     RunLog {
         /// Why.
         reason: String,
@@ -72,7 +72,7 @@ impl fmt::Display for Fault {
 }
 
 impl ProfiledGate {
-    /// Why no further call can succeed, after this one. Costs one `fstat` for each mount and one for the journal.
+    /// The reason why no call after this one can succeed, if there is one. Costs one `fstat` per mount and one for the journal.
     #[must_use]
     pub fn fault(&self, called: &CallResponse) -> Option<Fault> {
         let gone =
@@ -87,7 +87,8 @@ impl ProfiledGate {
             return Some(Fault::RunLog { reason: reason.to_owned() });
         }
         let (stage, failure) = called.failed.as_ref()?;
-        // With `warn` reads go on as long as they can be counted; one that has no answer for want of a record is the first of all that follow.
+        // With `audit.on_failure: warn`, reads go on while their records can be counted. A read whose answer is withheld at the output stage because
+        // its record failed is the first of many: every later one fails too.
         let is_last = self.gate().must_record() || *stage == Stage::Output;
         (failure.code == ErrorCode::AuditUnavailable && is_last).then(|| Fault::NotRecorded {
             reason: failure.operator_note.clone().unwrap_or_else(|| failure.message.clone()),

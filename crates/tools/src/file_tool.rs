@@ -1,4 +1,4 @@
-//! A tool over the workspace: a declaration, and a function that does the work.
+//! A tool over the workspace: a declaration, and the function that implements it.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use toolgate_workspace::{Mount, PathStyle, Recorder, Workspace, WorkspaceView};
 use crate::preview::{self, PreviewFn};
 use crate::resource_files::{self, ResourceKind};
 
-/// What arguments of file tools are called that are paths.
+/// The names of path arguments of file tools.
 const PATHS: [&str; 3] = ["path", "from", "to"];
 
-/// What the argument is called that is a patch.
+/// The name of the argument that is a patch.
 const PATCH: &str = "patch";
 
-/// Does the work of one call.
+/// Executes one call.
 pub(crate) type FileOperation = fn(&WorkspaceView<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
 
-/// What a profile says about one of its tools.
+/// A profile's definition of one tool.
 pub(crate) struct ToolDeclaration {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
@@ -38,12 +38,12 @@ pub(crate) struct ToolDeclaration {
 }
 
 impl ToolDeclaration {
-    /// The same tool, of which more is known.
+    /// The same tool with a known effect.
     pub(crate) fn with_effect(self, effect: Effect) -> Self {
         Self { effect, ..self }
     }
 
-    /// The tool over a workspace; `None` if its name is not a tool name, which a test rules out.
+    /// The tool over a workspace; `None` if its name is not a valid tool name, which a test excludes.
     pub(crate) fn bind_to(
         self,
         workspace: &Arc<Workspace>,
@@ -98,7 +98,7 @@ impl FileTool {
         }
     }
 
-    /// The arguments that are paths, each with whether a call without it means the workspace itself.
+    /// The path arguments, each with whether its default is the workspace root.
     fn paths(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let schema = &self.spec.input_schema;
         let required = |name: &str| {
@@ -111,18 +111,19 @@ impl FileTool {
             .map(move |name| (name, !required(name)))
     }
 
-    /// Whether its paths stand in a patch of several files.
+    /// Whether its paths are those of a patch over several files.
     fn has_patch(&self) -> bool {
         self.spec.input_schema.property(PATCH).is_some() && self.paths().next().is_none()
     }
 
-    /// Where bare paths begin.
+    /// The alias of the mount that bare paths are relative to.
     fn default_mount(&self) -> &str {
         let default = self.workspace.mounts().iter().find(|mount| mount.is_default());
         default.map_or("@project", Mount::alias)
     }
 
-    /// Whether it changes nothing and is soon done, most of the time. A search has threads of its own, which nobody starts to end them at once.
+    /// Whether calls are read-only and usually short, so that they run inline first. A search is not: it starts threads of its own, and an inline
+    /// attempt that times out would have started them for nothing.
     fn runs_inline(&self) -> bool {
         !self.spec.class.has_effect() && self.spec.category == Category::File
     }
@@ -222,7 +223,7 @@ fn nothing_to_show(spec: &ToolSpec) -> Failure {
     Failure::new(ErrorCode::NotPermitted, format!("`{}` shows nothing of that kind by address", spec.name))
 }
 
-/// Arguments as a type. The schema was checked before, so a failure here is a schema that says less than the type.
+/// Decodes arguments into a type. The schema was validated before, so a failure here means that the schema is laxer than the type.
 pub(crate) fn decode<Arguments: DeserializeOwned>(arguments: Value) -> Result<Arguments, Failure> {
     serde_json::from_value(arguments).map_err(|error| {
         Failure::new(ErrorCode::InvalidArguments, format!("the arguments do not fit: {error}"))
@@ -230,7 +231,7 @@ pub(crate) fn decode<Arguments: DeserializeOwned>(arguments: Value) -> Result<Ar
     })
 }
 
-/// JSON has one kind of number, and a schema takes `1.0` for an integer; so do we. What is too large to count is as large as can be counted.
+/// JSON has one number type, and JSON Schema accepts `1.0` as an integer; so do we. Values out of range saturate.
 pub(crate) fn coerce_integers(schema: &ToolSchema, mut arguments: Value) -> Value {
     let is_integer = |name: &str| {
         let kind = schema.property(name).and_then(|property| property.get("type"));

@@ -1,23 +1,23 @@
-//! What clients are told about a tool before anybody calls it.
+//! Tool annotations that clients receive with the tool list.
 
 use toolgate_gate::{Effect, Tool};
 use toolgate_types::{Category, ToolClass};
 
-/// The hints of MCP, in its words. Each is true to what the tool does, or errs to the careful side.
+/// MCP's tool annotations (`readOnlyHint`, `destructiveHint`, …). Each is accurate or errs on the side of caution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hints {
     /// It changes nothing.
     pub read_only: bool,
-    /// It may do more than add to what is there.
+    /// It may do more than add.
     pub destructive: bool,
-    /// A call that is made twice leaves the same as one.
+    /// Repeating a call has no further effect.
     pub idempotent: bool,
-    /// It deals with more than this machine.
+    /// It reaches beyond this machine.
     pub open_world: bool,
 }
 
 impl Hints {
-    /// The hints of a tool. What others declared is believed to read only where the operator says so, and to add only by nobody.
+    /// The hints of a tool. A declared tool is read-only only if the operator says so, and is never taken to be only additive.
     #[must_use]
     pub fn of(tool: &dyn Tool) -> Self {
         let (spec, effect) = (tool.spec(), tool.effect());

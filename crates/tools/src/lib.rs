@@ -1,9 +1,8 @@
-//! The built-in tools, those that manifests declare, and the profiles that dress them.
+//! The built-in tools, the tools that manifests declare, and the profiles that present them.
 //!
 //! There is one core: the operations of `toolgate-workspace` and commands in `toolgate-sandbox`, behind the gate. A profile fixes names, schemas,
-//! limits and wording; it never decides whether something is allowed. [`ProfiledGate`] puts a profile in front of a gate and answers with exactly what a
-//! model is given. Nothing here starts a process outside the sandbox, nothing but `web_search` asks
-//! anybody on the network, and no host path is ever in an answer.
+//! limits and wording; it never decides whether something is allowed. [`ProfiledGate`] puts a profile in front of a gate and answers with exactly
+//! what a model is given. No process starts outside the sandbox, only `web_search` uses the network, and an answer never contains a host path.
 
 mod resource_files;
 mod schemas;

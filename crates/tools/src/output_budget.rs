@@ -1,9 +1,9 @@
-//! How much one answer may hold, whatever it is made of. File contents have a limit of their own.
+//! The output limit of one answer, for lists and diffs. File contents have a limit of their own.
 
 use toolgate_text::quoted_name;
 use toolgate_workspace::{FoundFiles, FoundLines, ListResult, ListedEntry, WorkspaceView};
 
-/// What an answer keeps free for the words around a list or a diff, as far as it can.
+/// Reserved for the fields around a list or a diff; at most half of the limit.
 const RESERVED_BYTES: usize = 1024;
 
 fn output_budget(view: &WorkspaceView<'_>) -> usize {
@@ -11,7 +11,7 @@ fn output_budget(view: &WorkspaceView<'_>) -> usize {
     limit - RESERVED_BYTES.min(limit / 2)
 }
 
-/// A text of lines, cut after a line where it is too long, with a notice; and whether it was cut.
+/// Truncates text at a line boundary if it exceeds the budget, with a notice; returns whether it was cut.
 pub(crate) fn cut_lines(view: &WorkspaceView<'_>, text: String, notice: &str) -> (String, bool) {
     let room = output_budget(view);
     if text.len() <= room {
@@ -29,7 +29,7 @@ pub(crate) fn cut_lines(view: &WorkspaceView<'_>, text: String, notice: &str) ->
     (kept, true)
 }
 
-/// How many items fit, by what each costs.
+/// How many items fit into the budget, given the cost of each.
 fn fitting(view: &WorkspaceView<'_>, costs: impl Iterator<Item = usize>) -> usize {
     let mut left = output_budget(view);
     let fits = |cost: &usize| match left.checked_sub(*cost) {
@@ -42,25 +42,25 @@ fn fitting(view: &WorkspaceView<'_>, costs: impl Iterator<Item = usize>) -> usiz
     costs.take_while(fits).count()
 }
 
-/// The bytes that a text takes in JSON, which is never less than it takes by itself.
+/// The length of a text as a JSON string without its quotes, never less than the text itself.
 pub(crate) fn json_len(text: &str) -> usize {
     text.len() + text.bytes().map(added_by_escaping).sum::<usize>()
 }
 
-/// The bytes that a name takes at most, in JSON or in a line of text.
+/// The longer of a name's JSON form and its quoted form in text.
 fn max_name_len(name: &str) -> usize {
     json_len(name).max(quoted_name(name).len())
 }
 
-/// Whether any byte of a text is such a one. All are looked at, many at once: that is faster than to end at the first, and there is seldom one.
+/// Whether any byte matches. Scans every byte instead of stopping at the first match: the loop vectorises, and matches are rare.
 pub(crate) fn has_byte(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
     text.bytes().fold(false, |found, byte| found | is_such(byte))
 }
 
-/// The bytes that one byte takes at most.
+/// The longest JSON escape of one byte.
 const MAX_ESCAPE_BYTES: usize = "\\u0000".len();
 
-/// Only single bytes are escaped: no part of a longer character looks like one.
+/// Only ASCII bytes are escaped, and no byte of a multi-byte UTF-8 sequence is ASCII.
 fn added_by_escaping(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
@@ -69,10 +69,10 @@ fn added_by_escaping(byte: u8) -> usize {
     }
 }
 
-/// How an entry of a listing is written down.
+/// How many bytes an entry of a listing costs.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryCost {
-    /// How often its name is.
+    /// How often its name appears.
     pub(crate) names: usize,
     /// Bytes of everything else.
     pub(crate) overhead: usize,
@@ -84,7 +84,7 @@ impl EntryCost {
     }
 }
 
-/// Shortens a listing.
+/// Truncates a listing to the budget.
 pub(crate) fn bound_listing(view: &WorkspaceView<'_>, listed: &mut ListResult, cost: EntryCost) {
     if max_json_len(listed, cost) <= output_budget(view) {
         return;
@@ -94,15 +94,16 @@ pub(crate) fn bound_listing(view: &WorkspaceView<'_>, listed: &mut ListResult, c
     listed.entries.truncate(fit);
 }
 
-/// No fewer bytes than a listing takes in JSON, whatever is in its names: what this says of most listings is that nobody need count them.
+/// An upper bound of a listing's JSON length, assuming that every byte is escaped. Most listings fit by this bound, and their names need not be
+/// measured.
 fn max_json_len(listed: &ListResult, cost: EntryCost) -> usize {
     let names = listed.names.len().saturating_mul(MAX_ESCAPE_BYTES).saturating_mul(cost.names);
     names.saturating_add(listed.entries.len().saturating_mul(cost.overhead))
 }
 
-/// The bytes that the name of each entry takes in JSON.
+/// The length that each entry's name takes in the answer.
 fn name_json_lens(listed: &ListResult) -> impl Iterator<Item = usize> {
-    // What stands between names is a NUL, and in none. Characters that are not ASCII may be invisible, and are escaped in a text then.
+    // Names are separated by NUL and contain none. Non-ASCII characters may be invisible, and are then escaped in text.
     let is_escaped =
         has_byte(&listed.names, |byte| byte != 0 && (added_by_escaping(byte) > 0 || !byte.is_ascii()));
     let name = move |entry: &ListedEntry| {
@@ -111,7 +112,7 @@ fn name_json_lens(listed: &ListResult) -> impl Iterator<Item = usize> {
     listed.entries.iter().map(name)
 }
 
-/// Shortens a list of paths.
+/// Truncates a list of paths to the budget.
 pub(crate) fn bound_paths(view: &WorkspaceView<'_>, found: &mut FoundFiles) {
     let fit = fitting(view, found.paths.iter().map(|path| max_name_len(path) + "\"\",".len()));
     found.is_cut |= fit < found.paths.len();
@@ -119,7 +120,7 @@ pub(crate) fn bound_paths(view: &WorkspaceView<'_>, found: &mut FoundFiles) {
     found.paths.truncate(fit);
 }
 
-/// Shortens the matches of a search. The first one stays, if need be without its neighbours.
+/// Truncates the matches of a search to the budget. The first match stays, if necessary without its context lines.
 pub(crate) fn bound_matches(view: &WorkspaceView<'_>, found: &mut FoundLines) {
     const NUMBER_AND_FIELDS: usize = 64;
     let costs = found.matches.iter().map(|(path, found)| {
@@ -159,7 +160,7 @@ mod tests {
             }
             for (counted, name) in name_json_lens(&listed).zip(&names) {
                 let spelt = serde_json::to_string(name).unwrap().len() - "\"\"".len();
-                // Short escapes of two control characters are counted as long ones, and a line of text has quotes around the name.
+                // `\b` and `\f` have short escapes in JSON but are counted as long ones, and a name in text has quotes.
                 let short = name.matches(['\u{8}', '\u{c}']).count() * ("\\u0008".len() - "\\b".len());
                 let deleted = name.matches('\u{7f}').count() * ("\\u007f".len() - 1);
                 prop_assert!((spelt..=spelt + short + deleted + "\"\"".len()).contains(&counted));

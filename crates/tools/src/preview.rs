@@ -1,7 +1,7 @@
-//! What a person is shown before agreeing to a call.
+//! The preview that a person sees before approving a call.
 //!
-//! The call is really made, up to the moment before anything would become visible: a recorder takes down what is about to change and then refuses.
-//! So the preview names the files that were found, not the way they were named, and cannot leave one out.
+//! The call is executed up to the point where a change would become visible: a [`Recorder`] captures the planned changes and then fails. So the
+//! preview lists the files that paths resolved to, not the paths as written, and cannot omit one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,35 +23,35 @@ use crate::file_tool::FileOperation;
 /// Unchanged lines around each change in a diff.
 pub(crate) const DIFF_CONTEXT: usize = 3;
 
-/// More marked files of one kind than this are counted.
+/// Beyond this many marked files of one kind, only their number is shown.
 const MAX_NAMED: usize = 3;
 
-/// How often a preview is tried anew when files change under it.
+/// How often a preview is retried when files change concurrently.
 const MAX_ATTEMPTS: usize = 4;
 
-/// Says what new text a call would leave behind.
+/// Computes the new text of a call.
 pub(crate) type PreviewFn = fn(&WorkspaceView<'_>, Value) -> Result<PreviewContent, Failure>;
 
-/// The new text of a call.
+/// How a call changes the text of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// The file gets a new content.
+    /// The content is replaced.
     Replace,
-    /// The file's content is changed.
+    /// The content is edited.
     Edit,
-    /// The text comes after what is there.
+    /// The text is appended.
     Append,
 }
 
-/// What is shown of a call besides the files that it changes.
+/// What is shown of a call besides the list of changed files.
 pub(crate) enum PreviewContent {
     /// One file gets this text.
     Text(Verb, String),
-    /// Several files change like this.
+    /// Several files change by this diff.
     Diff(String),
 }
 
-/// A call that changes something.
+/// The preview of a call that changes something.
 pub(crate) fn of_change(
     view: &WorkspaceView<'_>,
     arguments: &Value,
@@ -61,7 +61,7 @@ pub(crate) fn of_change(
     match build_preview(view, arguments, work, show) {
         Ok(preview) => Ok(preview),
         Err(failure) if failure.code.is_denial() => Err(failure),
-        // It may be that it works by the time of the answer; but then it is not what was asked.
+        // It may succeed by the time of approval; but then it does something other than what was approved, so the expected changes are empty.
         Err(failure) => Ok(Preview {
             summary: vec![format!("this call would fail now: {failure}")],
             expected_changes: Some(Vec::new()),
@@ -87,10 +87,10 @@ fn build_preview(
         };
         let shown = show.map(|show| show(view, arguments.clone())).transpose()?;
         let Some((mut summary, body)) = describe(view, &foreseen, shown.as_ref()) else { continue };
-        // Behind the first line, where they are seen however many files there are.
+        // After the first line, where they are visible however many files follow.
         let behind = summary.len().min(1);
         summary.splice(behind..behind, marks(view, &foreseen));
-        // What is shown was made from several looks at the files; it is true if they are still the same.
+        // The preview was built from several reads of the files; it is accurate if a second dry run gives the same result.
         if dry_run(view, arguments, work)?.as_ref() == Some(&foreseen) {
             let changes = foreseen.into_iter().map(|foreseen| foreseen.change).collect();
             return Ok(Preview { summary, body, expected_changes: Some(changes) });
@@ -99,14 +99,14 @@ fn build_preview(
     Err(Failure::new(ErrorCode::PreconditionFailed, "the files keep changing").help("try again"))
 }
 
-/// A file that would change, with its present text where that can be shown.
+/// A file that would change, with its current text if it can be shown.
 #[derive(PartialEq)]
 struct PreviewedChange {
     change: ExpectedChange,
     text: Option<String>,
 }
 
-/// Makes the call up to the moment before it changes anything; `None` when it changes nothing.
+/// Executes the call up to the point before it changes anything; `None` if it changes nothing.
 fn dry_run(
     view: &WorkspaceView<'_>,
     arguments: &Value,
@@ -120,7 +120,7 @@ fn dry_run(
     }
 }
 
-/// Takes down what is about to change, and lets none of it happen.
+/// Captures the planned changes, and fails so that none of them happens.
 struct PreviewRecorder {
     limit: u64,
     seen: Mutex<Option<Vec<PreviewedChange>>>,
@@ -151,7 +151,7 @@ impl Recorder for PreviewRecorder {
     fn settle(&self, _settled: TransactionOutcome) {}
 }
 
-/// The whole text of a file, if it is text and not too long.
+/// The whole text of a file, if it is UTF-8 without NUL and within the limit.
 fn text_of(mut file: &File, limit: u64) -> Option<String> {
     let mut bytes = Vec::new();
     file.rewind().ok()?;
@@ -163,7 +163,7 @@ fn text_of(mut file: &File, limit: u64) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What would happen, file by file, and the whole of it. `None` when the text does not belong to what was foreseen.
+/// The summary per file, and the body. `None` if the text does not match the digest of the expected change.
 fn describe(
     view: &WorkspaceView<'_>,
     foreseen: &[PreviewedChange],
@@ -214,7 +214,7 @@ fn describe_text(
     Some((summary, diff_or_nothing(unified(old, &new, &label, &label, DIFF_CONTEXT))))
 }
 
-/// What a person should know about files among those that change, one line for each kind.
+/// Warnings about sensitive files among those that change, one line per kind.
 fn marks(view: &WorkspaceView<'_>, foreseen: &[PreviewedChange]) -> Vec<String> {
     let mut marked: BTreeMap<FileMark, Vec<String>> = BTreeMap::new();
     for ExpectedChange { alias, location, kind, .. } in foreseen.iter().map(|foreseen| &foreseen.change) {
@@ -249,7 +249,7 @@ fn summary(view: &WorkspaceView<'_>, foreseen: &[PreviewedChange]) -> Vec<String
         match changes.next_if(|next| {
             *kind == ChangeKind::Create && next.kind == ChangeKind::Delete && next.before == after
         }) {
-            // The same content under a new name, and the old name gone.
+            // The same content under a new name, with the old name deleted.
             Some(origin) => {
                 let from = shown_path(view, &origin.alias, &origin.location);
                 lines.push(format!("rename {from} → {}", shown_path(view, &change.alias, &change.location)));
@@ -288,13 +288,13 @@ fn plain_path(view: &WorkspaceView<'_>, alias: &str, location: &std::path::Path)
     }
 }
 
-/// A call that changes nothing: its arguments, and where its path really leads.
+/// The preview of a read-only call: its arguments, and where its path resolves to.
 pub(crate) fn of_reading(view: &WorkspaceView<'_>, arguments: &Value) -> Result<Preview, Failure> {
     let mut preview = Preview::of_arguments(arguments);
     let path = arguments.get("path").and_then(Value::as_str).unwrap_or(".");
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
-    // Opening is what the rules are asked about, for a file as for a folder.
+    // The access rules are checked when the path is opened, for a file as for a directory.
     match view.list(path, &nothing) {
         Ok(listed) => preview.summary.push(format!("look into {}", quote_value(&listed.path))),
         Err(WorkspaceError::NotADirectory { path }) => {

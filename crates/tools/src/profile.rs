@@ -1,4 +1,4 @@
-//! Names, schemas, limits and wording of one way to use the gate.
+//! A profile: the names, schemas, limits and wording of one way to use the gate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,39 +18,39 @@ use crate::resource_files::ResourceKind;
 use crate::web_search::WebSearch;
 use crate::{claw, crew, native, proxy, sidecar, studio};
 
-/// What tools are made of.
+/// What a registry of tools is built from.
 #[derive(Clone)]
 pub struct ToolComponents {
     /// The mounts.
     pub workspace: Arc<Workspace>,
-    /// What runs commands; without it there is no `run_command` and no `bash`.
+    /// Runs commands; without it there is no `run_command` and no `bash`.
     pub commands: Option<Arc<CommandRunner>>,
-    /// What searches the web; without it there is no `web_search`.
+    /// Searches the web; without it there is no `web_search`.
     pub web_search: Option<Arc<WebSearch>>,
     /// The tools that manifests declare.
     pub declared: Vec<Arc<dyn Tool>>,
 }
 
 impl ToolComponents {
-    /// Files alone.
+    /// File tools only.
     #[must_use]
     pub fn files(workspace: &Arc<Workspace>) -> Self {
         Self { workspace: Arc::clone(workspace), commands: None, web_search: None, declared: Vec::new() }
     }
 }
 
-/// The tools that a profile reads and finds files with.
+/// The names of a profile's tools that read and find files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileTools {
-    /// Reads one.
+    /// Reads one file.
     pub read: &'static str,
-    /// Finds many, where there is such a tool.
+    /// Finds files by name, if there is such a tool.
     pub find: Option<&'static str>,
-    /// How many bytes are read at once where nobody set another bound.
+    /// The default of `max_read_bytes`.
     pub default_bytes: u64,
 }
 
-/// One dress of the gate.
+/// One presentation of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// Toolgate's own.
@@ -91,13 +91,13 @@ impl Profile {
         if self == Self::Crew { PathStyle::AliasOnly } else { PathStyle::Free }
     }
 
-    /// Whether the profile works on runs, each with a `@state` of its own.
+    /// Whether the profile works on runs, each with its own `@state`.
     #[must_use]
     pub fn has_runs(self) -> bool {
         self == Self::Crew
     }
 
-    /// The bounds of a call before the operator changes them.
+    /// The default limits of a call.
     #[must_use]
     pub fn limits(self) -> Limits {
         let native = Limits {
@@ -145,42 +145,39 @@ impl Profile {
         }
     }
 
-    /// Whether it has `web_search`, where an operator says who is asked.
+    /// Whether it has `web_search`, if the operator configures an engine.
     #[must_use]
     pub fn searches_web(self) -> bool {
         matches!(self, Self::Native | Self::Studio)
     }
 
-    /// How many tools a model of this profile can be given; nothing where any number will do. Small local models call five tools natively and write calls
-    /// of more into their text.
+    /// The maximum number of tools for a model of this profile; `None` without a limit. Small local models call five tools natively; with more, they
+    /// write calls into their text.
     #[must_use]
     pub fn most_tools(self) -> Option<usize> {
         (self == Self::Sidecar).then_some(5)
     }
 
-    /// Whether it has as many tools of its own as it can have.
+    /// Whether its own tools already reach that maximum.
     #[must_use]
     pub fn is_full(self) -> bool {
         self.most_tools().is_some_and(|most| self.tool_names().len() >= most)
     }
 
-    /// The names of its own tools, in their order; `web_search` and those of manifests come on top.
+    /// The names of its own tools, in order; `web_search` and declared tools come in addition.
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {
         let files = self.declarations().into_iter().map(|declaration| declaration.name);
         files.chain(self.shell().map(ShellPresentation::name)).collect()
     }
 
-    /// The manifests that it uses when the configuration names none: files and their content.
+    /// The manifests that apply if the configuration names none: file names and contents.
     #[must_use]
     pub fn shipped(self) -> &'static [(&'static str, &'static str)] {
         if self == Self::Proxy { SHIPPED } else { &[] }
     }
 
-    /// Its tools, and those that manifests declare.
-    ///
-    /// # Errors
-    /// Two tools with one name.
+    /// Its tools, and the declared ones.
     pub fn registry(self, parts: &ToolComponents) -> Result<Registry, GateError> {
         let mut registry = Registry::new();
         let files = self.declarations().into_iter();
@@ -198,7 +195,8 @@ impl Profile {
         Ok(registry)
     }
 
-    /// The tools that files can be read and found with by somebody who knows no tool: both take a `path` and can be browsed.
+    /// The tools that read and find files on behalf of a client that reads resources instead of calling tools: both take a `path` and support
+    /// resource requests.
     #[must_use]
     pub fn file_tools(self) -> Option<FileTools> {
         let usual_bytes = self.limits().max_read_bytes;
@@ -211,7 +209,7 @@ impl Profile {
         }
     }
 
-    /// What of one of its tools can be shown by address.
+    /// The kind of resource request that one of its tools supports.
     fn resource_kind(self, tool: &str) -> Option<ResourceKind> {
         let FileTools { read, find, .. } = self.file_tools()?;
         match tool {
@@ -223,13 +221,13 @@ impl Profile {
         }
     }
 
-    /// Whether the structured part of its answers is what the tools declare, and not a shape of its own around it.
+    /// Whether the structured part of its answers has the shape that the tools declare, rather than an envelope of the profile's own.
     #[must_use]
     pub fn has_native_structure(self) -> bool {
         matches!(self, Self::Native | Self::Crew)
     }
 
-    /// What it calls a kind of failure.
+    /// Its name for an error code.
     pub(crate) fn category(self, code: ErrorCode) -> &'static str {
         match self {
             Self::Crew => crew::code(code),
@@ -239,7 +237,7 @@ impl Profile {
         }
     }
 
-    /// What a model is given.
+    /// Renders an outcome for the model.
     #[must_use]
     pub fn render(self, tool: &str, outcome: Outcome) -> ModelAnswer {
         match self {
@@ -270,7 +268,7 @@ impl FromStr for Profile {
     }
 }
 
-/// The shapes in which tools are told to models.
+/// The formats in which tool definitions are sent to models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolFormat {
     /// OpenAI function tools.
@@ -282,7 +280,7 @@ pub enum ToolFormat {
 }
 
 impl ToolFormat {
-    /// The tools in this shape.
+    /// The tool definitions in this format.
     #[must_use]
     pub fn write(self, tools: &[Arc<dyn Tool>]) -> Value {
         Value::Array(tools.iter().map(|tool| self.write_one(tool.spec())).collect())

@@ -15,7 +15,7 @@ use crate::call_log::{CallEnd, LoggedCall};
 use crate::crew::{self, NamedPath, RunLog};
 use crate::profile::{FileTools, Profile};
 
-/// A longer field of an answer is no fact about it, but a part of it.
+/// A longer field is part of the answer, not a fact about it.
 const MAX_FACT_BYTES: usize = 1024;
 
 /// What a model is given.
@@ -25,35 +25,35 @@ pub struct ModelAnswer {
     pub text: String,
     /// The same for programs, where the profile has it.
     pub structured: Option<Structured>,
-    /// Whether the call did not do what was asked.
+    /// Whether the call failed.
     pub is_error: bool,
 }
 
-/// How a call went: what the model is given, and what only the operator may know.
+/// The result of a call: what the model is given, and what only the operator may see.
 #[derive(Debug)]
 pub struct CallResponse {
     /// What a model is given.
     pub answer: ModelAnswer,
     /// The gate's id for the call.
     pub call: CallId,
-    /// What the record says.
+    /// The decision as audited.
     pub decision: Decision,
-    /// Where and why it was refused or failed.
+    /// The stage and the reason of a denial or failure.
     pub failed: Option<(Stage, Failure)>,
     /// How long it took.
     pub duration: Duration,
-    /// What of the answer is not text; beside it, for callers that can show it.
+    /// The parts of the answer that are not text, for callers that can show them.
     pub attachments: Vec<Attachment>,
-    /// The whole text, where the answer had to be cut.
+    /// The whole text, if the answer was truncated.
     pub full_text: Option<String>,
-    /// The property that the structured answer lacks because the text is its value.
+    /// The property that is omitted from the structured answer because the text is its value.
     pub text_field: Option<&'static str>,
-    /// What is to be shown by address, where the call was made for that. The answer has no text then.
+    /// The resource content, for a resource request. The answer then has no text.
     pub resource: Option<ResourceContent>,
 }
 
 impl CallResponse {
-    /// About how many bytes of it a caller is given.
+    /// About how many bytes the caller receives.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let attached = self.attachments.iter().map(|attached| attached.data().len());
@@ -61,7 +61,7 @@ impl CallResponse {
         self.answer.text.len() + attached.sum::<usize>() + browsed
     }
 
-    /// The structured answer with everything that belongs to it, for those who take it without the text.
+    /// The structured answer including the property that the text stands for, for callers that do not take the text.
     #[must_use]
     pub fn structured(&self) -> Option<Value> {
         let mut structured = self.answer.structured.clone().map(Structured::into_value);
@@ -72,7 +72,7 @@ impl CallResponse {
     }
 }
 
-/// A gate that speaks a profile's language.
+/// A gate with a profile in front of it.
 pub struct ProfiledGate {
     profile: Profile,
     gate: Arc<Gate>,
@@ -81,25 +81,25 @@ pub struct ProfiledGate {
 }
 
 impl ProfiledGate {
-    /// A front without a run.
+    /// A profiled gate without a run.
     #[must_use]
     pub fn new(profile: Profile, gate: Arc<Gate>) -> Self {
         Self { profile, gate, run_log: None, workspace: None }
     }
 
-    /// Also writes every call to the run's own log, in this folder (`@state`), which is begun anew when it is full.
+    /// Also writes every call to the run's own log in this directory (`@state`). A full log is started anew.
     #[must_use]
     pub fn with_run_log(mut self, state: cap_std::fs::Dir, retention: RetentionBounds) -> Self {
         self.run_log = Some(RunLog::new(state, retention.max_bytes, self.gate.complaints()));
         self
     }
 
-    /// Why the run's own log lacks a line, where it does.
+    /// Why the run's own log lacks a line, if it does.
     pub(crate) fn run_log_failure(&self) -> Option<&str> {
         self.run_log.as_ref().and_then(RunLog::failure)
     }
 
-    /// Also knows the mounts: it sees when one is removed, and logs paths by their alias.
+    /// Also knows the mounts: it detects when one is removed, and logs paths by their alias.
     #[must_use]
     pub fn over(mut self, workspace: Arc<Workspace>) -> Self {
         self.workspace = Some(workspace);
@@ -110,27 +110,27 @@ impl ProfiledGate {
         self.workspace.as_deref()
     }
 
-    /// The gate behind it.
+    /// The gate behind the profile.
     #[must_use]
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
 
-    /// The tools of its profile that files can be read and found with.
+    /// The tools of its profile that read and find files.
     #[must_use]
     pub fn file_tools(&self) -> Option<FileTools> {
         self.profile.file_tools()
     }
 
-    /// Whether the structured part of an answer is what the tool declared, and not the profile's own shape.
+    /// Whether the structured part of an answer has the shape that the tool declares, rather than the profile's own envelope.
     #[must_use]
     pub fn has_native_structure(&self) -> bool {
         self.profile.has_native_structure()
     }
 
-    /// What a built-in tool, or the gate where a call failed, says of the call beside its text, such as the path or the exit code: the short fields of it.
+    /// The short fields that a built-in tool reports beside its text, such as the path or the exit code, or that the gate reports for a failed call.
     ///
-    /// Nothing of the answer of another tool: a field `exitCode` that a program or a server wrote would look like one that the gate measured.
+    /// Empty for the answers of other tools: an `exitCode` field written by a program or a server would look like one that the gate measured.
     #[must_use]
     pub fn facts(&self, tool: &str, called: &CallResponse) -> Map<String, Value> {
         let is_built_in = || self.gate.tool(tool).is_some_and(|tool| tool.spec().is_built_in());
@@ -139,7 +139,7 @@ impl ProfiledGate {
         }
         let structured = called.answer.structured.clone().map(Structured::into_value);
         let mut fields = match (self.profile, structured) {
-            // The rest of it is the answer itself, for programs.
+            // The rest is the structured answer itself.
             (Profile::Native | Profile::Crew, Some(Value::Object(mut fields))) => {
                 fields.retain(|_, value| !value.is_object() && !value.is_array());
                 fields
@@ -154,7 +154,7 @@ impl ProfiledGate {
         fields
     }
 
-    /// Refuses a call that a door found fault with. Nothing of it runs, and it is recorded like every other.
+    /// Rejects a call that a frontend found invalid. Nothing runs, and the call is audited like every other.
     pub async fn refuse(
         &self,
         call: &ToolCall,
@@ -200,7 +200,7 @@ impl ProfiledGate {
         LoggedCall::begin(self.profile, self.workspace(), call)
     }
 
-    /// The path that a call names, where the profile tells of it in a refusal.
+    /// The path argument of a call, if the profile mentions it in a refusal.
     fn named(&self, call: &ToolCall) -> Option<NamedPath> {
         if self.profile == Profile::Crew { NamedPath::of(&call.arguments) } else { None }
     }
@@ -211,7 +211,7 @@ impl ProfiledGate {
         }
     }
 
-    /// One call.
+    /// Executes one call.
     pub async fn call(
         &self,
         call: ToolCall,

@@ -1,4 +1,4 @@
-//! What a tool says while it runs, kept until it is told on.
+//! A tool's progress output, buffered until it is forwarded.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,37 +8,37 @@ use toolgate_gate::{Fraction, Progress, ProgressUpdate};
 
 use crate::command::sanitize;
 
-/// Collects what a tool says until somebody takes it, however fast it speaks and however rarely it is asked for.
+/// Buffers a tool's progress output in bounded memory, however fast the tool writes and however rarely it is read.
 ///
-/// Whoever looks on wants to see the newest: what is too long loses its beginning.
+/// A viewer wants the newest output, so the oldest is dropped.
 #[derive(Debug)]
 pub struct ProgressBuffer {
     max_bytes: usize,
-    /// As the tool said it.
+    /// Unsanitised, as the tool wrote it.
     pending: Mutex<ProgressChunk>,
     more: Notify,
 }
 
-/// What a tool said since it was last told on.
+/// A tool's output since the last chunk was taken.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgressChunk {
-    /// In words.
+    /// The text.
     pub text: String,
-    /// How far it was when it last said so.
+    /// The last reported fraction.
     pub fraction: Option<Fraction>,
 }
 
 impl ProgressBuffer {
-    /// What was heard is told on not more often than this.
+    /// Output is forwarded at most once per interval.
     pub const FORWARD_INTERVAL: Duration = Duration::from_millis(40);
 
-    /// Keeps no more than so many bytes of what is said.
+    /// Keeps at most this many bytes.
     #[must_use]
     pub fn with_limit(longest: usize) -> Arc<Self> {
         Arc::new(Self { max_bytes: longest, pending: Mutex::default(), more: Notify::new() })
     }
 
-    /// What a tool is given to speak into.
+    /// The sink that a tool writes to.
     #[must_use]
     pub fn sink(self: &Arc<Self>) -> Progress {
         let listener = Arc::clone(self);
@@ -49,7 +49,7 @@ impl ProgressBuffer {
         let mut kept = self.lock();
         kept.fraction = said.fraction.or(kept.fraction);
         kept.text.push_str(said.text);
-        // Twice as much as is told, so that what is kept is not moved with every word.
+        // Up to twice the limit is buffered, so that the buffer is not shifted with every update.
         if kept.text.len() > self.max_bytes.saturating_mul(2) {
             keep_newest(&mut kept.text, self.max_bytes);
         }
@@ -57,12 +57,12 @@ impl ProgressBuffer {
         self.more.notify_one();
     }
 
-    /// Waits until something was said. There may be nothing to see in it.
+    /// Waits for an update. Its text may turn out to be empty after sanitising.
     pub async fn changed(&self) {
         self.more.notified().await;
     }
 
-    /// What was said and not taken yet, as a person would see it; nothing where there is nothing to see.
+    /// The text since the last call, sanitised; `None` if nothing visible remains.
     #[must_use]
     pub fn take(&self) -> Option<ProgressChunk> {
         let ProgressChunk { text: words, fraction: share } = std::mem::take(&mut *self.lock());
@@ -76,7 +76,7 @@ impl ProgressBuffer {
     }
 }
 
-/// Drops the beginning of what is longer than this, whole characters.
+/// Drops the beginning beyond this length, at a character boundary.
 fn keep_newest(text: &mut String, longest: usize) {
     let from = text.ceil_char_boundary(text.len().saturating_sub(longest));
     text.drain(..from);
@@ -104,11 +104,11 @@ mod tests {
             (&["0123456789abcdef"], said("0123456789abcdef")),
             (&["0123456789abcdefg"], said("123456789abcdefg")),
             (&["0123456789abcdef", "0123456789abcdef", "g"], said("123456789abcdefg")),
-            // A character is kept whole or not at all.
+            // A character is kept whole or dropped.
             (&["é0123456789abcdef"], said("0123456789abcdef")),
             (&["é0123456789abcde"], said("0123456789abcde")),
             (&["é0123456789abcd"], said("é0123456789abcd")),
-            // What only a terminal obeys is not told, also where it came in pieces, and makes nothing else too long.
+            // Terminal control sequences are dropped, also when they arrive in pieces, and do not count towards the limit.
             (&["\u{1b}[3", "1mred", "\u{1b}[0m\u{202e}"], said("red")),
             (&["\u{1b}[31m0123456789abcdef\u{1b}[0m"], said("0123456789abcdef")),
             (&["10%\r", "20%"], said("20%")),
@@ -145,14 +145,14 @@ mod tests {
         assert_eq!(waiting.await.unwrap(), said("while somebody"));
     }
 
-    /// One thing that happens to a listener.
+    /// One operation on a buffer.
     #[derive(Clone, Debug)]
     enum Step {
         Say(String, Option<u8>),
         Take,
     }
 
-    /// `text` is a pattern for what is said at a time.
+    /// `text` is the pattern of one update.
     fn steps(text: &'static str) -> impl Strategy<Value = Vec<Step>> {
         let say = (text, prop::option::of(any::<u8>())).prop_map(|(words, done)| Step::Say(words, done));
         prop::collection::vec(prop_oneof![4 => say, 1 => Just(Step::Take)], 0..24)
@@ -162,7 +162,7 @@ mod tests {
         Fraction { done: f64::from(done), total: None }
     }
 
-    /// Everything that was said since the last time, and the last number.
+    /// Everything since the last take, and the last number.
     #[derive(Default)]
     struct Model {
         whole: String,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     impl Model {
-        /// The longest end of it that is not too long, one character after the other.
+        /// The longest suffix within the limit, character by character.
         fn take(&mut self) -> Option<ProgressChunk> {
             let Self { whole, share } = std::mem::take(self);
             let seen = sanitize(&whole);
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Takes the steps with a listener and with the model; what each told, and how much had been said.
+    /// Applies the steps to a buffer and to the model; the results of both, and how much had been written.
     fn both(steps: Vec<Step>) -> Vec<(Option<ProgressChunk>, Option<ProgressChunk>, usize)> {
         let (listener, mut model) = (ProgressBuffer::with_limit(LONGEST), Model::default());
         let ear = listener.sink();
@@ -218,7 +218,7 @@ mod tests {
             }
         }
 
-        /// Where so much was said that some is forgotten, that may be the beginning of a sequence, whose end is then seen.
+        /// When the buffer overflows, the dropped part may be the beginning of an escape sequence, whose end then becomes visible.
         #[test]
         fn odd_words_are_within_the_bound_and_hide_nothing(steps in steps("[\u{1b}\u{9b}\\[m31;\r\n\u{8}\u{202e}\u{200b}aé🙂]{0,20}")) {
             for (told, expected, length) in both(steps) {

@@ -1,11 +1,11 @@
-//! The dress of a tool proxy: what manifests declare, answered as `{ok, data}` or `{ok, error}`.
+//! The presentation of a tool proxy: declared tools, answered as `{ok, data}` or `{ok, error}`.
 
 use serde_json::{Value, json};
 use toolgate_types::Outcome;
 
 use crate::profiled_gate::ModelAnswer;
 
-/// The codes are the gate's own.
+/// The error codes are the gate's own.
 pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => (json!({"ok": true, "data": output.structured.into_value()}), false),

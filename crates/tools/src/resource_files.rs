@@ -1,4 +1,4 @@
-//! Files for doors that show them by address: the tools that find and read them, with answers for programs.
+//! Files as resources, read by URI: the tools that find and read them, with answers for programs.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,16 +9,16 @@ use toolgate_workspace::{EntireContent, EntireFile, FilePage, WorkspaceView};
 
 use crate::file_tool::decode;
 
-/// What of a tool can be shown by address.
+/// The kind of resource request that a tool supports.
 #[derive(Clone, Copy)]
 pub(crate) enum ResourceKind {
-    /// The files that it finds.
+    /// Lists the files that it finds.
     Files,
-    /// The file that it reads.
+    /// Reads a whole file.
     File(DescribeFile),
 }
 
-/// What a tool tells programs about a file beside what is in it. A tool that reads text alone refuses everything else.
+/// The metadata that a tool reports about a file besides its content. A tool that only reads text rejects everything else.
 pub(crate) type DescribeFile = fn(&EntireFile) -> Result<Structured, Failure>;
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
-//! The schemas of built-in tools, put together from their parts.
+//! Builders for the schemas of built-in tools.
 //!
-//! By hand, because a macro for JSON copies what it is given and takes more room than it needs, and this is done for every tool whenever the gate starts.
+//! Not with `json!`, which clones its operands and over-allocates: the schemas of all tools are built at every start.
 
 use serde_json::{Map, Value};
 use toolgate_gate::ToolSchema;
@@ -8,7 +8,7 @@ use toolgate_gate::ToolSchema;
 /// A property of a schema, or one of its keywords.
 type SchemaEntry = (&'static str, Value);
 
-/// An object that refuses unknown properties.
+/// An object schema with `additionalProperties: false`.
 pub(crate) fn object<const N: usize>(properties: [SchemaEntry; N], required: &[&str]) -> ToolSchema {
     map(&mut [
         ("type", Value::from("object")),
@@ -20,26 +20,27 @@ pub(crate) fn object<const N: usize>(properties: [SchemaEntry; N], required: &[&
     .into()
 }
 
-/// Anything of a type.
+/// A value of a type.
 pub(crate) fn of_type(kind: &str) -> Value {
     Value::Object(map(&mut [("type", Value::from(kind))].into_iter()))
 }
 
-/// The same, with what a model is told about it.
+/// The same, with a description for the model.
 pub(crate) fn described(kind: &str, what: &str) -> Value {
     let keywords = [("type", Value::from(kind)), ("description", Value::from(what))];
     Value::Object(map(&mut keywords.into_iter()))
 }
 
-/// The name under which a door repeats in the structured answer what the text says about having been cut.
+/// The property under which a frontend repeats in the structured answer that the text was truncated.
 pub const NOTICE: &str = "notice";
 
-/// That property, for tools whose answers can be cut: a door tells what a tool declares, and would have to copy it to add one.
+/// That property's schema, for tools whose answers can be truncated. It is declared here because a frontend publishes the declared schema, and would
+/// have to copy it to add a property.
 pub(crate) fn notice() -> SchemaEntry {
     (NOTICE, of_type("string"))
 }
 
-/// Any number of these.
+/// An array of these.
 pub(crate) fn list_of(items: Value) -> Value {
     Value::Object(map(&mut [("type", Value::from("array")), ("items", items)].into_iter()))
 }

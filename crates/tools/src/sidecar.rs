@@ -119,7 +119,7 @@ fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Re
     })
 }
 
-/// What a file that is not text is, by its first bytes: its name says what somebody wants it to be.
+/// The media type of a binary file by its first bytes; its name is not evidence.
 fn media_type(beginning: &[u8]) -> &'static str {
     infer::get(beginning).map_or("application/octet-stream", |kind| kind.mime_type())
 }
@@ -176,7 +176,7 @@ fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) ->
     )
 }
 
-/// Codes as this profile's models know them: the sandbox's own, the operating system's, or a plain failure.
+/// The codes that this profile's models know: the sandbox's own, errno names, or a plain failure.
 pub(crate) fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::OutsideWorkspace | ErrorCode::UnknownAlias => "PATH_OUTSIDE_WORKSPACE",

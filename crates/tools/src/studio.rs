@@ -88,7 +88,7 @@ fn file_write(
     Ok(ToolOutput::new(text, structured))
 }
 
-/// A command that ran and says that it failed, and a search that finds nothing, did not give what was asked for.
+/// A command with a non-zero exit code and a search without results count as failed.
 fn is_failure(tool: &str, metadata: &Value) -> bool {
     match tool {
         _ if tool == ShellPresentation::Studio.name() => metadata.get("exitCode") != Some(&json!(0)),
@@ -100,7 +100,7 @@ fn is_failure(tool: &str, metadata: &Value) -> bool {
 pub(crate) fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
-            // A tool that answers with text or a list has said all of it in the output.
+            // A tool that answers with text or a list has all of it in the output.
             let metadata = Some(output.structured.into_value()).filter(Value::is_object);
             let metadata = metadata.unwrap_or_else(|| json!({}));
             let failed = is_failure(tool, &metadata);

@@ -1,4 +1,5 @@
-//! What a command was held to that it may have run into: told when it failed, so that nobody has to guess it from messages of the system.
+//! The restrictions that a command ran under and may have hit. They are reported when it fails, so that the cause need not be guessed from the
+//! system's error messages.
 
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{CommandExit, Exit};
@@ -9,26 +10,26 @@ use super::CommandSpec;
 use super::command_denial::CommandDenial;
 use super::command_outcome::{MAX_REPORTED, escape_name};
 
-/// Why an agent's command changes nothing, as a person or a model reads it.
+/// Why an agent's command is read-only, for a person or a model.
 pub(crate) const RESTRICTED_GRANT_NOTE: &str =
     "this agent was granted only some files, so its commands run read-only";
 
-/// What a shell answers when there is no program of a name.
+/// A shell's exit code for "command not found".
 const EXIT_COMMAND_NOT_FOUND: Exit = Exit::Code(127);
 
-/// The bounds that one command had.
+/// The restrictions of one command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AppliedLimits {
-    /// Files and folders that were hidden from it.
+    /// Files and directories that were masked.
     pub(crate) hidden: usize,
-    /// Folders that it could not rename, because something in them is protected. Each is a mount of its own, so that files are not renamed
-    /// across it either.
+    /// Directories that could not be renamed because something in them is protected. Each is a bind mount, so `rename` across it fails with `EXDEV`
+    /// too.
     pub(crate) pinned: usize,
-    /// Directories that were hidden as a whole because too much in them is denied, as answers show them.
+    /// Directories that were masked as a whole because too many paths in them are denied, as shown in answers.
     pub(crate) bundled: Vec<String>,
-    /// Files that it could not change, because they have another name elsewhere.
+    /// Files that were read-only because they have another hard link elsewhere.
     pub(crate) linked: usize,
-    /// Whether it would have been allowed to change something, had its caller been granted all files.
+    /// Whether it was read-only only because its caller has a restricted grant.
     pub(crate) read_only: bool,
 }
 
@@ -56,7 +57,7 @@ impl AppliedLimits {
         }
     }
 
-    /// What of it would explain how the command ended.
+    /// The restrictions that could explain how the command ended.
     pub(super) fn denials(&self, ended: &CommandExit) -> Vec<CommandDenial> {
         let denial = |what, reason: &str, remedy: &str| CommandDenial {
             what,

@@ -1,10 +1,10 @@
-//! Command lines that are refused before they are tried, each with what to do instead.
+//! Command lines that are rejected before they run, each with an alternative.
 //!
-//! This is advice, not the boundary: a line can be written in more ways than a list knows, and whatever runs is confined by the sandbox all the
-//! same. The list saves a model from trying what could not work or nobody would want, and says so in words. It is read out of the words that a
-//! shell would see: quotes are taken off, every command of a line is looked at, and commands that only start others are looked through.
+//! This is advice, not the security boundary: a line can be written in more ways than a list knows, and whatever runs is confined by the sandbox
+//! anyway. The list saves a model an attempt that could not work or is never wanted, and explains why. It works on the words that a shell would see:
+//! quotes are removed, every simple command of a line is checked, and wrapper commands are looked through.
 
-/// A refused command: what it is, why it is refused, and what to do instead.
+/// A rejected command: its name, the reason, and the alternative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
     pub(crate) name: &'static str,
@@ -20,7 +20,7 @@ const NO_NETWORK: &str =
     "the operator can allow hosts with `sandbox.network`; go on with what is in the workspace";
 const WHOLE_DISK: &str = "work on files of the workspace";
 
-/// Programs that are refused by name. A name stands for itself and for its kinds: `mkfs` for `mkfs.ext4` too.
+/// Programs rejected by name. A name also covers its variants: `mkfs` covers `mkfs.ext4`.
 const PROGRAMS: [Blocked; 10] = [
     blocked(
         "sudo",
@@ -38,7 +38,7 @@ const PROGRAMS: [Blocked; 10] = [
     blocked("netcat", "it opens connections", NO_NETWORK),
 ];
 
-/// Programs that make sense as soon as there are hosts to reach.
+/// Programs that are allowed once there are hosts to reach.
 const NETWORK_PROGRAMS: [&str; 2] = ["curl", "wget"];
 
 const REMOVE_ALL: Blocked = blocked(
@@ -53,27 +53,27 @@ const OPEN_TO_ALL: Blocked = blocked(
     "give only the right that is missing, such as `chmod u+x FILE`",
 );
 
-/// Commands that start the command that follows them.
+/// Commands that run the command that follows them.
 const WRAPPER_COMMANDS: [&str; 13] = [
     "env", "command", "exec", "builtin", "nohup", "nice", "ionice", "time", "setsid", "stdbuf", "timeout",
     "xargs", "eval",
 ];
 
-/// Words of the shell after which a command begins.
+/// Shell keywords after which a command begins.
 const SHELL_KEYWORDS: [&str; 9] = ["if", "then", "elif", "else", "while", "until", "do", "!", "{"];
 
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
-/// Lines within lines within lines: nobody means more.
+/// Nesting of `sh -c` beyond this is not followed.
 const MAX_DEPTH: usize = 4;
 
-/// Why a line is refused, if it is.
+/// Why a line is rejected, if it is.
 pub(crate) fn blocked_line(line: &str, has_network: bool) -> Option<Blocked> {
     let look = LineCheck { allowed: if has_network { &NETWORK_PROGRAMS } else { &[] } };
     removes_all_somewhere(line).then_some(REMOVE_ALL).or_else(|| look.in_line(line, MAX_DEPTH))
 }
 
-/// The words of `rm -rf /` or `rm -rf ~` anywhere, quoted or not: such a line is at best about to do it.
+/// Whether `rm -rf /` or `rm -rf ~` appears anywhere, quoted or not: such a line is at best about to run it.
 fn removes_all_somewhere(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     words.windows(3).any(|three| match three {
@@ -87,9 +87,9 @@ fn removes_all_somewhere(line: &str) -> bool {
     })
 }
 
-/// One look at a line.
+/// The check of one line.
 struct LineCheck {
-    /// Programs that are not refused this time.
+    /// Programs that this check allows.
     allowed: &'static [&'static str],
 }
 
@@ -132,7 +132,7 @@ impl LineCheck {
         })
     }
 
-    /// `sh -c LINE`.
+    /// The line of `sh -c LINE`.
     fn in_shell(&self, name: &str, arguments: &[String], depth: usize) -> Option<Blocked> {
         if !SHELLS.contains(&name) {
             return None;
@@ -152,12 +152,12 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// Options, numbers, times and variables of a command that starts another.
+/// Whether a word is an option, number, duration or assignment that belongs to a wrapper command.
 fn belongs_to_wrapper(word: &str) -> bool {
     word.starts_with('-') || is_assignment(word) || word.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// `-rf`, in any spelling, and something at the root or at home.
+/// Recursive and forced, as short or long options, with a target at the root or at home.
 fn removes_all(arguments: &[String]) -> bool {
     let has = |short: [char; 2], long: &str| {
         let is_short =
@@ -180,7 +180,8 @@ fn opens_to_all(arguments: &[String]) -> bool {
     })
 }
 
-/// The words of every command in a line, also of those within `$( )` and backticks. Where the line is odd, more is found rather than less.
+/// The words of every simple command in a line, including those within `$( )` and backticks. Malformed lines yield too many commands rather than too
+/// few.
 fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut reader = ShellWordReader::default();
     let mut characters = line.chars().peekable();
@@ -195,7 +196,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
                     reader.push(taken);
                 }
             }
-            // A command of its own, wherever it stands; what it gives becomes part of a word that nobody knows.
+            // A command of its own, wherever it appears; its output becomes part of a word that is unknown here.
             (_, '`') => reader.end_command(),
             (_, '$') if next == Some('(') => {
                 characters.next();
@@ -211,7 +212,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
             (None, '#') if !reader.begun => while characters.next_if(|next| *next != '\n').is_some() {},
             (None, ')') => reader.close(),
             (None, ';' | '&' | '|' | '\n' | '(') => reader.end_command(),
-            // What follows is a file, which is no command; what came before may be a number.
+            // A redirection: what follows is a file, not a command; what came before may be a descriptor number.
             (None, '<' | '>') => reader.end_word(),
             (None, plain) => reader.push(plain),
         }
@@ -227,7 +228,7 @@ struct ShellWordReader {
     word: String,
     begun: bool,
     quote: Option<char>,
-    /// The quotes around each `$(` that is open.
+    /// The quote state around each open `$(`.
     around: Vec<Option<char>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a command writes, as it comes: each stream by itself, and both line by line in the order in which lines were finished.
+//! Captures a command's output as it arrives: each stream alone, and both line by line in the order in which lines were completed.
 
 use toolgate_sandbox::Stream;
 
@@ -7,7 +7,7 @@ use super::sanitize::{Sanitizer, TerminalEffect};
 /// The output of one command.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// How many bytes of each stream by itself are kept. Output may be long, so that nobody keeps all of it twice who does not use it.
+    /// How many bytes of each separate stream are kept. Output may be long; a caller that does not use the separate streams need not hold it twice.
     max_stream_bytes: usize,
     output: Channel,
     error: Channel,
@@ -21,7 +21,7 @@ pub(crate) struct Captured {
     pub(crate) output: String,
     /// Standard error.
     pub(crate) error: String,
-    /// Both, in the order in which lines were finished.
+    /// Both, in the order in which lines were completed.
     pub(crate) both: String,
 }
 
@@ -30,21 +30,21 @@ pub(crate) struct Captured {
 struct Channel {
     decoder: Decoder,
     cleaner: Sanitizer,
-    /// The line that is being written.
+    /// The incomplete last line.
     line: String,
     text: TruncatedText,
 }
 
-/// The beginning of a text.
+/// The bounded beginning of a text.
 #[derive(Debug, Default)]
 struct TruncatedText {
     text: String,
-    /// Whether something was left out; nothing comes after that.
+    /// Whether something was dropped; nothing is added after that.
     is_full: bool,
 }
 
 impl TruncatedText {
-    /// Adds as much of a line as there is room for.
+    /// Adds as much of a line as fits.
     fn add(&mut self, line: &str, most: usize) {
         if !self.is_full {
             let room = line.floor_char_boundary(most.saturating_sub(self.text.len()));
@@ -55,12 +55,12 @@ impl TruncatedText {
 }
 
 impl Capture {
-    /// Nothing yet; of each stream by itself, no more than this will be kept.
+    /// An empty capture that keeps at most this much of each separate stream.
     pub(crate) fn with_limit(max_stream_bytes: usize) -> Self {
         Self { max_stream_bytes, output: Channel::default(), error: Channel::default(), both: String::new() }
     }
 
-    /// Takes a piece; what it adds is handed back for whoever watches. A line that is overwritten is watched as two.
+    /// Takes a chunk; returns the text that it adds, for live progress. A line that is overwritten appears twice in the live text.
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) -> String {
         let channel = match stream {
             Stream::Output => &mut self.output,
@@ -70,7 +70,7 @@ impl Capture {
         channel.write(&text, &mut self.both, self.max_stream_bytes)
     }
 
-    /// Nothing more comes. A character that was cut off by a limit is left out; one that the command left unfinished is shown as such.
+    /// Ends the capture. A character that a limit cut is dropped; one that the command left incomplete is shown as U+FFFD.
     pub(crate) fn finish(mut self, cut: bool) -> Captured {
         for channel in [&mut self.output, &mut self.error] {
             let rest = channel.decoder.finish();
@@ -117,10 +117,10 @@ impl Channel {
     }
 }
 
-/// Bytes to text, where a character may be cut in two.
+/// Incremental UTF-8 decoding, where a chunk may end within a character.
 #[derive(Debug, Default)]
 struct Decoder {
-    /// The beginning of a character.
+    /// The bytes of an incomplete character.
     begun: Vec<u8>,
 }
 
@@ -132,13 +132,13 @@ impl Decoder {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What stands for a character that was never finished.
+    /// The replacement for an incomplete character.
     fn finish(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// The number of trailing bytes that begin an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     const MAX_PARTIAL_BYTES: usize = 3;
     let tails = (1..=MAX_PARTIAL_BYTES.min(bytes.len())).rev();

@@ -1,19 +1,19 @@
-//! What a command wanted and was not given, as data: nobody has to guess it from messages of the system.
+//! What a command was denied, as data, so that it need not be guessed from the system's error messages.
 
 use serde_json::{Value, json};
 
 use super::command_outcome::escape_name;
 
-/// One thing that was not given.
+/// One denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandDenial {
-    /// What kind of thing.
+    /// The kind of resource.
     pub(crate) what: &'static str,
-    /// Which, where that is known.
+    /// The resource, if known.
     pub(crate) target: Option<String>,
-    /// Why not.
+    /// The reason.
     pub(crate) reason: String,
-    /// What would help.
+    /// The remedy.
     pub(crate) remedy: String,
 }
 

@@ -1,4 +1,4 @@
-//! What came of a command, and how much of it fits into an answer.
+//! The outcome of a command, and how much of it fits into an answer.
 
 use serde_json::{Map, Value, json};
 use toolgate_sandbox::{CommandExit, Exit, LimitHit, ResourceLimits, TerminationReason};
@@ -11,10 +11,10 @@ use super::command_denial::CommandDenial;
 use super::sanitize::escape_control_chars;
 use crate::output_budget::json_len;
 
-/// What an answer keeps free for the words around the output.
+/// Reserved in an answer for the fields around the output.
 const RESERVED_BYTES: u64 = 8192;
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandOutcome {
     pub(crate) captured: Captured,
@@ -25,7 +25,7 @@ pub(crate) struct CommandOutcome {
     pub(crate) exit: Option<CommandExit>,
 }
 
-/// What a command was held to, for the words about it.
+/// The bounds of a command, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct CommandBounds {
     pub(crate) timeout: std::time::Duration,
@@ -48,7 +48,7 @@ impl CommandOutcome {
         }
     }
 
-    /// Bytes that it wrote, kept or not.
+    /// Bytes written, kept or not.
     pub(crate) fn bytes(&self) -> u64 {
         self.exit.as_ref().map_or(0, |ended| ended.output_bytes.saturating_add(ended.error_bytes))
     }
@@ -61,7 +61,7 @@ impl CommandOutcome {
         self.exit.as_ref().and_then(|ended| ended.stopped)
     }
 
-    /// Why it did not come to an end of its own, if so; with what it wrote until then.
+    /// Why it was terminated, if it did not exit by itself, with its output until then.
     pub(crate) fn check(&self, bounds: &CommandBounds, limits: &Limits) -> Result<(), Failure> {
         let limit = self.exit.as_ref().and_then(|ended| ended.limit);
         let failure = match (self.stopped(), limit) {
@@ -104,7 +104,7 @@ impl CommandOutcome {
         failure
     }
 
-    /// Everything but the output.
+    /// Every field except the output.
     pub(crate) fn facts(&self, cut: bool) -> Map<String, Value> {
         let duration = self.exit.as_ref().map_or(0, |ended| ended.duration.as_millis());
         let duration = u64::try_from(duration).unwrap_or(u64::MAX);
@@ -136,23 +136,23 @@ impl CommandOutcome {
             .collect()
     }
 
-    /// Folders that it could not rename, where that may be why it failed.
+    /// The number of pinned directories, if that may be why it failed.
     fn pinned(&self) -> Option<usize> {
         Some(self.limits.pinned).filter(|pinned| *pinned > 0 && self.exit_code() != Some(0))
     }
 
-    /// Both streams, each as long as fits beside the other, and whether something was left out.
+    /// Both streams, truncated to share the budget, and whether anything was dropped.
     pub(crate) fn streams(&self, limits: &Limits) -> (String, String, bool) {
         let room = output_budget(limits);
         let Captured { output, error, .. } = &self.captured;
-        // The shorter one is kept whole as far as it takes no more than half.
+        // The shorter stream is kept whole as long as it takes no more than half.
         let for_error = json_len(error).min((room / 2).max(room.saturating_sub(json_len(output))));
         let (error, error_cut) = truncate_json(error, for_error);
         let (output, output_cut) = truncate_json(output, room.saturating_sub(json_len(&error)));
         (output, error, output_cut || error_cut)
     }
 
-    /// All of the output that was kept, as a person would have seen it.
+    /// All of the kept output, sanitised.
     pub(crate) fn into_full_text(self) -> String {
         let (was_cut, bytes) = (self.was_cut(), self.bytes());
         let mut whole = self.captured.both;
@@ -163,12 +163,12 @@ impl CommandOutcome {
         whole
     }
 
-    /// What a model reads: the output, how it ended where that is not plain, and what was denied or taken away.
+    /// The text for the model: the output, the exit status unless it is plain, denials and quarantined files.
     pub(crate) fn text(&self, limits: &Limits) -> (String, bool) {
         self.with_notices(truncate_json(&self.captured.both, output_budget(limits)))
     }
 
-    /// The same, where the limit is for the output alone and not for what is written around it.
+    /// The same, where the limit applies to the output alone and not to the notices around it.
     pub(crate) fn text_of_output(&self, limits: &Limits) -> (String, bool) {
         let most = usize::try_from(limits.max_output_bytes).unwrap_or(usize::MAX);
         self.with_notices(first_bytes(&self.captured.both, most))
@@ -219,17 +219,16 @@ impl CommandOutcome {
     }
 }
 
-/// What a command had written when it was ended, for profiles that answer with text.
+/// The output that a terminated command had written, for profiles that answer with text.
 pub(crate) fn output_before(failure: &Failure) -> String {
     let output = failure.details.get("output").and_then(Value::as_str).filter(|output| !output.is_empty());
     output.map(|output| format!("\noutput until then:\n{output}")).unwrap_or_default()
 }
 
-/// More things that were taken away than this are only counted.
+/// Beyond this many quarantined files, only their number is reported.
 pub(crate) const MAX_REPORTED: usize = 8;
 
-/// A command chooses the names of what it leaves and of the hosts that it asks for: every character of them is seen, they stay on their line, and
-/// not all of a long one is told.
+/// Escapes a name that the command chose, of a file or a host: no character is invisible, the name stays on its line, and long names are cut.
 pub(crate) fn escape_name(name: &str) -> String {
     const MAX_NAME_CHARS: usize = 200;
     let name = escape_control_chars(name).replace('\n', "\\n").replace('\t', "\\t");
@@ -284,13 +283,14 @@ fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {
         ))
 }
 
-/// How a process ended that was not meant to, in words for the operator.
+/// How a process ended unexpectedly, for the operator.
 pub(crate) fn describe_exit(ended: &CommandExit) -> String {
     let how = match (ended.stopped, ended.exit) {
         (Some(TerminationReason::DiskFull), _) => {
             "it was ended because the disk of the gate's record was almost full (`audit.reserve`)".to_owned()
         }
-        // One that failed did so before anybody asked it: whoever sees that it is gone asks all the same.
+        // Any other exit code or signal is the process's own failure before the stop: the caller that notices that it is gone requests a stop all the
+        // same.
         (Some(_), Exit::Code(0) | Exit::Signal(9 | 15)) => "it was asked to end".to_owned(),
         (_, Exit::Code(code)) => format!("it exited with code {code}"),
         (_, Exit::Signal(number)) => format!("it was ended by {}", signal_name(number)),
@@ -315,7 +315,7 @@ fn output_budget(limits: &Limits) -> usize {
     usize::try_from(limit - RESERVED_BYTES.min(limit / 2)).unwrap_or(usize::MAX)
 }
 
-/// The beginning of a text, cut at a character where it is too long to be written down in so many bytes of JSON; and whether it was cut.
+/// Truncates a text at a character boundary so that its JSON form fits; returns whether it was cut.
 pub(crate) fn truncate_json(text: &str, room: usize) -> (String, bool) {
     let mut left = room;
     let fits = |character: &char| match left.checked_sub(json_len(character.encode_utf8(&mut [0; 4]))) {
@@ -330,10 +330,10 @@ pub(crate) fn truncate_json(text: &str, room: usize) -> (String, bool) {
     (kept, cut)
 }
 
-/// No line break is looked for further back than this from where a text is cut.
+/// A line break is searched at most this far before the cut.
 const MAX_PARTIAL_LINE: usize = 4096;
 
-/// The beginning of a text in so many bytes: up to the end of a line where one is near, else up to a character; and whether it was cut.
+/// Truncates a text to this many bytes, at a line break if one is near, else at a character boundary; returns whether it was cut.
 fn first_bytes(text: &str, most: usize) -> (String, bool) {
     if text.len() <= most {
         return (text.to_owned(), false);

@@ -1,8 +1,8 @@
-//! Who commits, when a command does.
+//! The author and committer of commits that commands make.
 //!
-//! Git inside a command sees no configuration of the person, so that nothing there is obeyed; with it goes the name that commits are made in, and without
-//! a name git refuses to commit. So the name and the address alone are handed on, in the four variables that git has for them. They would outdo
-//! what a repository says about itself, so they are left out where the repository that a command starts in names somebody.
+//! Git inside a command does not see the user's configuration, so that none of its settings take effect. That also hides `user.name` and
+//! `user.email`, without which git refuses to commit. So only these two are passed on, as the four variables `GIT_AUTHOR_*` and `GIT_COMMITTER_*`.
+//! They take precedence over a repository's own configuration, so they are omitted where the repository that a command starts in sets a user.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use toolgate_workspace::{ConfinedMount, sanitised_git_config};
 
 use super::inside;
 
-/// A name and an address for commits.
+/// A name and an email address for commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitIdentity {
     name: String,
     email: String,
 }
 
-/// Nobody is known: commits are seen to come from here. Git would refuse to commit, and nobody inside could tell it a name that stays.
+/// Used where no user is configured: git would refuse to commit, and a name set inside the sandbox does not persist.
 impl Default for CommitIdentity {
     fn default() -> Self {
         Self { name: "Toolgate".to_owned(), email: "toolgate@localhost".to_owned() }
@@ -26,8 +26,8 @@ impl Default for CommitIdentity {
 }
 
 impl CommitIdentity {
-    /// What the git configurations of a person say, of which a later one outdoes an earlier one; the default for what none says. Files that they
-    /// include are not read.
+    /// The user set by these git configurations, of which later ones override earlier ones; the default for what none sets. `include` directives are
+    /// not followed.
     #[must_use]
     pub fn from_git_configs<'c>(configs: impl IntoIterator<Item = &'c [u8]>) -> Self {
         let mut identity = Self::default();
@@ -39,7 +39,7 @@ impl CommitIdentity {
         identity
     }
 
-    /// The variables for a command that starts in this folder, in one of these mounts.
+    /// The variables for a command that starts in this directory, in one of these mounts.
     pub(super) fn variables(
         &self,
         directory: &Path,
@@ -53,7 +53,7 @@ impl CommitIdentity {
     }
 }
 
-/// What a configuration says about who commits.
+/// The `[user]` section of a configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct GitUser {
     name: Option<String>,
@@ -61,7 +61,7 @@ struct GitUser {
 }
 
 impl GitUser {
-    /// Reads a configuration as `sanitised_git_config` writes it: one setting a line, values in quotes.
+    /// Parses a configuration as `sanitised_git_config` writes it: one setting per line, values in quotes.
     fn parse(sanitised: &[u8]) -> Self {
         let (mut said, mut is_user) = (Self::default(), false);
         for line in String::from_utf8_lossy(sanitised).lines() {
@@ -86,7 +86,7 @@ fn unquoted(value: &str) -> Option<String> {
     Some(std::iter::from_fn(next).collect::<String>()).filter(|text| !text.is_empty())
 }
 
-/// The configuration of the innermost repository around a folder, as commands see it.
+/// The configuration of the innermost repository around a directory, as commands see it.
 fn repository_config<'c>(directory: &Path, confined: &'c [ConfinedMount<'_>]) -> Option<&'c [u8]> {
     let configs = confined.iter().flat_map(|mount| {
         let place = directory.strip_prefix(inside(mount.alias(), "")).ok();

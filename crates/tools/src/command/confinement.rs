@@ -1,4 +1,4 @@
-//! What confines commands, made ready when the first one is to run: most calls run none.
+//! The sandbox and its directories, initialised by the first command: most calls run none.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,17 +8,17 @@ use toolgate_sandbox::Backend;
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{Baselines, QuarantineBounds};
 
-/// The sandbox, and the directories of the gate in which it is kept what commands leave and what was there before.
+/// The sandbox, and the gate's directories for quarantined files and for baselines.
 pub struct Confinement {
     sandbox: LazyInit<Arc<dyn Backend>>,
     state: LazyInit<ConfinementState>,
 }
 
-/// Directories of the gate, out of reach of every tool.
+/// Directories of the gate that no tool can reach.
 pub struct GateDirectories {
-    /// Where what commands leave under protected names goes.
+    /// Receives files that commands leave under protected names.
     pub quarantine: Dir,
-    /// What was there before commands ran: one directory for all gates of this user.
+    /// The state before commands ran; one directory for all gates of this user.
     pub baselines: Dir,
     /// How much of the quarantine is kept.
     pub retention: RetentionBounds,
@@ -30,7 +30,7 @@ pub(super) struct ConfinementState {
     pub(super) baselines: Baselines,
 }
 
-/// All that a command needs.
+/// Everything that running a command needs.
 #[derive(Clone, Copy)]
 pub(super) struct SandboxRuntime<'c> {
     pub(super) sandbox: &'c Arc<dyn Backend>,
@@ -38,7 +38,7 @@ pub(super) struct SandboxRuntime<'c> {
 }
 
 impl Confinement {
-    /// One that is made by the first command. When that fails, no command is run, and the next one tries again.
+    /// A confinement that the first command initialises. If that fails, no command runs, and the next one tries again.
     pub fn lazy<System: Backend + 'static>(
         sandbox: impl Fn() -> Result<Arc<System>, Failure> + Send + Sync + 'static,
         folders: impl Fn() -> Result<GateDirectories, Failure> + Send + Sync + 'static,
@@ -64,13 +64,13 @@ impl Confinement {
         Ok(SandboxRuntime { sandbox: self.sandbox.get()?, state: self.state()? })
     }
 
-    /// What is needed to look at what commands left, without a sandbox.
+    /// The state for post-run scans, without a sandbox.
     pub(super) fn state(&self) -> Result<&ConfinementState, Failure> {
         self.state.get()
     }
 }
 
-/// A value that is made when it is first needed.
+/// A value that is initialised on first use.
 struct LazyInit<T> {
     value: OnceLock<T>,
     init: Box<Make<T>>,

@@ -1,4 +1,4 @@
-//! No command is started where too little space is left for the gate's record.
+//! No command starts when the disk of the audit log is nearly full.
 
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{DiskReserve, Headroom};
@@ -6,7 +6,7 @@ use toolgate_workspace::{DiskReserve, Headroom};
 /// What a model can do about it.
 pub(super) const HELP: &str = "ask the operator to free space; deleting with a file tool frees none, because what is deleted is kept for undo";
 
-/// Refuses to start a command where there is too little space already: it would be ended as soon as it is looked at.
+/// Rejects a command if the reserve is already used up: it would be terminated at the first check.
 pub(super) fn check(reserve: &DiskReserve) -> Result<(), Failure> {
     let note = match reserve.headroom(0) {
         Headroom::Enough => return Ok(()),

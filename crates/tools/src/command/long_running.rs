@@ -1,7 +1,7 @@
-//! A process that serves others for as long as they want: confined like a command, and talked with through its standard streams.
+//! A long-running server process: confined like a command, with its standard streams piped to the caller.
 //!
-//! What a process may not see is decided when it starts. A file that gets a denied name later is not hidden from a process that runs already; what it puts
-//! itself under names that other programs obey is taken away when somebody asks, and when it has ended.
+//! What a process may not see is decided when it starts. A file that gets a denied name later is not masked from a running process; files that the
+//! process itself leaves under names that other programs execute are quarantined on request, and when it has ended.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -20,96 +20,96 @@ use super::stderr_tail::StderrTail;
 use super::supervisor::{ProcessSupervisor, StartNotifier, SupervisorCommand};
 use super::{CommandRunner, PathKind, inside, path_kind, rules};
 
-/// How long looking at the mounts before the start may take.
+/// The timeout for scanning the mounts before the start.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A process to be started, and everything it is given.
+/// A process to start, and everything it is given.
 #[derive(Clone, Debug)]
 pub struct ConfinedProcess {
-    /// A name that is looked for where commands look, or an absolute path as the process sees it.
+    /// A name to look up in the sandbox's `PATH`, or an absolute path as the process sees it.
     pub program: OsString,
     /// Its arguments, without the program itself.
     pub arguments: Vec<OsString>,
-    /// Where it begins, such as `@project/sub`; where this is not said, its first mount.
+    /// The working directory, such as `@project/sub`; the first mount by default.
     pub directory: Option<String>,
-    /// The mounts it sees, at `/mnt/NAME`: each an alias, and whether it may be changed.
+    /// The mounts it sees at `/mnt/NAME`: each an alias, and whether it is writable.
     pub mounts: Vec<(String, bool)>,
-    /// Its variables, beside the few that every command has.
+    /// Its environment variables, in addition to those of every command.
     pub environment: Vec<(String, String)>,
     /// The hosts it may reach.
     pub network: Vec<String>,
-    /// Folders and files of the host that it may read beside the system, at the same place.
+    /// Host directories and files that it may read besides the system's, at the same path.
     pub read: Vec<PathBuf>,
-    /// How much it may use; where this is not said, as much as a command, for as long as it likes.
+    /// Its resource limits; those of a command without a time limit by default.
     pub limits: Option<ResourceLimits>,
 }
 
-/// A process that was started. That its program cannot be run is only known afterwards: it has then ended.
+/// A started process. A program that cannot be executed is only noticed after the start: the process has then ended.
 #[derive(Debug)]
 pub struct StartedProcess {
-    /// What is written here it reads; non-blocking.
+    /// Its standard input; non-blocking.
     pub input: OwnedFd,
-    /// What it writes; non-blocking.
+    /// Its standard output; non-blocking.
     pub output: OwnedFd,
     /// The process itself.
     pub process: LongRunningProcess,
 }
 
-/// A running process. Dropping it ends it.
+/// A running process. Dropping it terminates it.
 #[derive(Debug)]
 pub struct LongRunningProcess {
-    /// The process ends when this is closed.
+    /// Closing this terminates the process.
     stop_fd: Mutex<Option<OwnedFd>>,
     end: watch::Receiver<Option<ProcessEnd>>,
     tail: Arc<StderrTail>,
-    /// Whom to ask to look at what it left; nobody where it can leave nothing.
+    /// Requests scans for what it left; `None` if it can write nothing.
     commands: Option<mpsc::Sender<SupervisorCommand>>,
 }
 
-/// How a process ended, and what was found after it.
+/// How a process ended, and what the scan after it found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessEnd {
-    /// Why there is no such process any more, in words for the operator.
+    /// Why the process is gone, for the operator.
     pub reason: String,
-    /// What it left under protected names, which was taken away.
+    /// Paths that it left under protected names, which were quarantined.
     pub quarantined: Vec<String>,
-    /// Why not all that it left could be checked.
+    /// Why the scan was incomplete.
     pub unchecked: Option<Failure>,
 }
 
 impl LongRunningProcess {
-    /// Asks it to end, and ends it after five seconds if it does not; returns at once.
+    /// Requests termination, with a kill after five seconds; does not wait.
     pub fn end(&self) {
         self.stop_fd.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// How it ended, if it has. Nothing that it started is alive then.
+    /// How it ended, if it has. Then none of its descendants is alive either.
     #[must_use]
     pub fn has_ended(&self) -> Option<ProcessEnd> {
         self.end.borrow().clone()
     }
 
-    /// Waits until it has ended, by itself or because it was asked to.
+    /// Waits until it has ended, by itself or on request.
     pub async fn ended(&self) -> ProcessEnd {
         let mut end = self.end.clone();
         let found = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         found.unwrap_or_else(ProcessEnd::unknown)
     }
 
-    /// The last of what it said on standard error, without anything that a terminal would obey.
+    /// The end of its standard error, sanitised.
     #[must_use]
     pub fn errors(&self) -> String {
         self.tail.text()
     }
 
-    /// Takes away what it has left so far under names that other programs obey, and tells their paths. It goes on meanwhile.
+    /// Quarantines what it has left so far under names that other programs execute, and returns the paths. The process keeps running.
     ///
     /// # Errors
-    /// Not all of its mounts could be looked at, or not all could be taken away.
+    /// Not all of its mounts could be scanned, or not everything could be quarantined.
     pub async fn quarantine(&self, call: CallId) -> Result<Vec<String>, Failure> {
         let Some(checks) = &self.commands else { return Ok(Vec::new()) };
         let (answer, answered) = oneshot::channel();
-        // Whoever looked is gone once the process has ended, and has looked before.
+        // The scanning thread is gone once the process has ended, and has done a last scan.
         if checks.send(SupervisorCommand::Scan { call, answer }).is_err() {
             return Ok(Vec::new());
         }
@@ -118,7 +118,7 @@ impl LongRunningProcess {
 }
 
 impl ProcessEnd {
-    /// Of a process whose thread is gone, and so the process.
+    /// The end of a process whose supervisor thread is gone, and so the process.
     fn unknown() -> Self {
         Self { reason: "it ended unexpectedly".to_owned(), quarantined: Vec::new(), unchecked: None }
     }
@@ -134,10 +134,10 @@ impl ProcessEnd {
 }
 
 impl CommandRunner {
-    /// Starts a process that goes on until it is asked to end, is dropped, or ends itself. Looks at its mounts first, and so may block for a while.
+    /// Starts a process that runs until it is terminated, is dropped, or exits. Scans its mounts first, so it may block.
     ///
     /// # Errors
-    /// It cannot be confined as far as is required, or it is to have something that no process is given.
+    /// It cannot be confined as far as required, or it requests something that no process is given.
     pub fn start(self: &Arc<Self>, process: &ConfinedProcess) -> Result<StartedProcess, Failure> {
         self.check_disk()?;
         reject_loader_variables(&process.environment)?;
@@ -177,7 +177,7 @@ impl CommandRunner {
         Ok(StartedProcess { input, output, process })
     }
 
-    /// What is in a mount is shown by way of the mount alone: elsewhere nothing of it would be hidden.
+    /// Rejects host paths that overlap a mount: the mount's masks would not apply there.
     fn reject_mounts(&self, read: &[PathBuf]) -> Result<(), Failure> {
         let mounts = || self.workspace().mounts().iter();
         let meets = |place: &PathBuf| {
@@ -195,7 +195,7 @@ impl CommandRunner {
         }
     }
 
-    /// Where a process begins, as it sees it: in one of its own mounts, at a place that can be listed.
+    /// The working directory, as the process sees it: in one of its own mounts, at a path that may be listed.
     fn start_directory(&self, process: &ConfinedProcess) -> Result<PathBuf, Failure> {
         let Some(path) = &process.directory else {
             let first = process.mounts.first().map(|(alias, _)| inside(alias, ""));
@@ -225,7 +225,7 @@ impl CommandRunner {
     }
 }
 
-/// Nothing is read, listed or written where a folder is only looked at.
+/// Limits for a view that only resolves a directory.
 const NO_ACCESS: Limits = Limits {
     max_read_bytes: 0,
     max_write_bytes: 0,
@@ -235,7 +235,7 @@ const NO_ACCESS: Limits = Limits {
     timeout: SCAN_TIMEOUT,
 };
 
-/// Ends when looking at files has taken too long.
+/// A cancellation with the scan's deadline.
 pub(super) fn scan_deadline() -> Cancellation {
     Cancellation::new(Instant::now().checked_add(SCAN_TIMEOUT), || false)
 }

@@ -1,7 +1,7 @@
-//! Runs one command: confined mounts in, cleaned output out, nothing left behind that other programs obey.
+//! Runs one command: confined mounts in, sanitised output out, nothing left behind that other programs execute.
 //!
-//! The workspace says what of its mounts a command may not reach, the sandbox enforces it, the egress proxy is its only way out, and afterwards
-//! the workspace takes away what the command left under protected names. This module ties them together and decides nothing itself.
+//! The workspace says what of its mounts a command may not reach, the sandbox enforces it, the egress proxy is its only way out, and afterwards the
+//! workspace quarantines what the command left under protected names. This module connects them and decides nothing itself.
 
 mod post_run;
 mod blocked_commands;
@@ -54,11 +54,11 @@ pub(crate) use command_outcome::{
 pub(crate) use network::Reach;
 pub(crate) use shell::{Shell, ShellPresentation};
 
-/// How often a command is tried anew when files move while it is being confined.
+/// How often a command is retried when files move while it is being confined.
 const MAX_ATTEMPTS: usize = 5;
 
-/// What git is told, whatever program starts it: no configuration but the repository's own, which is shown without anything that runs; nobody
-/// to ask; and no doubt about who owns the mounts, whose owners have other numbers inside the sandbox.
+/// The environment for git, whatever program starts it: no configuration but the repository's own, which is shown without settings that execute
+/// anything; no prompts; and every directory is a `safe.directory`, since owners have other numeric ids inside the sandbox.
 const GIT_ENVIRONMENT: [(&str, &str); 9] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
@@ -71,7 +71,7 @@ const GIT_ENVIRONMENT: [(&str, &str); 9] = [
     ("GIT_CONFIG_VALUE_0", "*"),
 ];
 
-/// What commands are run with.
+/// What commands run with.
 pub struct CommandOptions {
     /// The mounts.
     pub workspace: Arc<Workspace>,
@@ -79,46 +79,46 @@ pub struct CommandOptions {
     pub confinement: Confinement,
     /// Variables that the operator passes through.
     pub environment: Vec<(String, String)>,
-    /// How much a command may use.
+    /// The resource limits of a command.
     pub limits: ResourceLimits,
     /// Hosts that `run_command` and `bash` may reach.
     pub network: Vec<String>,
-    /// How hosts are reached.
+    /// How hosts are dialled.
     pub dialer: Arc<dyn Dial>,
-    /// What commands must leave free on the disk of the gate's record.
+    /// The disk space that commands must leave free for the audit log.
     pub reserve: Option<DiskReserve>,
 }
 
 /// Runs commands.
 pub struct CommandRunner {
     options: CommandOptions,
-    /// What a shell line may reach.
+    /// The hosts that a shell line may reach.
     reach: Reach,
     identity: CommitIdentity,
 }
 
-/// One command, as a tool wants it.
+/// One command, as a tool requests it.
 pub(crate) struct CommandSpec<'a> {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// Where it begins, as it sees it.
+    /// The working directory, as the command sees it.
     pub(crate) directory: PathBuf,
     pub(crate) mounts: Vec<ConfineRequest<'a>>,
     pub(crate) environment: &'a [(String, String)],
     pub(crate) input: Option<Vec<u8>>,
     pub(crate) reach: &'a Reach,
     pub(crate) limits: ResourceLimits,
-    /// How many bytes of output are kept, and shown while they come.
+    /// How many bytes of output are kept and shown as progress.
     pub(crate) max_output: u64,
-    /// How many more are kept, for whoever wants to see the whole; nobody is shown these while they come.
+    /// Up to how many bytes are kept in total, for the full output; those beyond `max_output` are not shown as progress.
     pub(crate) max_full_output: u64,
     pub(crate) on_output_limit: OnOutputLimit,
-    /// Asked right before the process starts, when everything else is done: whether the files that it names are still those that were judged.
+    /// Called right before the process starts, after everything else: fails if the named files are no longer those that were checked (TOCTOU).
     pub(crate) final_check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
 impl CommandSpec<'_> {
-    /// What is kept as bytes, and what happens to a command that writes more: the same, however much is kept.
+    /// The captured streams. A command that writes too much is treated the same however many bytes are kept.
     fn captured_stdio(&self) -> CapturedStdio {
         let most = self.max_output.max(self.max_full_output);
         let on_flood = match self.on_output_limit {
@@ -130,7 +130,8 @@ impl CommandSpec<'_> {
         CapturedStdio { input: self.input.clone(), max_output: most, on_output_limit: on_flood }
     }
 
-    /// How much of each stream is kept as text. Where somebody may want the whole, it is there once; a stream by itself is as long as an answer.
+    /// How much of each separate stream is kept as text. If the full output is kept, it is only kept combined, and a separate stream is limited to an
+    /// answer's length.
     fn max_stream_bytes(&self) -> usize {
         let most = if self.max_full_output > 0 { self.max_output } else { u64::MAX };
         usize::try_from(most).unwrap_or(usize::MAX)
@@ -141,13 +142,13 @@ impl CommandRunner {
     /// A runner.
     ///
     /// # Errors
-    /// A host that is none.
+    /// A host name that is invalid.
     pub fn new(options: CommandOptions) -> Result<Self, toolgate_egress::AllowlistError> {
         let reach = Reach { rules: rules(&options.network)?, key: "sandbox.network" };
         Ok(Self { options, reach, identity: CommitIdentity::default() })
     }
 
-    /// The same, with somebody in whose name commands commit.
+    /// The same with this author and committer for commits.
     #[must_use]
     pub fn committing_as(self, identity: CommitIdentity) -> Self {
         Self { identity, ..self }
@@ -161,12 +162,12 @@ impl CommandRunner {
         self.options.limits
     }
 
-    /// What a shell line may reach.
+    /// The hosts that a shell line may reach.
     pub(crate) fn reach(&self) -> &Reach {
         &self.reach
     }
 
-    /// The same for people.
+    /// The same as text.
     pub(crate) fn hosts(&self) -> String {
         if self.options.network.is_empty() { "none".to_owned() } else { self.options.network.join(", ") }
     }
@@ -176,7 +177,7 @@ impl CommandRunner {
         made.is_ok_and(|made| made.sandbox.find_program(name.as_ref()).is_some())
     }
 
-    /// Runs a command to its end, and takes away what it must not leave.
+    /// Runs a command to its end, and quarantines what it must not leave.
     pub(crate) fn run(
         &self,
         command: &CommandSpec<'_>,
@@ -195,7 +196,7 @@ impl CommandRunner {
         }
     }
 
-    /// Refuses to start anything where the disk of the gate's record is almost full.
+    /// Rejects a command if the disk of the audit log is nearly full.
     fn check_disk(&self) -> Result<(), Failure> {
         self.options.reserve.as_ref().map_or(Ok(()), disk_reserve::check)
     }
@@ -258,7 +259,7 @@ impl CommandRunner {
         }))
     }
 
-    /// Confines the mounts of a command. What was left there that nobody has looked at to the end is taken away first, and told.
+    /// Confines the mounts of a command. Leftovers of earlier commands that were not fully scanned are quarantined first, and reported.
     fn begin<'r>(
         &'r self,
         keeping: &'r ConfinementState,
@@ -272,17 +273,17 @@ impl CommandRunner {
         if !run.is_inherited() {
             return Ok((run, Vec::new()));
         }
-        // What cannot be taken away now is looked for again when the command has ended, and is a failure then.
+        // What cannot be quarantined now is scanned for again after the command, and is a failure then.
         let recovered =
             quarantine_leftovers(keeping, &run, call).map(|left| left.quarantined).unwrap_or_default();
         drop(run);
         Ok((begin()?, recovered))
     }
 
-    /// Takes away what the commands of a gate left that was killed before it could look. To be asked before any call is served.
+    /// Quarantines the leftovers of commands whose gate was killed before the post-run scan. To be called before any call is served.
     ///
     /// # Errors
-    /// Not all of it could be looked at or taken away; commands look again before they start.
+    /// Not everything could be scanned or quarantined; commands scan again before they start.
     pub fn recover(&self) -> Result<Vec<Quarantined>, Failure> {
         let keeping = self.options.confinement.state()?;
         if !keeping.baselines.has_orphaned(self.workspace())? {
@@ -319,7 +320,7 @@ impl CommandRunner {
         }
     }
 
-    /// The environment of whatever begins in a folder: what git and the proxy need, and what was declared for it.
+    /// The environment of a process that starts in this directory: what git and the proxy need, and the declared variables.
     fn variables(
         &self,
         directory: &Path,
@@ -333,7 +334,7 @@ impl CommandRunner {
         own.into_iter().chain(identity).chain(declared.iter().cloned()).chain(proxied).collect()
     }
 
-    /// A folder of the workspace, as answers show it, where a command sees it.
+    /// The path inside the sandbox of a workspace directory as answers show it.
     pub(crate) fn path_inside(&self, shown: &str) -> PathBuf {
         let default = self.workspace().mounts().iter().find(|mount| mount.is_default()).map(Mount::alias);
         match (shown.strip_prefix('@'), default) {
@@ -344,7 +345,7 @@ impl CommandRunner {
     }
 }
 
-/// A grant names files, and whoever runs a command can give a file another name: where only some files were granted, a command changes none.
+/// A grant names files, and a command can rename files: with a restricted grant, commands are read-only.
 pub(crate) fn restrict_to_grant<'a>(
     mounts: &[ConfineRequest<'a>],
     context: &CallContext,
@@ -353,7 +354,7 @@ pub(crate) fn restrict_to_grant<'a>(
     mounts.iter().map(|mount| ConfineRequest { writable: mount.writable && may_change, ..*mount }).collect()
 }
 
-/// What a command could change, for whoever is asked about it.
+/// What a command could change, for the approval preview.
 pub(crate) fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -> String {
     let names = |mounts: &[ConfineRequest<'_>]| {
         let writable = mounts.iter().filter(|mount| mount.writable);
@@ -367,7 +368,7 @@ pub(crate) fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -
     }
 }
 
-/// Rules, or none where there is nothing to reach.
+/// The allowlist, or `None` if it is empty.
 pub(crate) fn rules<S: AsRef<str>>(
     hosts: &[S],
 ) -> Result<Option<NetworkAllowlist>, toolgate_egress::AllowlistError> {
@@ -383,13 +384,13 @@ fn bind_mount<'j>(mount: &'j ConfinedMount<'_>) -> BindMount<'j> {
     }
 }
 
-/// Where a place of a mount is for a command.
+/// The path of a mount's file inside the sandbox.
 pub(crate) fn inside(alias: &str, path: &str) -> PathBuf {
     let root = PathBuf::from("/mnt").join(alias.trim_start_matches('@'));
     if path.is_empty() || path == "." { root } else { root.join(path) }
 }
 
-/// A stop that comes after `limit` at the latest, and with the call's own in any case.
+/// A cancellation with a deadline of at most `limit` that also follows the call's own.
 pub(crate) fn stop_within(outer: &Cancellation, limit: Duration) -> Cancellation {
     let own = Instant::now().checked_add(limit);
     let deadline = outer.deadline().into_iter().chain(own).min();
@@ -414,15 +415,15 @@ pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> Wo
     }
 }
 
-/// What was found at a path.
+/// What a path resolves to.
 pub(crate) enum PathKind {
-    /// A folder, as answers show it.
+    /// A directory, as answers show it.
     Directory(String),
     /// Something else.
     File,
 }
 
-/// Opens what a path names, so that every rule is asked about what is really there.
+/// Opens the path, so that every rule is checked on what it resolves to.
 pub(crate) fn path_kind(view: &WorkspaceView<'_>, path: &str) -> Result<PathKind, WorkspaceError> {
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };

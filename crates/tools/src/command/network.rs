@@ -1,4 +1,4 @@
-//! The one way out of a command, where it has one.
+//! The egress proxy of a command, if it has network access.
 
 use std::io;
 use std::net::TcpListener;
@@ -10,18 +10,18 @@ use toolgate_egress::{
 
 use super::command_denial::CommandDenial;
 
-/// More refused hosts than this are not listed.
+/// Beyond this many, rejected hosts are not listed.
 const MAX_LISTED: usize = 8;
 
-/// The hosts that a command may reach, and where an operator would add one.
+/// The hosts that a command may reach, and the configuration key to add one.
 #[derive(Clone)]
 pub(crate) struct Reach {
     pub(crate) rules: Option<NetworkAllowlist>,
-    /// The key, for remedies.
+    /// The configuration key, for remedies.
     pub(crate) key: &'static str,
 }
 
-/// A proxy that is started when the sandbox has made the network, and stopped before it takes the network down.
+/// A proxy that starts when the sandbox has created the network namespace, and stops before it is removed.
 pub(super) struct Proxy {
     rules: NetworkAllowlist,
     dialer: Arc<dyn Dial>,
@@ -34,12 +34,12 @@ impl Proxy {
         Self { rules, dialer, report: Arc::default(), on_refusal: Arc::new(|_| {}) }
     }
 
-    /// The same, with somebody who is told of every refusal as it happens.
+    /// The same with a callback for every rejected connection as it happens.
     pub(super) fn on_refusal(self, told: Arc<dyn Fn(&RejectedConnection) + Send + Sync>) -> Self {
         Self { on_refusal: told, ..self }
     }
 
-    /// Serves until what is returned is dropped.
+    /// Serves until the returned value is dropped.
     pub(super) fn serve(&self, listener: TcpListener) -> io::Result<Box<dyn Send>> {
         let told = Arc::clone(&self.on_refusal);
         let observer = move |event: &EgressEvent| {
@@ -52,7 +52,7 @@ impl Proxy {
         Ok(Box::new(ProxyGuard { egress: Some(egress), report: Arc::clone(&self.report) }))
     }
 
-    /// What happened, once the command has ended.
+    /// The report, once the command has ended.
     pub(super) fn report(&self) -> EgressReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -71,7 +71,7 @@ impl Drop for ProxyGuard {
     }
 }
 
-/// A refusal as a line of its own.
+/// A rejected connection as one line.
 pub(super) fn refused_line(refusal: &RejectedConnection, key: &str) -> String {
     format!("{}\n", denied(refusal, key).to_line())
 }
@@ -92,7 +92,7 @@ fn denied(refusal: &RejectedConnection, key: &str) -> CommandDenial {
     }
 }
 
-/// What of the network was wanted and not given.
+/// The network access that was requested and denied.
 pub(super) fn denials(reach: &Reach, report: Option<&EgressReport>, wanted_more: bool) -> Vec<CommandDenial> {
     let key = reach.key;
     let refused = report.into_iter().flat_map(|report| &report.refused).take(MAX_LISTED);

@@ -1,7 +1,7 @@
-//! What is done when a command has ended: what it left under names that other programs obey is taken away.
+//! The post-run scan: files that a command left under names that other programs execute are quarantined.
 //!
-//! A command can leave more than there is time for. So what would do harm first goes first, and what could not be looked at or taken away is
-//! a failure of the call that the operator is told about, never something that is passed over.
+//! A command can leave more than there is time for. So the most dangerous files go first, and whatever could not be scanned or quarantined is a
+//! failure of the call that is reported to the operator, never skipped silently.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,25 @@ use toolgate_workspace::{
 use super::command_outcome::{MAX_REPORTED, escape_name};
 use super::confinement::ConfinementState;
 
-/// How long the walk after a command may take. It does not share the command's time: what is not looked at stays.
+/// The timeout of the post-run walk. It is separate from the command's timeout: what is not scanned stays.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long taking away may take, once all is found.
+/// The timeout for quarantining, once the walk is done.
 const QUARANTINE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a mount is walked in which directories move away before they are read.
+/// How often a mount is walked again when directories move before they are read.
 const MAX_WALKS: usize = 4;
 
 /// What a command left.
 #[derive(Debug, Default)]
 pub(super) struct PostRunLeftovers {
     pub(super) quarantined: Vec<Quarantined>,
-    /// What stays and is only told.
+    /// Files that stay and are only reported.
     pub(super) leftovers: Vec<Leftover>,
 }
 
-/// Moves what an ended command left under protected names to quarantine. Everything is tried before anything is reported as failed; where something
-/// failed, the baseline stays the old one, and the next command looks again.
+/// Quarantines what a command that has ended left under protected names. Everything is tried before a failure is reported; after a failure the old
+/// baseline stays, and the next command scans again.
 pub(super) fn quarantine_leftovers(
     keeping: &ConfinementState,
     run: &ConfinedRun<'_>,
@@ -51,7 +51,7 @@ pub(super) fn quarantine_leftovers(
     search.into_leftovers()
 }
 
-/// The same while the process goes on.
+/// The same while the process is running.
 pub(super) fn quarantine_while_running(
     keeping: &ConfinementState,
     run: &ConfinedRun<'_>,
@@ -63,7 +63,7 @@ pub(super) fn quarantine_while_running(
 /// The walks after a command.
 #[derive(Default)]
 struct PostRunWalks {
-    /// Which of the mounts were looked at to the end, with all that was found taken away.
+    /// Which mounts were scanned completely, with everything found quarantined.
     is_whole: Vec<bool>,
     left: PostRunLeftovers,
     failed: Vec<String>,
@@ -80,13 +80,13 @@ impl PostRunWalks {
             run.mounts().iter().map(|mount| (mount.alias(), mount)).collect();
         let search = Self::through(&mounts, look, take);
         if !search.left.quarantined.is_empty() {
-            // What could not be removed now is found by the next sweep; how much there is, `doctor` says.
+            // What cannot be removed now is removed by the next retention run; `doctor` reports the quarantine's size.
             let _ = keeping.bounds.apply(&keeping.quarantine);
         }
         search
     }
 
-    /// Walks the mounts, each by its alias, until directories no longer move away before they are read.
+    /// Walks the mounts, each by its alias, until no directory moves before it is read.
     fn through<Mount>(
         mounts: &[(&str, Mount)],
         mut look: impl FnMut(&Mount, &Cancellation) -> Result<PostRunScan, WorkspaceError>,
@@ -116,7 +116,7 @@ impl PostRunWalks {
             search.left.quarantined.append(&mut taken.quarantined);
             search.failed.append(&mut taken.failed);
             if search.failed.len() > before {
-                // What could not be taken away must not be known to the next command.
+                // The next command's baseline must not contain what could not be quarantined.
                 search.is_whole.iter_mut().for_each(|is_whole| *is_whole = false);
             }
             wanted = again;
@@ -127,7 +127,7 @@ impl PostRunWalks {
         search
     }
 
-    /// Notes how far a mount was looked at, and says whether it is worth another walk.
+    /// Notes whether a mount was scanned completely, and returns whether it needs another walk.
     fn note(
         &mut self,
         index: usize,
@@ -171,14 +171,14 @@ fn failure(failed: &[String]) -> Failure {
         .operator_note(told.join("; "))
 }
 
-/// What came of taking away.
+/// The outcome of quarantining.
 #[derive(Debug, Default)]
 struct QuarantineOutcome {
     quarantined: Vec<Quarantined>,
     failed: Vec<String>,
 }
 
-/// Takes away one after the other, the most dangerous first, until the time is up.
+/// Quarantines one after the other, the most dangerous first, until the deadline.
 fn quarantine_each<Left>(
     mut left: Vec<Left>,
     kind: impl Fn(&Left) -> ProtectedArtifactKind,
@@ -200,10 +200,11 @@ fn quarantine_each<Left>(
     taken
 }
 
-/// Whose turn it is: git runs what its configuration and hooks say at the next glance of an editor or a prompt, the rest needs somebody who comes by.
+/// The order: git executes what its configuration and hooks say as soon as an editor or a shell prompt runs `git status`; the rest needs a user
+/// action.
 fn priority(kind: ProtectedArtifactKind) -> u8 {
     match kind {
-        // Without its `HEAD`, a repository's configuration and hooks are nobody's.
+        // Without its `HEAD`, a repository is not one, and its configuration and hooks have no effect.
         ProtectedArtifactKind::GitConfig | ProtectedArtifactKind::Repository => 0,
         ProtectedArtifactKind::Hook => 1,
         ProtectedArtifactKind::GitPointer => 2,
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(quarantine_each(Vec::new(), |kind| *kind, &stop, |_| Ok(None)).failed, [""; 0]);
     }
 
-    /// What comes of walks that go like this, in a mount beside one that is quiet.
+    /// The result of these walks in a mount, beside one where nothing changes.
     fn walked(walks: &[PostRunScan]) -> (usize, PostRunWalks) {
         let mut walks = walks.iter().cloned();
         let mut count = 0;
@@ -295,7 +296,7 @@ mod tests {
         let failure = search.into_leftovers().unwrap_err();
         assert_eq!(failure.message, "what the command left could not all be checked");
         assert_eq!(failure.operator_note.as_deref(), Some("directories of `@project` kept moving"));
-        // What takes too long is not begun again.
+        // A walk that times out is not repeated.
         let (count, search) = walked(&[late]);
         assert_eq!((count, search.is_whole.as_slice()), (1, &[false, false][..]));
     }

@@ -1,26 +1,26 @@
-//! Text as a person would have seen it, without what only a terminal obeys.
+//! Text as it would look on a terminal, without control sequences.
 //!
-//! Programs colour, move the cursor and overwrite; files and hosts that they quote may do worse. What reaches a model or a page is what was
-//! left standing: no escape sequences, no control characters but line breaks and tabs, nothing that is invisible or that turns the
-//! direction of writing. The work is done one character at a time, so that it does not matter how the text was cut into pieces.
+//! Programs colour, move the cursor and overwrite; files and hosts that they quote may do worse. A model or a page receives the final text: no escape
+//! sequences, no control characters but line breaks and tabs, no invisible characters and none that change the writing direction. It works one
+//! character at a time, so chunk boundaries do not matter.
 
 use serde_json::Value;
 use toolgate_text::is_invisible;
 
-/// What a character does to the text.
+/// The effect of a character on the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TerminalEffect {
-    /// It is seen.
+    /// It is visible.
     Visible(char),
-    /// The line is finished.
+    /// The line is complete.
     NewLine,
-    /// The line begins again; what it held is overwritten.
+    /// The line starts over; its content is overwritten.
     Restart,
-    /// The last character of the line is overwritten.
+    /// The last character of the line is erased.
     Erase,
 }
 
-/// Where in an escape sequence the text is.
+/// The position within an escape sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EscapeState {
     /// In none.
@@ -28,27 +28,27 @@ enum EscapeState {
     Outside,
     /// After ESC.
     Escape,
-    /// After ESC and what comes before its last character.
+    /// After ESC and an intermediate character.
     Intermediate,
-    /// In a control sequence, such as a colour.
+    /// In a CSI sequence, such as a colour.
     Control,
-    /// In a string for the terminal, such as a title or a link.
+    /// In an OSC, DCS, SOS, PM or APC string, such as a title or a link.
     Words,
 }
 
-/// Takes characters as they come.
+/// Takes characters as they arrive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sanitizer {
     state: EscapeState,
-    /// Whether the line would begin again with the next character that is seen.
+    /// Whether a carriage return is pending: the next visible character overwrites the line.
     returned: bool,
 }
 
 impl Sanitizer {
-    /// One more character. What it does is told at once, if it does anything.
+    /// Takes one character and reports its effect, if any.
     pub(crate) fn push(&mut self, character: char, tell: &mut impl FnMut(TerminalEffect)) {
         self.state = match (self.state, character) {
-            // What interrupts a sequence is read as if there had been none: nothing is hidden by one that never ends.
+            // CAN, SUB, ESC or any character that does not fit ends the sequence, so an unterminated sequence hides nothing.
             (_, '\u{18}' | '\u{1a}') => EscapeState::Outside,
             (_, '\u{1b}') => EscapeState::Escape,
             (EscapeState::Escape, '[') | (_, '\u{9b}') => EscapeState::Control,
@@ -86,7 +86,7 @@ impl Sanitizer {
     }
 }
 
-/// A whole text, cleaned.
+/// Sanitises a whole text.
 #[must_use]
 pub fn sanitize(text: &str) -> String {
     let (mut done, mut line) = (String::with_capacity(text.len()), String::new());
@@ -106,8 +106,8 @@ pub fn sanitize(text: &str) -> String {
     done + &line
 }
 
-/// Every text in a value, names of fields too. JSON can write any character as an escape, so this comes after it was read; nothing in it was
-/// ever overwritten on a screen, so a lone return is a line break.
+/// Sanitises every string in a value, including field names. JSON can write any character as an escape, so this runs after parsing; nothing in JSON
+/// was overwritten on a screen, so a lone carriage return is a line break.
 #[must_use]
 pub fn sanitize_value(value: Value) -> Value {
     match value {
@@ -124,7 +124,7 @@ fn sanitize_inner(text: &str) -> String {
     sanitize(&text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
-/// A text for a person who must be able to see every character of it: what is hidden is written out.
+/// Escapes invisible characters, for a person who must be able to see every one.
 #[must_use]
 pub fn escape_control_chars(text: &str) -> String {
     let spell = |character: char| match is_invisible(character) {
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(escape_control_chars("rm\u{202e} x\n\u{1b}[m"), "rm\\u{202e} x\n\\u{1b}[m");
     }
 
-    /// Characters that mean something to a terminal, often enough to meet each other.
+    /// Characters with a meaning to a terminal, often enough to meet each other.
     fn odd_text() -> impl Strategy<Value = String> {
         let odd = prop::sample::select(
             "\u{1b}\u{9b}\u{9c}\u{9d}[]P\\;0m31K\r\n\t\u{8}\u{7}\u{18}\u{202e}\u{200b}aé🙂 "

@@ -23,26 +23,26 @@ use super::{
 use crate::file_tool::{coerce_integers, decode};
 use crate::schemas::{described, list_of, notice, object, of_type};
 
-/// The argument that says where a line runs.
+/// The name of the working directory argument.
 const CWD: &str = "cwd";
 
-/// The kernel takes no longer argument.
+/// Linux limits one argument to 128 KiB including its NUL (`MAX_ARG_STRLEN`).
 const MAX_LINE_BYTES: usize = 128 * 1024 - 1;
 
-/// A command that writes more than this is ended, although none of it is kept any more.
+/// A command that writes more than this is terminated, although the surplus is not kept.
 const MAX_WRITTEN_BYTES: u64 = 64 << 20;
 
-/// How many bytes of output are kept beside an answer that is shorter than that.
+/// How many bytes are kept as full output when the answer is truncated.
 const MAX_FULL_OUTPUT_BYTES: u64 = 4 << 20;
 
-/// How a profile dresses the shell.
+/// How a profile presents the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShellPresentation {
-    /// Text, and everything as data.
+    /// Text, and all fields as data.
     Native,
-    /// Data alone.
+    /// Data only.
     Sidecar,
-    /// Text, with the rest as metadata; `bash` where there is one.
+    /// Text, with the other fields as metadata; uses `bash` if there is one.
     Studio,
 }
 
@@ -127,7 +127,7 @@ impl ShellPresentation {
     }
 }
 
-/// The output, bounded by itself, and everything else as metadata.
+/// The output, with a limit of its own, and all other fields as metadata.
 fn studio_answer(finished: CommandOutcome, context: &CallContext) -> ToolOutput {
     let (text, cut) = finished.text_of_output(&context.limits);
     let mut facts = finished.facts(cut);
@@ -136,7 +136,7 @@ fn studio_answer(finished: CommandOutcome, context: &CallContext) -> ToolOutput 
     ToolOutput { full_text: whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
 }
 
-/// Where the whole output is, filled in by whoever keeps it.
+/// Where the full output can be read, filled in by the frontend that keeps it.
 fn full_output() -> Value {
     described("string", "Where the whole output can be read for a while")
 }
@@ -168,17 +168,17 @@ pub(crate) struct Shell {
     presentation: ShellPresentation,
 }
 
-/// A call that was read and may be run.
+/// A parsed call that may run.
 struct ShellLine {
     command: String,
-    /// Where it runs, as answers show it and as the command sees it.
+    /// The working directory, as answers show it and as the command sees it.
     path: String,
     directory: PathBuf,
     timeout: Option<Duration>,
 }
 
 impl Shell {
-    /// The tool of a profile; `None` if its name is not a tool name, which a test rules out.
+    /// The tool of a profile; `None` if its name is not a valid tool name, which a test excludes.
     pub(crate) fn bind_to(runner: &Arc<CommandRunner>, dress: ShellPresentation) -> Option<Arc<dyn Tool>> {
         let title = if dress == ShellPresentation::Studio { "Run a bash command" } else { "Run a command" };
         let input = object(
@@ -196,7 +196,7 @@ impl Shell {
             name: dress.name().parse().ok()?,
             title: title.to_owned(),
             description: dress.description().to_owned(),
-            // A shell can take away for good what it can write to.
+            // A shell can irrevocably destroy whatever it can write to.
             class: ToolClass::Destructive,
             category: Category::Exec,
             input_schema: input,
@@ -227,7 +227,7 @@ impl Shell {
         Ok(ShellLine { command, path: place, directory, timeout: timeout_ms.map(Duration::from_millis) })
     }
 
-    /// Where a line runs: what a path names, opened and judged like any other; without one, the workspace.
+    /// The working directory: the path is opened and checked like any other; the workspace by default.
     fn directory(&self, cwd: Option<&str>, context: &CallContext) -> Result<(String, PathBuf), Failure> {
         let default = self.default_mount();
         let Some(path) = cwd else {
@@ -248,8 +248,8 @@ impl Shell {
         }
     }
 
-    /// Whether the directory is still the one that the call was judged for, or that a person was shown: by location, device and inode. Asked again right
-    /// before the start, since confining a command takes a while. A call that was judged without it costs nothing.
+    /// Fails unless the directory is still the one that was checked, or that a person approved: same location, device and inode. Repeated right
+    /// before the start, since confining a command takes time. A call that was checked without it costs nothing.
     fn check_directory(&self, arguments: &Value, context: &CallContext) -> Result<(), Failure> {
         match &context.judged {
             Some(judged) => judged.check(&self.locate(arguments, context)?),
@@ -257,12 +257,12 @@ impl Shell {
         }
     }
 
-    /// Where bare paths begin.
+    /// The mount that bare paths are relative to.
     fn default_mount(&self) -> Option<&str> {
         self.runner.workspace().mounts().iter().find(|mount| mount.is_default()).map(Mount::alias)
     }
 
-    /// A path as file tools know it, also where it is spelt as the command itself names its directories.
+    /// Converts a path as the command sees it (`/mnt/NAME/…`) to one that file tools take (`@NAME/…`).
     fn strip_sandbox_prefix(&self, path: &str) -> String {
         let alias = path.strip_prefix("/mnt/").map(|rest| format!("@{rest}"));
         let mount = |named: &String| {
@@ -329,7 +329,7 @@ impl Tool for Shell {
         true
     }
 
-    /// What a line could change and reach.
+    /// A digest of what a line could change and reach.
     fn fingerprint(&self) -> Option<Sha256> {
         let mounts = self
             .mounts()
@@ -356,7 +356,7 @@ impl Tool for Shell {
         Ok(vec![CallPath { source: PathSource::Argument(CWD.to_owned()), located: view.locate(&path)? }])
     }
 
-    /// The whole line, where it runs, what it could change and what it could reach.
+    /// The whole line, its working directory, and what it could change and reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let line = self.read(arguments, context)?;
         let mounts = self.mounts();

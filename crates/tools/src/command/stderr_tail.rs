@@ -1,4 +1,4 @@
-//! The end of what a process says that may go on for ever.
+//! A bounded tail of standard error.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use super::sanitize::sanitize;
 /// How much is kept.
 const MAX_TAIL_BYTES: usize = 16 * 1024;
 
-/// The end of what a process says on standard error.
+/// The tail of a process's standard error.
 #[derive(Debug, Default)]
 pub(super) struct StderrTail(Mutex<VecDeque<u8>>);
 
@@ -20,7 +20,7 @@ impl StderrTail {
         kept.drain(..too_many);
     }
 
-    /// As a person would have seen it. A line whose beginning is gone is left out, unless there is no other.
+    /// The sanitised text. A first line whose beginning is lost is dropped, unless it is the only one.
     pub(super) fn text(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_cut = kept.len() >= MAX_TAIL_BYTES;

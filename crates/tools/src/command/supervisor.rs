@@ -1,7 +1,7 @@
-//! The thread that stays with a lasting process.
+//! The supervisor thread of a long-running process.
 //!
-//! It starts the process, because the kernel ends a process with the thread that started it, and it reads what the process says on standard error,
-//! because nobody else would. Where the process may change files, a second thread looks after them whenever it is asked to.
+//! It starts the process, because the kernel kills a child with the thread that created it (`PR_SET_PDEATHSIG`), and drains its standard error. If
+//! the process can write to mounts, a second thread scans them on request.
 
 use std::collections::HashSet;
 use std::io::PipeReader;
@@ -23,24 +23,24 @@ use super::post_run::{PostRunLeftovers, quarantine_leftovers, quarantine_while_r
 use super::stderr_tail::StderrTail;
 use super::{CommandRunner, MAX_ATTEMPTS, bind_mount};
 
-/// What the thread of a process works with.
+/// The state of the supervisor thread.
 pub(super) struct ProcessSupervisor {
     pub(super) runner: Arc<CommandRunner>,
     pub(super) process: ConfinedProcess,
     pub(super) reach: Reach,
-    /// Where it begins, as it sees it.
+    /// The working directory, as the process sees it.
     pub(super) directory: PathBuf,
-    /// Without anybody at its other end when the process is to end.
+    /// Its write end is closed when the process is to end.
     pub(super) stop_pipe: PipeReader,
     pub(super) tail: Arc<StderrTail>,
     pub(super) end: watch::Sender<Option<ProcessEnd>>,
     pub(super) started: StartNotifier,
-    /// Where orders to look come in, and how the last one is given.
+    /// Receives scan requests; `finish` sends the last command.
     pub(super) commands: Mutex<mpsc::Receiver<SupervisorCommand>>,
     pub(super) finish: mpsc::Sender<SupervisorCommand>,
 }
 
-/// Tells whoever wants to start a process how that went, once.
+/// Reports the result of the start to the caller, once.
 pub(super) struct StartNotifier(Mutex<Option<mpsc::Sender<Result<PipeEnds, Failure>>>>);
 
 impl StartNotifier {
@@ -63,17 +63,17 @@ impl StartNotifier {
     }
 }
 
-/// What whoever looks after the files is told.
+/// A command for the scanning thread.
 pub(super) enum SupervisorCommand {
-    /// Somebody wants to know what the process left so far.
+    /// Scan for what the process has left so far.
     Scan { call: CallId, answer: oneshot::Sender<Result<Vec<String>, Failure>> },
     /// The process has ended.
     Finish,
 }
 
-/// Why there is no process.
+/// Why the process was not started.
 enum StartError {
-    /// Something moved while it was being confined; trying again will do.
+    /// Files moved while it was being confined; a retry may succeed.
     Changed,
     /// Anything else.
     Refused(Failure),
@@ -89,7 +89,7 @@ impl From<SandboxError> for StartError {
 }
 
 impl ProcessSupervisor {
-    /// Starts the process and stays with it to its end.
+    /// Starts the process and supervises it to its end.
     pub(super) fn supervise(self) {
         for _ in 0..MAX_ATTEMPTS {
             match self.attempt() {
@@ -110,7 +110,7 @@ impl ProcessSupervisor {
         let mounts: Vec<ConfineRequest<'_>> =
             mounts.map(|(alias, writable)| ConfineRequest { alias, writable: *writable }).collect();
         let begun = self.runner.begin(made.state, &mounts, None, &scan_deadline(), CallId::fresh());
-        // What others left before is told with what the process leaves.
+        // Leftovers of earlier processes are reported together with this process's own.
         let (run, recovered) = begun.map_err(refused)?;
         let ended = std::thread::scope(|scope| {
             if mounts.iter().any(|mount| mount.writable) {
@@ -135,7 +135,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// Looks at what the process left whenever it is asked to, until the process has ended.
+    /// Scans on request until the process has ended.
     fn scan_on_demand(&self, made: SandboxRuntime<'_>, run: &ConfinedRun<'_>) {
         let orders = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok(SupervisorCommand::Scan { call, answer }) = orders.recv() {
@@ -162,7 +162,7 @@ impl ProcessSupervisor {
         let take = |ends| self.started.notify(Ok(ends));
         let reserve = self.runner.options.reserve.as_ref();
         let disk_is_short = || reserve.is_some_and(DiskReserve::is_short);
-        // One that can write nothing but its own memory fills no disk, and is not woken up for that.
+        // A process without writable mounts cannot fill the disk, so its disk usage is not polled.
         let watches = reserve.is_some() && confined.iter().any(ConfinedMount::is_writable);
         let job = Job {
             program: self.process.program.clone(),
@@ -186,11 +186,11 @@ impl ProcessSupervisor {
     }
 }
 
-/// Different refusals that are told; a process that tries more hosts than this tries them all.
+/// The maximum number of distinct rejected connections that are reported.
 const MAX_REFUSALS: usize = 32;
 
 impl ProcessSupervisor {
-    /// Tells of each host that the process was denied, once, among what it says on standard error.
+    /// Reports each denied host once, in the tail of standard error.
     fn denials(&self) -> impl Fn(&RejectedConnection) + Send + Sync + 'static {
         let (tail, key, told) = (Arc::clone(&self.tail), self.reach.key, Mutex::new(HashSet::new()));
         move |refusal| {
@@ -203,7 +203,7 @@ impl ProcessSupervisor {
     }
 }
 
-/// The paths of what was taken away.
+/// The paths that were quarantined.
 fn paths(left: &PostRunLeftovers) -> Vec<String> {
     left.quarantined.iter().map(|quarantined| escape_name(&quarantined.path)).collect()
 }

@@ -1,4 +1,4 @@
-//! CrewAgent's dress: `fs.*` tools over `@project`, `@pkg` and `@state`, answered as a ToolResult union.
+//! CrewAgent's presentation: `fs.*` tools over `@project`, `@pkg` and `@state`, answered as a ToolResult union.
 
 mod tools;
 mod workflow;
@@ -16,7 +16,7 @@ pub use run::{RunError, initialise_run};
 pub(crate) use run_log::RunLog;
 pub(crate) use tools::{about_file, tools};
 
-/// The codes of this profile.
+/// This profile's error codes.
 pub(crate) fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::NotFound => "ENOENT",

@@ -1,17 +1,17 @@
-//! What a refusal tells: the mount, the path below it in one spelling, and why.
+//! The details of a refusal: the mount, the normalised path below it, and the reason.
 
 use serde_json::{Value, json};
 use toolgate_text::line_index::truncate_at_char_boundary;
 use toolgate_types::Failure;
 
-/// What is told of a path.
+/// Paths are cut to this length.
 const MAX_PATH_BYTES: usize = 200;
 
-/// A path as a call names it. Nothing is looked up: the file may not be there, and the caller may not reach it.
+/// A path as a call names it. Nothing is resolved: the file may not exist, and the caller may not have access.
 pub(crate) struct NamedPath {
     /// The alias, known or not.
     mount: Option<String>,
-    /// Slashes only, no `.` and no empty names; `..` stays, because it may be why the call is refused.
+    /// Slashes only, no `.` and no empty components; `..` stays, because it may be the reason of the refusal.
     path: String,
 }
 
@@ -28,7 +28,7 @@ impl NamedPath {
     }
 }
 
-/// Adds what was refused to why. What the failure says of itself goes before.
+/// Adds the mount, the path and the reason. Details that the failure already has take precedence.
 pub(crate) fn explain_refusal(named: Option<NamedPath>, failure: &mut Failure) {
     let reason = json!(failure.message);
     if let Some(NamedPath { mount, path }) = named {

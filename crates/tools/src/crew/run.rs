@@ -1,4 +1,4 @@
-//! Beginning a run: its `@state` gets the package's workflow.
+//! Starts a run: its `@state` gets the package's workflow.
 
 use toolgate_types::{Cancellation, Limits};
 use toolgate_workspace::{
@@ -9,7 +9,7 @@ use super::workflow::WORKFLOW;
 
 const PACKAGE_WORKFLOW: &str = "@pkg/workflow.md";
 
-/// Why a run could not begin.
+/// Why a run could not start.
 #[derive(Debug)]
 pub struct RunError(WorkspaceError);
 
@@ -25,10 +25,10 @@ impl std::error::Error for RunError {
     }
 }
 
-/// Copies the package's `workflow.md` into a new run. A run that has one, and a package that has none, are left as they are.
+/// Copies the package's `workflow.md` into a new run. Does nothing if the run has one or the package has none.
 ///
 /// # Errors
-/// A workflow that cannot be read or written.
+/// The workflow cannot be read or written.
 pub fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<bool, RunError> {
     if workspace.mount("@pkg").is_none() || workspace.mount("@state").is_none() {
         return Ok(false);

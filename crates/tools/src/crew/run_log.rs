@@ -13,7 +13,7 @@ use toolgate_types::{Caller, Sha256, ToolCall};
 
 use crate::profiled_gate::ModelAnswer;
 
-/// Texts of these arguments name things; they are written as they are, as long as they are short.
+/// String arguments that are names; short ones are logged verbatim.
 const ARGUMENT_NAMES: &[&str] = &["path", "pattern", "ifMatchSha256", "operation"];
 /// The same for answers.
 const ANSWER_NAMES: &[&str] = &[
@@ -30,24 +30,24 @@ const ANSWER_NAMES: &[&str] = &[
     "mount",
     "reason",
 ];
-/// Longer names than this are summed up too.
+/// Longer names are summarised too.
 const MAX_NAME_BYTES: usize = 200;
-/// What is shown of any other text: never more than this, never more than half of it.
+/// The preview of any other string: at most this, and at most half of it.
 const MAX_PREVIEW_BYTES: usize = 80;
-/// Longer lists are counted.
+/// Longer lists are truncated, with their count.
 const MAX_LIST_ITEMS: usize = 10;
-/// Objects with more fields are counted.
+/// Objects with more fields are truncated, with their count.
 const MAX_OBJECT_FIELDS: usize = 20;
-/// What is shown of the name of a field.
+/// Field names are cut to this length.
 const MAX_FIELD_NAME_BYTES: usize = 60;
-/// How deep a value is looked into.
+/// The maximum nesting that is logged.
 const MAX_DEPTH: usize = 6;
-/// A longer line says less.
+/// A longer line is reduced to sizes.
 const MAX_LINE_BYTES: usize = 32 * 1024;
 
-/// How large the log may become before it is begun anew.
+/// The log's default size limit before it is rotated.
 const MAX_LOG_BYTES: u64 = 16 << 20;
-/// The log, and the one before it.
+/// The log, and the previous one.
 const LOG: &str = "logs/execution.jsonl";
 const LAST_LOG: &str = "logs/execution.1.jsonl";
 
@@ -60,8 +60,7 @@ pub(crate) struct RunLog {
     failure: OnceLock<String>,
 }
 
-/// A call that is under way. Its line is written when it is finished, and also when this is dropped: a call whose future is dropped, or whose tool
-/// panics, has a line too.
+/// The log line of a call in flight. It is written by `finish`, or on drop: a call whose future is dropped, or whose tool panics, has a line too.
 pub(crate) struct PendingLogLine<'a> {
     log: &'a RunLog,
     begun: Instant,
@@ -74,7 +73,7 @@ impl RunLog {
         Self { state, max_bytes: max_bytes.unwrap_or(MAX_LOG_BYTES), complain, failure: OnceLock::new() }
     }
 
-    /// Why the log lacks a line, where it does.
+    /// Why the log lacks a line, if it does.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
@@ -113,7 +112,7 @@ impl RunLog {
         let mut options = OpenOptions::new();
         options.append(true).create(true);
         let mut log = self.state.open_with(LOG, &options)?;
-        // Both together stay within the bound. Of two gates that notice it in one moment, the second finds a log that has just begun.
+        // Both files together stay within the limit. If two gates notice a full log at the same time, the second finds the fresh one.
         let is_full = |bytes: u64| bytes > 0 && bytes.saturating_add(line.len() as u64) > self.max_bytes / 2;
         if is_full(log.metadata()?.len()) && is_full(self.state.metadata(LOG)?.len()) {
             self.state.rename(LOG, &self.state, LAST_LOG)?;
@@ -124,7 +123,7 @@ impl RunLog {
 }
 
 impl PendingLogLine<'_> {
-    /// Writes the line. Beside it there is the audit trail, without which the call would not have run.
+    /// Writes the line. The audit log has its own record, without which the call would not have run.
     pub(crate) fn finish(mut self, answer: &ModelAnswer, duration: Duration) {
         let output = answer.structured.as_ref().map_or_else(
             || text_summary(&answer.text),
@@ -153,7 +152,7 @@ impl Drop for PendingLogLine<'_> {
     }
 }
 
-/// The summary of a value, or only its size where even that is long.
+/// The summary of a value, or only its size if even the summary is too long.
 fn summarize(value: &Value, names: &[&str]) -> Value {
     let summary = summary("", value, names, MAX_DEPTH);
     match summary.to_string().len() {
@@ -162,7 +161,7 @@ fn summarize(value: &Value, names: &[&str]) -> Value {
     }
 }
 
-/// The same value with contents replaced by what identifies them. Whatever is not known to be a name is taken for content.
+/// Replaces content by size and digest. A string that is not a known name counts as content.
 fn summary(field: &str, value: &Value, names: &[&str], depth: usize) -> Value {
     match value {
         Value::String(text) if names.contains(&field) && text.len() <= MAX_NAME_BYTES => value.clone(),
@@ -191,7 +190,7 @@ fn summary(field: &str, value: &Value, names: &[&str], depth: usize) -> Value {
     }
 }
 
-/// A size, a digest, and a beginning that is never the whole.
+/// Size, digest, and a preview that is never the whole text.
 fn text_summary(text: &str) -> Value {
     let preview = truncate_at_char_boundary(text, MAX_PREVIEW_BYTES.min(text.len() / 2));
     json!({"bytes": text.len(), "sha256": Sha256::of(text.as_bytes()).to_string(), "preview": preview})

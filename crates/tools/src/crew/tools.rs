@@ -19,7 +19,7 @@ use crate::output_budget::{EntryCost, bound_listing, bound_matches};
 use crate::preview::{PreviewContent, Verb};
 use crate::schemas::{described, object, of_type};
 
-/// Folders that a search never enters, as this profile's users know it.
+/// Directories that a search never enters in this profile.
 const SKIPPED_DIRECTORIES: &[&str] = &[".git", "node_modules"];
 
 pub(crate) fn tools() -> Vec<ToolDeclaration> {
@@ -200,7 +200,7 @@ fn read(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<
     result(Value::Object(fields))
 }
 
-/// What is told about a file that is shown by address. This profile reads text alone.
+/// The metadata of a file that is read as a resource. This profile only reads text.
 pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     let EntireFile { path, bytes, sha256, content } = file;
     match content {
@@ -221,7 +221,7 @@ struct SearchArguments {
     max_matches: Option<usize>,
 }
 
-/// `/…/` and `/…/i` are regular expressions; anything else is looked for as it is.
+/// `/…/` and `/…/i` are regular expressions; anything else is literal text.
 fn regex_in(pattern: &str) -> Option<(&str, bool)> {
     let (body, ignore_case) = match pattern.strip_suffix("/i") {
         Some(body) => (body, true),
@@ -231,7 +231,7 @@ fn regex_in(pattern: &str) -> Option<(&str, bool)> {
     (!body.is_empty()).then_some((body, ignore_case))
 }
 
-/// Where a search really went, as the other tools say it.
+/// The resolved path of a search, as the other tools show it.
 fn search_root(view: &WorkspaceView<'_>, path: &str) -> Result<String, Failure> {
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
@@ -281,7 +281,7 @@ fn search(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Resul
         std::iter::once(&found.line).chain(&found.before).chain(&found.after).any(is_cut)
     };
     let truncated = found.truncated || found.matches.iter().any(is_any_cut);
-    // What the answer holds, and not what was seen on the way: how far a walk goes past the bound depends on timing.
+    // Counted from the answer, not from the walk: how far a walk goes past the limit depends on timing.
     let files: HashSet<&str> = found.matches.iter().map(|(path, _)| path.as_str()).collect();
     let stats = json!({
         "filesSearched": found.files_searched, "filesMatched": files.len(), "matchesReturned": matches.len(),
@@ -289,7 +289,7 @@ fn search(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Resul
     result(json!({"ok": true, "path": path, "matches": matches, "truncated": truncated, "stats": stats}))
 }
 
-/// Whether a line is longer than what is shown of it.
+/// Whether the line is longer than the part that is shown.
 fn is_cut(line: &MatchLine) -> bool {
     line.cut_before || line.cut_after
 }
@@ -302,7 +302,7 @@ struct WriteArguments {
     if_match_sha256: Option<String>,
 }
 
-/// The digest that a file must have now. No file has one that is not 64 hex digits, so the condition fails.
+/// The digest that the file must have. An invalid digest matches no file, so the precondition fails.
 fn expected(digest: Option<String>) -> Result<Option<Sha256>, Failure> {
     let not_one = |_| {
         Failure::new(ErrorCode::PreconditionFailed, "`ifMatchSha256` is not a SHA-256 of 64 hex digits")
@@ -314,7 +314,7 @@ fn expected(digest: Option<String>) -> Result<Option<Sha256>, Failure> {
 fn write(view: &WorkspaceView<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
     let if_match_sha256 = expected(if_match_sha256)?;
-    // The workflow's state is protected: it cannot be replaced behind the back of its schema and its graph.
+    // The workflow's state is protected: it can only be replaced through its schema and its graph.
     let unlocked = workflow::with_workflow_unlocked(view);
     let written = if unlocked.resolved(&path)? == WORKFLOW {
         workflow::replace(&unlocked, &path, content, if_match_sha256, recorder)?

@@ -1,8 +1,8 @@
-//! `@state/workflow.md`: what its frontmatter may say, and where it may go next.
+//! `@state/workflow.md`: the schema of its frontmatter, and the allowed transitions.
 //!
-//! The package brings both, as files that the model cannot write: `@pkg/workflow.schema.json` (JSON Schema of the frontmatter; a built-in one when
-//! absent) and `@pkg/workflow.graph.json` (`nodes` and `edges`; without it there is no graph to leave). A file that is there and cannot be used
-//! refuses every change.
+//! The package provides both, as files that the model cannot write: `@pkg/workflow.schema.json` (JSON Schema of the frontmatter; a built-in one when
+//! absent) and `@pkg/workflow.graph.json` (`nodes` and `edges`; without it every transition is allowed). If one of them exists but cannot be used,
+//! every change is refused.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use toolgate_workspace::{
     DryRun, FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView, WriteResult,
 };
 
-/// Where a run keeps its place in the workflow.
+/// A run's position in the workflow.
 pub(crate) const WORKFLOW: &str = "@state/workflow.md";
 const SCHEMA: &str = "@pkg/workflow.schema.json";
 const GRAPH: &str = "@pkg/workflow.graph.json";
 
-/// Graphs and schemas are the package's, not the agent's to be cut by its limits.
+/// Graphs and schemas belong to the package; the agent's read limit does not apply to them.
 const MAX_PACKAGE_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The same view, allowed to change the workflow's state; whoever asks for it must ask the guard too.
+/// The same view, allowed to change the workflow's state; the caller must consult the guard too.
 pub(crate) fn with_workflow_unlocked<'a>(view: &WorkspaceView<'a>) -> WorkspaceView<'a> {
     WorkspaceView { unlocked: Some(WORKFLOW), ..*view }
 }
@@ -94,7 +94,7 @@ impl WorkflowGuard {
         Ok(Self { schema, graph })
     }
 
-    /// Whether the document may become `after`.
+    /// Fails unless the document may become `after`.
     pub(crate) fn check(&self, before: Option<&str>, after: &str) -> Result<(), Failure> {
         let after = Value::Object(frontmatter::parse(after).map_err(Failure::from)?.value);
         if let Some(error) = self.schema.iter_errors(&after).next() {
@@ -102,7 +102,7 @@ impl WorkflowGuard {
             let message = format!("the workflow's frontmatter does not fit its schema at `{place}`: {error}");
             return Err(Failure::new(ErrorCode::SchemaViolation, message).detail("path", place));
         }
-        // A document that was broken before says nothing about where the run was.
+        // A document that was already invalid gives no previous node.
         let before = before
             .and_then(|before| frontmatter::parse(before).ok())
             .map(|before| Value::Object(before.value));
@@ -177,7 +177,7 @@ fn package_json(view: &WorkspaceView<'_>, path: &str) -> Result<Option<Value>, F
     }
 }
 
-/// Replaces the whole document, if the new one may follow the old one.
+/// Replaces the whole document, if the transition is allowed.
 pub(crate) fn replace(
     view: &WorkspaceView<'_>,
     path: &str,

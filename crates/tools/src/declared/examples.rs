@@ -1,4 +1,4 @@
-//! The examples of a manifest, tried on its permissions. What they lead to was checked when the file was read.
+//! Evaluates a manifest's examples against its permissions. Their expected results were checked when the file was parsed.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use toolgate_policy::{
 };
 use toolgate_types::{Caller, ToolClass, Trust};
 
-/// Examples that do not come out as they say.
+/// The examples whose result differs from the expected one.
 pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec<ConfigProblem> {
     let fits = toolgate_manifest::validator(&manifest.input);
     let Ok(schema) = fits else {
@@ -34,7 +34,7 @@ pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec
         .collect()
 }
 
-/// Whether the file would be taken if it is what it is called.
+/// Whether the file name has an accepted extension, as written.
 fn fits_as_spelt(named: &NamedPath) -> bool {
     named.extensions.check(&named.path.path, &named.argument).is_ok()
 }
@@ -67,7 +67,7 @@ fn try_one(
     wrong.map(|message| manifest.problem_at(&example.expect, message, None))
 }
 
-/// Who calls; without a word about it, somebody who holds what every call of this tool needs and nothing more.
+/// The caller of an example; by default one with exactly the permissions that every call of this tool needs.
 fn caller(manifest: &ToolManifest, declared: Option<&ExampleCaller>) -> Option<Caller> {
     let needed = || -> BTreeSet<String> {
         let destructive =

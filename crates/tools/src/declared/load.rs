@@ -1,4 +1,4 @@
-//! Manifests to tools, or every problem with them.
+//! Turns manifests into tools, or reports every problem with them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::command::{CommandRunner, Reach, rules};
 /// What manifests are checked against.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ManifestContext<'a> {
-    /// The mounts, each with whether it may be changed.
+    /// The mounts, each with whether it is writable.
     pub mounts: &'a [(&'a str, bool)],
-    /// The only programs that manifests may run; `None` means whatever they declare.
+    /// The only programs that manifests may run; `None` allows any.
     pub allowed_commands: Option<&'a [&'a str]>,
-    /// Names that tools have already.
+    /// Tool names that are already used.
     pub taken: &'a [&'a str],
-    /// Whether a manifest must say who may call its tool and what it takes. Where it need not, it is warned about.
+    /// Whether a manifest must declare its permissions and its input. If not required, an omission is a warning.
     pub says_all: bool,
-    /// Whether there is no room for another tool, and for whom not.
+    /// The profile that has no room for another tool, if so.
     pub full: Option<&'a str>,
 }
 
-/// Manifests that were read and checked.
+/// Manifests that were parsed and checked.
 #[derive(Default)]
 pub struct LoadedTools {
     declared: Vec<Arc<DeclaredTool>>,
-    /// What is allowed and probably not meant.
+    /// Settings that are allowed but probably unintended.
     pub warnings: Vec<ConfigWarning>,
 }
 
@@ -47,27 +47,27 @@ impl LoadedTools {
         self.declared.iter().map(tool).collect()
     }
 
-    /// What the tools declare about themselves, in the order of their files.
+    /// The specifications of the tools, in the order of their files.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.declared.iter().map(|declared| &declared.spec)
     }
 
-    /// How often one caller may call which tool, where its manifest says so.
+    /// The rate limits per caller, for tools whose manifest has one.
     pub fn rates(&self) -> impl Iterator<Item = (&ToolName, Rate)> {
         self.declared.iter().filter_map(|declared| Some((&declared.spec.name, declared.manifest.rate?)))
     }
 
-    /// Whether there is no tool.
+    /// Whether there are no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.declared.is_empty()
     }
 }
 
-/// Reads and checks manifests, each a file's name and content. All problems of all files are told at once.
+/// Parses and checks manifests, given as file names and contents. Reports all problems of all files together.
 ///
 /// # Errors
-/// Every problem that was found, in the order of the files; never none.
+/// Every problem that was found, in the order of the files; never empty.
 pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
     files: &[(Name, Bytes)],
     surroundings: &ManifestContext<'_>,
@@ -119,7 +119,7 @@ pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
     if problems.is_empty() { Ok(loaded) } else { Err(problems) }
 }
 
-/// A profile whose models take so many tools and no more.
+/// The profile's models take a limited number of tools.
 fn one_too_many(manifest: &ToolManifest, profile: &str) -> ConfigProblem {
     let message = format!(
         "the profile `{profile}` has all the tools that it can have, and `{}` would be one more",
@@ -174,7 +174,7 @@ fn spec(manifest: &ToolManifest, requirements: Requirements, policy: OutputPolic
     }
 }
 
-/// What only the gate reads in a schema is not shown to models: it names folders of the operator.
+/// Removes the `x-toolgate-` keywords from a schema that is sent to models: they name directories of the operator.
 fn without_extensions(schema: Value) -> Value {
     match schema {
         Value::Object(fields) => Value::Object(
@@ -232,7 +232,7 @@ fn output_policy(manifest: &ToolManifest) -> Result<OutputPolicy, ConfigProblem>
     })
 }
 
-/// What the file alone cannot know: which mounts there are, and what may be run.
+/// Checks that need more than the file: the existing mounts, and the programs that may run.
 fn check_context(manifest: &ToolManifest, surroundings: &ManifestContext<'_>) -> Vec<ConfigProblem> {
     let known: Vec<&str> = surroundings.mounts.iter().map(|(alias, _)| *alias).collect();
     let mut problems = manifest.check_mounts(&known);

@@ -1,7 +1,7 @@
-//! Tools that manifests declare: a command with placeholders, confined as its manifest says.
+//! Declared tools: a command template, confined as its manifest says.
 //!
-//! Everything that can be found out when manifests are loaded is found out then: conditions are typed, output rules compiled, hosts read, examples
-//! tried. A call is left with rendering its arguments, asking the workspace about every path among them, and running the command.
+//! As much as possible is checked when manifests are loaded: conditions are typed, output rules compiled, hosts parsed, examples evaluated. A call
+//! only renders its arguments, checks every path among them against the workspace, and runs the command.
 
 mod examples;
 mod load;
@@ -30,10 +30,10 @@ use crate::command::{
 pub use load::{LoadedTools, ManifestContext, load_manifests};
 pub use shipped::SHIPPED;
 
-/// How much a command may print when its manifest does not say.
+/// The default output limit of a command.
 const DEFAULT_MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
-/// How much of the standard error of a failed command the operator is told.
+/// How much of a failed command's standard error the operator sees.
 const MAX_NOTE_CHARS: usize = 500;
 
 /// A manifest that was checked and can become a tool.
@@ -41,7 +41,7 @@ pub(crate) struct DeclaredTool {
     manifest: ToolManifest,
     spec: ToolSpec,
     reach: Reach,
-    /// The digest of the file that declares it.
+    /// The digest of the manifest.
     fingerprint: Sha256,
 }
 
@@ -51,16 +51,16 @@ struct CommandTool {
     runner: Arc<CommandRunner>,
 }
 
-/// A call that was read.
+/// A parsed call.
 struct RenderedCall {
     argv: Vec<String>,
     input: Option<String>,
-    /// Where its paths really lead: that is what the program is given, and where it runs.
+    /// The resolved paths: the program is given these, and runs there.
     paths: Vec<CallPath>,
 }
 
 impl RenderedCall {
-    /// Where it runs.
+    /// The working directory.
     fn directory(&self) -> Option<MountPath> {
         let mut directories = self.paths.iter().filter(|path| path.source == PathSource::WorkingDirectory);
         directories.next().map(|path| mount_path(&path.located))
@@ -84,9 +84,9 @@ impl CommandTool {
         Ok(RenderedCall { argv, input, paths })
     }
 
-    /// Opens what a path leads to, so that symlinks and rules are judged before the command sees it. What is not there is the command's to report,
-    /// unless nothing could ever be there: a history may still hold it. A command is given the rest of a path behind its mount, so a symlink into another
-    /// mount would have one file judged and another of the same name used.
+    /// Opens a path, so that symlinks and rules are checked before the command sees it. A missing file is for the command to report, unless the path
+    /// could never exist: the repository's history may still contain it. A command is given the path below its mount, so with a symlink into another
+    /// mount one file would be checked and another of the same name used.
     fn find(&self, place: &MountPath, context: &CallContext) -> Result<LocatedFile, Failure> {
         let view =
             WorkspaceView { grant: context.grant.as_deref(), ..view(self.runner.workspace(), context) };
@@ -102,7 +102,7 @@ impl CommandTool {
         Ok(located)
     }
 
-    /// Whether the places that the program is given still hold the same files. Confining a command and writing its intent down take a while.
+    /// Fails unless the paths still resolve to the same files (TOCTOU): confining the command and writing the intent take time.
     fn recheck_paths(&self, paths: &[CallPath], context: &CallContext) -> Result<(), Failure> {
         for CallPath { located: place, .. } in paths {
             if self.find(&mount_path(place), context).as_ref() != Ok(place) {
@@ -153,7 +153,7 @@ impl CommandTool {
         mounts.map(|mount| ConfineRequest { alias: &mount.alias.value, writable: mount.writable }).collect()
     }
 
-    /// Whether it ended as it should and left nothing that it must not.
+    /// Fails unless it exited as expected and left nothing that it must not.
     fn check(&self, finished: &CommandOutcome) -> Result<(), Failure> {
         if !finished.quarantined.is_empty() {
             let paths = finished
@@ -193,18 +193,18 @@ impl CommandTool {
     }
 }
 
-/// A path that must lead to something and does not.
+/// The failure for a path that must exist and does not.
 fn missing(argument: &str, path: &MountPath) -> Failure {
     Failure::new(ErrorCode::NotFound, format!("`{argument}`: `{path}` does not exist"))
         .help("name something that is there")
 }
 
-/// The place of a mount that something really lies at.
+/// The path below a mount where the file really is.
 fn mount_path(located: &LocatedFile) -> MountPath {
     MountPath { alias: located.alias.clone(), path: located.location.clone() }
 }
 
-/// Where paths lead, for whoever writes them into arguments.
+/// The resolved path of each argument.
 fn real_paths(paths: &[CallPath]) -> RealPaths {
     let of_argument = |path: &CallPath| match &path.source {
         PathSource::Argument(name) => Some((name.clone(), path.located.location.clone())),
@@ -213,7 +213,7 @@ fn real_paths(paths: &[CallPath]) -> RealPaths {
     paths.iter().filter_map(of_argument).collect()
 }
 
-/// The arguments of a manifest that are paths.
+/// The path arguments of a manifest.
 fn path_inputs(manifest: &ToolManifest) -> PathInputs {
     let argument = |argument: &PathArgument| PathInput {
         name: argument.name.clone(),
@@ -226,7 +226,7 @@ fn path_inputs(manifest: &ToolManifest) -> PathInputs {
     PathInputs { directory, ..PathInputs::of(arguments) }
 }
 
-/// What a manifest's command printed leaves through its output policy or not at all.
+/// A declared command's output is only returned through its output policy.
 fn withhold_output(mut failure: Failure) -> Failure {
     for name in
         ["output", "denied", "quarantined", "left_behind", "hidden_files", "hidden_folders", "pinned_folders"]
@@ -236,8 +236,7 @@ fn withhold_output(mut failure: Failure) -> Failure {
     failure
 }
 
-/// The end of standard error in one line for the model: cleaned of escape sequences and of what hides or steers, places as aliases in place of where the
-/// sandbox shows them.
+/// The end of standard error in one line for the model: sanitised, with aliases instead of sandbox paths.
 fn shown_error(finished: &CommandOutcome) -> Option<String> {
     let error = finished.captured.error.trim();
     let lines: Vec<&str> = error.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -248,7 +247,7 @@ fn shown_error(finished: &CommandOutcome) -> Option<String> {
     (!tail.is_empty()).then(|| format!("{mark}{tail}"))
 }
 
-/// The end of what it said about itself, and what it was denied. It may quote arguments, so it is in no record.
+/// The end of standard error, and the denials. It may quote arguments, so it is not audited.
 fn terminal_note(finished: &CommandOutcome) -> String {
     let error = finished.captured.error.trim_end();
     let skipped = error.chars().count().saturating_sub(MAX_NOTE_CHARS);
@@ -258,7 +257,7 @@ fn terminal_note(finished: &CommandOutcome) -> String {
     std::iter::once(said).chain(denied).collect::<Vec<_>>().join("; ")
 }
 
-/// The smaller of what the manifest and the configuration say.
+/// The stricter of the manifest's and the configured limits.
 fn stricter_limits(base: ResourceLimits, declared: &CommandLimits) -> ResourceLimits {
     let least = |base: u64, declared: Option<u64>| declared.map_or(base, |declared| declared.min(base));
     ResourceLimits {
@@ -306,7 +305,7 @@ impl Tool for CommandTool {
         let named = command.named_paths(arguments)?.into_iter();
         let named = named.map(|NamedPath { argument, path, extensions, must_exist }| {
             let located = self.find(&path, context)?;
-            // What a symlink leads to has the name that counts.
+            // The extension is checked on the name that a symlink resolves to.
             extensions.check(&located.location, &argument)?;
             if must_exist && located.identity.is_none() {
                 return Err(missing(&argument, &path));
@@ -321,7 +320,7 @@ impl Tool for CommandTool {
         located.collect()
     }
 
-    /// The exact arguments, where paths really lead, where the command runs, what it could change and what it could reach.
+    /// The exact arguments, resolved paths, the working directory, and what the command could change and reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let rendered = self.render(arguments, context)?;
         let command = &self.declared.manifest.command;
@@ -340,7 +339,7 @@ impl Tool for CommandTool {
             let missing = if located.identity.is_none() { ", which does not exist" } else { "" };
             format!("{source} is {}{missing}", quote_value(&place.to_string()))
         }));
-        // Pathspecs are the gate's own words, some hundred of them.
+        // The pathspecs are the gate's own, some hundred of them; one placeholder is shown instead.
         let left_out = command.template.pathspecs_of();
         summary.extend(left_out.map(|alias| format!("git leaves out what is denied in {alias}")));
         let argv = match left_out {

@@ -1,4 +1,4 @@
-//! From what a command printed to what a tool answers.
+//! Converts a command's output into a tool's answer.
 
 use serde_json::Value;
 use toolgate_manifest::OutputParse;
@@ -6,10 +6,10 @@ use toolgate_types::{ErrorCode, Failure, ToolOutput};
 
 use crate::command::{sanitize_value, truncate_json};
 
-/// Room for the notice about what was left out.
+/// Reserved for the truncation notice.
 const NOTICE_BYTES: usize = 200;
 
-/// Reads the output. Text and lines that are too long are cut with a notice; JSON that is cut would be something else, and is refused.
+/// Parses the output. Long text and lines are truncated with a notice; truncated JSON would be something else, so it is an error.
 pub(super) fn answer(parse: OutputParse, output: &str, most: usize) -> Result<ToolOutput, Failure> {
     let structured = match parse {
         OutputParse::Text => Value::String(cut_text(output, most)),
@@ -67,7 +67,7 @@ fn cut_text(text: &str, most: usize) -> String {
 }
 
 fn cut_lines(text: &str, most: usize) -> Vec<String> {
-    // Each line is written with quotes and a comma.
+    // Each line costs two quotes and a comma.
     let cost = |line: &str| crate::output_budget::json_len(line) + 3;
     let all: usize = text.lines().map(cost).sum();
     if all <= most {

@@ -1,8 +1,8 @@
-//! The manifests that come with Toolgate, as the profile `proxy` uses them when the configuration names no others.
+//! The manifests that ship with Toolgate, used by the profile `proxy` when the configuration names none.
 
 macro_rules! shipped {
     ($($name:literal)*) => {
-        /// Files and their content, in the order in which tools are shown.
+        /// File names and contents, in the order in which tools are listed.
         pub const SHIPPED: &[(&str, &str)] = &[
             $((concat!("tools.d/", $name, ".yaml"), include_str!(concat!("../../../../tools.d/", $name, ".yaml"))),)*
         ];

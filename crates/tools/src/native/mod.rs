@@ -1,4 +1,4 @@
-//! Toolgate's own dress: text for the model, and the same as structured JSON.
+//! Toolgate's own presentation: text for the model, and the same as structured JSON.
 
 mod reading;
 mod writing;
@@ -18,7 +18,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
     tools
 }
 
-/// Done: the tool's own text. Not done: the code, the reason, and what would help.
+/// A success is the tool's own text; a failure is the code, the message and the help.
 pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
     match outcome {
         Outcome::Done(output) => {

@@ -1,4 +1,4 @@
-//! Tools that change nothing.
+//! Read-only tools.
 
 use std::fmt::Write as _;
 
@@ -17,10 +17,10 @@ use crate::file_tool::{ToolDeclaration, decode};
 use crate::output_budget::{EntryCost, bound_listing, bound_matches, bound_paths, has_byte};
 use crate::schemas::{described, list_of, notice, object, of_type};
 
-/// More matches or results than this are never answered at once, whatever the call says.
+/// The upper bound of matches or results in one answer, whatever the call asks for.
 const MAX_RESULTS: usize = 1000;
 
-/// What is told about a text or a list takes so many bytes, mostly.
+/// Initial capacity for the JSON fields beside a text or a list.
 const METADATA_BYTES: usize = 512;
 
 pub(crate) fn tools() -> Vec<ToolDeclaration> {
@@ -184,9 +184,9 @@ fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Re
     let told = about(&path, bytes, sha256, false).field("truncated", &window.truncated);
     let told = told.field("start_line", &window.first_line).field("end_line", &window.last_line);
     let told = told.field("total_lines", &window.total_lines);
-    // Where it is all that the model reads, it is not held twice.
+    // If the text is complete, it is not stored a second time: `text_field` says that it is this property.
     let told = if is_text { told } else { told.string("content", &window.text) };
-    // As many bytes as the file has are the file.
+    // The text is as long as the file, so the file's digest is the text's digest.
     let text_sha256 = (window.text.len() as u64 == bytes && is_text).then_some(sha256);
     let text_as = is_text.then_some("content");
     Ok(ToolOutput {
@@ -196,26 +196,26 @@ fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Re
     })
 }
 
-/// What is told about every file.
+/// The fields that every file has.
 fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> JsonObjectWriter {
     let told = JsonObjectWriter::with_capacity(METADATA_BYTES).string("path", path).field("bytes", &bytes);
     told.field("sha256", &sha256).field("binary", &is_binary)
 }
 
-/// The same about one that is shown by address.
+/// The same fields for a file that is read as a resource.
 pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     let is_binary = matches!(file.content, EntireContent::Bytes(_));
     Ok(about(&file.path, file.bytes, file.sha256, is_binary).finish())
 }
 
-/// What is said after text that was cut; the same words for the same cut.
+/// The notice after truncated text, deterministic for the same cut.
 pub(crate) fn content_notice(window: &TextWindow, bytes: u64) -> String {
     if !window.truncated {
         return String::new();
     }
     let line_end = if window.text.is_empty() || window.text.ends_with('\n') { "" } else { "\n" };
     let TextWindow { first_line, last_line, total_lines, .. } = window;
-    // A line that does not fit by itself will not fit next time either.
+    // A line that does not fit alone will not fit in the next call either.
     let next = match last_line > first_line {
         true => format!("go on with start_line {last_line}"),
         false => format!("line {first_line} is too long to be read whole; search the file instead"),
@@ -231,7 +231,7 @@ fn list_directory(
     _: &dyn Recorder,
 ) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
-    // A size costs a system call per entry, and reading says it anyway.
+    // The size costs one `fstatat` per entry, and `read_file` reports it anyway.
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, overhead: "\"\",".len() });
     let names = |kind: EntryKind| {
@@ -247,7 +247,7 @@ fn list_directory(
     Ok(ToolOutput::new(list_text(&listed), told.finish()))
 }
 
-/// The bytes of all names that are told. Only of a listing that was cut are there more.
+/// The bytes of all listed names. After truncation `names` still holds the dropped ones, so the entries are summed.
 fn length_of_names(listed: &ListResult) -> usize {
     if listed.truncated {
         listed.entries.iter().map(|entry| entry.name.len()).sum()
@@ -256,10 +256,10 @@ fn length_of_names(listed: &ListResult) -> usize {
     }
 }
 
-/// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
+/// One line per entry: directories end in `/`, symlinks in `@`, files carry their size where it is known.
 pub(crate) fn list_text(listed: &ListResult) -> String {
     let mut text = String::with_capacity(length_of_names(listed) + 2 * listed.entries.len());
-    // One look at all names tells that none of them needs quotes, most of the time. Between names stands a NUL.
+    // One scan over all names usually shows that none needs quotes. Names are separated by NUL.
     let may_need_quotes = has_byte(&listed.names, may_need_quoting);
     for entry in &listed.entries {
         let name = listed.name(entry);
@@ -284,7 +284,7 @@ pub(crate) fn list_text(listed: &ListResult) -> String {
     text
 }
 
-/// Whether a name with this byte may have to be quoted.
+/// Whether a name that contains this byte may need quotes.
 fn may_need_quoting(byte: u8) -> bool {
     byte != 0 && !matches!(byte, b'!' | b'#'..=b'9' | b';'..=b'Z' | b'\\' | b'^'..=b'~')
 }
@@ -300,7 +300,7 @@ fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) ->
         "files_searched": found.files_searched, "files_with_matches": found.files_with_matches,
     });
     add_walk_gaps(&mut structured, &found.gaps);
-    // With fewer matches than asked for, it was their text that was too long.
+    // Fewer matches than asked for: their text exceeded the output limit, so raising max_matches does not help.
     let remedy = match found.matches.len() >= options.max_matches && options.max_matches < MAX_RESULTS {
         true => "narrow the search or raise max_matches",
         false => "narrow the search",
@@ -351,7 +351,7 @@ fn search_text(found: &FoundLines, remedy: &str) -> String {
     text
 }
 
-/// Which directories and files were left out, where any were.
+/// Adds the directories and files that the walk skipped, if any.
 fn add_walk_gaps(structured: &mut Value, unwalked: &WalkGaps) {
     let Some(fields) = structured.as_object_mut().filter(|_| !unwalked.is_empty()) else { return };
     fields.insert("unwalked".to_owned(), json!(unwalked.notices()));

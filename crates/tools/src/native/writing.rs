@@ -1,4 +1,4 @@
-//! Tools that change something; all of it can be put back with `toolgate undo`.
+//! Tools that change files; every change can be reverted with `toolgate undo`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::output_budget::cut_lines;
 use crate::preview::{DIFF_CONTEXT, PreviewContent, Verb};
 use crate::schemas::{described, list_of, notice, object, of_type};
 
-/// What is said where a diff had to be cut.
+/// The notice for a truncated diff.
 const DIFF_CUT: &str = "read the file to see the rest";
 
 pub(crate) fn tools() -> Vec<ToolDeclaration> {

@@ -1,4 +1,4 @@
-//! The way to a search engine and back: one question, and its answer.
+//! The HTTP client for a search engine: one query, one response.
 
 use std::fmt;
 use std::future::Future;
@@ -22,32 +22,32 @@ use super::key::SearchKey;
 use super::result::EngineResult;
 use crate::command::escape_control_chars;
 
-/// More than this is no list of results.
+/// A longer response is not a list of results.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// How long looking up a name and connecting may take, each.
+/// The timeout of name resolution and of connecting, each.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a question may take altogether, if the call itself may take longer.
+/// The timeout of a whole request, unless the call's own is shorter.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the call is asked whether to go on.
+/// How often the call is polled for cancellation.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a model is told that cannot do anything about it.
+/// Help for a model that cannot fix the problem.
 const GO_ON: &str = "go on without searching the web; the operator is told more";
 
-/// The way to one engine.
+/// The client for one engine.
 pub(super) struct SearchClient {
     backend: SearchBackend,
-    /// Where questions go.
+    /// The URL of the search endpoint.
     endpoint: Url,
-    /// The engine, as failures name it.
+    /// The engine's host, for messages.
     host: String,
     key: Option<(SearchKey, HeaderValue)>,
     rules: Arc<NetworkAllowlist>,
     resolver: Arc<dyn Resolve>,
-    /// Made when it is first needed: it reads the certificates of the system.
+    /// Created on first use: it loads the system's CA certificates.
     client: OnceCell<Client>,
 }
 
@@ -65,7 +65,7 @@ impl SearchClient {
         let refused = |reason: String| WebSearchError::Address(reason);
         let rules = NetworkAllowlist::parse(&[&shown]).map_err(|error| refused(error.to_string()))?;
         refuse_link_local(&host)?;
-        // An address that is written out is not looked up any more, so it is judged here.
+        // A literal IP address is never resolved, so it is checked here.
         rules.admit(host, port).map_err(|reason| refused(reason.to_string()))?;
         let key = key.map(|key| Ok((key.clone(), header(backend, &key).ok_or(WebSearchError::Key)?)));
         Ok(Self {
@@ -91,7 +91,7 @@ impl SearchClient {
         self.endpoint.as_str()
     }
 
-    /// Asks for `most` results.
+    /// Requests `most` results.
     pub(super) async fn search(
         &self,
         query: &str,
@@ -106,7 +106,7 @@ impl SearchClient {
         Ok(found)
     }
 
-    /// A text without the key: some servers repeat what they were sent.
+    /// A text without the key: some servers echo their request.
     pub(super) fn redact_key(&self, text: String) -> String {
         match &self.key {
             Some((key, _)) => key.redact(text),
@@ -136,7 +136,7 @@ impl SearchClient {
         }
     }
 
-    /// Reads the system's certificates, so it happens where it may block.
+    /// Creates the client on a blocking thread, since it loads the system's CA certificates.
     async fn connect(&self) -> Result<Client, Failure> {
         let is_plain = self.endpoint.scheme() == "http";
         let judge = FilteringResolver {
@@ -151,10 +151,10 @@ impl SearchClient {
                 .referer(false)
                 .user_agent(concat!("toolgate/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_TIMEOUT)
-                // Whoever is asked again is judged again.
+                // No idle connections: every request resolves and checks the address anew.
                 .pool_max_idle_per_host(0)
                 .dns_resolver(judge);
-            // Plain http needs no certificates, and some machines have none.
+            // Plain HTTP needs no certificates, and some machines have none.
             if is_plain { builder.tls_certs_only([]).build() } else { builder.https_only(true).build() }
         };
         let built = tokio::task::spawn_blocking(build).await.ok().and_then(Result::ok);
@@ -179,7 +179,7 @@ impl SearchClient {
         }
     }
 
-    /// What an answer that is no success stands for. Its own words are not repeated: they may quote the key.
+    /// The failure for an unsuccessful status. The response body is not repeated: it may quote the key.
     fn status_error(&self, status: StatusCode, response: &Response) -> Failure {
         let number = status.as_u16();
         let note = |text: &str| format!("`{}` answers with status {number}: {text}", self.host);
@@ -236,7 +236,7 @@ impl SearchClient {
         Failure::new(code, format!("the search engine {what}")).help(GO_ON)
     }
 
-    /// Waits for something for as long as the call may take. Whatever was under way ends with it.
+    /// Awaits a future until the call's deadline or cancellation, which drops the future.
     async fn with_deadline<T>(
         &self,
         context: &CallContext,
@@ -268,7 +268,7 @@ fn cancelled() -> Failure {
     Failure::new(ErrorCode::Cancelled, "the search was cancelled")
 }
 
-/// Where questions go: what was configured, and the engine's own path.
+/// The endpoint: the configured URL plus the engine's own path.
 fn endpoint(backend: SearchBackend, address: &str) -> Result<Url, WebSearchError> {
     let unusable = |reason: &str| WebSearchError::Address(reason.to_owned());
     let mut url = Url::parse(address.trim()).map_err(|_| unusable("it is not an address of the web"))?;
@@ -294,7 +294,8 @@ fn destination(endpoint: &Url) -> Result<(Host, u16), WebSearchError> {
     Ok((host, port))
 }
 
-/// No search engine is there, and a cloud hands out credentials to whoever asks: the address of one's own engine is private or this machine's.
+/// Rejects link-local addresses: no search engine is there, but a cloud's metadata service that hands out credentials is. Private and loopback
+/// addresses are allowed for a self-hosted engine.
 fn refuse_link_local(host: &Host) -> Result<(), WebSearchError> {
     let Host::Address(address) = host else { return Ok(()) };
     match AddressClass::of(*address) {
@@ -305,7 +306,7 @@ fn refuse_link_local(host: &Host) -> Result<(), WebSearchError> {
     }
 }
 
-/// The key as it is sent, never to be printed.
+/// The header value with the key, marked sensitive so that it is not printed.
 fn header(backend: SearchBackend, key: &SearchKey) -> Option<HeaderValue> {
     let text = format!("{}{}", key_header(backend).before, key.expose());
     let mut value = HeaderValue::try_from(text).ok()?;
@@ -313,14 +314,14 @@ fn header(backend: SearchBackend, key: &SearchKey) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Looks up the engine's name once for a connection, and lets through what may be dialled.
+/// Resolves the engine's name once per connection, and returns only addresses that may be dialled.
 struct FilteringResolver {
     rules: Arc<NetworkAllowlist>,
     resolver: Arc<dyn Resolve>,
     port: u16,
 }
 
-/// Why nothing may be dialled, and the address that was the reason.
+/// Why no address may be dialled, and the address that was the reason.
 #[derive(Debug)]
 struct AddressRejection(RefusalReason, Option<IpAddr>);
 
@@ -345,7 +346,7 @@ impl reqwest::dns::Resolve for FilteringResolver {
     }
 }
 
-/// Whether the rules were the reason of a failure.
+/// The rejection that caused an error, if one did.
 fn refusal(error: &reqwest::Error) -> Option<&AddressRejection> {
     let mut reason: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = reason {
@@ -357,7 +358,7 @@ fn refusal(error: &reqwest::Error) -> Option<&AddressRejection> {
     None
 }
 
-/// Why a connection failed, without the address: the question stands in it.
+/// The root cause of a failed connection, without the URL: that contains the query.
 fn root_cause(error: &reqwest::Error) -> String {
     let Some(mut reason) = std::error::Error::source(error) else {
         return "the connection failed".to_owned();

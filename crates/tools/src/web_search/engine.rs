@@ -1,4 +1,4 @@
-//! What the search engines speak: a question in, results out. Nothing here touches the network.
+//! The search engines' APIs: a query in, results out. Nothing here touches the network.
 
 use reqwest::header::{AUTHORIZATION, HeaderName};
 use reqwest::{Method, Url};
@@ -8,7 +8,7 @@ use toolgate_manifest::SearchBackend;
 
 use super::result::EngineResult;
 
-/// A question, as it is sent.
+/// The HTTP request for a query.
 #[derive(Debug)]
 pub(super) struct EngineRequest {
     pub(super) method: Method,
@@ -16,13 +16,13 @@ pub(super) struct EngineRequest {
     pub(super) body: Option<String>,
 }
 
-/// How a key is sent.
+/// The header that carries the key.
 pub(super) struct EngineKeyHeader {
     pub(super) name: HeaderName,
     pub(super) before: &'static str,
 }
 
-/// Where an engine is when nobody says.
+/// An engine's default address.
 pub(super) fn default_address(backend: SearchBackend) -> Option<&'static str> {
     match backend {
         SearchBackend::Searxng => None,
@@ -31,7 +31,7 @@ pub(super) fn default_address(backend: SearchBackend) -> Option<&'static str> {
     }
 }
 
-/// The variable that holds the key of an engine when nobody says; none where there is mostly no key.
+/// The default environment variable for an engine's key; `None` for engines that usually have none.
 #[must_use]
 pub fn default_key_variable(backend: SearchBackend) -> Option<&'static str> {
     match backend {
@@ -43,7 +43,7 @@ pub fn default_key_variable(backend: SearchBackend) -> Option<&'static str> {
 
 pub(super) fn key_header(backend: SearchBackend) -> EngineKeyHeader {
     match backend {
-        // Itself it knows no keys; those who put it behind something that does mostly mean this.
+        // SearXNG has no keys of its own; a reverse proxy in front of it usually expects this header.
         SearchBackend::Searxng | SearchBackend::Tavily => {
             EngineKeyHeader { name: AUTHORIZATION, before: "Bearer " }
         }
@@ -53,7 +53,7 @@ pub(super) fn key_header(backend: SearchBackend) -> EngineKeyHeader {
     }
 }
 
-/// Where questions go, beneath the address of the engine.
+/// The path of the search endpoint below the engine's address.
 pub(super) fn path(backend: SearchBackend) -> &'static str {
     match backend {
         SearchBackend::Searxng | SearchBackend::Tavily => "/search",
@@ -61,7 +61,7 @@ pub(super) fn path(backend: SearchBackend) -> &'static str {
     }
 }
 
-/// A question for `most` results.
+/// A request for `most` results.
 pub(super) fn engine_request(
     backend: SearchBackend,
     endpoint: &Url,
@@ -87,13 +87,13 @@ pub(super) fn engine_request(
     }
 }
 
-/// The answer of SearXNG and of Tavily.
+/// The response of SearXNG and of Tavily.
 #[derive(Deserialize)]
 struct ResultList {
     results: Vec<ResultItem>,
 }
 
-/// The answer of Brave, which leaves out what it has nothing of.
+/// The response of Brave, which omits empty sections.
 #[derive(Deserialize)]
 struct BraveAnswer {
     #[serde(rename = "type")]
@@ -119,7 +119,7 @@ impl From<ResultItem> for EngineResult {
     }
 }
 
-/// The results in an answer; `None` if it is not one of this engine.
+/// The results in a response; `None` if the response is not this engine's format.
 pub(super) fn results(backend: SearchBackend, answer: &[u8]) -> Option<Vec<EngineResult>> {
     let items = match backend {
         SearchBackend::Searxng | SearchBackend::Tavily => {

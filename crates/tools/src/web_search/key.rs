@@ -4,12 +4,12 @@ use std::fmt;
 
 use toolgate_text::without_secret;
 
-/// What the engine knows its customer by. It is sent to the engine, and shown to nobody.
+/// The API key. It is sent to the engine, and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SearchKey(String);
 
 impl SearchKey {
-    /// A key, without the line end that variables and files have.
+    /// A key, without the trailing line break of variables and files.
     #[must_use]
     pub fn new(key: &str) -> Self {
         Self(key.trim().to_owned())
@@ -19,7 +19,7 @@ impl SearchKey {
         &self.0
     }
 
-    /// A text without the key: some servers repeat what they were sent.
+    /// A text without the key: some servers echo their request.
     pub(super) fn redact(&self, text: String) -> String {
         if text.contains(&self.0) { without_secret(&text, &self.0, "…") } else { text }
     }

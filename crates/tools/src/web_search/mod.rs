@@ -1,8 +1,8 @@
-//! `web_search`: a question to a search engine that the operator chose.
+//! `web_search`: a query to a search engine that the operator configured.
 //!
-//! The engine is asked directly and over nothing but the address that was configured: its name is resolved once, the addresses are judged by the rules
-//! of `toolgate-egress`, no redirect is followed, and what comes back is bounded. Results are other people's words. They are cleaned of everything that
-//! hides, marked as data, and no line of them can pass for a line of the answer.
+//! The engine is only contacted at the configured address: its name is resolved once, the addresses are checked by the rules of `toolgate-egress`, no
+//! redirect is followed, and the response is bounded. Results are untrusted text. They are sanitised, marked as data, and no line of them can pass
+//! for a line of the answer.
 
 mod client;
 mod engine;
@@ -30,42 +30,42 @@ pub use self::key::SearchKey;
 /// The name of the tool.
 pub const WEB_SEARCH: &str = "web_search";
 
-/// More results than this are never answered; no engine gives more at once.
+/// The maximum number of results; no engine returns more per request.
 const MAX_RESULTS: u64 = 20;
 
-/// How many are answered when neither the call nor the operator says.
+/// The default number of results.
 const DEFAULT_RESULTS: u64 = 5;
 
-/// Longer questions are refused by the engines.
+/// The engines reject longer queries.
 const MAX_QUERY_CHARS: usize = 400;
 
-/// Whom to ask, and how.
+/// Which engine to query, and how.
 #[derive(Clone)]
 pub struct WebSearchOptions {
-    /// What the engine speaks.
+    /// The engine's API.
     pub backend: SearchBackend,
-    /// Where it is, if not at its usual place.
+    /// The engine's address, if not the default.
     pub url: Option<String>,
-    /// What it is asked with.
+    /// The API key.
     pub key: Option<SearchKey>,
-    /// How many results a call gets that does not say.
+    /// The default number of results of a call.
     pub max_results: Option<u64>,
-    /// Why nobody may use it for now, such as a key that is missing; in words for the operator.
+    /// Why the tool is suspended, such as a missing key; for the operator.
     pub suspended: Option<String>,
-    /// Looks up the engine's name.
+    /// Resolves the engine's name.
     pub resolver: Arc<dyn Resolve>,
 }
 
-/// Why there can be no such tool.
+/// Why the tool cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WebSearchError {
-    /// The engine has no usual place.
+    /// The engine has no default address.
     #[error("nobody says where the search engine is")]
     NoAddress,
-    /// The address is of no use.
+    /// The address cannot be used.
     #[error("the search engine cannot be asked at its address: {0}")]
     Address(String),
-    /// The key holds something that cannot be sent.
+    /// The key contains characters that a header cannot carry.
     #[error("the key of the search engine holds characters that cannot be sent")]
     Key,
 }
@@ -98,10 +98,10 @@ struct WebSearchArguments {
 }
 
 impl WebSearch {
-    /// A tool that asks this engine. Nothing is sent yet.
+    /// A tool that queries this engine. Nothing is sent yet.
     ///
     /// # Errors
-    /// The address or the key is of no use.
+    /// The address or the key cannot be used.
     pub fn new(options: WebSearchOptions) -> Result<Arc<Self>, WebSearchError> {
         let WebSearchOptions { backend, url, key, max_results, suspended, resolver } = options;
         let usual_results = max_results.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS);
@@ -133,7 +133,7 @@ impl WebSearch {
     }
 }
 
-/// What it declares; `None` if its name is not a tool name, which a test rules out.
+/// The specification; `None` if its name is not a valid tool name, which a test excludes.
 fn spec(usual_results: u64, suspended: Option<String>) -> Option<ToolSpec> {
     let results = format!("How many results at most; {usual_results} when absent");
     let text = || of_type("string");
@@ -182,13 +182,13 @@ impl Tool for WebSearch {
         &self.spec
     }
 
-    /// Whom it asks.
+    /// A digest of the engine and its address.
     fn fingerprint(&self) -> Option<Sha256> {
         let asked = format!("{}\n{}", self.client.backend().as_str(), self.client.address());
         Some(Sha256::of(asked.as_bytes()))
     }
 
-    /// Who would be told what.
+    /// The engine's host and the query.
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
         let WebSearchArguments { query, .. } = self.read(arguments.clone())?;
         let summary = vec![format!("ask the search engine at {}", self.client.host())];

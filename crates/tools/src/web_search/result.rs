@@ -1,4 +1,4 @@
-//! Results as a model is given them: cleaned, bounded, and marked as what others wrote.
+//! Results for a model: sanitised, bounded, and marked as untrusted.
 
 use reqwest::Url;
 use serde_json::json;
@@ -11,14 +11,14 @@ use crate::output_budget::json_len;
 /// Longer parts of a result are cut, in characters.
 const MAX_TITLE_CHARS: usize = 300;
 const MAX_SNIPPET_CHARS: usize = 1_000;
-/// A result with a longer address is left out: cut, it would lead elsewhere.
+/// A result with a longer URL is dropped: cut, it would lead elsewhere.
 const MAX_URL_BYTES: usize = 2_000;
-/// No name of an entity is longer.
+/// The longest entity name that is recognised.
 const MAX_ENTITY_BYTES: usize = 10;
-/// What an answer keeps free for the words around the results.
+/// Reserved in an answer for the text around the results.
 const RESERVED_BYTES: usize = 512;
 
-/// A result as the engine tells it.
+/// A result as the engine returned it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EngineResult {
     pub(super) title: String,
@@ -26,7 +26,7 @@ pub(super) struct EngineResult {
     pub(super) snippet: String,
 }
 
-/// A result as it may be shown.
+/// A sanitised result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SanitizedResult {
     title: String,
@@ -35,7 +35,7 @@ struct SanitizedResult {
 }
 
 impl SanitizedResult {
-    /// `None` where it leads to nothing that is on the web.
+    /// `None` if its URL is not an http(s) one.
     fn of(found: &EngineResult, hide: &dyn Fn(String) -> String) -> Option<Self> {
         let url = hide(address(&found.url)?);
         let title = hide(one_line(&found.title, MAX_TITLE_CHARS));
@@ -43,7 +43,7 @@ impl SanitizedResult {
         Some(Self { title, url, snippet: hide(one_line(&found.snippet, MAX_SNIPPET_CHARS)) })
     }
 
-    /// What it takes in an answer, as text or as data.
+    /// Its cost in an answer, as text or as data.
     fn cost(&self) -> usize {
         json_len(&self.title) + json_len(&self.url) + json_len(&self.snippet) + RESERVED_BYTES / 8
     }
@@ -54,14 +54,14 @@ impl SanitizedResult {
     }
 }
 
-/// How much an answer may hold, and what it may not.
+/// The limits of an answer, and the redaction of the key.
 pub(super) struct AnswerBounds<'h> {
     pub(super) results: u64,
     pub(super) bytes: u64,
     pub(super) redact: &'h dyn Fn(String) -> String,
 }
 
-/// The answer: as many results as were asked for, and no more than fit.
+/// The answer: the requested number of results, as far as they fit.
 pub(super) fn answer(
     backend: SearchBackend,
     found: &[EngineResult],
@@ -105,7 +105,7 @@ fn text(results: &[SanitizedResult], truncated: bool) -> String {
     text
 }
 
-/// An address of the web in its plain spelling, which holds nothing but ASCII; `None` if it is none, or shows another host than it leads to.
+/// A normalised http(s) URL, which is ASCII only; `None` for other schemes, or with user information, which can make a URL look like another host's.
 fn address(text: &str) -> Option<String> {
     let url = Url::parse(text).ok()?;
     let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
@@ -114,7 +114,7 @@ fn address(text: &str) -> Option<String> {
     (is_web && is_plain && url.len() <= MAX_URL_BYTES).then_some(url)
 }
 
-/// Words as a person would see them on the page, in one line.
+/// Text as rendered on the page, in one line.
 fn one_line(words: &str, longest: usize) -> String {
     let words = sanitize(&without_entities(&without_tags(words)).replace('\r', "\n"));
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -124,7 +124,7 @@ fn one_line(words: &str, longest: usize) -> String {
     }
 }
 
-/// Takes tags away. What only begins like one is words.
+/// Removes tags. A `<` that begins no tag is text.
 fn without_tags(words: &str) -> String {
     let mut kept = String::with_capacity(words.len());
     let mut rest = words;
@@ -132,7 +132,7 @@ fn without_tags(words: &str) -> String {
         let is_tag = after.starts_with(|first: char| first.is_ascii_alphabetic() || "/!?".contains(first));
         kept.push_str(before);
         let Some((tag, behind)) = after.split_once('>') else {
-            // No tag ends any more.
+            // No tag ends after this.
             kept.push('<');
             kept.push_str(after);
             return kept;
@@ -150,13 +150,13 @@ fn without_tags(words: &str) -> String {
     kept + rest
 }
 
-/// Whether words on both sides of a tag stand apart.
+/// Whether the tag separates words.
 fn is_block(tag: &str) -> bool {
     let name = tag.trim_start_matches('/').split(|letter: char| !letter.is_ascii_alphanumeric()).next();
     matches!(name.unwrap_or_default().to_ascii_lowercase().as_str(), "br" | "p" | "div" | "li" | "tr" | "td")
 }
 
-/// Replaces entities by what they stand for. What is none is words.
+/// Decodes entities. An `&` that begins none is text.
 fn without_entities(words: &str) -> String {
     let mut kept = String::with_capacity(words.len());
     let mut rest = words;
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(answer_within(Vec::new(), 5, 4_096).text, "nothing was found\n");
     }
 
-    /// Characters that mean something to a page or a terminal, often enough to meet each other.
+    /// Characters with a meaning to a page or a terminal, often enough to meet each other.
     fn odd_text() -> impl Strategy<Value = String> {
         let odd: Vec<char> =
             "<>&;#x/!b1208amplt \n\r\t\u{1b}[]m\u{202e}\u{200b}\u{2028}\u{7}é".chars().collect();

@@ -1,4 +1,4 @@
-//! `docs/errors.md` lists every code, in order, as the profiles really spell it.
+//! `docs/errors.md` lists every code, in order, as the profiles write it.
 
 use serde_json::Value;
 use toolgate_tools::{ModelAnswer, Profile};
@@ -26,7 +26,7 @@ fn row(code: ErrorCode) -> String {
     format!("`{}` | {kind} | `{crew}` | `{claw}` | `{sidecar}`", code.as_str())
 }
 
-/// What the page says about the three profiles that have no column.
+/// What the page says about the three profiles without a column.
 #[test]
 fn native_proxy_and_studio_spell_codes_as_they_are() {
     for code in ErrorCode::ALL {
@@ -59,7 +59,7 @@ fn answer(profile: Profile, code: ErrorCode) -> ModelAnswer {
     profile.render("read_file", failed(code))
 }
 
-/// How a profile tells a model which code it was.
+/// How a profile names a code to a model.
 fn spelling(profile: Profile, code: ErrorCode) -> String {
     let ModelAnswer { text, structured, .. } = answer(profile, code);
     let pointer = match profile {

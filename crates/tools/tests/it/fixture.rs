@@ -1,4 +1,4 @@
-//! A workspace, and what runs commands in it.
+//! A workspace with a command runner.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement, GateDirectories};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
-/// A folder that goes away with its value, with a workspace and a quarantine in it.
+/// A temporary directory with a workspace and a quarantine.
 pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
     setting_in(Arc::new(SystemDialer))
 }
 
-/// The same in another network.
+/// The same with another dialer.
 pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
     let scratch = TempDir::new().unwrap();
     let [work, quarantine, baselines] =

@@ -1,4 +1,4 @@
-//! Processes that serve others for as long as they want.
+//! Long-running processes.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use toolgate_types::{CallId, ErrorCode};
 
 use crate::fixture::{setting, setting_in};
 
-/// A shell line that goes on.
+/// A shell line as a long-running process.
 fn shell(line: &str) -> ConfinedProcess {
     ConfinedProcess {
         program: "sh".into(),
@@ -27,7 +27,7 @@ fn shell(line: &str) -> ConfinedProcess {
     }
 }
 
-/// Somebody who talks with a process and waits for what it says.
+/// Talks with a process and waits for its output.
 struct Talk {
     input: Option<std::io::PipeWriter>,
     output: std::io::PipeReader,
@@ -98,7 +98,7 @@ fn a_process_that_is_asked_to_end_may_tidy_up_and_leaves_nobody() {
     talk.process.end();
     assert_eq!(talk.reason(), "it was asked to end");
     assert_eq!(std::fs::read_to_string(scratch.path().join("work/bye")).unwrap(), "bye\n");
-    // Everybody who had the other end is gone.
+    // Every writer of the pipe is gone: end of file.
     assert_eq!(talk.line(), "");
 }
 
@@ -163,7 +163,7 @@ fn it_has_what_it_is_given_and_nothing_else() {
 #[test]
 fn it_may_read_more_of_the_host_where_it_is_told_to() {
     let (_scratch, _, runner) = setting();
-    // Not below `/tmp`, which every command has of its own.
+    // Not below `/tmp`, which is private to every command.
     let outside = tempfile::Builder::new().prefix("toolgate-test").tempdir_in("/var/tmp").unwrap();
     let program = outside.path().join("program");
     std::fs::write(&program, "#!/bin/sh\necho it runs; cat $(dirname $0)/data; echo x 2>/dev/null > $(dirname $0)/data || echo refused\n").unwrap();
@@ -180,7 +180,7 @@ fn it_may_read_more_of_the_host_where_it_is_told_to() {
     let mut all = String::new();
     talk.output.read_to_string(&mut all).unwrap();
     assert_eq!(all, "it runs\ndata\nrefused\n");
-    // Others do not see it, whatever was shown before.
+    // Other processes do not see it.
     let talk = Talk::with(runner.start(&with(Vec::new())).unwrap());
     assert_eq!(talk.reason(), format!("there is no program `{}` in the sandbox", program.display()));
 }
@@ -222,7 +222,7 @@ fn whoever_talks_without_end_on_standard_error_is_heard_to_the_end() {
     assert!(errors.starts_with("29"), "{errors}");
 }
 
-/// A network in which every name leads to one server.
+/// A network where every name resolves to one server.
 struct OneServer(SocketAddr);
 
 impl Resolve for OneServer {
@@ -264,7 +264,7 @@ fn it_reaches_its_own_hosts_for_as_long_as_it_lives_and_no_others() {
         assert_eq!(talk.line(), answer, "{host}");
     }
     serving.join().unwrap();
-    // The operator is told while it goes on, once.
+    // The operator is notified once, while the process runs.
     let errors = talk.process.errors();
     assert!(errors.starts_with("[network denied: `evil.example.com:80`: "), "{errors}");
     assert!(errors.ends_with("; the operator can add `evil.example.com` to `network`]\n"), "{errors}");

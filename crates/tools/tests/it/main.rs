@@ -1,4 +1,4 @@
-//! What the profiles say, held against the pages that describe them; and what manifests become.
+//! The profiles compared with the pages that describe them, and the loading of manifests.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Manifests become tools only when everything in them holds.
+//! Manifests become tools only if every check passes.
 
 use serde_json::json;
 use toolgate_manifest::ConfigProblem;
@@ -10,7 +10,7 @@ fn load(files: &[(&str, &str)]) -> Result<LoadedTools, Vec<ConfigProblem>> {
     load_manifests(files, &ManifestContext { mounts: MOUNTS, ..ManifestContext::default() })
 }
 
-/// A good manifest with something more at its end, and something else as its command.
+/// A valid manifest with this command, and more at its end.
 fn manifest(command: &str, rest: &str) -> String {
     format!(
         "tool: t\ndescription: Something\nclass: read\npermissions: [a:b]\n\

@@ -1,6 +1,6 @@
 //! Tables of Markdown pages.
 
-/// The rows of all tables below a heading, up to the next heading of any kind, without the tables' heads.
+/// The rows of all tables below a heading, up to the next heading of any kind, without the header rows.
 pub(crate) fn rows<'p>(page: &'p str, heading: &str) -> Vec<Vec<&'p str>> {
     let mut below = page.lines().skip_while(|line| *line != heading);
     assert!(below.next().is_some(), "the page has no heading `{heading}`");

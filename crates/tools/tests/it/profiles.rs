@@ -1,4 +1,4 @@
-//! `docs/profiles.md` lists the tools, arguments and limits that the profiles really have.
+//! `docs/profiles.md` lists the profiles' actual tools, arguments and limits.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn without_commands_and_engines_there_is_no_shell_and_no_web() {
     }
 }
 
-/// A door adds the notice to what a tool says for programs, and copies no schema of ours to declare it.
+/// A frontend adds the notice to the structured answer without copying our schema to declare it.
 #[test]
 fn tools_whose_answers_can_be_cut_declare_the_notice_about_it() {
     let (_scratch, workspace, runner) = crate::fixture::setting();
@@ -56,7 +56,7 @@ fn tools_whose_answers_can_be_cut_declare_the_notice_about_it() {
             ..ToolComponents::files(&workspace)
         };
         let registry = profile.registry(&parts).unwrap();
-        // Of what has a content, no door declares anything.
+        // A frontend adds no notice to answers with `content`.
         for tool in registry.iter().filter(|tool| !is_declared(tool, "content")) {
             let name = &tool.spec().name;
             assert_eq!(is_declared(tool, "truncated"), is_declared(tool, NOTICE), "{profile} {name}");

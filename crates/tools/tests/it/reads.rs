@@ -1,4 +1,4 @@
-//! Reads through a gate that does brief work where it is asked for.
+//! Reads through a gate that runs short work inline.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use toolgate_workspace::Workspace;
 
 use crate::fixture::setting;
 
-/// A front over the workspace of a setting, with its record beside it.
+/// A profiled gate over a fixture's workspace, with its audit log beside it.
 fn front(scratch: &Path, workspace: &Arc<Workspace>) -> ProfiledGate {
     front_of(Profile::Native, scratch, workspace)
 }
@@ -58,7 +58,7 @@ pub(crate) fn call(front: &ProfiledGate, tool: &str, arguments: Value, options: 
     runtime.block_on(front.call(ToolCall::new(tool, arguments), caller, options))
 }
 
-/// What is recorded of calls.
+/// The audit records of calls.
 pub(crate) fn records(scratch: &Path) -> Vec<Value> {
     let files = std::fs::read_dir(scratch.join("audit")).unwrap().map(|entry| entry.unwrap().path());
     let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));

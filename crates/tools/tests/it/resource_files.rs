@@ -1,4 +1,4 @@
-//! Calls that a door makes to show files by their addresses.
+//! Resource requests: calls that a frontend makes to read files by URI.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ fn browse(front: &ProfiledGate, tool: &str, arguments: Value, browse: ResourceRe
     call(front, tool, arguments, CallOptions { resource: Some(browse), ..CallOptions::default() })
 }
 
-/// Whoever set a bound set it to what the setting has; the rest is up to the door.
+/// The limit is the fixture's default, so the frontend's own applies.
 fn whole(usual: u64) -> ResourceRequest {
     ResourceRequest::ReadWhole { most: MOST, usual }
 }
@@ -27,7 +27,7 @@ fn code(called: &CallResponse) -> Option<ErrorCode> {
     called.failed.as_ref().map(|(_, failure)| failure.code)
 }
 
-/// What stands in the record for an answer.
+/// The audited digest of an answer.
 fn digest(answer: &[u8]) -> String {
     toolgate_audit::output_digest(&toolgate_types::StateKey::new([7; 32]), Sha256::of(answer)).to_string()
 }
@@ -74,7 +74,7 @@ fn what_is_longer_than_the_door_takes_or_somebody_set_is_refused() {
         (MOST, whole(USUAL), false),
         (MOST + 1, whole(USUAL), true),
         (MOST + 1, ResourceRequest::ReadWhole { most: MOST + 1, usual: USUAL }, false),
-        // A bound that is not the usual one holds.
+        // A configured limit that is not the default applies.
         (USUAL + 1, ResourceRequest::ReadWhole { most: 2 * USUAL, usual: USUAL }, false),
         (USUAL + 1, ResourceRequest::ReadWhole { most: 2 * USUAL, usual: 7 }, true),
     ] {
