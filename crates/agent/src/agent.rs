@@ -1,4 +1,4 @@
-//! Who holds conversations.
+//! The agent: a model, a gate and settings.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::settings::AgentSettings;
 use crate::turn::TurnRunner;
 use crate::turn_outcome::{AgentError, TurnOutcome};
 
-/// A model in front of a gate. It remembers nothing of any conversation: any number of them may be held at once.
+/// A model in front of a gate. It holds no conversation state, so it can run any number of conversations concurrently.
 pub struct Agent {
     pub(crate) gate: Arc<ProfiledGate>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) settings: AgentSettings,
 }
 
-/// One turn: on whose behalf, who is asked, who looks on, and what ends it.
+/// The context of one turn: credential, approver, event sink and cancellation.
 #[derive(Clone)]
 pub struct TurnContext {
-    /// Whoever calls tools by what the model says.
+    /// The credential under which the model's tool calls are made.
     pub credential: Credential,
-    /// Who is asked before a call that needs it.
+    /// Approves calls that need approval.
     pub approver: Arc<dyn Approver>,
-    /// Ends the turn: the model's stream and the running tool at once.
+    /// Cancels the turn: the model's stream and the running tools.
     pub cancelled: CancellationToken,
-    /// Is told of everything.
+    /// Receives every event.
     pub events: EventSink,
 }
 
@@ -46,12 +46,13 @@ impl Agent {
         self.provider.model()
     }
 
-    /// Says something to the model, lets it use its tools within bounds, and says how that ended. Every message is kept before anything follows from it,
-    /// and every call of it has a result when this returns. When it does not return because its future is dropped, what was running ends, and the next
-    /// turn answers what was left open.
+    /// Sends a prompt to the model, runs its tool calls within the limits, and returns the outcome. Every message is persisted before anything
+    /// follows from it, and every call has a result when this returns. If its future is dropped, running calls are cancelled, and the next turn adds
+    /// results for calls left open.
     ///
     /// # Errors
-    /// The conversation cannot be kept, or nobody knows who is asking. Whoever looks on is told so too, and of the end as [`EndReason::Failed`](crate::EndReason::Failed).
+    /// The conversation cannot be persisted, or the caller cannot be identified. The event sink receives the error too, and the end as
+    /// [`EndReason::Failed`](crate::EndReason::Failed).
     pub async fn run_turn(
         &self,
         session: &mut Session,

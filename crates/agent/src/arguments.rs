@@ -1,4 +1,4 @@
-//! The arguments of a call, read strictly: they are JSON, one object, and nothing besides; and nothing in it is said twice.
+//! Strict parsing of a call's arguments: one JSON object, nothing after it, and no duplicate keys.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -11,19 +11,19 @@ use toolgate_text::json_complexity::measure;
 use toolgate_text::repair::{Repaired, repair_json};
 use toolgate_types::{ErrorCode, Failure, Repair};
 
-/// More values than this are not read: a short text of them takes a hundred times its room.
+/// The maximum number of JSON values: a short text of them takes a hundred times its size in memory.
 const MAX_VALUES: usize = 100_000;
 
-/// How much is told of a name that is there twice.
+/// A duplicate key is cut to this length in the message.
 const MAX_NAME_CHARS: usize = 60;
 
-/// How many properties of a tool are told to a model that got them wrong.
+/// The maximum number of properties that are listed to a model that got them wrong.
 const MAX_LISTED_PROPERTIES: usize = 20;
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 ///
 /// # Errors
-/// They cannot be used; the failure says what would fit.
+/// They are invalid; the failure says what the tool expects.
 pub(crate) fn read(
     call: &ModelCall,
     tool: &ToolDefinition,
@@ -38,14 +38,14 @@ pub(crate) fn read(
         .map_err(|problem| Failure::new(ErrorCode::InvalidArguments, problem).help(expected_arguments(tool)))
 }
 
-/// Arguments that can be used.
+/// Valid arguments.
 pub(crate) struct ParsedArguments {
     pub(crate) arguments: Value,
-    /// What was mended in them.
+    /// The repairs that were applied.
     pub(crate) repairs: Vec<Repair>,
 }
 
-/// Any JSON that can be borne.
+/// Any JSON within the limits.
 pub(crate) fn parse_any(text: &str) -> Option<Value> {
     if exceeds_limits(text) { None } else { serde_json::from_str(text).ok() }
 }
@@ -68,7 +68,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Finds a name that an object has twice: of the two values, every reader may believe another.
+/// Rejects duplicate keys: of two values for one key, each parser may use another.
 struct UniqueKeys;
 
 impl<'de> Deserialize<'de> for UniqueKeys {
@@ -138,7 +138,7 @@ fn json_type_name(value: &Value) -> &'static str {
     }
 }
 
-/// What was meant, where the mistakes leave no doubt about it. It is read as strictly as what needs no repair.
+/// Repairs unambiguous mistakes. The result is parsed as strictly as text that needs no repair.
 fn repair_and_parse(text: &str) -> Option<(Map<String, Value>, Vec<Repair>)> {
     if exceeds_limits(text) {
         return None;
@@ -147,7 +147,7 @@ fn repair_and_parse(text: &str) -> Option<(Map<String, Value>, Vec<Repair>)> {
     Some((parse(&json).ok()?, repairs))
 }
 
-/// What the tool takes, for a model that sent something else.
+/// What the tool expects, for a model that sent something else.
 fn expected_arguments(tool: &ToolDefinition) -> String {
     let schema = &tool.input_schema;
     let required: Vec<&str> = schema

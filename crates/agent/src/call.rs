@@ -1,4 +1,4 @@
-//! One call of a model: through the gate, watched, and answered whatever becomes of it.
+//! One tool call of a model: through the gate, with progress events, and always answered.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::step::CallIds;
 use crate::tool_catalogue::ToolCatalogue;
 use crate::turn_deadline::TurnDeadline;
 
-/// A longer structured answer is not told beside the text.
+/// A longer structured answer is not included in the event.
 const MAX_STRUCTURED_BYTES: usize = 4096;
 
-/// Makes the calls of one message.
+/// Runs the calls of one message.
 pub(crate) struct CallRunner<'a> {
     pub(crate) gate: &'a Arc<ProfiledGate>,
     pub(crate) credential: &'a Credential,
@@ -34,7 +34,7 @@ pub(crate) struct CallRunner<'a> {
     pub(crate) ids: &'a CallIds,
 }
 
-/// A call under way. It ends when this is dropped.
+/// A call in flight. Dropping it cancels the call.
 pub(crate) struct InFlightCall {
     call: ModelCall,
     id: CallId,
@@ -44,20 +44,20 @@ pub(crate) struct InFlightCall {
     _cancel_on_drop: DropGuard,
 }
 
-/// What became of a call.
+/// A finished call with its result.
 pub(crate) struct AnsweredCall {
     pub(crate) result: CallResult,
     id: CallId,
     status: ToolStatus,
     metadata: Box<ResultMetadata>,
-    /// What it tried, if that was to leave its bounds.
+    /// The failure, if the call tried to leave its bounds.
     pub(crate) violation: Option<Failure>,
     /// Why no further call can succeed.
     pub(crate) fault: Option<Fault>,
 }
 
 impl CallRunner<'_> {
-    /// Begins a call.
+    /// Starts a call.
     pub(crate) fn start(&self, call: &ModelCall) -> InFlightCall {
         let (tool_call, refusal) = match self.read(call) {
             Ok(ParsedArguments { arguments, repairs }) => {
@@ -80,7 +80,7 @@ impl CallRunner<'_> {
             ..CallOptions::default()
         };
         let (front, credential, id) = (Arc::clone(self.gate), self.credential.clone(), tool_call.id);
-        // In a task of its own: a panic in a tool costs its call, and calls that read can be made together.
+        // In a task of its own: a panic in a tool only fails its own call, and reads can run concurrently.
         let running = tokio::spawn(async move {
             match refusal {
                 None => front.call(tool_call, credential, options).await,
@@ -98,7 +98,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Waits for the end of a call. When nobody wants to wait any longer it is cancelled, and its end is soon.
+    /// Waits for the end of a call. At the turn's deadline or cancellation it is cancelled, and ends soon after.
     pub(crate) async fn finish(&self, started: InFlightCall, patience: &TurnDeadline) -> AnsweredCall {
         let InFlightCall {
             call,
@@ -122,7 +122,7 @@ impl CallRunner<'_> {
         self.answered_call(call, id, called)
     }
 
-    /// Answers a call that is not made, and writes that down.
+    /// Answers a call that is not made, and audits that.
     pub(crate) async fn skip(&self, call: &ModelCall, failure: Failure) -> AnsweredCall {
         let tool_call = self.tool_call(call, raw_arguments(call));
         self.emit_start(call, &tool_call);
@@ -136,7 +136,7 @@ impl CallRunner<'_> {
                 arguments::read(call, tool, self.repair).map_err(|failure| (Stage::Validation, failure))
             }
             None if self.tools.definitions.is_empty() => Err((Stage::Registry, no_tools())),
-            // The gate says what is wrong with the name, and refuses whatever the arguments are.
+            // The gate reports the unknown name, and refuses the call whatever its arguments are.
             None => Ok(ParsedArguments { arguments: raw_arguments(call), repairs: Vec::new() }),
         }
     }
@@ -149,7 +149,7 @@ impl CallRunner<'_> {
     ) -> AnsweredCall {
         let Ok(called) = called else { return crashed(call, id) };
         let mut facts = self.gate.facts(&call.name, &called);
-        // What the record says of a call is not the tool's to say.
+        // A tool's facts must not overwrite the fields that come from the gate.
         facts.retain(|name, _| !ResultMetadata::FIELD_NAMES.contains(&name.as_str()));
         let fault = self.gate.fault(&called);
         to_answered_call(call, id, called, facts, fault)
@@ -174,7 +174,7 @@ impl CallRunner<'_> {
         });
     }
 
-    /// Tells what became of a call.
+    /// Emits the result of a call.
     pub(crate) fn emit_result(&self, answered: AnsweredCall) {
         let AnsweredCall { result, id, status, metadata, .. } = answered;
         (self.events)(ChatEvent::ToolResult {
@@ -188,7 +188,7 @@ impl CallRunner<'_> {
     }
 }
 
-/// The arguments, whatever they are.
+/// The arguments as JSON, or else as a string.
 pub(crate) fn raw_arguments(call: &ModelCall) -> Value {
     arguments::parse_any(&call.arguments).unwrap_or_else(|| Value::String(call.arguments.clone()))
 }
@@ -237,7 +237,7 @@ fn to_answered_call(
     }
 }
 
-/// The answer to a call whose tool fell over. The gate has recorded it.
+/// The answer to a call whose tool panicked. The gate has audited it.
 fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
     let text = "internal: the tool ended unexpectedly; whether it did anything is not known".to_owned();
     let metadata = ResultMetadata {
@@ -261,7 +261,7 @@ fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
     }
 }
 
-/// A mistake in how a call was written is an error and no denial, whatever the record calls it: nobody forbade anything.
+/// A mistake in how a call was written is an error, not a denial, whatever the audited decision: no rule forbade it.
 fn status(decision: Decision, code: Option<ErrorCode>, is_error: bool) -> ToolStatus {
     match (decision, code) {
         (_, Some(ErrorCode::Cancelled | ErrorCode::Interrupted)) => ToolStatus::Cancelled,
@@ -276,7 +276,7 @@ fn status(decision: Decision, code: Option<ErrorCode>, is_error: bool) -> ToolSt
 
 /// The structured part of an answer, if it is short.
 fn short_structured(called: &CallResponse) -> Option<Value> {
-    // It is about as long as the text, and looking at that costs nothing.
+    // It is about as long as the text, whose length is known without serialising.
     let structured =
         if called.answer.text.len() <= 2 * MAX_STRUCTURED_BYTES { called.structured() } else { None };
     structured.filter(|structured| structured.to_string().len() <= MAX_STRUCTURED_BYTES)

@@ -1,6 +1,6 @@
-//! Making room in a model's context: first old output is left out, then a summary takes the place of what came first.
+//! Frees context: first old tool output is elided, then a summary replaces the oldest messages.
 //!
-//! The session keeps everything; what changes is what the model is shown.
+//! The session keeps everything; only what the model is shown changes.
 
 use toolgate_llm::{Message, ToolChoice};
 use toolgate_manifest::OnFull;
@@ -12,11 +12,11 @@ use crate::step::StepOutcome;
 use crate::turn::TurnRunner;
 use crate::turn_outcome::AgentError;
 
-/// A summary must bring the conversation below this many tenths of what it was, or it was not worth it.
+/// A summary is used only if the conversation shrinks below this many tenths.
 const MAX_SUMMARY_TENTHS: u64 = 7;
 
 impl TurnRunner<'_> {
-    /// Makes room where there is little. Says whether there is enough.
+    /// Compacts if the context is nearly full. Returns whether there is enough room.
     pub(crate) async fn compact_if_needed(&mut self) -> Result<bool, AgentError> {
         if self.context.fits(self.estimate(), 1) {
             return Ok(true);
@@ -24,13 +24,13 @@ impl TurnRunner<'_> {
         if self.agent.settings.context.on_full == OnFull::Stop {
             return Ok(false);
         }
-        // Twice the reserve, or the next step would have to do it again.
+        // Twice the reserve must be free, or the next step would compact again.
         if self.elide_results(self.agent.settings.context.full_results)
             && self.context.fits(self.estimate(), 2)
         {
             return Ok(true);
         }
-        // What just came may be too much all together, also for a summary: the model can ask for it again, one at a time.
+        // The newest results may be too long together, even for a summary: all are elided, and the model can request them again one at a time.
         if !self.context.fits(self.estimate(), 0)
             && self.elide_results(0)
             && self.context.fits(self.estimate(), 1)
@@ -44,7 +44,7 @@ impl TurnRunner<'_> {
         Ok(self.context.fits(self.estimate(), 1))
     }
 
-    /// Makes the conversation shorter because the server says so, whatever we count. Says whether it is.
+    /// Shortens the conversation because the server reports an overflow, whatever the estimate. Returns whether it did.
     pub(crate) async fn compact_after_overflow(&mut self) -> Result<bool, AgentError> {
         if self.agent.settings.context.on_full == OnFull::Stop {
             return Ok(false);
@@ -55,7 +55,7 @@ impl TurnRunner<'_> {
         Ok(self.elide_results(0))
     }
 
-    /// Leaves out as much output as has to be, so that what is said last can be said at all.
+    /// Elides as many results as necessary for the final step to fit.
     pub(crate) fn elide_to_fit(&mut self) {
         for whole in (0..=self.agent.settings.context.full_results).rev() {
             if !self.context.can_answer(self.estimate()) {
@@ -64,7 +64,7 @@ impl TurnRunner<'_> {
         }
     }
 
-    /// Shows the model of all results but the newest few only that there were some.
+    /// Elides all results but the newest few.
     fn elide_results(&mut self, whole: usize) -> bool {
         let is_new = self.context.elide_results(self.session.messages(), whole);
         if is_new && !std::mem::replace(&mut self.has_reported_elision, true) {
@@ -73,17 +73,17 @@ impl TurnRunner<'_> {
         is_new
     }
 
-    /// Lets the model write down what matters, and goes on from that. Says whether that saved a fair part.
+    /// Asks the model for a summary, and continues from it. Returns whether that saved enough.
     async fn summarise(&mut self) -> Result<bool, AgentError> {
         let Some(front) = summarisable_prefix(self.session.messages()).filter(|_| self.may_summarise) else {
             return Ok(false);
         };
-        // Whatever comes of it but a good summary, it is not tried again.
+        // A summary is not tried again unless this one is good.
         self.may_summarise = false;
         let Some(summary) = self.ask_for_summary().await else { return Ok(false) };
         let messages = self.session.messages();
         let (replaced, kept) = messages.split_at_checked(front).unwrap_or((messages, &[]));
-        // The person's own words stay as they are.
+        // The user's own prompt is kept verbatim.
         let holds_prompt = !kept.iter().any(|message| matches!(message, Message::User { .. }));
         let text = messages::summary_preamble(&summary, holds_prompt.then_some(self.prompt));
         let summary = Message::User { text };
@@ -113,7 +113,7 @@ impl TurnRunner<'_> {
         }
     }
 
-    /// Whether the turn may take another step beside its last one. Where not, the person is told why.
+    /// Whether the token budget allows another step besides the final one. If not, emits a notice.
     pub(crate) fn can_afford_step(&mut self) -> bool {
         let (spent, most) = (self.turn_tokens(), self.context.turn_tokens());
         self.is_budget_spent = !self.context.can_afford(spent, self.estimate());
@@ -128,7 +128,7 @@ impl TurnRunner<'_> {
     }
 }
 
-/// How many messages a summary may stand for: all but the newest question, or the newest calls with their results.
+/// How many messages a summary may replace: all but the newest prompt, or the newest calls with their results.
 fn summarisable_prefix(messages: &[Message]) -> Option<usize> {
     let newest = messages.iter().rposition(|message| !matches!(message, Message::Results { .. }))?;
     (newest >= 2).then_some(newest)

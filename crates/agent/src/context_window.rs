@@ -1,4 +1,4 @@
-//! How full the model's context is, and what of a conversation it is shown when there is little room.
+//! The usage of the model's context window, and the view of a conversation when it is nearly full.
 
 use std::borrow::Cow;
 
@@ -7,31 +7,31 @@ use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, Usage};
 use crate::event::ChatEvent;
 use crate::settings::ContextSettings;
 
-/// About so many bytes are one token, before a server has counted.
+/// The estimated bytes per token, before the server has reported a count.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// What a message costs beside its words.
+/// The estimated overhead of a message.
 const MESSAGE_OVERHEAD_BYTES: u64 = 16;
 
-/// A result that is not longer than this is not left out.
+/// Shorter results are not elided.
 const MIN_ELIDED_BYTES: usize = 256;
 
-/// One result takes at most one part in so many of the window: what a tool may answer is bounded without knowing how little a model can look at.
+/// One result may take at most this fraction of the window: a tool's output limit does not depend on the model's context size.
 const MIN_RESULTS_PER_WINDOW: u64 = 4;
 
-/// So many tokens are sent at most to a model of which nobody says how many it can look at. Hardly any can look at more, and whoever has one that
-/// can is able to say so; without a bound everything would go out, again with each step, and be refused or paid for.
+/// The assumed window of a model whose context size is unknown. Hardly any model has a larger one, and its operator can configure it; without a bound
+/// everything would be sent, again with each step, and be rejected or paid for.
 const MAX_TOKENS_IF_UNKNOWN: u64 = 2_000_000;
 
-/// How much room there is.
+/// The budget of the context window.
 #[derive(Clone, Debug)]
 pub(crate) struct ContextBudget {
-    /// How many tokens the model can look at, where that is known.
+    /// The model's context window in tokens, if known.
     window: Option<u64>,
     settings: ContextSettings,
-    /// What the server counted last, and what we would have estimated then.
+    /// The server's last token count, and our estimate for the same conversation.
     last_count: Option<TokenCount>,
-    /// Results of messages before this one are left out.
+    /// Results of messages before this index are elided.
     elided_before: usize,
 }
 
@@ -46,25 +46,25 @@ impl ContextBudget {
         Self { window: settings.window.or(window), settings, last_count: None, elided_before: 0 }
     }
 
-    /// How many tokens are shown to the model at most.
+    /// The maximum number of tokens that the model is shown.
     fn max_tokens(&self) -> u64 {
         self.window.unwrap_or(MAX_TOKENS_IF_UNKNOWN)
     }
 
-    /// The bound that was set because nobody knows how many tokens the model can look at.
+    /// The assumed window, if the real one is unknown.
     pub(crate) fn assumed_window(&self) -> Option<u64> {
         self.window.is_none().then_some(MAX_TOKENS_IF_UNKNOWN)
     }
 
-    /// The server has counted a step; `estimate` is what we take it for, with the answer.
+    /// Records the server's token count of a step; `estimate` is ours for the same, including the answer.
     pub(crate) fn record_usage(&mut self, usage: Usage, estimate: u64) {
-        // Some servers count nothing.
+        // Some servers do not report usage.
         if usage.input_tokens > 0 {
             self.last_count = Some(TokenCount { tokens: usage.context_tokens(), estimate });
         }
     }
 
-    /// Tokens of a conversation that is estimated at so many: what the server counted, and what came or went since.
+    /// The tokens of a conversation with this estimate: the server's count, plus the estimated difference since.
     pub(crate) fn used(&self, estimate: u64) -> u64 {
         match self.last_count {
             Some(counted) => counted.tokens.saturating_add(estimate).saturating_sub(counted.estimate),
@@ -72,48 +72,48 @@ impl ContextBudget {
         }
     }
 
-    /// Whether a conversation that is estimated at so many tokens leaves so many times the reserve free.
+    /// Whether a conversation with this estimate leaves `times` the reserve free.
     pub(crate) fn fits(&self, estimate: u64, times: u64) -> bool {
         let bound = self.max_tokens();
         let reserve = self.settings.reserve(bound).saturating_mul(times);
         self.used(estimate).saturating_add(reserve) <= bound
     }
 
-    /// Whether the model can be asked for a last answer: half of the reserve is free for it.
+    /// Whether a final answer fits: half of the reserve is free for it.
     pub(crate) fn can_answer(&self, estimate: u64) -> bool {
         let bound = self.max_tokens();
         self.used(estimate).saturating_add(self.settings.reserve(bound) / 2) <= bound
     }
 
-    /// Whether a turn that took so many tokens can make one more step and the last one, with a conversation that is estimated at so many.
+    /// Whether a turn that has used this many tokens can afford one more step and the final one, for a conversation with this estimate.
     pub(crate) fn can_afford(&self, spent: u64, estimate: u64) -> bool {
         let both = self.used(estimate).saturating_mul(2);
         spent.saturating_add(both) <= self.turn_tokens()
     }
 
-    /// How many tokens the turn may take.
+    /// The token budget of a turn.
     pub(crate) fn turn_tokens(&self) -> u64 {
         self.settings.turn_tokens(self.max_tokens())
     }
 
-    /// The configured reserve, where a conversation that is estimated at so many tokens does not fit beside it but would fit without it.
+    /// The configured reserve, if a conversation with this estimate only fits without it.
     pub(crate) fn excessive_reserve(&self, estimate: u64) -> Option<(u64, u64)> {
         let reserve = self.settings.reserve_tokens?;
         (!self.fits(estimate, 1) && self.fits(estimate, 0)).then(|| (reserve, self.max_tokens()))
     }
 
-    /// The configured context, where a conversation that is estimated at so many tokens does not fit even without a reserve.
+    /// The configured window, if a conversation with this estimate does not fit even without a reserve.
     pub(crate) fn small_window(&self, estimate: u64) -> Option<u64> {
         self.settings.window.filter(|_| !self.fits(estimate, 0))
     }
 
-    /// About how many tokens the model is shown, with so many bytes beside the messages.
+    /// The estimated tokens that the model is shown, with this many bytes besides the messages.
     pub(crate) fn estimate(&self, messages: &[Message], beside: u64) -> u64 {
         let shown = |(place, message)| message_bytes(message, self.max_result_bytes(place));
         Self::tokens(messages.iter().enumerate().map(shown).sum(), beside)
     }
 
-    /// How many bytes of each result of the message at this place are shown.
+    /// How many bytes of each result of the message at this index are shown.
     fn max_result_bytes(&self, place: usize) -> usize {
         if place < self.elided_before {
             return MIN_ELIDED_BYTES;
@@ -126,7 +126,7 @@ impl ContextBudget {
         (bytes + beside).div_ceil(BYTES_PER_TOKEN)
     }
 
-    /// How full it is, to be told.
+    /// The usage as an event.
     pub(crate) fn usage_event(&self, estimate: u64) -> ChatEvent {
         let used_tokens = self.used(estimate);
         #[allow(clippy::cast_precision_loss, reason = "a fraction for people to look at")]
@@ -135,7 +135,7 @@ impl ContextBudget {
         ChatEvent::Context { used_tokens, context_window: self.window, fraction, warning }
     }
 
-    /// Leaves out all results but the newest few from now on. Says whether that is anything new.
+    /// Elides all results but the newest few from now on. Returns whether that elides more than before.
     pub(crate) fn elide_results(&mut self, messages: &[Message], whole: usize) -> bool {
         let results = messages.iter().enumerate().rev();
         let mut results = results.filter(|(_, message)| matches!(message, Message::Results { .. }));
@@ -146,12 +146,12 @@ impl ContextBudget {
         is_new
     }
 
-    /// The front of the conversation was replaced: what is left is shown whole.
+    /// The oldest messages were replaced: the rest is shown in full.
     pub(crate) fn reset(&mut self) {
         self.elided_before = 0;
     }
 
-    /// What the model is shown.
+    /// The messages as the model is shown them.
     pub(crate) fn view<'m>(&self, messages: &'m [Message]) -> Cow<'m, [Message]> {
         let is_whole = |(place, message): (usize, &Message)| match message {
             Message::Results { results } => {
@@ -176,7 +176,7 @@ impl ContextBudget {
     }
 }
 
-/// About how many tokens messages are, with so many bytes beside them.
+/// The estimated tokens of these messages, with this many bytes besides.
 pub(crate) fn estimate(messages: &[Message], beside: u64) -> u64 {
     ContextBudget::tokens(messages.iter().map(|message| message_bytes(message, usize::MAX)).sum(), beside)
 }
@@ -197,7 +197,7 @@ fn elided(result: &CallResult) -> CallResult {
     CallResult { text, ..result.clone() }
 }
 
-/// The beginning of a result that would fill the context by itself.
+/// The beginning of a result that would fill the context alone.
 fn truncated(result: &CallResult, most: usize) -> CallResult {
     if result.text.len() <= most {
         return result.clone();
@@ -217,7 +217,7 @@ fn human_size(bytes: usize) -> String {
     }
 }
 
-/// The bytes of a message of which so much of each result is shown.
+/// The bytes of a message with each result cut to this length.
 fn message_bytes(message: &Message, most_of_a_result: usize) -> u64 {
     let words = match message {
         Message::User { text } => text.len(),

@@ -1,6 +1,6 @@
-//! What happens in a conversation, as whoever looks on is told it.
+//! Events of a conversation, for frontends.
 //!
-//! Names and fields are a contract: programs read them as JSON, one event per line or per message of a socket.
+//! Names and fields are a contract: programs read them as JSON, one event per line or per WebSocket message.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,30 +13,30 @@ use toolgate_types::{CallId, SessionId, ToolClass, fresh_uuid};
 
 use crate::turn_outcome::EndReason;
 
-/// Is told of everything as it happens. It must not block for long: the model and the tools wait for it.
+/// Receives every event as it happens. It must not block for long: the model and the tools wait for it.
 pub type EventSink = Arc<dyn Fn(ChatEvent) + Send + Sync>;
 
-/// Something that happened in a conversation.
+/// An event of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", content = "data", rename_all_fields = "camelCase")]
 pub enum ChatEvent {
-    /// More words of the model for the person.
+    /// A piece of the model's answer.
     #[serde(rename = "chat:text-delta")]
     TextDelta {
-        /// The message that they belong to.
+        /// The message that it belongs to.
         message_id: MessageId,
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// More words of the model for itself.
+    /// A piece of the model's thinking.
     #[serde(rename = "chat:thinking-delta")]
     ThinkingDelta {
-        /// The message that they belong to.
+        /// The message that it belongs to.
         message_id: MessageId,
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// More of a call that the model is still writing. It counts, and [`Self::ToolStart`] follows, once the message is finished.
+    /// A piece of a call that the model is still writing. The call is only made once the message is complete, after [`Self::ToolStart`].
     #[serde(rename = "chat:tool-input-delta")]
     ToolInputDelta {
         /// The message that it belongs to.
@@ -48,38 +48,38 @@ pub enum ChatEvent {
         /// A piece of JSON.
         chunk: String,
     },
-    /// A call of a finished message is about to go to the gate.
+    /// A call of a complete message is about to be sent to the gate.
     #[serde(rename = "chat:tool-start")]
     ToolStart {
-        /// The message that asked for it.
+        /// The message that contains it.
         message_id: MessageId,
-        /// The gate's id for the call, unlike any other.
+        /// The gate's id for the call, globally unique.
         tool_id: CallId,
         /// The tool, as the model named it.
         tool_name: String,
-        /// The arguments; empty where they cannot be read.
+        /// The arguments; empty if they cannot be parsed.
         input: Value,
-        /// What the model wrote in place of arguments that can be read.
+        /// The model's text, if it cannot be parsed as arguments.
         #[serde(skip_serializing_if = "Option::is_none")]
         input_text: Option<String>,
     },
     /// Output of a call that is still running.
     #[serde(rename = "chat:tool-delta")]
     ToolDelta {
-        /// The message that asked for the call.
+        /// The message that contains the call.
         message_id: MessageId,
         /// The call.
         tool_id: CallId,
-        /// The output since the last one.
+        /// The output since the last event.
         chunk: String,
     },
-    /// A person has to agree to a call first.
+    /// A call needs a person's approval.
     #[serde(rename = "chat:tool-confirm")]
     ToolConfirm(Box<ToolConfirm>),
-    /// What became of a call.
+    /// The result of a call.
     #[serde(rename = "chat:tool-result")]
     ToolResult {
-        /// The message that asked for it.
+        /// The message that contains it.
         message_id: MessageId,
         /// The call.
         tool_id: CallId,
@@ -87,70 +87,70 @@ pub enum ChatEvent {
         tool_name: String,
         /// How it ended.
         status: ToolStatus,
-        /// What the model is told.
+        /// The text that the model receives.
         result: String,
-        /// What is known beside it.
+        /// Further data about the call.
         metadata: Box<ResultMetadata>,
     },
-    /// How full the model's context is, after each step.
+    /// The usage of the model's context, after each step.
     #[serde(rename = "chat:context")]
     Context {
-        /// Tokens of the whole conversation, tools and all.
+        /// Tokens of the whole conversation including the tool definitions.
         used_tokens: u64,
-        /// How many the model can look at, where that is known.
+        /// The model's context window, if known.
         context_window: Option<u64>,
-        /// The first of these over the second.
+        /// `used_tokens` divided by `context_window`.
         fraction: Option<f64>,
-        /// Whether it is time to think of the end.
+        /// Whether the warning threshold is exceeded.
         warning: bool,
     },
-    /// Something that the person should know and the model did not say.
+    /// A notice for the user that is not from the model.
     #[serde(rename = "chat:notice")]
     Notice {
-        /// What.
+        /// The text.
         text: String,
     },
-    /// The model could not be asked, or its answer not be used.
+    /// The model could not be reached, or its answer was invalid.
     #[serde(rename = "chat:error")]
     Error {
         /// A stable code.
         code: &'static str,
-        /// What is wrong, and what would help.
+        /// What is wrong, and what helps.
         message: String,
-        /// Whether it will be tried again.
+        /// Whether there will be a retry.
         retryable: bool,
-        /// Which try failed, counted from one.
+        /// The number of the failed attempt, from 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         attempt: Option<u32>,
-        /// How long until the next one.
+        /// The delay before the next attempt.
         #[serde(skip_serializing_if = "Option::is_none")]
         wait_ms: Option<u64>,
-        /// The message whose deltas are void: it was never finished, and no part of it counts.
+        /// The message whose deltas are void: it was never completed, and no part of it is kept.
         #[serde(skip_serializing_if = "Option::is_none")]
         voided: Option<MessageId>,
     },
-    /// The turn is over. Nothing comes after it.
+    /// The turn is over. No event follows.
     #[serde(rename = "chat:stream-end")]
     StreamEnd {
-        /// Why.
+        /// The reason.
         reason: EndReason,
         /// The final answer.
         text: String,
-        /// What all steps of the turn used together.
+        /// The total usage of all steps.
         usage: Usage,
-        /// How many steps had calls.
+        /// The number of steps with calls.
         iterations: u32,
-        /// The conversation; none where the turn could not begin.
+        /// The conversation; `None` if the turn could not start.
         #[serde(skip_serializing_if = "Option::is_none")]
         session_id: Option<SessionId>,
     },
 }
 
-/// A question about one exact call.
+/// A request to approve one exact call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolConfirm {
-    /// The message that asked for the call.
+    /// The message that contains the call.
     pub message_id: MessageId,
     /// The call.
     pub tool_id: CallId,
@@ -158,34 +158,34 @@ pub struct ToolConfirm {
     pub tool_name: String,
     /// The arguments.
     pub input: Value,
-    /// What the tool can do to the world.
+    /// The effect class of the tool.
     pub class: ToolClass,
     /// What would happen, line by line.
     pub summary: Vec<String>,
-    /// The whole of it in words, such as a command.
+    /// The preview body as text, such as a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The whole of it as a unified diff.
+    /// The preview body as a unified diff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// The question as a person is to see it: escaped and folded as on a terminal, so that no two calls look the same.
+    /// The question as shown to a person: escaped and wrapped as on a terminal, so that no two calls look the same.
     pub card: ApprovalCard,
-    /// How long an answer is waited for.
+    /// The approval timeout.
     pub timeout_ms: u64,
-    /// Whether a yes may be for the rest of the session.
+    /// Whether an approval may cover the rest of the session.
     pub may_last: bool,
 }
 
-/// How a call ended. Programs read `success` or `error`; the rest is said by the decision and the code beside it.
+/// The status of a call. Programs read `success` or `error`; the decision and the code beside it say more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolStatus {
-    /// It did what was asked.
+    /// It succeeded.
     Success,
-    /// It could not.
+    /// It failed.
     Error,
-    /// It was not allowed to.
+    /// It was denied.
     Denied,
-    /// It was ended, or never made.
+    /// It was cancelled, or never made.
     Cancelled,
 }
 
@@ -198,43 +198,43 @@ impl Serialize for ToolStatus {
     }
 }
 
-/// What is known of a call beside its answer.
+/// Data about a call besides its answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResultMetadata {
-    /// The gate's id for it, as the record has it.
+    /// The gate's id for the call, as audited.
     pub call_id: CallId,
     /// How long it took.
     pub duration_ms: u64,
-    /// What the record says.
+    /// The decision, as audited.
     pub decision: &'static str,
-    /// The stage that refused it, or where it failed.
+    /// The stage that denied the call, or where it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<&'static str>,
-    /// The stable code of why.
+    /// The stable error code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
-    /// The same as the result, for programs, where it is short.
+    /// The structured result, if it is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// What a built-in tool says of its own work, such as `exitCode`, `path` or `bytes`; never under a name of those above.
+    /// Facts that a built-in tool reports, such as `exitCode`, `path` or `bytes`; never under one of the names above.
     #[serde(flatten)]
     pub facts: Map<String, Value>,
-    /// The whole output, where the model gets a part of it. For those who look on in this process.
+    /// The full output, if the model receives only a part. Only for consumers in this process; not serialised.
     #[serde(skip)]
     pub full_output: Option<String>,
-    /// Why, in words that only the operator may see. For those who look on in this process.
+    /// The reason for the operator only. Only for consumers in this process; not serialised.
     #[serde(skip)]
     pub operator_note: Option<String>,
 }
 
 impl ResultMetadata {
-    /// The names of its own fields, which no tool's fact may have.
+    /// The names of the metadata's own fields, which a tool's fact may not use.
     pub(crate) const FIELD_NAMES: [&'static str; 6] =
         ["callId", "durationMs", "decision", "stage", "code", "structured"];
 }
 
-/// One message of a model, within all conversations.
+/// The id of a model's message, unique over all conversations.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct MessageId(Arc<str>);
 
@@ -262,17 +262,17 @@ impl Serialize for MessageId {
     }
 }
 
-/// An event with its number, so that whoever was away knows what was missed.
+/// An event with a sequence number, so that a client that reconnects knows what it missed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SequencedEvent {
-    /// The number; counted from one without gaps.
+    /// The sequence number, from 1 without gaps.
     pub seq: u64,
     /// The event.
     #[serde(flatten)]
     pub event: ChatEvent,
 }
 
-/// A sink that numbers what it is told, and tells it on one at a time, in that order.
+/// A sink that numbers events, and forwards them one at a time in that order.
 pub fn sequenced(tell: impl FnMut(SequencedEvent) + Send + 'static) -> EventSink {
     let counted = Mutex::new((0, tell));
     Arc::new(move |event| {
@@ -283,7 +283,7 @@ pub fn sequenced(tell: impl FnMut(SequencedEvent) + Send + 'static) -> EventSink
     })
 }
 
-/// Arguments that cannot be read, as programs see them.
+/// The input of a call whose arguments cannot be parsed.
 pub(crate) fn no_input() -> Value {
     Value::Object(Map::new())
 }

@@ -1,20 +1,21 @@
 //! The loop between a model and the gate.
 //!
-//! A person says something; the model answers or asks for calls; every call goes through the gate and is answered, whatever becomes of it; and so
-//! on, within bounds. At each bound there is one last step without tools, so that the person gets an answer.
+//! The user sends a prompt; the model answers or requests calls; every call goes through the gate and gets a result; and so on, within limits. At
+//! each limit there is one final step without tools, so that the user gets an answer.
 //!
-//! What a model says counts once its message is whole, and is kept before anything follows from it. A call is made only where the wire said that the
-//! message ended in order to have it made; arguments that are not one JSON object are refused. Whatever ends a turn, each call that was asked for has exactly one result.
+//! A model's message counts once it is complete, and is persisted before anything follows from it. A call is made only if the provider's finish
+//! reason says that the message ended with tool calls; arguments that are not one JSON object are rejected. However a turn ends, each requested call
+//! has exactly one result.
 //!
-//! What this crate refuses to know: wires, terminals, and how a call is decided.
+//! This crate knows nothing of provider APIs, terminals, or how a call is decided.
 
-// What it is given, and what comes of it.
+// Inputs and outputs.
 mod settings;
 mod system_prompt;
 mod event;
 mod turn_outcome;
 
-// What it goes by.
+// Limits and messages.
 mod messages;
 mod turn_deadline;
 mod loop_detection;

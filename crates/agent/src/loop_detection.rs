@@ -1,36 +1,36 @@
-//! Noticing that a model does the same again and again.
+//! Detects a model that repeats itself.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// Rounds of up to this many calls are noticed.
+/// Cycles of up to this many calls are detected.
 const MAX_CYCLE_LENGTH: usize = 3;
 
-/// A round that was made so often is pointed out; the next call of it ends the turn.
+/// After this many repetitions of a cycle the model gets a notice; the next call of the cycle ends the turn.
 const CYCLES_BEFORE_NOTICE: usize = 3;
 
-/// What follows from one more call.
+/// What one more call means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repetition {
-    /// Nothing.
+    /// No repetition.
     None,
-    /// The model should be told.
+    /// The model should get a notice.
     Noticed,
-    /// It was told, and did it again.
+    /// The model got a notice, and repeated the call.
     Stuck,
 }
 
-/// Remembers the calls of a turn: what was asked and what came of it. The same question with another answer is no repetition.
+/// The recent calls of a turn, each with its result. The same call with another result is not a repetition.
 #[derive(Debug, Default)]
 pub(crate) struct LoopDetector {
     /// The newest last.
     recent: VecDeque<u64>,
-    /// For rounds of each length: how many calls in a row were the same as the one a round before.
+    /// For each cycle length: how many calls in a row equalled the one a cycle before.
     same: [usize; MAX_CYCLE_LENGTH],
 }
 
 impl LoopDetector {
-    /// One more call.
+    /// Records one more call.
     pub(crate) fn record(&mut self, tool: &str, arguments: &str, answer: &str) -> Repetition {
         let mut hasher = DefaultHasher::new();
         (tool, arguments, answer).hash(&mut hasher);
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// The same, from the whole history each time.
+    /// The reference model: computed from the whole history each time.
     fn by_the_book(calls: &[u64]) -> Repetition {
         let goes_round = |round: usize, count: usize| {
             calls.len() >= count && {

@@ -1,4 +1,4 @@
-//! Output of a call on its way to whoever looks on, in pieces that are neither too many nor too long.
+//! Forwards a call's progress output as events, rate limited and bounded.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use toolgate_types::CallId;
 
 use crate::event::{ChatEvent, EventSink, MessageId};
 
-/// The longest piece.
+/// The longest chunk.
 const MAX_CHUNK_BYTES: usize = 16 * 1024;
 
-/// Tells what a tool says as events.
+/// Forwards a tool's progress as events.
 pub(crate) struct ProgressForwarder {
     events: EventSink,
     message_id: MessageId,
@@ -25,12 +25,12 @@ impl ProgressForwarder {
         Self { events, message_id, tool_id, buffer: ProgressBuffer::with_limit(MAX_CHUNK_BYTES) }
     }
 
-    /// What the tool is given to speak into.
+    /// The sink that the tool writes to.
     pub(crate) fn sink(&self) -> Progress {
         self.buffer.sink()
     }
 
-    /// Tells what was not told yet.
+    /// Forwards the buffered output.
     pub(crate) fn flush(&self) {
         if let Some(heard) = self.buffer.take() {
             let (message_id, tool_id) = (self.message_id.clone(), self.tool_id);

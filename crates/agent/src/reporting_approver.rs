@@ -1,4 +1,4 @@
-//! A question to a person, told to whoever looks on while it is asked.
+//! An approver that also emits each approval request as an event.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use toolgate_text::confusables::Charset;
 
 use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
 
-/// Asks whom it was given, and tells what is asked.
+/// Delegates to an approver, and emits the request.
 pub(crate) struct ReportingApprover {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) events: EventSink,
@@ -19,7 +19,7 @@ pub(crate) struct ReportingApprover {
 
 impl Approver for ReportingApprover {
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
-        // Asked first: an answer may come as soon as the question is told.
+        // The approver is called first: an answer may arrive as soon as the event is emitted.
         let confirm = self.confirmation_event(&question);
         let answer = self.approver.ask(question);
         (self.events)(ChatEvent::ToolConfirm(Box::new(confirm)));

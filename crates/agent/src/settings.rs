@@ -1,4 +1,4 @@
-//! Within which bounds a conversation is held.
+//! The limits of a conversation.
 
 use std::time::Duration;
 
@@ -9,65 +9,65 @@ use toolgate_tools::Profile;
 use crate::system_prompt::PromptEnvironment;
 use crate::turn_deadline::TurnTimeout;
 
-/// How a conversation is held. Every bound ends in one last step without tools, so that the person gets an answer.
+/// The settings of a conversation. Every limit ends in one final step without tools, so that the user gets an answer.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
-    /// What stands before the conversation, in place of our own words.
+    /// The system prompt, instead of the built-in one.
     pub system: Option<String>,
-    /// What the model is told of the place it works in, whatever stands before it.
+    /// What the model learns of its environment, whatever the system prompt.
     pub environment: PromptEnvironment,
-    /// How many steps of a turn may have calls.
+    /// The maximum number of steps with calls in a turn.
     pub max_tool_iterations: u32,
-    /// How long a turn may take, with its last step. Absent: [`TURN_TIMEOUT_WITHOUT_TOOLS`] or [`TURN_TIMEOUT_WITH_TOOLS`].
+    /// The timeout of a turn, including its final step. Absent: [`TURN_TIMEOUT_WITHOUT_TOOLS`] or [`TURN_TIMEOUT_WITH_TOOLS`].
     pub time_limit: Option<Duration>,
-    /// How much of that is kept for the last step: a quarter, and no more than this.
+    /// The part of it that is reserved for the final step: a quarter, and at most this.
     pub grace: Duration,
-    /// How much of the context is kept free, and when that is warned about.
+    /// How the context window is used, and when usage is warned about.
     pub context: ContextSettings,
-    /// Whether calls of one step that only read are made together, where nobody is asked about them.
+    /// Whether read-only calls of one step run concurrently, if they need no approval.
     pub parallel_reads: bool,
-    /// Whether arguments that are nearly JSON are read as what they were meant to be.
+    /// Whether malformed JSON arguments are repaired.
     pub repair: bool,
     /// What happens after a call that tried to leave its bounds.
     pub on_violation: OnViolation,
-    /// How often one step is tried, all in all.
+    /// The maximum number of attempts per step.
     pub max_attempts: u32,
-    /// How long is waited between two tries.
+    /// The delay between attempts.
     pub backoff: Backoff,
-    /// How much the model may say in one step, in tokens.
+    /// The maximum output of one step, in tokens.
     pub max_output_tokens: Option<u32>,
-    /// Whether it should think first.
+    /// Whether the model should think first.
     pub thinking: ThinkingMode,
 }
 
 /// How much of the model's context is used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContextSettings {
-    /// How many tokens the model can look at, in place of what its server says.
+    /// The context window in tokens, instead of the server's figure.
     pub window: Option<u64>,
-    /// How many of them are kept free. Absent: a tenth of them, [`MAX_RESERVED_TOKENS`] at most.
+    /// How many tokens are kept free. Absent: a tenth of the window, at most [`MAX_RESERVED_TOKENS`].
     pub reserve_tokens: Option<u64>,
-    /// The fraction from which on the person is warned.
+    /// The fraction from which on the user is warned.
     pub warn_at: f64,
-    /// How many of the newest results stay whole when older ones are left out to save room.
+    /// How many of the newest results stay in full when older ones are elided.
     pub full_results: usize,
-    /// What follows when nothing but the reserve is left.
+    /// What happens when only the reserve is left.
     pub on_full: OnFull,
-    /// How many tokens all requests and answers of a turn may have together. Absent: no bound where a full context ends the turn, else
+    /// The maximum number of tokens of all requests and answers of a turn. Absent: unlimited if a full context ends the turn, else
     /// [`MAX_TURN_WINDOWS`] times the window.
     pub max_turn_tokens: Option<u64>,
 }
 
-/// A turn without tools takes no longer, unless it is said otherwise.
+/// The default timeout of a turn without tools.
 pub const TURN_TIMEOUT_WITHOUT_TOOLS: Duration = Duration::from_secs(5 * 60);
 
-/// A turn with tools takes no longer, unless it is said otherwise.
+/// The default timeout of a turn with tools.
 pub const TURN_TIMEOUT_WITH_TOOLS: Duration = Duration::from_secs(30 * 60);
 
-/// No more tokens than this are kept free, unless it is said otherwise.
+/// The default upper bound of the reserve.
 pub const MAX_RESERVED_TOKENS: u64 = 8192;
 
-/// A turn that compacts its context takes no more tokens than this many full windows, unless it is said otherwise: what the usual number of steps could take.
+/// The default token budget of a turn that compacts its context, in full windows: what the default number of steps could use.
 pub const MAX_TURN_WINDOWS: u64 = 20;
 
 impl Default for ContextSettings {
@@ -90,7 +90,7 @@ impl ContextSettings {
         self.reserve_tokens.unwrap_or((window / 10).min(MAX_RESERVED_TOKENS))
     }
 
-    /// How many tokens a turn may take with a model of this window.
+    /// The token budget of a turn for this window.
     pub(crate) fn turn_tokens(&self, window: u64) -> u64 {
         let usual = match self.on_full {
             OnFull::Stop => u64::MAX,
@@ -101,7 +101,7 @@ impl ContextSettings {
 }
 
 impl AgentSettings {
-    /// The bounds that go with a profile before the operator changes them.
+    /// A profile's default settings.
     #[must_use]
     pub fn for_profile(profile: Profile) -> Self {
         let is_studio = profile == Profile::Studio;
@@ -125,7 +125,7 @@ impl AgentSettings {
         }
     }
 
-    /// How long a turn may take.
+    /// The timeout of a turn.
     pub(crate) fn turn_timeout(&self, has_tools: bool) -> Duration {
         self.time_limit.unwrap_or(if has_tools {
             TURN_TIMEOUT_WITH_TOOLS
@@ -134,7 +134,7 @@ impl AgentSettings {
         })
     }
 
-    /// The same, divided.
+    /// The same, with the part for the final step.
     pub(crate) fn turn_timeouts(&self, has_tools: bool) -> TurnTimeout {
         let whole = self.turn_timeout(has_tools);
         TurnTimeout { total: whole, final_step_reserve: self.grace.min(whole / 4) }

@@ -1,4 +1,4 @@
-//! One step of a model, tried again where that may help.
+//! One step of a model, with retries.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::{Pin, pin};
@@ -13,31 +13,30 @@ use toolgate_types::CallId;
 use crate::event::{ChatEvent, EventSink, MessageId};
 use crate::turn_deadline::{TurnDeadline, TurnInterruption};
 
-/// The gate's ids for the calls of a message, by the ids that the model gave them. They are given when a call begins to be written, so that its
-/// input can be followed.
+/// The gate's ids for the calls of a message, by the model's ids. They are assigned when a call begins to stream, so that its input can be followed.
 pub(crate) type CallIds = HashMap<String, CallId>;
 
 /// How a step ended.
 pub(crate) enum StepOutcome {
-    /// With a whole message, and what the try used that it came of. Only such a one holds calls.
+    /// A complete message, with the usage of the attempt that produced it. Only a complete message contains calls.
     Finished { id: MessageId, calls: CallIds, reason: FinishReason, message: AssistantMessage, usage: Usage },
-    /// Somebody had enough; what was said until then.
+    /// Interrupted; with the text until then.
     Stopped { stopped: TurnInterruption, text: String },
-    /// Not at all.
+    /// Failed after all attempts.
     Failed(ProviderError),
 }
 
-/// Asks a model.
+/// Requests steps from a model.
 pub(crate) struct ModelClient<'a> {
     pub(crate) provider: &'a dyn Provider,
     pub(crate) events: &'a EventSink,
     pub(crate) max_attempts: u32,
     pub(crate) backoff: Backoff,
-    /// Whether the person is shown what is said.
+    /// Whether deltas are emitted.
     pub(crate) emits_deltas: bool,
 }
 
-/// One try.
+/// One attempt.
 struct StepAttempt<'a> {
     client: &'a ModelClient<'a>,
     id: MessageId,
@@ -45,7 +44,7 @@ struct StepAttempt<'a> {
     /// The calls in the order in which they began, with their tools.
     started_calls: Vec<(CallId, String)>,
     calls: CallIds,
-    /// Whether anything of it was shown.
+    /// Whether any delta was emitted.
     was_shown: bool,
     usage: Usage,
 }
@@ -57,7 +56,7 @@ enum AttemptResult {
 }
 
 impl ModelClient<'_> {
-    /// One step. Says also what all its tries used together: those that came to nothing are paid for too.
+    /// One step. Also returns the total usage of all attempts: failed ones are paid for too.
     pub(crate) async fn step(
         &self,
         request: StepRequest<'_>,
@@ -86,7 +85,7 @@ impl ModelClient<'_> {
                 AttemptResult::Failed(error) => error,
             };
             let wait = self.retry_delay(&error, attempt, patience);
-            // A conversation that is too long is made shorter by whoever asked, and only then is it known whether that helps.
+            // A conversation that is too long is compacted by the caller, so this is not an error yet.
             if error.kind != ErrorKind::ContextExceeded || was_shown {
                 (self.events)(ChatEvent::Error {
                     code: error.kind.as_str(),
@@ -105,7 +104,7 @@ impl ModelClient<'_> {
         }
     }
 
-    /// How long to wait before another try; `None` where there is none.
+    /// The delay before the next attempt; `None` without one.
     fn retry_delay(&self, error: &ProviderError, attempt: u32, patience: &TurnDeadline) -> Option<Duration> {
         if attempt >= self.max_attempts {
             return None;
@@ -116,7 +115,7 @@ impl ModelClient<'_> {
 
 impl StepAttempt<'_> {
     async fn run(&mut self, request: StepRequest<'_>, patience: &TurnDeadline) -> AttemptResult {
-        // What nobody waits for any more is not begun.
+        // No attempt starts after the deadline.
         if let Some(stopped) = patience.check() {
             return AttemptResult::Stopped(stopped);
         }
@@ -176,7 +175,7 @@ impl StepAttempt<'_> {
                 self.calls.insert(id, call);
                 return;
             }
-            // For those who watch: what is made of a call comes from the whole message.
+            // Only for display: calls are taken from the complete message.
             StepEvent::CallDelta { call, json } => match self.input_delta(call, json) {
                 Some(delta) => delta,
                 None => return,
@@ -197,7 +196,7 @@ impl StepAttempt<'_> {
     }
 }
 
-/// Results go back by id, so that two calls with one id could not be answered.
+/// Results refer to calls by id, so two calls with one id could not be answered.
 fn check_unique_call_ids(reason: FinishReason, message: AssistantMessage) -> AttemptResult {
     let mut ids = HashSet::new();
     if message.calls().all(|call| ids.insert(call.id.as_str())) {
@@ -214,7 +213,7 @@ pub(crate) fn add_usage(one: Usage, other: Usage) -> Usage {
     }
 }
 
-/// What is wrong, and what would help.
+/// The message and the help.
 pub(crate) fn explain(error: &ProviderError) -> String {
     match &error.help {
         Some(help) => format!("{}; {help}", error.message),

@@ -1,10 +1,10 @@
-//! What stands before a conversation.
+//! The system prompt.
 
 use std::fmt::Write as _;
 
 use crate::settings::AgentSettings;
 
-/// Our own words, where nobody gave others.
+/// The default prompt.
 const PROMPT_WITH_TOOLS: &str = "\
 You are an assistant that works on the files of one workspace with the tools you are given.
 - Use tools to find out what you do not know instead of guessing. Read before you change.
@@ -16,34 +16,34 @@ You are an assistant that works on the files of one workspace with the tools you
 /// How paths are written, in most profiles.
 const FREE_PATHS: &str = "Paths are relative to the workspace or begin with a mount alias.";
 
-/// The same where an alias is required.
+/// The same if an alias is required.
 const ALIAS_PATHS: &str = "Every path begins with a mount alias, as in @project/src/main.rs; relative paths, absolute paths and `..` are refused.";
 
-/// The same for models that only talk.
+/// The default prompt without tools.
 const PROMPT_WITHOUT_TOOLS: &str = "\
 You are an assistant. You have no tools in this conversation: you cannot read files, run commands or look anything up. Say so where it matters.";
 
-/// What of its place a model is told: names that it can use, and no path of the host.
+/// What a model learns of its environment: names that it can use, and no host path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptEnvironment {
-    /// The day, as people write it.
+    /// The date, formatted.
     pub date: Option<String>,
     /// The mounts.
     pub mounts: Vec<MountSummary>,
-    /// Whether every path begins with the alias of one.
+    /// Whether every path must begin with an alias.
     pub alias_required: bool,
 }
 
-/// What a model is told of a mount.
+/// A mount as described to a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountSummary {
     /// Its alias, such as `@project`.
     pub alias: String,
-    /// Whether files in it may be changed.
+    /// Whether its files may be changed.
     pub writable: bool,
 }
 
-/// Everything that stands before a conversation.
+/// The complete system prompt.
 pub(crate) fn system_prompt(settings: &AgentSettings, has_tools: bool) -> String {
     let PromptEnvironment { date, mounts, alias_required } = &settings.environment;
     let paths = if *alias_required { ALIAS_PATHS } else { FREE_PATHS };

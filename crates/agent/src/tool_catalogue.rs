@@ -1,4 +1,4 @@
-//! The tools that a model is offered: those that its caller may use, as the gate has them at the moment.
+//! The tools that a model is offered: those that the caller may use, from the gate's current configuration.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ pub(crate) struct ToolCatalogue {
     generation: u64,
     pub(crate) definitions: Vec<ToolDefinition>,
     classes: HashMap<String, ToolClass>,
-    /// Whether a person is asked before a call that only reads.
+    /// Whether read-only calls need approval.
     reads_need_approval: bool,
-    /// About how many bytes the model is told about them.
+    /// The approximate size of the definitions.
     pub(crate) bytes: u64,
 }
 
 impl ToolCatalogue {
-    /// None.
+    /// No tools.
     pub(crate) fn empty() -> Self {
         Self {
             generation: 0,
@@ -30,12 +30,12 @@ impl ToolCatalogue {
         }
     }
 
-    /// What a caller may use.
+    /// The tools that a caller may use.
     ///
     /// # Errors
-    /// Nobody knows who that is.
+    /// The caller cannot be identified.
     pub(crate) async fn for_caller(gate: &Gate, credential: &Credential) -> Result<Self, Failure> {
-        // The number first: what is replaced meanwhile is then seen to be newer.
+        // The generation is read first: a concurrent reload then makes this catalogue stale.
         let generation = gate.generation();
         let tools = gate.tools_for(credential.clone()).await?;
         let caller = gate.identify(credential.clone()).await?;
@@ -51,7 +51,7 @@ impl ToolCatalogue {
         Ok(offer)
     }
 
-    /// Whether the gate decides by something else by now.
+    /// Whether the gate's configuration has changed since.
     pub(crate) fn is_stale(&self, gate: &Gate) -> bool {
         self.generation != gate.generation()
     }
@@ -60,14 +60,14 @@ impl ToolCatalogue {
         self.definitions.iter().find(|tool| tool.name == name)
     }
 
-    /// Whether calls of this tool can be made beside others: it only reads, for all that was declared, and nobody is asked first. Questions come one at
-    /// a time, each with the whole time for an answer, and an answer may make the next question needless.
+    /// Whether calls of this tool may run concurrently: it is declared read-only and needs no approval. Approval requests are sent one at a time,
+    /// each with its full timeout, and one answer may cover the next request.
     pub(crate) fn can_run_in_parallel(&self, name: &str) -> bool {
         !self.reads_need_approval && self.classes.get(name) == Some(&ToolClass::Read)
     }
 }
 
-/// How long a schema is as JSON.
+/// The length of a schema as JSON.
 fn json_len(schema: &Map<String, Value>) -> usize {
     serde_json::to_string(schema).map_or(0, |json| json.len())
 }

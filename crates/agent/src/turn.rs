@@ -1,4 +1,4 @@
-//! One turn of a conversation: the person speaks, the model answers or calls, and so on until one of them has enough.
+//! One turn of a conversation: a prompt, then steps and calls until an answer or a limit.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::tool_catalogue::ToolCatalogue;
 use crate::turn_deadline::{TurnDeadline, TurnInterruption};
 use crate::turn_outcome::{AgentError, EndReason, TurnOutcome};
 
-/// At most so many calls that read are made together.
+/// The maximum number of concurrent read-only calls.
 const MAX_PARALLEL_READS: usize = 8;
 
-/// A turn under way.
+/// A turn in progress.
 pub(crate) struct TurnRunner<'a> {
     pub(crate) agent: &'a Agent,
     pub(crate) session: &'a mut Session,
@@ -38,31 +38,31 @@ pub(crate) struct TurnRunner<'a> {
     pub(crate) context: ContextBudget,
     /// Whether a summary may still be tried: one that saved nothing is not tried again.
     pub(crate) may_summarise: bool,
-    /// Whether the person knows already that output is left out.
+    /// Whether the notice about elided output was emitted.
     pub(crate) has_reported_elision: bool,
-    /// Whether the turn has taken as many tokens as it may.
+    /// Whether the turn's token budget is used up.
     pub(crate) is_budget_spent: bool,
     totals: &'a mut TurnTotals,
     loop_detector: LoopDetector,
 }
 
-/// What a turn took so far.
+/// The totals of a turn so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct TurnTotals {
     usage: Usage,
     iterations: u32,
-    /// Tokens of all requests and answers; estimated where a server counts none.
+    /// Tokens of all requests and answers; estimated if the server reports no usage.
     tokens: u64,
 }
 
-/// The end of a turn, and what the person is told.
+/// The end of a turn, and the answer.
 pub(crate) type TurnEnd = (EndReason, String);
 
-/// What the model has come to in a step.
+/// The result of a step.
 enum TurnProgress {
-    /// A message, which is kept.
+    /// A message, which is persisted.
     Message { id: MessageId, calls: CallIds, reason: FinishReason, message: AssistantMessage },
-    /// The end.
+    /// The end of the turn.
     End(TurnEnd),
 }
 
@@ -70,14 +70,14 @@ enum TurnProgress {
 enum CallsOutcome {
     Continue,
     Interrupted(TurnInterruption),
-    /// One tried to leave its bounds, and that ends the conversation.
+    /// A call tried to leave its bounds, and that ends the conversation.
     Violation(String),
-    /// They went round and round.
+    /// The calls repeated themselves.
     LoopDetected,
 }
 
 impl<'a> TurnRunner<'a> {
-    /// Holds a turn, and tells its end, whatever that is.
+    /// Runs a turn, and always emits its end.
     pub(crate) async fn run(
         agent: &Agent,
         session: &mut Session,
@@ -107,7 +107,7 @@ impl<'a> TurnRunner<'a> {
         spent: &'a mut TurnTotals,
     ) -> Result<TurnEnd, AgentError> {
         let settings = &agent.settings;
-        // From here on the person waits, whatever for.
+        // The timeout starts here.
         let patience = TurnDeadline::new(turn.cancelled.clone(), settings.turn_timeouts(true));
         let left_open = session.interrupt(messages::INTERRUPTED_RESULT).await?;
         if !left_open.is_empty() {
@@ -119,7 +119,7 @@ impl<'a> TurnRunner<'a> {
         let asked = capabilities(agent, &patience).await;
         let Capabilities { supports_tools, context_window, .. } = match asked {
             Ok(capabilities) => capabilities,
-            // Nothing was done that a last step could tell of, and whoever does not answer this would not answer that.
+            // There is nothing that a final step could report, and a server that does not answer this would not answer that.
             Err(stopped) => {
                 session.append(prompt_message).await?;
                 return Ok(interrupted_before_start(stopped, settings.turn_timeout(true)));
@@ -158,20 +158,20 @@ impl<'a> TurnRunner<'a> {
         Ok(end)
     }
 
-    /// Why the prompt is not even kept, where it leaves no room for an answer: every later turn would have to carry it along.
+    /// Why the prompt is not even persisted, if it leaves no room for an answer: every later turn would include it.
     fn prompt_too_long(&self, prompt: &Message) -> Option<String> {
         let prompt = std::slice::from_ref(prompt);
         let fits = |messages: &[Message]| {
             self.context.fits(self.context.estimate(messages, self.overhead_bytes()), 1)
         };
-        // Where not even the tools fit, a shorter prompt would not help.
+        // If not even the tools fit, a shorter prompt would not help.
         (fits(&[]) && !fits(prompt)).then(|| {
             messages::prompt_too_long(self.context.estimate(prompt, 0), self.context.assumed_window())
         })
     }
 
-    /// A window or a reserve with which not even the instructions fit is a mistake of the configuration, not a full context. A model whose server states so small
-    /// a context is still asked for an answer without tools.
+    /// A configured window or reserve with which not even the instructions fit is a configuration error, not a full context. If it is the server that
+    /// reports so small a context, the model is still asked for an answer without tools.
     fn check_window(&self) -> Result<(), AgentError> {
         let beside = self.context.estimate(&[], self.overhead_bytes());
         if let Some(window) = self.context.small_window(beside) {
@@ -217,7 +217,7 @@ impl<'a> TurnRunner<'a> {
         }
     }
 
-    /// Looks again at what may be used, where the gate decides by something else by now.
+    /// Reloads the tool catalogue if the gate's configuration has changed.
     async fn refresh_tools(&mut self) -> Result<(), AgentError> {
         let gate = self.agent.gate.gate();
         if self.supports_tools && self.tools.is_stale(gate) {
@@ -227,7 +227,7 @@ impl<'a> TurnRunner<'a> {
         Ok(())
     }
 
-    /// One step with tools, and with less of the conversation where the server says that it is too long.
+    /// One step with tools, repeated with a compacted conversation if the server reports an overflow.
     async fn ask_model(&mut self) -> Result<TurnProgress, AgentError> {
         loop {
             let (stepped, used) = self.step().await;
@@ -282,9 +282,9 @@ impl<'a> TurnRunner<'a> {
         }
     }
 
-    /// Keeps a whole message, and tells how much room is left.
+    /// Persists a complete message, and emits the context usage.
     async fn persist(&mut self, message: &AssistantMessage, usage: Usage) -> Result<(), AgentError> {
-        // Servers do not take a message back that says nothing.
+        // Servers reject a message without content.
         if !message.parts.is_empty() {
             self.session.append(Message::Assistant(message.clone())).await?;
         }
@@ -300,22 +300,22 @@ impl<'a> TurnRunner<'a> {
         self.totals.usage = add_usage(self.totals.usage, usage);
     }
 
-    /// Tokens that the turn has taken so far.
+    /// The tokens used by the turn so far.
     pub(crate) fn turn_tokens(&self) -> u64 {
         self.totals.tokens
     }
 
-    /// About how many tokens the model is shown.
+    /// The estimated tokens that the model is shown.
     pub(crate) fn estimate(&self) -> u64 {
         self.context.estimate(self.session.messages(), self.overhead_bytes())
     }
 
-    /// How many bytes the model is shown beside the messages.
+    /// The bytes that the model is shown besides the messages.
     pub(crate) fn overhead_bytes(&self) -> u64 {
         self.tools.bytes + self.system.len() as u64
     }
 
-    /// Keeps what was said until somebody had enough.
+    /// Persists the text until an interruption.
     async fn finish_interrupted(
         &mut self,
         stopped: TurnInterruption,
@@ -337,7 +337,7 @@ impl<'a> TurnRunner<'a> {
         Ok(())
     }
 
-    /// Makes the calls of a message one after the other, or answers that they are not made.
+    /// Runs the calls of a message, or answers that they are not made.
     async fn run_calls(
         &mut self,
         calls: &[ModelCall],
@@ -404,7 +404,7 @@ impl<'a> TurnRunner<'a> {
         })
     }
 
-    /// One last step without tools, so that the person gets an answer.
+    /// One final step without tools, so that the user gets an answer.
     pub(crate) async fn final_step(&mut self, reason: EndReason) -> Result<TurnEnd, AgentError> {
         let compacts = self.agent.settings.context.on_full == OnFull::Compact;
         if reason == EndReason::ContextLimit && compacts && !self.is_budget_spent {
@@ -459,7 +459,7 @@ impl<'a> TurnRunner<'a> {
         Ok(stepped)
     }
 
-    /// Tells the person of an end that the words alone do not show.
+    /// Emits a notice for an end that the text alone does not show.
     fn report_unusual_finish(&self, reason: &FinishReason, message: &AssistantMessage) {
         let text = match reason {
             FinishReason::Length => "the answer was cut off at the model's output limit".to_owned(),
@@ -472,7 +472,7 @@ impl<'a> TurnRunner<'a> {
     }
 }
 
-/// What the model can do. Whoever cannot be asked that cannot be asked for a step either, and says there what is wrong.
+/// The model's capabilities. If they cannot be queried, the defaults apply, and the step itself reports what is wrong.
 async fn capabilities(agent: &Agent, patience: &TurnDeadline) -> Result<Capabilities, TurnInterruption> {
     let asked = patience.wait(agent.provider.capabilities()).await?;
     let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
@@ -488,7 +488,7 @@ fn interrupted_before_start(stopped: TurnInterruption, time: Duration) -> TurnEn
     }
 }
 
-/// Keeps what became of a call, and only then tells it.
+/// Persists the result of a call, and only then emits it.
 async fn persist_result(
     session: &mut Session,
     maker: &CallRunner<'_>,

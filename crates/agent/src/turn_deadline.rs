@@ -1,4 +1,4 @@
-//! How long a turn goes on: until the person has enough of it, or its time is up.
+//! The deadline and cancellation of a turn.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -6,41 +6,41 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// What ends a turn from outside.
+/// What interrupts a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnInterruption {
-    /// The person wants no more of it.
+    /// The user cancelled it.
     Cancelled,
-    /// Its time is up.
+    /// Its deadline has passed.
     TimedOut,
 }
 
-/// How long a turn may take.
+/// The timeout of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TurnTimeout {
     pub(crate) total: Duration,
-    /// How much of it is kept for the last step.
+    /// The part of it that is reserved for the final step.
     pub(crate) final_step_reserve: Duration,
 }
 
-/// Until when a turn goes on.
+/// The deadline of a turn.
 #[derive(Clone, Debug)]
 pub(crate) struct TurnDeadline {
     cancelled: CancellationToken,
     began: Instant,
     deadline: Instant,
-    /// Until when the last step may take, which is the whole time.
+    /// The deadline of the final step: the end of the whole timeout.
     end: Instant,
 }
 
 impl TurnDeadline {
-    /// So much time, of which some is reserved for the last step: with it, too, a turn takes no longer than it may.
+    /// A deadline from now. A part of the timeout is reserved for the final step, so that the turn with its final step stays within it.
     pub(crate) fn new(cancelled: CancellationToken, time: TurnTimeout) -> Self {
         let began = Instant::now();
         Self { cancelled, began, deadline: began, end: began }.with_timeout(time)
     }
 
-    /// With so much time from its beginning on.
+    /// The same start with another timeout.
     pub(crate) fn with_timeout(
         self,
         TurnTimeout { total: whole, final_step_reserve: reserved }: TurnTimeout,
@@ -49,17 +49,17 @@ impl TurnDeadline {
         Self { deadline, end: saturating_deadline(self.began, whole), ..self }
     }
 
-    /// With what is left for the last step.
+    /// The deadline of the final step.
     pub(crate) fn for_final_step(&self) -> Self {
         Self { deadline: self.end, ..self.clone() }
     }
 
-    /// How much time is left.
+    /// The remaining time.
     pub(crate) fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Whether it is over.
+    /// The interruption, if there is one.
     pub(crate) fn check(&self) -> Option<TurnInterruption> {
         if self.cancelled.is_cancelled() {
             Some(TurnInterruption::Cancelled)
@@ -68,7 +68,7 @@ impl TurnDeadline {
         }
     }
 
-    /// Waits until it is over.
+    /// Waits for an interruption.
     pub(crate) async fn expired(&self) -> TurnInterruption {
         tokio::select! {
             biased;
@@ -77,7 +77,7 @@ impl TurnDeadline {
         }
     }
 
-    /// Waits for something, but no longer than this lasts.
+    /// Waits for a future until an interruption.
     pub(crate) async fn wait<Output>(
         &self,
         work: impl Future<Output = Output>,
@@ -91,7 +91,7 @@ impl TurnDeadline {
     }
 }
 
-/// A time that no clock reaches is as good as none.
+/// A deadline beyond the clock's range is capped.
 fn saturating_deadline(began: Instant, time: Duration) -> Instant {
     const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
     began.checked_add(time.min(MAX_TIMEOUT)).unwrap_or(began)

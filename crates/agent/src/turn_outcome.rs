@@ -20,7 +20,7 @@ macro_rules! reasons {
             /// Every reason, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The stable word.
+            /// The stable name.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -30,23 +30,23 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The model has nothing more to say.
+    /// The model is done.
     Done = "done";
-    /// It called tools as often as it may.
+    /// The maximum number of steps with calls was reached.
     IterationLimit = "iteration_limit";
     /// The conversation no longer fits the model's context.
     ContextLimit = "context_limit";
-    /// The turn took as long as it may.
+    /// The turn's timeout has passed.
     Timeout = "timeout";
-    /// The person ended it.
+    /// The user cancelled it.
     Cancelled = "cancelled";
     /// A call tried to leave its bounds, and that ends a conversation here.
     Violation = "violation";
-    /// The model did the same again and again.
+    /// The model repeated itself.
     Loop = "loop";
-    /// The model could not be asked.
+    /// The model could not be reached.
     ProviderError = "provider_error";
-    /// It could not be held at all: see [`AgentError`]. Or whoever would hold it found no model, no key, no session.
+    /// The turn could not run: see [`AgentError`]. Or the frontend found no model, key or session.
     Failed = "failed";
 }
 
@@ -65,26 +65,26 @@ impl Serialize for EndReason {
 /// The end of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnOutcome {
-    /// Why.
+    /// The reason.
     pub reason: EndReason,
-    /// The final answer. Where the model gave none, what happened, in our words.
+    /// The final answer. If the model gave none, a text of ours that says what happened.
     pub text: String,
-    /// What all steps of the turn used together.
+    /// The total usage of all steps.
     pub usage: Usage,
-    /// How many steps had calls.
+    /// The number of steps with calls.
     pub iterations: u32,
 }
 
-/// Why a turn could not be held at all. Nothing that the model said can be kept then, so nothing more is asked of it and nothing more is done.
+/// Why a turn could not run. Nothing that the model says could be persisted, so no step and no call is made.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The conversation cannot be kept.
+    /// The conversation cannot be persisted.
     #[error("{0}")]
     Session(#[from] SessionError),
-    /// Nobody knows who is asking.
+    /// The caller cannot be identified.
     #[error("{0}")]
     Caller(Failure),
-    /// The surroundings of the gate are such that no further call can succeed.
+    /// The gate's environment is such that no further call can succeed.
     #[error("{0}")]
     Fault(Fault),
     /// The settings leave the model no room.
@@ -92,7 +92,7 @@ pub enum AgentError {
     Settings {
         /// What is wrong.
         message: String,
-        /// What would help.
+        /// What helps.
         help: String,
     },
 }

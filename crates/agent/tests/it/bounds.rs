@@ -1,4 +1,4 @@
-//! At each bound there is one last step without tools, and the person gets an answer.
+//! At each limit there is one final step without tools, and the user gets an answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -19,7 +19,7 @@ fn another(number: usize) -> Step {
     call("read_file", &format!(r#"{{"path": "{number}.txt"}}"#))
 }
 
-/// A model that never has enough, and answers only when it has no tools.
+/// A model that always calls tools, and answers only without them.
 fn insatiable() -> Arc<FakeModel> {
     FakeModel::by(|number, asked| match asked.tool_choice {
         ToolChoice::Auto => another(number),
@@ -36,7 +36,7 @@ fn after_the_last_round_there_is_an_answer() {
     insta::assert_snapshot!(held.story());
     let asked = model.asked();
     assert_eq!(asked.len(), 3);
-    // The definitions go along: some servers cannot read earlier calls without them.
+    // The definitions are still sent: some servers cannot parse earlier calls without them.
     assert!(asked.iter().all(|one| one.tools == asked[0].tools && !one.tools.is_empty()));
 }
 
@@ -55,7 +55,7 @@ fn profiles_have_their_own_bounds() {
     }
 }
 
-/// A model that calls tools although they are switched off, and says nothing.
+/// A model that calls tools although they are disabled, and says nothing.
 #[test]
 fn tools_that_are_switched_off_stay_off() {
     let world = AgentFixture::new();
@@ -72,7 +72,7 @@ fn tools_that_are_switched_off_stay_off() {
 fn the_same_again_and_again_is_pointed_out_and_then_ended() {
     let world = AgentFixture::new();
     let model = FakeModel::by(|number, asked| match asked.tool_choice {
-        // However it is written, it is the same.
+        // Differently formatted JSON counts as the same call.
         ToolChoice::Auto if number % 2 == 0 => {
             calls(&[("read_file", r#"{"path": "a.txt"}"#), ("list_directory", "{}")])
         }
@@ -83,7 +83,7 @@ fn the_same_again_and_again_is_pointed_out_and_then_ended() {
     insta::assert_snapshot!(held.story());
 }
 
-/// The same question is none where the answer differs.
+/// The same call with another result is not a repetition.
 #[test]
 fn waiting_for_something_is_no_repetition() {
     let world = AgentFixture::new();
@@ -111,12 +111,12 @@ fn when_the_time_is_up_in_a_stream_there_is_an_answer() {
         ToolChoice::Auto => say("It is a long story").ends(StepEnd::Hang),
         ToolChoice::None => say("In short: yes."),
     });
-    // Long enough for the words to come.
+    // Long enough for the text to arrive.
     let held = world.turn_as(model, "Is it?", in_time(world.how(), 5000));
     insta::assert_snapshot!(held.story());
 }
 
-/// The time begins with the turn, and not with the model's first word.
+/// The timeout starts with the turn, not with the model's first token.
 #[test]
 fn a_server_that_does_not_say_what_it_can_do_takes_no_longer_than_the_turn() {
     let world = AgentFixture::new();
@@ -131,7 +131,7 @@ fn a_server_that_does_not_say_what_it_can_do_takes_no_longer_than_the_turn() {
     assert_eq!(world.turn_as(silent(), "Is it?", how).ended.reason, EndReason::Cancelled);
 }
 
-/// A prompt that fills the context would be in the way of everything after it.
+/// A prompt that fills the context would also block every later turn.
 #[test]
 fn a_prompt_that_fills_the_context_is_refused_and_not_kept() {
     let world = AgentFixture::new();
@@ -145,11 +145,11 @@ fn a_prompt_that_fills_the_context_is_refused_and_not_kept() {
         assert!(model.asked().is_empty() && session.messages().is_empty());
         let held = world.hold(model.clone(), &mut session, "Hello?", world.how()).await;
         assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Done, "Hello."));
-        // One that fits is taken, however long.
+        // A prompt that fits is taken, however long.
         let held = world.hold(model.clone(), &mut session, &"word ".repeat(2_000), world.how()).await;
         assert_eq!(held.ended.reason, EndReason::Done);
     });
-    // Where the tools alone do not fit, it is not for the prompt, and there is an answer all the same.
+    // If the tools alone do not fit, the prompt is not the cause, and there is an answer all the same.
     let tiny = Capabilities { context_window: Some(500), ..CAPABLE };
     let held = AgentFixture::new().turn(FakeModel::able(tiny, |_, _| say("Hello.")), "Hello?");
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::ContextLimit, "Hello."));
@@ -167,7 +167,7 @@ fn where_nobody_knows_the_context_not_everything_is_sent() {
         let held = world.hold(model.clone(), &mut session, &giant, world.how()).await;
         insta::assert_snapshot!(held.story());
         assert!(model.asked().is_empty() && session.messages().is_empty());
-        // Prompts that fit by themselves add up, and then room is made.
+        // Prompts that fit individually add up, and are then compacted.
         let large = &"word ".repeat(600_000);
         for _ in 0..5 {
             world.hold(model.clone(), &mut session, large, world.how()).await;
@@ -178,7 +178,7 @@ fn where_nobody_knows_the_context_not_everything_is_sent() {
         };
         let sent = model.asked().iter().map(|asked| asked.messages.iter().map(length).sum::<usize>()).max();
         assert!(sent.is_some_and(|most| most < 4 * 2_000_000 + large.len()), "{sent:?}");
-        // Nobody claims to know what nobody knows.
+        // An unknown window is not reported as known.
         let held = world.hold(model.clone(), &mut world.session("other").await, "Hello?", world.how()).await;
         let told = held
             .events
@@ -186,7 +186,7 @@ fn where_nobody_knows_the_context_not_everything_is_sent() {
             .any(|event| matches!(event, ChatEvent::Context { context_window: None, fraction: None, .. }));
         assert!(told, "{:?}", held.events);
     });
-    // Whoever says that the model can look at more is believed.
+    // A configured window is trusted.
     let world = AgentFixture::new();
     let mut how = world.how();
     how.settings.context.window = Some(4_000_000);
@@ -194,12 +194,12 @@ fn where_nobody_knows_the_context_not_everything_is_sent() {
     assert_eq!(held.ended.reason, EndReason::Done);
 }
 
-/// Nobody says anything any more.
+/// The model says nothing more.
 #[test]
 fn when_the_last_step_takes_too_long_the_person_is_told() {
     let world = AgentFixture::new();
     let model = FakeModel::steps(vec![say("Hm").ends(StepEnd::Hang)]);
-    // Long enough for the words to come, both times.
+    // Long enough for the text to arrive, both times.
     let how = in_time(world.how(), 6000);
     let held = world.turn_as(model, "Is it?", how);
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Timeout, "Hm"));
@@ -209,14 +209,14 @@ fn when_the_last_step_takes_too_long_the_person_is_told() {
     assert_eq!(held.ended.text, "Stopped after 0.05 s, the time for one turn, without a final answer.");
 }
 
-/// The last step has a part of the time, and no time of its own: a model that stalls costs a turn no more than it may take.
+/// The final step has a part of the timeout, not one of its own: a model that stalls does not extend the turn.
 #[test]
 fn a_model_that_stalls_takes_no_longer_than_the_time_limit() {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let world = AgentFixture::new();
         let model = FakeModel::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
-        // On its own the last step could take an hour.
+        // On its own the final step could take an hour.
         let how = in_time(world.how(), 400).settings(|settings| settings.grace = Duration::from_secs(3600));
         let held = world.turn_as(model.clone(), "Is it?", how);
         sender.send((held.ended.reason, model.asked().len())).unwrap();
@@ -229,7 +229,7 @@ fn a_model_that_stalls_takes_no_longer_than_the_time_limit() {
 fn cancelling_ends_the_stream_and_keeps_what_was_said() {
     let world = AgentFixture::new();
     let model = FakeModel::steps(vec![say("It is a long story").ends(StepEnd::Hang)]);
-    // Both pieces, so that the same is kept every time.
+    // Both deltas, so that the persisted text is deterministic.
     let how = world
         .how()
         .cancel_when(|event| matches!(event, ChatEvent::TextDelta { text, .. } if text.ends_with("story")));
@@ -238,20 +238,20 @@ fn cancelling_ends_the_stream_and_keeps_what_was_said() {
     assert_eq!(model.asked().len(), 1, "a model was asked after the person had enough");
 }
 
-/// Seconds that nobody else on this machine waits for, whatever is tested beside this.
+/// A `sleep` argument that is unique on this machine, whatever tests run beside this one.
 fn own_seconds() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     format!("86400.{}{}", std::process::id(), now.as_nanos())
 }
 
-/// The processes of this machine whose command line holds a word.
+/// The number of processes whose command line contains a word.
 fn processes(word: &str) -> usize {
     let folders = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let lines = folders.filter_map(|folder| std::fs::read(folder.path().join("cmdline")).ok());
     lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
 }
 
-/// A command that says so once it runs, and then goes on for ever, and calls that would come after it.
+/// A command that reports that it runs and then never ends, and calls after it.
 fn endless(mark: &str) -> Step {
     let command = format!("echo running; sleep {mark} & sleep {mark}; true");
     calls(&[
@@ -299,7 +299,7 @@ fn when_the_time_is_up_in_a_command_it_is_ended_and_there_is_an_answer() {
     insta::assert_snapshot!(held.story().replace(&mark, "86412"));
 }
 
-/// Whoever drops the turn ends what runs in it, and the next turn answers what was left open, once.
+/// Dropping the turn ends its calls, and the next turn answers the open ones, once.
 #[test]
 fn a_turn_that_is_dropped_leaves_nothing_running() {
     let world = AgentFixture::of(Profile::Native, |options| options.commands());
@@ -320,7 +320,7 @@ fn a_turn_that_is_dropped_leaves_nothing_running() {
             _ = world.hold(model.clone(), &mut session, "Run it.", how) => panic!("it ended"),
         }
         assert_eq!(session.unanswered().len(), 3);
-        // The command is ended now, and not by its own bound, and the record says so.
+        // The command is cancelled by the drop, not by its own timeout, and is audited so.
         let recorded = loop {
             match world.bench.records().into_values().flatten().next() {
                 Some(record) => break record.denial.map(|denial| denial.code),

@@ -1,4 +1,4 @@
-//! Several calls at once, several conversations at once.
+//! Concurrent calls and concurrent conversations.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -22,11 +22,11 @@ use crate::event_log;
 use crate::fake_model::{FakeModel, ModelRequest, call, calls, say};
 use crate::fixture::{AgentFixture, TurnSetup};
 
-/// A tool that ends only when so many calls of it are under way.
+/// A tool that returns only once this many calls of it are in flight.
 struct Meets {
     spec: ToolSpec,
     barrier: Arc<Barrier>,
-    /// The most that were under way at once.
+    /// The maximum number of concurrent calls.
     most: Arc<Mutex<(usize, usize)>>,
 }
 
@@ -76,7 +76,7 @@ fn three() -> Vec<crate::fake_model::Step> {
     vec![calls(&[("meets", &a), ("meets", &b), ("meets", &c)]), say("All there.")]
 }
 
-/// Calls that read are made together, where that is wanted, and are answered in their order.
+/// Read-only calls run concurrently if enabled, and are answered in order.
 #[test]
 fn reads_are_made_together() {
     let meets = Meets::new(ToolClass::Read, 3);
@@ -88,7 +88,7 @@ fn reads_are_made_together() {
     assert!(event_log::kept(&held.messages).contains("results: a + b + c\n"), "{}", held.story());
 }
 
-/// Everything else is made one by one: the first waits for nobody here.
+/// All other calls run one by one.
 #[test]
 fn other_calls_are_made_one_by_one() {
     for (class, parallel_reads) in [(ToolClass::Read, false), (ToolClass::Write, true)] {
@@ -101,7 +101,7 @@ fn other_calls_are_made_one_by_one() {
     }
 }
 
-/// One call that does not only read, and none of them is made together.
+/// One call that is not read-only makes all of them sequential.
 #[test]
 fn one_that_writes_makes_all_wait() {
     let meets = Meets::new(ToolClass::Read, 1);
@@ -116,7 +116,7 @@ fn one_that_writes_makes_all_wait() {
     assert_eq!(held.ended.reason, EndReason::Done);
 }
 
-/// Somebody who says yes to every question, and counts them.
+/// Approves every question, and counts them.
 struct Agrees(ApprovalReply, Arc<Mutex<usize>>);
 
 impl Approver for Agrees {
@@ -127,8 +127,7 @@ impl Approver for Agrees {
     }
 }
 
-/// Where somebody is asked first, they are asked one thing at a time: no question waits behind another while its time runs, and an answer for the
-/// whole session is an answer to the rest.
+/// Approval requests are sent one at a time: none waits behind another while its timeout runs, and an approval for the session covers the rest.
 #[test]
 fn questions_come_one_after_the_other() {
     for (reply, wanted) in [(ApprovalReply::Once, 3), (ApprovalReply::ForSession, 1)] {
@@ -161,7 +160,7 @@ fn word(session: usize, turn: usize) -> String {
     format!("word-{session}-{turn}-")
 }
 
-/// Every word of a conversation in what a model is asked.
+/// The conversations whose words are in a request.
 fn words(asked: &ModelRequest) -> Vec<String> {
     let text = serde_json::to_string(&asked.messages).unwrap();
     let mut words: Vec<String> =
@@ -170,7 +169,7 @@ fn words(asked: &ModelRequest) -> Vec<String> {
     words
 }
 
-/// A model that has the prompt written to a file of its own and reads it again.
+/// A model that writes the prompt to a file and reads it again.
 fn scribe() -> Arc<FakeModel> {
     FakeModel::by(|_, asked| {
         let mut prompts = asked.messages.iter().filter_map(|message| match message {
@@ -193,7 +192,7 @@ fn scribe() -> Arc<FakeModel> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Conversations that are held at once see nothing of each other: each is what it would be alone.
+    /// Concurrent conversations are isolated: each is what it would be alone.
     #[test]
     fn conversations_never_see_each_other(turns in prop::collection::vec(1..4_usize, 2..6)) {
         let world = AgentFixture::new();
@@ -217,7 +216,7 @@ proptest! {
             all(talks.collect()).await
         });
         for (number, (messages, told)) in all.into_iter().enumerate() {
-            // The plain model: four messages and an answer for every turn, in its own words.
+            // The reference: four messages and an answer per turn, with the conversation's own words.
             let mut expected = Vec::new();
             for (turn, (ended, events)) in told.iter().enumerate() {
                 let own = word(number, turn);
@@ -240,7 +239,7 @@ proptest! {
     }
 }
 
-/// All of them at once, on this thread.
+/// Polls all of them concurrently, on this thread.
 async fn all<Output>(talks: Vec<Pin<Box<dyn Future<Output = Output> + '_>>>) -> Vec<Output> {
     let mut talks: Vec<_> = talks.into_iter().map(|talk| (Some(talk), None)).collect();
     std::future::poll_fn(|context| {
@@ -260,7 +259,7 @@ async fn all<Output>(talks: Vec<Pin<Box<dyn Future<Output = Output> + '_>>>) -> 
     talks.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Tools that come or go while a turn is under way are offered, or not, in the next step.
+/// Tools that are added or removed during a turn appear or disappear in the next step.
 #[test]
 fn tools_are_looked_at_again_when_the_gate_changes() {
     let allowing = |tools: &[&str]| {
@@ -283,6 +282,6 @@ fn tools_are_looked_at_again_when_the_gate_changes() {
     let held = world.turn_as(model.clone(), "Go.", how);
     let tools: Vec<Vec<String>> = model.asked().into_iter().map(|asked| asked.tools).collect();
     assert_eq!(tools, [["read_file", "find_files"], ["list_directory", "find_files"]]);
-    // What was offered a moment ago is refused by what holds now.
+    // A tool that was offered a moment ago is refused by the current configuration.
     assert!(event_log::told(&held.events).contains("c1 denied DENIED not_permitted"), "{}", held.story());
 }

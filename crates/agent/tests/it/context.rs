@@ -1,4 +1,4 @@
-//! What happens when a conversation fills the model's context.
+//! A conversation that fills the model's context.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::event_log;
 use crate::fake_model::{CAPABLE, FakeModel, ModelRequest, Step, call, calls, fail, say};
 use crate::fixture::{AgentFixture, TurnRecord, TurnSetup};
 
-/// What every large file holds.
+/// The line that every large file consists of.
 const LINE: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
 
 /// A workspace of files of about 2,500 tokens each.
@@ -30,7 +30,7 @@ fn read(number: usize) -> Step {
     call("read_file", &format!(r#"{{"path": "{number}.txt"}}"#))
 }
 
-/// What a server would count.
+/// A server's token count.
 fn tokens(asked: &ModelRequest) -> u64 {
     let messages: usize =
         asked.messages.iter().map(|message| serde_json::to_string(message).unwrap().len()).sum();
@@ -41,7 +41,7 @@ fn wants_summary(asked: &ModelRequest) -> bool {
     matches!(asked.messages.last(), Some(Message::User { text }) if text.contains("summary that you write now"))
 }
 
-/// A model that reads file after file, says a summary when it is asked to, and has a server that counts.
+/// A model that reads file after file, writes a summary on request, and reports usage.
 fn reader(files: usize, summary: &'static str) -> Arc<FakeModel> {
     FakeModel::able(small(), move |_, asked| {
         let used = tokens(asked);
@@ -84,7 +84,7 @@ fn old_output_is_left_out_first_and_kept_all_the_same() {
         "tool output is left out from here on, to save room in the model's context"
     );
     assert!(notices(&held).iter().all(|notice| notice.starts_with("tool output")), "{:?}", notices(&held));
-    // The model is shown the newest, and what was there of the rest; the conversation keeps everything.
+    // The model is shown the newest results and a placeholder for the rest; the session keeps everything.
     let shown = event_log::kept(&model.asked().last().unwrap().messages);
     assert!(
         shown.contains(
@@ -99,7 +99,7 @@ fn old_output_is_left_out_first_and_kept_all_the_same() {
     assert!(warned, "nobody was warned");
 }
 
-/// What fits no context is shown in part, whatever it takes in one call or in many, and tools stay there.
+/// Output that fits no context is shown in part, from one call or many, and the tools stay available.
 #[test]
 fn output_that_fills_the_context_by_itself_costs_nobody_the_tools() {
     let world = library();
@@ -140,7 +140,7 @@ fn output_that_fills_the_context_by_itself_costs_nobody_the_tools() {
         shown.contains("more of this output do not fit your context; ask for a smaller part of it]"),
         "{shown}"
     );
-    // The conversation keeps what the model was not shown.
+    // The session keeps what the model was not shown.
     let kept = held.messages.iter().find_map(|message| match message {
         Message::Results { results } => results.first().map(|result| result.text.len()),
         _ => None,
@@ -148,7 +148,7 @@ fn output_that_fills_the_context_by_itself_costs_nobody_the_tools() {
     assert!(kept.unwrap() > 90_000, "{kept:?}");
 }
 
-/// Nothing is left out as long as there is room, and nobody is warned.
+/// Nothing is elided and no warning is emitted while there is room.
 #[test]
 fn with_room_nothing_is_left_out() {
     let world = library();
@@ -160,7 +160,7 @@ fn with_room_nothing_is_left_out() {
     assert_eq!(last.messages, held.messages[..last.messages.len()]);
 }
 
-/// Calls are long here, so that leaving output out does not help.
+/// The calls are long here, so that eliding output does not help.
 #[test]
 fn then_a_summary_takes_the_place_of_what_came_first() {
     let world = library();
@@ -185,17 +185,17 @@ fn then_a_summary_takes_the_place_of_what_came_first() {
     let held = world.turn(model.clone(), "Write them.");
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Done, "Everything is written."));
     insta::assert_snapshot!(held.story());
-    // A summary is asked for without tools, and is not shown as an answer.
+    // A summary is requested without tools, and is not shown as an answer.
     let asked = model.asked();
     assert!(
         asked.iter().filter(|asked| wants_summary(asked)).all(|asked| asked.tool_choice == ToolChoice::None)
     );
-    // The transcript keeps what it stands for.
+    // The transcript keeps the replaced messages.
     let transcript = world.runtime.block_on(world.store.transcript(&"talk".parse().unwrap())).unwrap();
     assert!(transcript.jsonl().unwrap().contains("new1.txt"));
 }
 
-/// A summary that is as long as what it stands for is not used, and not asked for again.
+/// A summary as long as what it replaces is not used, and not requested again.
 #[test]
 fn a_summary_that_saves_nothing_ends_in_an_answer() {
     let world = library();
@@ -221,10 +221,10 @@ fn a_summary_that_saves_nothing_ends_in_an_answer() {
     assert!(!event_log::kept(&held.messages).contains("It was long"));
 }
 
-/// What the person is told where not even the last step fits.
+/// The answer if not even the final step fits.
 const TOO_LONG: &str = "Stopped: the conversation no longer fits the model's context. Begin a new one, or use a model with a larger context.";
 
-/// A server that counts nothing, and refuses what is too long.
+/// A server that reports no usage, and rejects what is too long.
 fn refusing(most: usize, summary: &'static str) -> Arc<FakeModel> {
     let able = Capabilities { context_window: None, ..CAPABLE };
     FakeModel::able(able, move |_, asked| {
@@ -249,7 +249,7 @@ fn refusing(most: usize, summary: &'static str) -> Arc<FakeModel> {
 #[test]
 fn a_server_that_refuses_is_shown_less() {
     for (most, reason, text) in [
-        // Everything fits; leaving out helps; leaving out even the newest helps; nothing does.
+        // Everything fits; eliding helps; eliding even the newest helps; nothing helps.
         (500_000, EndReason::Done, "Done."),
         (60_000, EndReason::Done, "Done."),
         (25_000, EndReason::Done, "Done."),

@@ -1,4 +1,4 @@
-//! A turn, told in lines: ids are numbered, deltas of one message are put together, and what differs from run to run is left out.
+//! A turn as text: ids are numbered, deltas of one message are joined, and nondeterministic values are left out.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use toolgate_types::CallId;
 /// Longer texts are cut.
 const LONGEST: usize = 160;
 
-/// Everything that whoever looks on was told.
+/// All events.
 pub(crate) fn told(events: &[ChatEvent]) -> String {
     let mut story = Story::default();
     events.iter().for_each(|event| story.tell(event));
@@ -17,7 +17,7 @@ pub(crate) fn told(events: &[ChatEvent]) -> String {
     story.text
 }
 
-/// What was kept.
+/// The persisted messages.
 pub(crate) fn kept(messages: &[Message]) -> String {
     let mut text = String::new();
     for message in messages {
@@ -55,7 +55,7 @@ struct Story {
     text: String,
     messages: Vec<MessageId>,
     calls: Vec<CallId>,
-    /// What a message is saying: the message, how, and the words so far.
+    /// The current delta: the message, its kind, and the text so far.
     delta: Option<(usize, &'static str, String)>,
 }
 
@@ -101,7 +101,7 @@ impl Story {
                     input_text.as_ref().map_or_else(|| input.to_string(), |text| format!("text {text:?}"));
                 self.line(&format!("m{message} calls c{call} {tool_name} {}", short(&input)));
             }
-            // How much comes at once depends on the time.
+            // The chunk sizes depend on timing.
             ChatEvent::ToolInputDelta { .. } | ChatEvent::ToolDelta { .. } => {}
             ChatEvent::ToolConfirm(confirm) => {
                 let call = self.call(&confirm.tool_id);

@@ -1,4 +1,4 @@
-//! A model that is played by the test: what it says depends on what it is asked.
+//! A fake model: its answers depend on the request.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use toolgate_llm::{
     Provider, ProviderError, StepEvent, StepEvents, StepRequest, ToolChoice, Usage,
 };
 
-/// What the model was asked in one step.
+/// The request of one step.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelRequest {
     pub(crate) system: String,
@@ -32,24 +32,24 @@ pub(crate) struct Step {
 pub(crate) enum StepEnd {
     Finish(FinishReason),
     Fail(ProviderError),
-    /// Nothing more comes.
+    /// The stream hangs.
     Hang,
-    /// The stream ends without a finish.
+    /// The stream ends without a finish event.
     Break,
 }
 
-/// Says something and is done.
+/// A final answer.
 pub(crate) fn say(text: &str) -> Step {
     let parts = vec![MessagePart::Text { text: text.to_owned() }];
     Step { parts, usage: Usage::default(), end: StepEnd::Finish(FinishReason::Stop) }
 }
 
-/// Calls a tool.
+/// One tool call.
 pub(crate) fn call(tool: &str, arguments: &str) -> Step {
     calls(&[(tool, arguments)])
 }
 
-/// Calls tools.
+/// Several tool calls.
 pub(crate) fn calls(calls: &[(&str, &str)]) -> Step {
     let call = |(number, (tool, arguments)): (usize, &(&str, &str))| {
         let (name, arguments) = ((*tool).to_owned(), (*arguments).to_owned());
@@ -59,13 +59,13 @@ pub(crate) fn calls(calls: &[(&str, &str)]) -> Step {
     Step { parts, usage: Usage::default(), end: StepEnd::Finish(FinishReason::ToolCalls) }
 }
 
-/// Fails at once.
+/// Fails without output.
 pub(crate) fn fail(kind: ErrorKind, message: &str) -> Step {
     Step { parts: Vec::new(), usage: Usage::default(), end: StepEnd::Fail(ProviderError::new(kind, message)) }
 }
 
 impl Step {
-    /// Words before everything else.
+    /// With text before everything else.
     pub(crate) fn after(mut self, text: &str) -> Self {
         self.parts.insert(0, MessagePart::Text { text: text.to_owned() });
         self
@@ -89,7 +89,7 @@ impl Step {
         let mut events = VecDeque::new();
         for part in &self.parts {
             match part {
-                // In two pieces, as words come.
+                // In two deltas, as in a stream.
                 MessagePart::Text { text } => {
                     let (one, other) = text.split_at(text.floor_char_boundary(text.len() / 2));
                     events.extend([one, other].map(|piece| Ok(StepEvent::TextDelta(piece.to_owned()))));
@@ -136,19 +136,19 @@ type Act = dyn Fn(usize, &ModelRequest) -> Step + Send + Sync;
 /// The model.
 pub(crate) struct FakeModel {
     model: ModelName,
-    /// Absent: its server does not say.
+    /// `None`: the server never answers the query.
     capabilities: Option<Capabilities>,
     act: Box<Act>,
     asked: Mutex<Vec<ModelRequest>>,
 }
 
 impl FakeModel {
-    /// One that answers by what it is asked, and how often it was asked before.
+    /// A model that answers by the request and its number.
     pub(crate) fn by(act: impl Fn(usize, &ModelRequest) -> Step + Send + Sync + 'static) -> Arc<Self> {
         Self::with(Some(CAPABLE), act)
     }
 
-    /// The same with other abilities.
+    /// The same with other capabilities.
     pub(crate) fn able(
         capabilities: Capabilities,
         act: impl Fn(usize, &ModelRequest) -> Step + Send + Sync + 'static,
@@ -156,7 +156,7 @@ impl FakeModel {
         Self::with(Some(capabilities), act)
     }
 
-    /// One whose server never answers what the model can do.
+    /// A model whose server never answers the capabilities query.
     pub(crate) fn unknown(act: impl Fn(usize, &ModelRequest) -> Step + Send + Sync + 'static) -> Arc<Self> {
         Self::with(None, act)
     }
@@ -169,12 +169,12 @@ impl FakeModel {
         Arc::new(Self { model, capabilities, act: Box::new(act), asked: Mutex::default() })
     }
 
-    /// One that does these things in turn, and the last of them for ever.
+    /// A model that takes these steps in turn, and repeats the last.
     pub(crate) fn steps(steps: Vec<Step>) -> Arc<Self> {
         Self::by(move |number, _| steps.get(number).or(steps.last()).unwrap().clone())
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<ModelRequest> {
         self.asked.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! A gate over a small workspace, a store of conversations, and turns between them and a model.
+//! A gate over a small workspace, a session store, and turns with a model.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use toolgate_types::{Caller, Trust};
 
 use crate::event_log;
 
-/// Longer than anything here takes; whoever waits this long has failed.
+/// The timeout of every wait in these tests.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(crate) struct AgentFixture {
@@ -29,22 +29,22 @@ pub(crate) struct AgentFixture {
     _scratch: Scratch,
 }
 
-/// How a turn is held.
+/// The setup of a turn.
 pub(crate) struct TurnSetup {
     pub(crate) settings: AgentSettings,
     pub(crate) caller: Caller,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) cancelled: CancellationToken,
-    /// Is told of everything too, as it happens.
+    /// Also receives every event.
     pub(crate) watch: EventSink,
 }
 
-/// A turn that was held.
+/// A completed turn.
 pub(crate) struct TurnRecord {
     pub(crate) ended: TurnOutcome,
     pub(crate) events: Vec<ChatEvent>,
     pub(crate) messages: Vec<Message>,
-    /// Where the model was asked, if anywhere.
+    /// The server's address, if there is one.
     pub(crate) address: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl AgentFixture {
         Self { bench, workspace, store, runtime, profile, _scratch: scratch }
     }
 
-    /// How turns are held where a test does not say otherwise: at once, by somebody who is asked nothing.
+    /// The default setup: short backoff, no approvals.
     pub(crate) fn how(&self) -> TurnSetup {
         let backoff = Backoff {
             initial_delay: Duration::from_millis(1),
@@ -95,7 +95,7 @@ impl AgentFixture {
         self.store.create(new).await.unwrap()
     }
 
-    /// One turn of a new conversation, which nobody changes anything about.
+    /// One turn of a new conversation with the default setup.
     pub(crate) fn turn(&self, provider: Arc<dyn Provider>, prompt: &str) -> TurnRecord {
         self.turn_as(provider, prompt, self.how())
     }
@@ -110,7 +110,7 @@ impl AgentFixture {
         })
     }
 
-    /// One turn. Whatever happens in it, every call is answered once, and every call that was told is recorded once.
+    /// One turn. Checks that every call is answered once, and that every started call is audited once.
     pub(crate) async fn hold(
         &self,
         provider: Arc<dyn Provider>,
@@ -135,7 +135,7 @@ impl AgentFixture {
         TurnRecord { ended, events, messages: session.messages().to_vec(), address: None }
     }
 
-    /// Every call that was told stands in the record exactly once.
+    /// Every started call has exactly one audit record.
     pub(crate) fn check_records(&self, events: &[ChatEvent]) {
         let records = self.bench.records();
         let calls: Vec<_> = events
@@ -153,7 +153,7 @@ impl AgentFixture {
 }
 
 impl TurnRecord {
-    /// What whoever looks on was told, and what was kept.
+    /// The events and the persisted messages as text.
     pub(crate) fn story(&self) -> String {
         let story = format!("{}\n{}", event_log::told(&self.events), event_log::kept(&self.messages));
         match &self.address {
@@ -179,7 +179,7 @@ impl TurnSetup {
         self
     }
 
-    /// Ends the turn once something is told.
+    /// Cancels the turn after a certain event.
     pub(crate) fn cancel_when(
         mut self,
         is_time: impl Fn(&ChatEvent) -> bool + Send + Sync + 'static,
@@ -194,7 +194,7 @@ impl TurnSetup {
     }
 }
 
-/// Gathers events, and tells them on.
+/// Collects events, and forwards them.
 pub(crate) fn gather(watch: EventSink) -> (Arc<Mutex<Vec<ChatEvent>>>, EventSink) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&events);
@@ -205,7 +205,7 @@ pub(crate) fn gather(watch: EventSink) -> (Arc<Mutex<Vec<ChatEvent>>>, EventSink
     (events, sink)
 }
 
-/// Every message with calls is followed by their results, in their order, and there are no other results.
+/// Every message with calls is followed by their results in order, and there are no other results.
 fn check_pairs(messages: &[Message]) {
     for (place, message) in messages.iter().enumerate() {
         match message {
@@ -227,7 +227,7 @@ fn check_pairs(messages: &[Message]) {
     }
 }
 
-/// Every call that was told to begin is told to have ended, once, and the last event is the end.
+/// Every started call has one result event, and the last event is the end.
 fn check_events(events: &[ChatEvent]) {
     let mut open = BTreeMap::new();
     for (place, event) in events.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Whole turns: a model, real or played, in front of a real gate.
+//! Whole turns: a model, real or fake, in front of a real gate.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,12 +8,12 @@
     reason = "tests arrange files by hand and fail by panicking"
 )]
 
-// What tests are made of.
+// Fixtures.
 mod fake_model;
 mod event_log;
 mod fixture;
 
-// What they show.
+// Tests.
 mod turns;
 mod bounds;
 mod retries;

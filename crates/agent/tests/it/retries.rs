@@ -1,4 +1,4 @@
-//! A step that fails is tried again where that may help; what was said in it is void.
+//! A failed step is retried if that may help; its partial output is void.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn a_step_is_tried_again_and_what_was_said_is_void() {
     let model = FakeModel::steps(vec![
         fail(ErrorKind::Overloaded, "too much to do"),
         say("Half an ans").ends(failing(ErrorKind::Truncated)),
-        // A call that was not finished is no call.
+        // An incomplete call is not a call.
         call("write_file", r#"{"path": "c.txt", "content": "no"}"#).after("I wri").ends(StepEnd::Break),
         say("A whole answer."),
     ]);
@@ -28,7 +28,7 @@ fn a_step_is_tried_again_and_what_was_said_is_void() {
     assert!(!world.workspace.join("c.txt").exists());
 }
 
-/// What came to nothing is paid for too; the context holds what came of it.
+/// Failed attempts are paid for too; the context only contains the successful one.
 #[test]
 fn tries_that_failed_are_counted() {
     let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
@@ -70,7 +70,7 @@ fn what_does_not_pass_by_itself_is_not_tried_again() {
     }
 }
 
-/// A server that wants to be left alone for longer than the turn lasts.
+/// A `Retry-After` beyond the turn's deadline.
 #[test]
 fn nobody_waits_longer_than_there_is_time() {
     let world = AgentFixture::new();
@@ -102,7 +102,7 @@ fn waiting_for_another_try_can_be_cancelled() {
     assert_eq!(waits, [true]);
 }
 
-/// Whatever a turn ended with, the next one works.
+/// However a turn ended, the next one works.
 #[test]
 fn after_a_failure_the_conversation_goes_on() {
     let world = AgentFixture::new();

@@ -1,4 +1,4 @@
-//! What a turn is made of.
+//! The parts of a turn.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ fn calls_are_made_in_their_order_and_answered() {
     assert_eq!(event_log::kept(&asked[2].messages).lines().count(), 5);
 }
 
-/// What a model writes, and what it is told.
+/// Invalid calls, and their results.
 #[test]
 fn calls_that_cannot_be_made_say_what_would_fit() {
     let world = AgentFixture::new();
@@ -95,7 +95,7 @@ fn nearly_json_is_read_only_where_that_is_wanted() {
     }
 }
 
-/// Only a message that ended in order to have its calls made has them made.
+/// Calls are made only if the finish reason is `ToolCalls`.
 #[test]
 fn calls_of_messages_that_ended_otherwise_are_not_made() {
     for reason in [
@@ -142,7 +142,7 @@ fn silence_is_told() {
     insta::assert_snapshot!(held.story());
 }
 
-/// A server that pauses gets its own message back, and goes on.
+/// After a pause the server gets its own message back, and continues.
 #[test]
 fn a_pause_is_no_end() {
     let world = AgentFixture::new();
@@ -151,7 +151,7 @@ fn a_pause_is_no_end() {
     insta::assert_snapshot!(held.story());
 }
 
-/// Whatever a turn comes to, its end is told, with what was used until then.
+/// However a turn fails, its end is emitted, with the usage until then.
 #[test]
 fn a_turn_that_cannot_be_held_has_an_end_too() {
     let deep = (0..200).fold(json!(0), |value, _| json!([value]));
@@ -183,7 +183,7 @@ fn a_turn_that_cannot_be_held_has_an_end_too() {
     }
 }
 
-/// Somebody who says the same to every question.
+/// Gives the same reply to every question.
 struct Says(ApprovalReply);
 
 impl Approver for Says {
@@ -211,7 +211,7 @@ fn whoever_is_asked_decides() {
     let held = world.turn_as(FakeModel::steps(steps()), "Change it.", how);
     insta::assert_snapshot!("allowed", held.story());
     assert_eq!(std::fs::read_to_string(world.workspace.join("a.txt")).unwrap(), "changed\n");
-    // The question shows the whole change, and names the call that the result is of.
+    // The question shows the whole change, and names the call of the result.
     let confirm = held.events.iter().find_map(|event| match event {
         ChatEvent::ToolConfirm(confirm) => Some(confirm),
         _ => None,
@@ -228,13 +228,13 @@ fn whoever_is_asked_decides() {
             |event| matches!(event, ChatEvent::ToolStart { tool_id, .. } if *tool_id == confirm.tool_id)
         )
     );
-    // Where there is nobody, the model is told.
+    // Without an approver, the model is informed.
     let world = AgentFixture::new();
     let held = world.turn_as(FakeModel::steps(steps()), "Change it.", world.how().trust(Trust::Guided));
     assert!(event_log::told(&held.events).contains("denied DENIED approval_unavailable"));
 }
 
-/// A tool that falls over.
+/// A tool that panics.
 struct Falls(ToolSpec);
 
 impl Falls {
@@ -278,7 +278,7 @@ fn a_tool_that_falls_over_costs_its_own_call() {
 fn a_model_without_tools_talks_without_them() {
     let world = AgentFixture::new();
     let unable = toolgate_llm::Capabilities { supports_tools: false, ..CAPABLE };
-    // It asks for a call all the same.
+    // The model requests a call all the same.
     let model = FakeModel::able(unable, |number, _| match number {
         0 => call("write_file", r#"{"path": "c.txt", "content": "no"}"#),
         _ => say("I have no tools."),
@@ -327,7 +327,7 @@ fn events_as_programs_read_them() {
     insta::assert_snapshot!(same_every_time(&text));
 }
 
-/// Ids and times, replaced.
+/// Replaces ids and durations.
 fn same_every_time(text: &str) -> String {
     let mut ids: Vec<String> = Vec::new();
     let mut same = String::new();

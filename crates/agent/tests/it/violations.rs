@@ -1,4 +1,4 @@
-//! A call that tries to leave its bounds: the model is told, or the conversation ends.
+//! A call that tries to leave its bounds: the model is informed, or the conversation ends.
 
 use serde_json::json;
 use toolgate_agent::EndReason;
@@ -22,7 +22,7 @@ fn reading(profile: Profile) -> (&'static str, &'static str) {
 fn each_profile_does_what_it_says() {
     for profile in Profile::ALL {
         if profile == Profile::Proxy {
-            // Its tools are commands in the sandbox, which need the binary: the tests of the command line have them.
+            // Its tools are commands in the sandbox, which need the binary: the command line's tests cover them.
             continue;
         }
         let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
@@ -54,7 +54,7 @@ fn the_operator_decides_otherwise() {
     }
 }
 
-/// A mistake is no violation.
+/// A mistake is not a violation.
 #[test]
 fn a_file_that_is_not_there_ends_nothing() {
     let world = AgentFixture::of(Profile::Studio, |options| options);

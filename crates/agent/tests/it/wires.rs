@@ -13,7 +13,7 @@ use crate::fixture::{AgentFixture, TEST_TIMEOUT, TurnRecord, TurnSetup};
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Openai, Wire::OpenaiChat, Wire::Ollama];
 
-/// The word for a wire.
+/// The name of a wire.
 fn name(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => "anthropic",
@@ -23,10 +23,10 @@ fn name(wire: Wire) -> &'static str {
     }
 }
 
-/// How long a model that falls silent is waited for: long enough for one that does not.
+/// The idle timeout: long enough for a model that does not stall.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// A script that is served, and a model that is asked over one wire.
+/// A scripted server, and a model on one wire.
 struct Scripted {
     server: ScriptServer,
     falls_silent: bool,
@@ -61,7 +61,7 @@ fn hold(world: &AgentFixture, yaml: &str, wire: Wire, how: TurnSetup) -> TurnRec
         let mut held = world.hold(scripted.model(wire), &mut session, "Go on.", how).await;
         held.address = Some(scripted.server.address().to_string());
         world.check_records(&held.events);
-        // Only Ollama says beforehand that a model cannot use tools.
+        // Only Ollama reports in advance that a model does not support tools.
         let may_refuse = yaml.contains("status:") || yaml.contains("tools: false");
         let refused = scripted.server.requests().into_iter().find(|asked| asked.status == 400);
         assert!(may_refuse || refused.is_none(), "{}: {}", name(wire), refused.unwrap().body["messages"]);
@@ -78,7 +78,7 @@ fn scripts() -> Vec<PathBuf> {
     files
 }
 
-/// What the loop does with each script over each wire. Wires that come to the same are told together.
+/// Every script over every wire. Wires with the same result share a snapshot.
 #[test]
 fn every_script_over_every_wire() {
     for file in scripts() {
@@ -102,7 +102,7 @@ fn every_script_over_every_wire() {
     }
 }
 
-/// A connection that is reset in the middle of a call, once. How much of the stream arrives before that is the network's to say, so only the end is told here.
+/// A connection that is reset once within a call. How much of the stream arrives before that depends on the network, so only the end is checked.
 #[test]
 fn a_connection_that_breaks_is_tried_again() {
     let yaml = "steps:\n  - do:\n      - say: Writing.\n      \
@@ -118,9 +118,9 @@ fn a_connection_that_breaks_is_tried_again() {
     }
 }
 
-/// A turn whose first stream is cut after so many bytes. Says whether it came to a call.
+/// A turn whose first stream is cut after this many bytes. Returns whether the call was made.
 fn is_called_when_cut(wire: Wire, bytes: usize) -> bool {
-    // One tool, because some servers send all of them back.
+    // One tool, because some servers echo all definitions.
     let yaml = "agents:\n  writer:\n    tool_permissions:\n      write_file: {allowed: true}\n";
     let world = AgentFixture::of(Profile::Native, |options| options.config(yaml));
     let yaml = format!(
@@ -137,8 +137,8 @@ fn is_called_when_cut(wire: Wire, bytes: usize) -> bool {
     is_called
 }
 
-/// However little of it is missing, a call that did not come whole, with the wire's own end behind it, is not made. (That no byte of a stream can be
-/// missing anywhere is shown where streams are read; here it is the file that counts.)
+/// A call whose stream is incomplete by even one byte, or lacks the wire's end marker, is not made. (That every truncated stream is detected is
+/// tested with the decoders; here the file counts.)
 #[test]
 fn a_stream_that_is_cut_is_never_a_call() {
     const STRIDE: usize = 61;
@@ -150,7 +150,7 @@ fn a_stream_that_is_cut_is_never_a_call() {
     }
 }
 
-/// The bound on rounds, over real wires: the last request allows no tools, and the person gets an answer.
+/// The iteration limit over real wires: the last request allows no tools, and the user gets an answer.
 #[test]
 fn the_last_step_is_without_tools_on_every_wire() {
     let yaml = "steps:\n  - when: {tools: on}\n    repeat: true\n    calls: [{tool: list_directory, arguments: {}}]\n  \
@@ -169,7 +169,7 @@ fn the_last_step_is_without_tools_on_every_wire() {
     }
 }
 
-/// One conversation that wanders from wire to wire: what one model said, another can be told.
+/// One conversation over all wires: each model accepts what another one said.
 #[test]
 fn a_conversation_can_change_its_model() {
     let yaml = "model: {thinking: true}\nsteps:\n  - think: Hm.\n    say: I will look.\n    \
