@@ -1,4 +1,4 @@
-//! Arguments of calls between wires: some carry them as text, some as an object.
+//! Call arguments between wires: some carry them as a string, some as an object.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use crate::error::ProviderError;
 use crate::message::ModelCall;
 use crate::message_collector::malformed;
 
-/// Arguments as text, from a field that holds text or, with some servers, the object itself. Of an object every digit is kept.
+/// Arguments as text, from a field that holds a string or, with some servers, the object itself. The text of an object is kept verbatim, with every
+/// digit.
 pub(crate) fn text_of(field: &RawValue) -> Result<Cow<'_, str>, ProviderError> {
     let field = field.get();
     match field.as_bytes().first() {
@@ -22,7 +23,8 @@ pub(crate) fn text_of(field: &RawValue) -> Result<Cow<'_, str>, ProviderError> {
     }
 }
 
-/// The arguments of a call of the past as the text of an object, for wires and templates that take nothing else. What a model wrote that is none is quoted in one.
+/// The arguments of an earlier call as the text of an object, for wires and templates that accept nothing else. Text that is not an object is quoted
+/// in one.
 pub(crate) fn object_text(call: &ModelCall) -> Cow<'_, str> {
     match serde_json::from_str::<Map<String, Value>>(&call.arguments) {
         Ok(_) => Cow::Borrowed(&call.arguments),

@@ -1,18 +1,18 @@
-//! How long to wait before a step is tried again.
+//! The delay before a step is retried.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use crate::error::ProviderError;
 
-/// What the server asks for, else twice as long after every failure, and never quite the same.
+/// Exponential backoff with jitter; a server's `Retry-After` takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first wait.
+    /// The first delay.
     pub initial_delay: Duration,
-    /// The longest, where the server asks for nothing.
+    /// The longest delay, without a `Retry-After`.
     pub max_delay: Duration,
-    /// The longest that a server may ask for.
+    /// The longest `Retry-After` that is accepted.
     pub max_retry_after: Duration,
 }
 
@@ -27,15 +27,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row. `None` where there is no use in trying again: the failure is not of the kind, or the server asks
-    /// for more patience than there is.
+    /// The delay after this many consecutive failures. `None` if the error is not retryable, or if the `Retry-After` is too long.
     #[must_use]
     pub fn delay(&self, failures: u32, error: &ProviderError) -> Option<Duration> {
         if !error.is_retryable() {
             return None;
         }
         if let Some(asked) = error.retry_after {
-            // Many may have been told the same; not all should come back at once.
+            // Jitter, since many clients may have received the same `Retry-After`.
             return (asked <= self.max_retry_after)
                 .then(|| asked + (asked / 10).min(self.initial_delay).mul_f64(jitter()));
         }
@@ -45,7 +44,7 @@ impl Backoff {
     }
 }
 
-/// From zero to one. Nothing depends on nobody knowing it.
+/// A number from 0 to 1. It need not be unpredictable.
 fn jitter() -> f64 {
     let random = RandomState::new().hash_one(0u8);
     f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX)

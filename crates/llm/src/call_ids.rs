@@ -1,16 +1,16 @@
-//! Ids of calls on wires that take only `^[a-zA-Z0-9_-]{1,64}$`, and none twice in a conversation.
+//! Call ids for wires that accept only `^[a-zA-Z0-9_-]{1,64}$`, unique within a conversation.
 //!
-//! A conversation may have begun on another wire, whose ids repeat from step to step or are spelt in ways that this one does not take. The same
-//! conversation always gets the same ids, so that what a server remembers of it stays good.
+//! A conversation may have begun on another wire, whose ids repeat from step to step or contain other characters. The same conversation always gets
+//! the same ids, so that the server's prompt cache stays valid.
 
 use std::collections::HashMap;
 
 use crate::used_names::{UsedNames, sanitize_name};
 
-/// What a call without an id is called.
+/// The id of a call that has none.
 const DEFAULT_CALL_ID: &str = "call";
 
-/// The ids of one request, given out in the order of its messages.
+/// The ids of one request, assigned in the order of its messages.
 #[derive(Debug, Default)]
 pub(crate) struct CallIds {
     taken: UsedNames,
@@ -19,19 +19,19 @@ pub(crate) struct CallIds {
 }
 
 impl CallIds {
-    /// A message with calls begins.
+    /// Starts a message with calls.
     pub(crate) fn begin_message(&mut self) {
         self.newest.clear();
     }
 
-    /// The id that a call of this message goes by.
+    /// The wire's id of a call in this message.
     pub(crate) fn call(&mut self, id: &str) -> String {
         let free = self.taken.claim(id, DEFAULT_CALL_ID);
         self.newest.insert(id.to_owned(), free.clone());
         free
     }
 
-    /// The id of the call that a result belongs to.
+    /// The wire's id of the call that a result belongs to.
     pub(crate) fn result(&self, id: &str) -> String {
         let unknown = || sanitize_name(if id.is_empty() { DEFAULT_CALL_ID } else { id });
         self.newest.get(id).cloned().unwrap_or_else(unknown)

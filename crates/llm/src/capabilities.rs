@@ -1,32 +1,32 @@
-//! What a model can do.
+//! A model's capabilities.
 
 use serde::Serialize;
 
-/// What a model can do, as its server says, else as a small table knows.
+/// A model's capabilities, from its server or from a built-in table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capabilities {
-    /// Whether it can call tools.
+    /// Whether it supports tool calls.
     pub supports_tools: bool,
-    /// How many tokens it can look at; `None` where nobody says.
+    /// The context window in tokens; `None` if unknown.
     pub context_window: Option<u64>,
-    /// How many tokens it can say in one step.
+    /// The maximum output of one step in tokens.
     pub max_output_tokens: Option<u64>,
 }
 
-/// What somebody says of a model, as far as they say it: an operator in the configuration, or a server in its list.
+/// The stated part of a model's capabilities: by an operator in the configuration, or by a server in its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatedCapabilities {
-    /// Whether it can call tools.
+    /// Whether it supports tool calls.
     pub supports_tools: Option<bool>,
-    /// How many tokens it can look at.
+    /// The context window in tokens.
     pub context_window: Option<u64>,
-    /// How many tokens it can say in one step.
+    /// The maximum output of one step in tokens.
     pub max_output_tokens: Option<u64>,
 }
 
 impl StatedCapabilities {
-    /// What is known besides, with all that was said going before it.
+    /// The known capabilities, overridden by the stated ones.
     #[must_use]
     pub fn apply_over(self, known: Capabilities) -> Capabilities {
         Capabilities {
@@ -36,7 +36,7 @@ impl StatedCapabilities {
         }
     }
 
-    /// Whether nothing is left to find out.
+    /// Whether everything is stated.
     pub(crate) fn is_complete(self) -> bool {
         self.supports_tools.is_some() && self.context_window.is_some() && self.max_output_tokens.is_some()
     }

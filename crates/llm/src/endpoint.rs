@@ -1,4 +1,4 @@
-//! Where a model is asked, and with what key.
+//! A model server's address, key and timeouts.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,28 +7,28 @@ use crate::capabilities::StatedCapabilities;
 use crate::recording::StreamRecorder;
 use crate::wire_names::ToolNames;
 
-/// Where a model is asked.
+/// The endpoint of a model server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// The address that the paths of the wire are added to, as the wire's official clients take it: `https://api.anthropic.com`,
+    /// The base URL that the wire's paths are appended to, as the wire's official clients take it: `https://api.anthropic.com`,
     /// `https://api.openai.com/v1`, `http://127.0.0.1:11434`.
     pub base_url: String,
-    /// The key, where one is needed. It goes to other machines only over TLS.
+    /// The API key, if one is needed. It is sent to other machines only over TLS.
     pub key: Option<ApiKey>,
-    /// Headers besides those of the wire.
+    /// Headers in addition to the wire's own.
     pub headers: Vec<(String, ApiKey)>,
-    /// How long is waited.
+    /// The timeouts.
     pub timeouts: Timeouts,
-    /// Who writes down what comes back.
+    /// Records the streams, if set.
     pub recorder: Option<StreamRecorder>,
-    /// What the configuration says of the model. It goes before what the server says.
+    /// The configured capabilities of the model. They take precedence over the server's.
     pub stated: StatedCapabilities,
-    /// How it takes the names of tools. Ollama takes them as they are, whatever this says.
+    /// Which tool names the server accepts. Ollama accepts any name, whatever this says.
     pub tool_names: ToolNames,
 }
 
 impl Endpoint {
-    /// An address, without a key.
+    /// An endpoint without a key.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
@@ -50,18 +50,18 @@ impl Endpoint {
     }
 }
 
-/// Something that is sent and never shown.
+/// A secret that is sent and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// Keeps a text from being shown. Space around it, such as the end of a file's line, is no part of it.
+    /// Wraps a secret. Surrounding white space, such as the line break at the end of a file, is removed.
     #[must_use]
     pub fn new(text: impl AsRef<str>) -> Self {
         Self(text.as_ref().trim().to_owned())
     }
 
-    /// The text, for whoever must send it.
+    /// The secret, for sending it.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -73,14 +73,14 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// How long is waited, at most.
+/// The timeouts of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection.
+    /// For connecting.
     pub connect: Duration,
-    /// For the first byte of an answer. A model may be loaded first, or think.
+    /// For the first byte of an answer. The server may load the model first, or the model may think.
     pub first_byte: Duration,
-    /// For the next byte.
+    /// For each further byte.
     pub idle: Duration,
 }
 

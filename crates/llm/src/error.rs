@@ -1,38 +1,38 @@
-//! Why a step failed. Never holds a key, a header or what was asked.
+//! Why a step failed. Never contains a key, a header or a part of the request.
 
 use std::time::Duration;
 
-/// A step that failed.
+/// A failed step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProviderError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: ErrorKind,
-    /// What is wrong: a lower-case fragment. Words of the server in it are cut and cleaned of control characters.
+    /// What is wrong: a lower-case fragment. Text from the server in it is truncated and sanitised.
     pub message: String,
-    /// What would help.
+    /// What helps.
     pub help: Option<String>,
-    /// How long the server wants to be left alone, where it says so.
+    /// The server's `Retry-After`, if it sent one.
     pub retry_after: Option<Duration>,
-    /// What the server said of trying again (`x-should-retry`), above what the kind says.
+    /// The server's `x-should-retry`, which overrides the kind's default.
     pub should_retry: Option<bool>,
 }
 
 impl ProviderError {
-    /// A failure without hints.
+    /// An error without hints.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), help: None, retry_after: None, should_retry: None }
     }
 
-    /// Says what to do.
+    /// Adds the help.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Whether the same step may be tried again.
+    /// Whether the same step may be retried.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.should_retry.unwrap_or_else(|| self.kind.is_retryable())
@@ -41,7 +41,7 @@ impl ProviderError {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $retry:literal;)*) => {
-        /// What kind of failure, with a stable code and whether it may pass by itself.
+        /// The kind of failure, with a stable code and whether it is transient.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ErrorKind {
             $($(#[$doc])* $name,)*
@@ -57,7 +57,7 @@ macro_rules! kinds {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Whether it may pass by itself.
+            /// Whether it is transient.
             #[must_use]
             pub fn is_retryable(self) -> bool {
                 match self { $(Self::$name => $retry,)* }
@@ -67,32 +67,32 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Nobody answers at the address.
+    /// No server answers at the address.
     Unreachable = "unreachable", true;
-    /// The key is missing, wrong or may not do this.
+    /// The key is missing, wrong or lacks a permission.
     Unauthorized = "unauthorized", false;
-    /// There is no such model.
+    /// The model does not exist.
     UnknownModel = "unknown_model", false;
-    /// The server does not accept the request.
+    /// The server rejects the request.
     BadRequest = "bad_request", false;
     /// The conversation does not fit the model's context.
     ContextExceeded = "context_exceeded", false;
-    /// Too often.
+    /// The rate limit is exceeded.
     RateLimited = "rate_limited", true;
-    /// The account has no money or no allowance left.
+    /// The account's credit or quota is used up.
     SpendLimit = "spend_limit", false;
-    /// The server has too much to do.
+    /// The server is overloaded.
     Overloaded = "overloaded", true;
     /// The server failed.
     ServerError = "server_error", true;
     /// The stream ended before the wire's terminator.
     Truncated = "truncated", true;
-    /// What came cannot be read.
+    /// The response cannot be parsed.
     Garbled = "garbled", true;
-    /// Nothing came for too long.
+    /// The server sent nothing before the timeout.
     Silent = "silent", false;
-    /// More came than is taken.
+    /// The response exceeds a size limit.
     TooLarge = "too_large", false;
-    /// The client cannot be used here, such as without certificates.
+    /// The client cannot be used here, such as without CA certificates.
     Unusable = "unusable", false;
 }

@@ -1,83 +1,83 @@
-//! What comes back, in one order for all wires.
+//! The events of a step, in one order for all wires.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::AssistantMessage;
 
-/// Something that happened in a step. Deltas are for showing; what counts is the whole message at the finish.
+/// An event of a step. Deltas are for display; only the complete message of the finish event counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepEvent {
-    /// More words for the person.
+    /// A piece of text for the user.
     TextDelta(String),
-    /// More words of the model for itself.
+    /// A piece of the model's thinking.
     ThinkingDelta(String),
     /// A call begins.
     CallStart {
-        /// Which, within this step.
+        /// The call, within this step.
         call: CallKey,
         /// The model's id for it.
         id: String,
-        /// The tool, by the name that it was offered under.
+        /// The tool, by the name under which it was offered.
         name: String,
     },
-    /// More of a call's arguments.
+    /// A piece of a call's arguments.
     CallDelta {
-        /// Which.
+        /// The call.
         call: CallKey,
         /// A piece of JSON.
         json: String,
     },
-    /// The arguments of a call are complete, says the wire. It may still not be made before the finish.
+    /// The wire marked the arguments of a call as complete. The call must not be made before the finish event.
     CallEnd {
-        /// Which.
+        /// The call.
         call: CallKey,
     },
-    /// What was used so far. The last one counts.
+    /// The usage so far. The last one counts.
     Usage(Usage),
-    /// The step is over, and the wire said so. Nothing comes after it.
+    /// The step is complete by the wire's own terminator. No event follows.
     Finish {
-        /// Why.
+        /// The reason.
         reason: FinishReason,
-        /// Everything that was said. The only place that calls may be taken from.
+        /// The complete message. The only place that calls may be taken from.
         message: AssistantMessage,
     },
 }
 
-/// A call within a step: numbered from nought as they begin.
+/// A call within a step: numbered from 0 in the order of their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey(pub u32);
 
-/// Why a step is over.
+/// Why a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model has nothing more to say.
+    /// The model is done.
     Stop,
-    /// It wants its calls made.
+    /// The model requests its calls.
     ToolCalls,
-    /// It may not say more. Calls of such a message may be cut off, and none of them is made.
+    /// The output limit was reached. Calls of such a message may be truncated, and none of them is made.
     Length,
-    /// It was kept from saying more, or would not.
+    /// The model or a filter refused.
     Refusal,
-    /// The server wants to go on with the same message (`pause_turn`).
+    /// The server wants to continue the same message (`pause_turn`).
     Pause,
-    /// Something else, in the wire's word.
+    /// Another reason, by the wire's name.
     Other(String),
 }
 
-/// Tokens, as the server counted them.
+/// Token usage, as the server reported it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// What went in, with what came from a cache.
+    /// Input tokens, including cached ones.
     pub input_tokens: u64,
-    /// What came out, with thinking.
+    /// Output tokens, including thinking.
     pub output_tokens: u64,
-    /// How many of the first came from a cache.
+    /// How many of the input tokens came from a cache.
     pub cached_tokens: u64,
 }
 
 impl Usage {
-    /// How much of the context window the conversation fills after this step.
+    /// The tokens of the conversation after this step.
     #[must_use]
     pub fn context_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)

@@ -1,4 +1,4 @@
-//! A piece of a stream that is understood as one.
+//! One frame of a stream.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -10,22 +10,22 @@ use crate::message_collector::malformed;
 use crate::step_decoder::truncated;
 use crate::vendor_error::sanitize_to;
 
-/// How much is shown of an event's name.
+/// An event's name is cut to this length in messages.
 const MAX_EVENT_NAME_CHARS: usize = 60;
 
-/// What a wire's decoder is given: an event of a stream, or a line.
+/// The input of a wire's decoder: a server-sent event, or a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamFrame<'f> {
-    /// What the event is called; empty where it has no name.
+    /// The event's name; empty if it has none.
     pub(crate) event: &'f str,
-    /// What it holds, not read yet.
+    /// The data, not yet parsed.
     pub(crate) data: &'f [u8],
-    /// Whether its end was seen. One that is not whole stood at the end of the bytes, and may have been longer.
+    /// Whether its end was seen. An incomplete frame is the last of the stream, and may have been longer.
     pub(crate) is_complete: bool,
 }
 
 impl<'f> StreamFrame<'f> {
-    /// What it says. The server's words are no part of the error: they may be anything.
+    /// Parses the data. The error does not quote it: the server's text may be anything.
     pub(crate) fn read<T: Deserialize<'f>>(&self) -> Result<T, ProviderError> {
         serde_json::from_slice(self.data).map_err(|error| {
             if !self.is_complete {
@@ -42,22 +42,22 @@ impl<'f> StreamFrame<'f> {
     }
 }
 
-/// The kind of a frame, where it says so itself.
+/// The kind of a frame, from its own `type` field.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Tag<'f> {
-    /// What it calls itself.
+    /// The kind.
     #[serde(rename = "type", borrow, default)]
     pub(crate) kind: Option<Text<'f>>,
 }
 
 impl Tag<'_> {
-    /// What it calls itself; empty where it does not.
+    /// The kind; empty if absent.
     pub(crate) fn kind(&self) -> &str {
         self.kind.as_deref().unwrap_or_default()
     }
 }
 
-/// A text of a frame, not copied where it stands there as it is.
+/// A string of a frame, borrowed if it contains no escapes.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Text<'f>(#[serde(borrow)] Cow<'f, str>);
 

@@ -1,20 +1,21 @@
-//! What is known of models whose server does not say.
+//! Capabilities of models whose server does not state them.
 //!
-//! Names are those that the vendors' own clients list; numbers are the vendors'. Where a vendor counts questions and answers apart, the window is the part for
-//! questions, so that nobody plans with room that a server refuses. What a server says, and above all what an operator configures, goes before this table.
+//! The names are those that the vendors' own clients list, the figures are the vendors'. Where a vendor limits input and output separately, the
+//! window is the input part, so that no request is planned that the server rejects. The operator's configuration takes precedence over this table. So
+//! does a server's own statement, except that `AnthropicProvider` only queries the server about models that are not in the table.
 
 use crate::capabilities::Capabilities;
 use crate::provider::Wire;
 
-/// A family of models: all whose name begins so, unless a longer entry fits as well.
+/// A family of models: all whose name begins so, unless a longer entry matches as well.
 struct ModelFamily {
-    /// How the names begin.
+    /// The common prefix of the names.
     name: &'static str,
-    /// How many tokens the model can look at.
+    /// The context window in tokens.
     context_window: u64,
-    /// How many tokens it can say in one step.
+    /// The maximum output of one step in tokens.
     max_output_tokens: u64,
-    /// Whether it calls tools.
+    /// Whether it supports tool calls.
     supports_tools: bool,
 }
 
@@ -28,7 +29,7 @@ const fn without_tools(name: &'static str, context_window: u64, max_output_token
 
 #[rustfmt::skip]
 const FAMILIES: &[ModelFamily] = &[
-    // Anthropic. The first line is for those that are newer than this table.
+    // Anthropic. The first line is for models newer than this table.
     family("claude",                  200_000,  32_000),
     family("claude-3-5",              200_000,   8_192),
     family("claude-3-7-sonnet",       200_000,  64_000),
@@ -78,7 +79,7 @@ const FAMILIES: &[ModelFamily] = &[
     family("o3",                      200_000, 100_000),
     family("o4-mini",                 200_000, 100_000),
 
-    // Others that speak Chat Completions and do not say.
+    // Other vendors' models over Chat Completions whose servers do not state capabilities.
     family("deepseek-chat",           131_072,   8_192),
     family("deepseek-reasoner",       131_072,  65_536),
     family("deepseek-v4",           1_000_000,   8_192),
@@ -96,7 +97,7 @@ const FAMILIES: &[ModelFamily] = &[
     family("mistral-small",           131_072, 131_072),
 ];
 
-/// What is known of a model, by its name with or without the vendor before it: `gpt-5.4`, `openai/gpt-5.4-2026-03-05`, `anthropic/claude-sonnet-4.5`.
+/// A model's capabilities by its name, with or without a vendor prefix: `gpt-5.4`, `openai/gpt-5.4-2026-03-05`, `anthropic/claude-sonnet-4.5`.
 pub(crate) fn known_capabilities(model: &str) -> Option<Capabilities> {
     let name = model.rsplit('/').next().unwrap_or(model);
     let family =
@@ -108,7 +109,7 @@ pub(crate) fn known_capabilities(model: &str) -> Option<Capabilities> {
     })
 }
 
-/// A model to begin with, where nobody names one: neither the largest nor the smallest that the vendor's own client lists.
+/// The default model: neither the largest nor the smallest that the vendor's own client lists.
 #[must_use]
 pub fn default_model(wire: Wire) -> Option<&'static str> {
     match wire {
@@ -118,7 +119,7 @@ pub fn default_model(wire: Wire) -> Option<&'static str> {
     }
 }
 
-/// Whether a name begins with a family's, as a whole word. Vendors and resellers differ over dots, dashes and capitals.
+/// Whether a name begins with a family's name, up to a word boundary. Vendors and resellers differ in dots, dashes and capitals.
 fn is_of(name: &str, family: &str) -> bool {
     let mut rest = name.bytes();
     let begins =

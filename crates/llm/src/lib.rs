@@ -1,28 +1,28 @@
 //! Models: messages in, one sequence of events out.
 //!
-//! Four wires are spoken here (Anthropic Messages, OpenAI Responses, OpenAI Chat Completions, Ollama), and nobody else knows any of them.
-//! Whatever a model is asked by, the answer is the same [`Event`]s in the same order, and it ends in [`Event::Finish`] or in an error. Only a finish
-//! holds calls that may be made: it is built after the wire's own terminator. A stream that breaks off, goes silent or says what nobody can
-//! read is a [`ProviderError`], never a call.
+//! This crate speaks four wires (Anthropic Messages, OpenAI Responses, OpenAI Chat Completions, Ollama), and no other crate knows any of them. Over
+//! every wire the answer is a sequence of the same [`StepEvent`]s in the same order, which ends in [`StepEvent::Finish`] or in an error. Only a
+//! finish contains calls that may be made: it is built after the wire's own terminator. A stream that breaks off, stalls or cannot be parsed is a
+//! [`ProviderError`], never a call.
 //!
-//! What this crate refuses to know: how a tool is run, what a session is, and where keys come from (they are handed in).
+//! This crate does not know how a tool is run, what a session is, or where keys come from (they are passed in).
 
-// What is said.
+// Requests.
 mod message;
 mod request;
 
-// What comes back.
+// Events and errors.
 mod event;
 mod error;
 mod backoff;
 
-// Who is asked.
+// Providers.
 mod capabilities;
 mod provider;
 mod endpoint;
 mod known_models;
 
-// From bytes to events.
+// Decoding.
 mod limits;
 mod frame;
 mod sse;
@@ -34,7 +34,7 @@ mod message_collector;
 mod arguments;
 mod step_decoder;
 
-// The way there and back.
+// Transport.
 mod vendor_error;
 mod transport;
 mod step_stream;
@@ -46,7 +46,7 @@ mod responses;
 mod chat;
 mod ollama;
 
-// What there is to ask.
+// Model lists.
 mod listed;
 
 pub use anthropic::AnthropicProvider;

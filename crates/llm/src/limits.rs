@@ -1,39 +1,39 @@
-//! How much of one step is taken. Whoever says more is cut off, and the step has failed.
+//! The size limits of one step. Beyond them the stream is cut, and the step has failed.
 
 use serde_json::Value;
 use toolgate_text::json_complexity::measure;
 
-/// The bytes of one step, everything counted.
+/// The total bytes of one step.
 pub const MAX_STEP_BYTES: usize = 32 << 20;
 
-/// The arguments of one call.
+/// The arguments of one call, in bytes.
 pub const MAX_ARGUMENT_BYTES: usize = 8 << 20;
 
 /// The calls of one step.
 pub const MAX_CALLS: usize = 1_000;
 
-/// The values of one frame or answer: a short text of them takes a hundred times its room once it is read.
+/// The JSON values of one frame or answer: a short text of them takes a hundred times its size once parsed.
 pub(crate) const MAX_VALUES: usize = 250_000;
 
-/// The name of a tool. None that is offered is nearly as long.
+/// The length of a tool name. No tool that is offered has one nearly as long.
 pub(crate) const MAX_NAME_BYTES: usize = 256;
 
-/// The id of a call. Some servers keep in it what they want to see again.
+/// The length of a call id. Some servers store state in it.
 pub(crate) const MAX_ID_BYTES: usize = 8 << 10;
 
-/// How deep the levels are of what a wire wants to see again. Deeper ones could be read here, and nowhere that they are kept.
+/// The nesting depth of opaque provider state. Deeper values could be parsed here, but not where they are stored.
 pub(crate) const MAX_OPAQUE_STATE_DEPTH: usize = 64;
 
-/// What a server says of itself: a failure, or what a model can do.
+/// The size of an answer that is not a stream: an error, or a model's capabilities.
 pub(crate) const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// Whether a text of JSON holds more values than are read.
+/// Whether a JSON text contains more values than the limit.
 pub(crate) fn exceeds_max_values(json: &[u8]) -> bool {
-    // Every value has a byte of its own.
+    // Every value takes at least one byte.
     json.len() >= MAX_VALUES && measure(json).values > MAX_VALUES
 }
 
-/// The values of something that was read.
+/// The number of values in a parsed value.
 pub(crate) fn count_values(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(count_values).sum::<usize>(),
@@ -42,7 +42,7 @@ pub(crate) fn count_values(value: &Value) -> usize {
     }
 }
 
-/// How many levels something has that was read.
+/// The nesting depth of a parsed value.
 pub(crate) fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),

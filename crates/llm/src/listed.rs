@@ -1,4 +1,4 @@
-//! The models that a server has, with what each can do.
+//! The models of a server, with their capabilities.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,25 +10,25 @@ use crate::provider::Wire;
 use crate::transport::Transport;
 use crate::{anthropic, chat, known_models, ollama, responses};
 
-/// Ollama is asked about no more models than this, each with a request of its own.
+/// The maximum number of Ollama models that are queried, each with a request of its own.
 const MAX_ASKED_ABOUT: usize = 100;
 
-/// Anthropic lists 20 models unless it is asked for more, and never more than this.
+/// Anthropic's page size: 20 by default, at most this.
 const WHOLE_LIST: &str = "limit=1000";
 
 /// A model of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModel {
-    /// Its name there.
+    /// Its name on the server.
     pub name: String,
-    /// What it can do: as the configuration says, else the server, else a small table.
+    /// Its capabilities: as configured, else from the server, else from the built-in table.
     pub capabilities: Capabilities,
 }
 
-/// The models that a server has, in its own order.
+/// The models of a server, in its own order.
 ///
 /// # Errors
-/// It cannot be asked, or refuses to say.
+/// The server cannot be reached, or rejects the request.
 pub async fn list_models(wire: Wire, endpoint: &Endpoint) -> Result<Vec<ListedModel>, ProviderError> {
     let stated = endpoint.stated;
     let transport = |dialect| Transport::new(endpoint.clone(), dialect);
@@ -44,7 +44,7 @@ pub async fn list_models(wire: Wire, endpoint: &Endpoint) -> Result<Vec<ListedMo
     Ok(listed.map(|(name, said)| ListedModel { capabilities: known(&name, said, stated), name }).collect())
 }
 
-/// Ollama says of each model by itself what it can do.
+/// Ollama states capabilities per model only.
 async fn of_ollama(
     transport: &Transport,
     endpoint: &Endpoint,
@@ -53,7 +53,7 @@ async fn of_ollama(
     let mut listed = Vec::new();
     for name in ollama::installed_models(endpoint).await?.into_iter().take(MAX_ASKED_ABOUT) {
         let answer = transport.ask(Method::POST, "/api/show", Some(&json!({ "model": name }))).await;
-        // One that was removed meanwhile, or that the server cannot read, is no reason to list none.
+        // A model that was removed since, or that the server cannot read, does not fail the whole list.
         let capabilities =
             answer.map_or_else(|_| stated.apply_over(UNKNOWN), |answer| shown(&answer, stated));
         listed.push(ListedModel { name, capabilities });
@@ -65,12 +65,12 @@ fn shown(answer: &Value, stated: StatedCapabilities) -> Capabilities {
     ollama::capabilities(answer, stated)
 }
 
-/// What is assumed of a model of which nobody says anything. It cannot be relied upon for tools.
+/// The assumption for an unknown model. It cannot be relied upon for tools.
 const UNKNOWN: Capabilities =
     Capabilities { supports_tools: false, context_window: None, max_output_tokens: None };
 
 fn known(name: &str, said: StatedCapabilities, stated: StatedCapabilities) -> Capabilities {
-    // Of the vendors' own models nearly all call tools, and servers of others take a request with tools for whatever they serve.
+    // Nearly all of the vendors' own models support tool calls, and compatible servers accept requests with tools for whatever they serve.
     let otherwise = Capabilities { supports_tools: true, ..UNKNOWN };
     stated.apply_over(said.apply_over(known_models::known_capabilities(name).unwrap_or(otherwise)))
 }

@@ -1,4 +1,4 @@
-//! A conversation as it is kept: whole messages, and nothing of any one wire but what only that wire can read again.
+//! A conversation as it is stored: complete messages, independent of the wire except for opaque state that only its wire can read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,96 +9,96 @@ use crate::provider::{ModelName, Wire};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// What a person said.
+    /// The user's message.
     User {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// What a model said, whole.
+    /// The model's message, complete.
     Assistant(AssistantMessage),
-    /// What became of the calls of the message before: every one of them, in their order.
+    /// The results of all calls of the message before, in order.
     Results {
-        /// One for each call.
+        /// One per call.
         results: Vec<CallResult>,
     },
 }
 
-/// What a model said in one step.
+/// A model's message of one step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AssistantMessage {
-    /// Its parts, in the order in which they came.
+    /// Its parts, in order.
     pub parts: Vec<MessagePart>,
-    /// Which model said it; seals are shown to no other.
+    /// The model that wrote it; opaque state is sent back to no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelName>,
 }
 
-/// A part of what a model said.
+/// A part of a model's message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MessagePart {
-    /// Words for the person.
+    /// Text for the user.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// Words for itself.
+    /// The model's thinking.
     Thinking {
-        /// What may be shown of it; empty where nothing may.
+        /// What may be shown of it; empty if nothing may.
         text: String,
-        /// What the wire wants to see again, exactly as it came.
+        /// State that must be sent back unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seal: Option<OpaqueProviderState>,
     },
-    /// A call that it wants made.
+    /// A requested call.
     Call(ModelCall),
 }
 
-/// Something that only the wire it came by can read: a signature, encrypted reasoning, the id of an item.
+/// State that only its wire can read: a signature, encrypted reasoning, the id of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpaqueProviderState {
     /// The wire.
     pub wire: Wire,
-    /// The thing itself.
+    /// The state.
     pub value: Value,
 }
 
-/// A call as the model wrote it. Whether it can be made is decided by whoever makes it.
+/// A call as the model wrote it. Whether it is valid is decided when it is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCall {
-    /// The model's id for it, or one that was made where the wire has none. Unique within its message.
+    /// The model's id for the call, or a generated one if the wire has none. Unique within its message.
     pub id: String,
-    /// The tool, by the name that it was offered under.
+    /// The tool, by the name under which it was offered.
     pub name: String,
-    /// The arguments as they came, complete; `{}` where nothing came. They may not be JSON.
+    /// The complete arguments, verbatim; `{}` if there were none. They may not be valid JSON.
     pub arguments: String,
 }
 
 impl ModelCall {
-    /// The arguments, where they are JSON and nothing besides.
+    /// The arguments as JSON.
     ///
     /// # Errors
-    /// They are not.
+    /// They are not valid JSON.
     pub fn parse(&self) -> Result<Value, serde_json::Error> {
         serde_json::from_str(&self.arguments)
     }
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// The call, by the model's id for it.
+    /// The model's id of the call.
     pub call: String,
     /// The tool.
     pub name: String,
-    /// What the model is told.
+    /// The text for the model.
     pub text: String,
-    /// Whether it did not do what was asked.
+    /// Whether the call failed.
     pub is_error: bool,
 }
 
 impl AssistantMessage {
-    /// The calls, in their order.
+    /// The calls, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ModelCall> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::Call(call) => Some(call),
@@ -106,7 +106,7 @@ impl AssistantMessage {
         })
     }
 
-    /// The words for the person, as one text.
+    /// The text for the user, joined.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {

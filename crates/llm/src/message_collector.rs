@@ -1,7 +1,7 @@
-//! Gathers a message while its pieces go by.
+//! Assembles a message from its stream.
 //!
-//! Every wire's decoder says what it saw here, and in no other way: this is where events are made, where names of tools are turned back, and where
-//! sizes are bounded. A message leaves it once, at the finish, and only with calls whose ends were seen.
+//! Every wire's decoder reports here and nowhere else: this is where events are created, tool names are mapped back, and sizes are limited. A message
+//! leaves once, at the finish, and only with calls whose ends were seen.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -18,11 +18,11 @@ use crate::provider::{ModelName, Wire};
 use crate::vendor_error::sanitize;
 use crate::wire_names::WireNames;
 
-/// A part that is being gathered.
+/// An open part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PartKey(usize);
 
-/// A message that is being gathered, and the events that nobody took yet.
+/// An incomplete message, and its pending events.
 #[derive(Debug)]
 pub(crate) struct MessageCollector {
     wire: Wire,
@@ -32,7 +32,7 @@ pub(crate) struct MessageCollector {
     calls: u32,
     /// The ids of the calls.
     ids: HashSet<String>,
-    /// The values of all seals.
+    /// The number of values in all opaque state.
     sealed: usize,
     events: VecDeque<StepEvent>,
     is_finished: bool,
@@ -41,7 +41,7 @@ pub(crate) struct MessageCollector {
 #[derive(Debug)]
 struct OpenPart {
     part: MessagePart,
-    /// Where it is a call: which, and whether it may still grow.
+    /// For a call: its key, and whether it is still open.
     call: Option<(CallKey, bool)>,
 }
 
@@ -60,17 +60,17 @@ impl MessageCollector {
         }
     }
 
-    /// Begins a part for the person.
+    /// Begins a text part.
     pub(crate) fn begin_text(&mut self) -> PartKey {
         self.begin(MessagePart::Text { text: String::new() }, None)
     }
 
-    /// Begins a part for the model itself.
+    /// Begins a thinking part.
     pub(crate) fn begin_thinking(&mut self) -> PartKey {
         self.begin(MessagePart::Thinking { text: String::new(), seal: None }, None)
     }
 
-    /// Begins a call, by the wire's name of the tool. Where the wire has no id for it, it gets one.
+    /// Begins a call, by the wire's name of the tool. A call without an id gets one.
     pub(crate) fn begin_call(&mut self, id: &str, wire_name: &str) -> Result<PartKey, ProviderError> {
         if wire_name.len() > MAX_NAME_BYTES {
             return Err(malformed(format!("the name of a tool has more than {MAX_NAME_BYTES} bytes")));
@@ -94,7 +94,7 @@ impl MessageCollector {
         Ok(self.begin(MessagePart::Call(call), Some((key, true))))
     }
 
-    /// More of a part that is no call.
+    /// Appends to a part that is not a call.
     pub(crate) fn push(&mut self, key: PartKey, more: &str) -> Result<(), ProviderError> {
         if more.is_empty() {
             return Ok(());
@@ -116,20 +116,20 @@ impl MessageCollector {
         Ok(())
     }
 
-    /// More words for the person, on a wire that does not number its parts.
+    /// Appends text for the user, on a wire that does not number its parts.
     pub(crate) fn say(&mut self, more: &str) -> Result<(), ProviderError> {
         let last = self.parts.last().is_some_and(|growing| matches!(growing.part, MessagePart::Text { .. }));
         self.push_last(last, Self::begin_text, more)
     }
 
-    /// More words of the model for itself, on a wire that does not number its parts.
+    /// Appends thinking, on a wire that does not number its parts.
     pub(crate) fn think(&mut self, more: &str) -> Result<(), ProviderError> {
         let last =
             self.parts.last().is_some_and(|growing| matches!(growing.part, MessagePart::Thinking { .. }));
         self.push_last(last, Self::begin_thinking, more)
     }
 
-    /// More arguments of a call.
+    /// Appends to the arguments of a call.
     pub(crate) fn push_arguments(&mut self, key: PartKey, more: &str) -> Result<(), ProviderError> {
         let (call, key) = self.open_call(key)?;
         if call.arguments.len() + more.len() > MAX_ARGUMENT_BYTES {
@@ -152,7 +152,7 @@ impl MessageCollector {
         }
     }
 
-    /// The arguments of a call are complete.
+    /// Marks the arguments of a call as complete.
     pub(crate) fn end_call(&mut self, key: PartKey) -> Result<(), ProviderError> {
         let (call, call_key) = self.open_call(key)?;
         complete(call);
@@ -163,7 +163,7 @@ impl MessageCollector {
         Ok(())
     }
 
-    /// What the wire wants to see again with a part of the model's thinking.
+    /// Sets the opaque state of a thinking part.
     pub(crate) fn set_opaque_state(&mut self, key: PartKey, value: Value) -> Result<(), ProviderError> {
         self.sealed += count_values(&value);
         if self.sealed > MAX_VALUES {
@@ -184,18 +184,18 @@ impl MessageCollector {
         }
     }
 
-    /// What was used so far.
+    /// Reports the usage so far.
     pub(crate) fn usage(&mut self, usage: Usage) {
         self.events.push_back(StepEvent::Usage(usage));
     }
 
-    /// Whether anything of a call was seen.
+    /// Whether a call has begun.
     pub(crate) fn has_calls(&self) -> bool {
         self.calls > 0
     }
 
-    /// The wire's terminator was seen. A call that is still open was cut off by the reason for it, and stays as far as it came, so that the model can be
-    /// told; where the reason is none that cuts, the message is not what the server says it is.
+    /// The wire's terminator was seen. A call that is still open was truncated, if the reason is one that truncates, and is kept as far as it came,
+    /// so that the model gets a result for it; with any other reason the message is malformed.
     pub(crate) fn finish(&mut self, reason: FinishReason) -> Result<(), ProviderError> {
         let is_open = |growing: &OpenPart| matches!(growing.call, Some((_, true)));
         if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) && self.parts.iter().any(is_open) {
@@ -218,12 +218,12 @@ impl MessageCollector {
         Ok(())
     }
 
-    /// Whether the step is over.
+    /// Whether the step is complete.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// The oldest event that nobody took.
+    /// The oldest pending event.
     pub(crate) fn next_event(&mut self) -> Option<StepEvent> {
         self.events.pop_front()
     }
@@ -268,7 +268,7 @@ impl MessageCollector {
     }
 }
 
-/// No arguments are an empty object.
+/// Missing arguments are an empty object.
 fn complete(call: &mut ModelCall) {
     if call.arguments.trim().is_empty() {
         "{}".clone_into(&mut call.arguments);
@@ -283,12 +283,12 @@ fn is_empty(part: &MessagePart) -> bool {
     }
 }
 
-/// What came cannot be read.
+/// The error for a response that cannot be parsed.
 pub(crate) fn malformed(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorKind::Garbled, message)
 }
 
-/// More came than is taken.
+/// The error for a response that exceeds a limit.
 pub(crate) fn too_large(message: String) -> ProviderError {
     ProviderError::new(ErrorKind::TooLarge, message).help("ask for less in one step")
 }

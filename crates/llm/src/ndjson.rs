@@ -1,4 +1,4 @@
-//! JSON, line by line, from bytes as they come.
+//! Incremental parser for newline-delimited JSON.
 
 use memchr::memchr;
 
@@ -6,15 +6,15 @@ use crate::error::{ErrorKind, ProviderError};
 use crate::frame::StreamFrame;
 use crate::limits::MAX_STEP_BYTES;
 
-/// Takes bytes and gives lines; those without anything on them are left out.
+/// Takes bytes and emits lines; blank lines are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct LineParser {
-    /// A line whose end did not come yet.
+    /// An incomplete line.
     line: Vec<u8>,
 }
 
 impl LineParser {
-    /// Takes more bytes, and hands on every line that they complete.
+    /// Takes more bytes, and emits every line that they complete.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -34,7 +34,7 @@ impl LineParser {
         self.keep(bytes)
     }
 
-    /// The bytes are over. A line whose end did not come is handed on as what it is.
+    /// The stream has ended. An incomplete line is emitted as such.
     pub(crate) fn end(
         &mut self,
         each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,

@@ -1,4 +1,4 @@
-//! Who is asked.
+//! The interface to a model.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -18,23 +18,23 @@ use crate::ollama::OllamaProvider;
 use crate::request::StepRequest;
 use crate::responses::ResponsesProvider;
 
-/// Somebody who can be asked for a step of a conversation.
+/// A model that can be asked for a step of a conversation.
 pub trait Provider: Send + Sync {
     /// The model.
     fn model(&self) -> &ModelName;
 
-    /// Asks for one step. An error here or later in the stream means that the step did not happen; whether to try again is the asker's to decide.
-    /// Dropping the stream ends the request at once.
+    /// Requests one step. An error here or later in the stream means that the step did not happen; the caller decides whether to retry. Dropping the
+    /// stream cancels the request.
     fn step<'p>(
         &'p self,
         request: StepRequest<'p>,
     ) -> Pin<Box<dyn Future<Output = Result<StepEvents, ProviderError>> + Send + 'p>>;
 
-    /// What the model can do. Asked once and remembered.
+    /// The model's capabilities. Queried once and cached.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>>;
 }
 
-/// The model at this address, over this wire.
+/// The provider for a model at this endpoint, over this wire.
 #[must_use]
 pub fn provider(wire: Wire, endpoint: Endpoint, model: ModelName) -> Arc<dyn Provider> {
     match wire {
@@ -49,12 +49,12 @@ pub fn provider(wire: Wire, endpoint: Endpoint, model: ModelName) -> Arc<dyn Pro
 pub struct StepEvents(Pin<Box<dyn Stream<Item = Result<StepEvent, ProviderError>> + Send>>);
 
 impl StepEvents {
-    /// Events that come from here.
+    /// Events from a stream.
     pub fn new(stream: impl Stream<Item = Result<StepEvent, ProviderError>> + Send + 'static) -> Self {
         Self(Box::pin(stream))
     }
 
-    /// The next one; `None` after a finish or an error.
+    /// The next event; `None` after a finish or an error.
     pub async fn next(&mut self) -> Option<Result<StepEvent, ProviderError>> {
         poll_fn(|context| self.0.as_mut().poll_next(context)).await
     }
@@ -66,12 +66,12 @@ impl fmt::Debug for StepEvents {
     }
 }
 
-/// A model as people write it: `anthropic/claude-sonnet-4-5`, `ollama/llama3.2:3b`.
+/// A model's full name: `anthropic/claude-sonnet-4-5`, `ollama/llama3.2:3b`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelName {
-    /// Who serves it, as the configuration calls them.
+    /// The provider, by its name in the configuration.
     pub provider: String,
-    /// Its name there. It may hold slashes of its own.
+    /// Its name at the provider. It may contain slashes.
     pub name: String,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for ModelName {
     }
 }
 
-/// A way to speak with a model.
+/// The API over which a model is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wire {
@@ -89,8 +89,8 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Responses.
     Openai,
-    /// OpenAI Chat Completions and everything that speaks it.
+    /// OpenAI Chat Completions and compatible servers.
     OpenaiChat,
-    /// Ollama's own.
+    /// Ollama's native API.
     Ollama,
 }

@@ -1,10 +1,10 @@
-//! What came back, written down byte for byte, and read again.
+//! Records streams byte for byte, and replays them.
 //!
-//! A recording holds the bytes of every step and nothing that was sent: no header, no question, and a key only where the server itself says it again. That
-//! one is left as it came, because it may come in any pieces and spellings, and because what is replayed must be what happened. One line of JSON says that a
-//! step begins, one for each piece what came, one how it ended.
+//! A recording contains the bytes that each step received and nothing that was sent: no header, no request, and a key only if the server itself
+//! echoes it. An echoed key is not redacted, because it may be split and encoded in any way, and because a replay must be what happened. One line of
+//! JSON marks the start of a step, one each chunk, one the end.
 //!
-//! Disks may be slow, so lines are written where waiting holds up nobody else.
+//! Disks may be slow, so lines are written on a blocking thread.
 
 use std::fmt;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::provider::{ModelName, Wire};
 use crate::step_decoder::{StepDecoder, truncated};
 use crate::wire_names::WireNames;
 
-/// Writes down what comes back. Copies write to the same place.
+/// Records received streams. Clones write to the same file.
 #[derive(Clone)]
 pub struct StreamRecorder(Arc<Mutex<RecordingFile>>);
 
@@ -34,12 +34,12 @@ struct RecordingFile {
 }
 
 impl StreamRecorder {
-    /// Everything goes there.
+    /// Records to this writer.
     pub fn new(writer: impl Write + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(RecordingFile { writer: Box::new(writer), steps: 0 })))
     }
 
-    /// A step begins.
+    /// Starts a step.
     pub(crate) async fn step(
         &self,
         wire: Wire,
@@ -82,7 +82,7 @@ fn unwritten(reason: impl fmt::Display) -> ProviderError {
         .help("make room for it, or leave it out")
 }
 
-/// Something that is being written down, and is handed back then.
+/// A write in progress, which returns the item when done.
 pub(crate) struct PendingWrite<T>(JoinHandle<Result<T, ProviderError>>);
 
 impl<T> Future for PendingWrite<T> {
@@ -94,7 +94,7 @@ impl<T> Future for PendingWrite<T> {
     }
 }
 
-/// Writes down one step.
+/// Records one step.
 #[derive(Clone, Debug)]
 pub(crate) struct StepRecorder {
     recorder: StreamRecorder,
@@ -102,7 +102,7 @@ pub(crate) struct StepRecorder {
 }
 
 impl StepRecorder {
-    /// Writes down what came.
+    /// Records an item.
     pub(crate) fn write<P: AsRef<[u8]> + Send + 'static>(
         &self,
         came: StreamItem<P>,
@@ -120,13 +120,13 @@ impl StepRecorder {
     }
 }
 
-/// What comes next of a step's bytes.
+/// The next item of a step's stream.
 pub(crate) enum StreamItem<P> {
-    /// A piece.
+    /// A chunk of bytes.
     Chunk(P),
-    /// Their end, in order.
+    /// The regular end.
     End,
-    /// Nothing more: the connection broke, or went silent.
+    /// The connection broke, or timed out.
     Failed(ProviderError),
 }
 
@@ -160,26 +160,26 @@ impl RecordingEvent {
     }
 }
 
-/// How the bytes of a step ended.
+/// How the stream of a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RecordingEnd {
-    /// In order, or nobody needed more.
+    /// Regularly, or the rest was not needed.
     Ended,
-    /// The connection broke, or went silent.
+    /// The connection broke, or timed out.
     Broke,
 }
 
-/// A step that was recorded, decoded anew.
+/// A recorded step, decoded again.
 #[derive(Debug, PartialEq)]
 pub struct ReplayedStep {
-    /// The wire it came by.
+    /// Its wire.
     pub wire: Wire,
     /// The model.
     pub model: ModelName,
-    /// What happened.
+    /// The events.
     pub events: Vec<StepEvent>,
-    /// Why it failed, where it did.
+    /// Why it failed, if it did.
     pub failed: Option<ProviderError>,
 }
 

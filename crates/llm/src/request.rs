@@ -1,4 +1,4 @@
-//! What a model is asked.
+//! The request for a step.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use crate::message::Message;
 
-/// One step: the whole conversation so far, and what the model may use.
+/// One step: the whole conversation so far, and the tools.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRequest<'r> {
-    /// What stands before everything.
+    /// The system prompt.
     pub system: Option<&'r str>,
     /// The conversation, oldest first.
     pub messages: &'r [Message],
@@ -17,7 +17,7 @@ pub struct StepRequest<'r> {
     pub tools: &'r [ToolDefinition],
     /// Whether it may call them in this step.
     pub tool_choice: ToolChoice,
-    /// How much it may say, in tokens; the wire's usual bound where it is absent.
+    /// The output limit in tokens; the wire's default if absent.
     pub max_output_tokens: Option<u32>,
     /// Whether it should think first.
     pub thinking: ThinkingMode,
@@ -26,32 +26,32 @@ pub struct StepRequest<'r> {
 /// A tool as a model sees it.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
-    /// The name that calls come back under. Wires with narrower rules for names are told another one, which never leaves this crate.
+    /// The name under which calls come back. Wires with stricter rules for names use another one, which never leaves this crate.
     pub name: String,
     /// What it does.
     pub description: String,
-    /// JSON Schema of its arguments, the one that the tool itself holds.
+    /// The JSON Schema of its arguments, shared with the tool.
     pub input_schema: Arc<Map<String, Value>>,
 }
 
 /// Whether tools may be called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the model likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// Not in this step. The definitions still go with it where the wire needs them to read earlier calls.
+    /// Not in this step. The definitions are still sent if the wire needs them to parse earlier calls.
     None,
 }
 
 /// Whether a model should think first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThinkingMode {
-    /// As the model does by itself.
+    /// The model's default.
     #[default]
     Default,
-    /// Yes, where it can.
+    /// Yes, if supported.
     On,
-    /// No, where that can be said.
+    /// No, if supported.
     Off,
 }

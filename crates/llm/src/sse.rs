@@ -1,4 +1,4 @@
-//! Server-sent events, from bytes as they come. Every byte is looked at a fixed number of times, however they are cut.
+//! Incremental parser for server-sent events. It takes linear time, however the stream is split into chunks.
 
 use memchr::{memchr, memchr2};
 
@@ -6,17 +6,17 @@ use crate::error::{ErrorKind, ProviderError};
 use crate::frame::StreamFrame;
 use crate::limits::MAX_STEP_BYTES;
 
-/// What some servers begin with.
+/// Some servers begin with a UTF-8 byte order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Takes bytes and gives events.
+/// Takes bytes and emits events.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
-    /// A line whose end did not come yet.
+    /// An incomplete line.
     line: Vec<u8>,
-    /// The event whose end did not come yet.
+    /// An incomplete event.
     event: SseEvent,
-    /// Whether a line feed that comes now belongs to the line before.
+    /// Whether a line feed that comes now belongs to the CR before it.
     after_return: bool,
     /// Whether a line was seen.
     begun: bool,
@@ -30,7 +30,7 @@ struct SseEvent {
 }
 
 impl SseParser {
-    /// Takes more bytes, and hands on every event that they complete.
+    /// Takes more bytes, and emits every event that they complete.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -54,7 +54,7 @@ impl SseParser {
         Ok(())
     }
 
-    /// The bytes are over. An event whose end did not come is handed on as what it is.
+    /// The stream has ended. An incomplete event is emitted as such.
     pub(crate) fn end(
         &mut self,
         each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
@@ -104,7 +104,7 @@ impl SseParser {
                 self.event.name.extend_from_slice(value);
                 Ok(())
             }
-            // Remarks, ids, waiting times and whatever else there is: no wire here means anything by them.
+            // Comments, `id`, `retry` and unknown fields: no wire here uses them.
             _ => Ok(()),
         }
     }
@@ -139,11 +139,10 @@ impl SseEvent {
     }
 }
 
-/// The events of a stream that comes in these pieces, by name and data. For whoever wants to know how streams are cut; steps are decoded by
-/// [`StepDecoder`](crate::StepDecoder).
+/// The events of a stream in these chunks, by name and data. For testing the framing; steps are decoded by [`StepDecoder`](crate::StepDecoder).
 ///
 /// # Errors
-/// An event is too large, or has a name that is no text.
+/// An event is too large, or its name is not UTF-8.
 #[doc(hidden)]
 pub fn stream_events(pieces: &[&[u8]]) -> Result<Vec<(String, Vec<u8>)>, ProviderError> {
     let (mut parser, mut events) = (SseParser::default(), Vec::new());
@@ -191,7 +190,7 @@ mod tests {
         seen
     }
 
-    /// The same, slowly: all bytes at once, cut into lines, line by line.
+    /// The reference: all bytes in one buffer, split into lines, line by line.
     fn plainly(bytes: &[u8]) -> Seen {
         let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\r', "\n");
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);

@@ -1,4 +1,4 @@
-//! From bytes to events, without any network: what comes of a stream is the same wherever it comes from, and however it is cut.
+//! Decodes bytes into events, without any network: the result does not depend on the source of a stream or on its chunks.
 
 use crate::anthropic::AnthropicDecoder;
 use crate::chat::ChatDecoder;
@@ -14,21 +14,21 @@ use crate::responses::ResponsesDecoder;
 use crate::sse::SseParser;
 use crate::wire_names::WireNames;
 
-/// A wire's own state machine.
+/// A wire's state machine.
 pub(crate) trait Decode: Send {
     /// Takes the next frame. None comes after the finish.
     fn frame(&mut self, frame: StreamFrame<'_>) -> Result<(), ProviderError>;
 
-    /// The bytes ended in order, and there was no terminator. Only a wire that may do without one finishes here.
+    /// The stream ended regularly without a terminator. Only a wire whose terminator is optional finishes here.
     fn end(&mut self) -> Result<(), ProviderError> {
         Err(truncated())
     }
 
-    /// What was gathered.
+    /// The collector.
     fn collector(&mut self) -> &mut MessageCollector;
 }
 
-/// The bytes of one step on their way to events.
+/// Decodes the bytes of one step.
 pub struct StepDecoder {
     framing: StreamFraming,
     wire: Box<dyn Decode>,
@@ -49,7 +49,7 @@ enum DecodeState {
 }
 
 impl StepDecoder {
-    /// Nothing came yet.
+    /// A decoder at the beginning of a step.
     #[must_use]
     pub fn new(wire: Wire, model: &ModelName) -> Self {
         Self::with_names(wire, model, WireNames::default())
@@ -61,15 +61,15 @@ impl StepDecoder {
         Self { framing, wire, bytes: 0, state: DecodeState::Running }
     }
 
-    /// Takes more bytes. Events that came before a failure can still be taken.
+    /// Takes more bytes. Events from before a failure can still be taken.
     ///
     /// # Errors
-    /// The step failed, and nothing that comes later will change that.
+    /// The step failed, and no later bytes will change that.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ProviderError> {
         if self.state != DecodeState::Running {
             return Ok(());
         }
-        // As much as is taken of a step is the same however it is cut.
+        // Cut exactly at the limit, so that the result does not depend on the chunks.
         let (bytes, excess) = bytes.split_at_checked(MAX_STEP_BYTES - self.bytes).unwrap_or((bytes, &[]));
         self.bytes += bytes.len();
         let fed = match &mut self.framing {
@@ -84,10 +84,10 @@ impl StepDecoder {
         Ok(())
     }
 
-    /// The bytes ended in order.
+    /// The stream ended regularly.
     ///
     /// # Errors
-    /// The step was not over.
+    /// The step was incomplete.
     pub fn end(&mut self) -> Result<(), ProviderError> {
         match self.state {
             DecodeState::Finished => return Ok(()),
@@ -106,7 +106,7 @@ impl StepDecoder {
         if self.state == DecodeState::Finished { Ok(()) } else { self.note(Err(truncated())) }
     }
 
-    /// The oldest event that nobody took.
+    /// The oldest pending event.
     pub fn next_event(&mut self) -> Option<StepEvent> {
         self.wire.collector().next_event()
     }
@@ -117,7 +117,7 @@ impl StepDecoder {
         self.state == DecodeState::Finished
     }
 
-    /// What is not readable after the finish is nobody's, wherever a piece happens to end.
+    /// Errors after the finish are ignored, since whether trailing bytes are parsed depends on the chunks.
     fn note(&mut self, result: Result<(), ProviderError>) -> Result<(), ProviderError> {
         if self.wire.collector().is_finished() {
             self.state = DecodeState::Finished;
@@ -136,7 +136,7 @@ impl std::fmt::Debug for StepDecoder {
     }
 }
 
-/// Frames after the finish are nobody's. Those that would take far more room than they came in are not read.
+/// Ignores frames after the finish, and rejects frames with too many values before they are parsed.
 fn each(wire: &mut dyn Decode) -> impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError> {
     |frame| {
         if wire.collector().is_finished() {

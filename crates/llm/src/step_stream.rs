@@ -1,4 +1,4 @@
-//! The events of a step while its bytes come in.
+//! The events of a step while its bytes arrive.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,19 +15,19 @@ use crate::recording::{PendingWrite, StepRecorder, StreamItem};
 use crate::step_decoder::{StepDecoder, truncated};
 use crate::transport::{idle_timeout, redact_secrets};
 
-/// How long, and for how much, the end of an answer is waited for after the finish, so that its connection can serve the next step.
+/// The limits for reading the rest of a response after the finish, so that its connection can be reused.
 const TRAILING_READ_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_TRAILING_BYTES: usize = 64 << 10;
 
-/// Bytes on their way to events.
+/// Turns a stream of bytes into events.
 pub(crate) struct StepStream<S, Piece> {
-    /// Until the step is over.
+    /// `None` once the step is over.
     bytes: Option<Pin<Box<S>>>,
     decoder: StepDecoder,
     recording: Option<StepRecorder>,
-    /// What is written down before anything is made of it.
+    /// Each item is recorded before it is decoded.
     writing: Option<PendingWrite<StreamItem<Piece>>>,
-    /// Told after the events that came before it.
+    /// Reported after the events that came before it.
     failed: Option<ProviderError>,
     idle: Duration,
     idle_timer: Pin<Box<Sleep>>,
@@ -50,9 +50,9 @@ where
         Self { bytes, decoder, recording, writing: None, failed: None, idle, idle_timer, secrets }
     }
 
-    /// Makes something of what came.
+    /// Decodes an item.
     fn take(&mut self, came: StreamItem<Piece>) -> Result<(), ProviderError> {
-        // A disk that was slow meanwhile says nothing of the server.
+        // Restarted here, so that a slow disk does not count as the server's idle time.
         self.idle_timer.as_mut().reset(Instant::now() + self.idle);
         match came {
             StreamItem::Chunk(piece) => self.decoder.feed(piece.as_ref()),
@@ -84,7 +84,7 @@ where
         Poll::Ready(came.and_then(|came| self.take(came)))
     }
 
-    /// The step is over: nothing that still comes can change it.
+    /// The step is over: nothing that still arrives can change it.
     fn finish(&mut self) {
         let Some(bytes) = self.bytes.take() else { return };
         tokio::spawn(timeout(TRAILING_READ_TIMEOUT, read_to_end(bytes)));

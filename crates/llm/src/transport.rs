@@ -1,6 +1,6 @@
-//! The way to a server and back: one request, and its answer as it comes.
+//! HTTP to a model server: one request, and its streamed response.
 //!
-//! A key goes to the address that was configured and nowhere else: no redirect is followed, and other machines are spoken with over TLS. Dropping the
+//! A key is sent to the configured address and nowhere else: no redirect is followed, and other machines are only reached over TLS. Dropping the
 //! events of a step closes its connection.
 
 use std::net::IpAddr;
@@ -25,17 +25,17 @@ use crate::step_stream::StepStream;
 use crate::vendor_error::{ELLIPSIS, VendorError, sanitize, with_hints};
 use crate::wire_names::WireNames;
 
-/// How long is waited at most for what is known at once: no model has to be loaded for it, or to think.
+/// The timeout of queries for which no model has to be loaded or to think.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a wire wants with every request.
+/// What a wire needs with every request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
     /// The wire.
     pub(crate) wire: Wire,
     /// How a key is sent.
     pub(crate) key: KeyHeader,
-    /// What else is.
+    /// Further headers.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
@@ -48,12 +48,12 @@ pub(crate) enum KeyHeader {
     ApiKey,
 }
 
-/// The way to one server.
+/// The HTTP client for one server.
 #[derive(Debug)]
 pub(crate) struct Transport {
     endpoint: Endpoint,
     dialect: Dialect,
-    /// Made when it is first needed: it reads the certificates of the system.
+    /// Created on first use: it loads the system's CA certificates.
     connected: OnceCell<ConnectedClient>,
 }
 
@@ -70,7 +70,7 @@ impl Transport {
         Self { endpoint, dialect, connected: OnceCell::new() }
     }
 
-    /// Asks for a step.
+    /// Requests a step.
     pub(crate) async fn stream(
         &self,
         path: &str,
@@ -95,7 +95,7 @@ impl Transport {
         )))
     }
 
-    /// Asks for something that is known at once, such as what a model can do: the whole answer is there in time, however steadily it comes.
+    /// Sends a query, such as for a model's capabilities. The timeout covers the whole answer, however steadily it arrives.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -105,7 +105,7 @@ impl Transport {
         self.ask_for(method, path, None, body).await
     }
 
-    /// The same with a query behind the path.
+    /// The same with a query string.
     pub(crate) async fn ask_for(
         &self,
         method: Method,
@@ -133,7 +133,7 @@ impl Transport {
         })
     }
 
-    /// Sends a request; an answer that is no success is the failure it stands for.
+    /// Sends a request; an unsuccessful status is an error.
     async fn send(
         &self,
         method: Method,
@@ -169,13 +169,13 @@ impl Transport {
             return ProviderError::new(ErrorKind::BadRequest, message)
                 .help("set `base_url` to where the server really is; a key does not follow redirects");
         }
-        // What cannot be read of the answer makes it no less of a refusal.
+        // An unreadable body does not change that the status is an error.
         let body = bounded_body(response, self.endpoint.timeouts).await.unwrap_or_default();
         let failed = VendorError::read_bytes(&body).with_status(status.as_u16(), host);
         redact_secrets(with_hints(failed, &headers, Timestamp::now()), &self.secrets())
     }
 
-    /// An answer that is no stream is a failure, whatever its status.
+    /// A response that is not a stream is an error, whatever its status.
     async fn expect_stream(&self, response: Response) -> Result<Response, ProviderError> {
         let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if header(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -185,7 +185,7 @@ impl Transport {
             ));
         }
         let kind = header(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
-        // Where lines of JSON are expected, JSON is what they may be called.
+        // Ollama's lines of JSON may be declared as `application/json`.
         let is_whole = kind.starts_with("application/json") && self.dialect.wire != Wire::Ollama;
         if !is_whole && !kind.starts_with("text/html") {
             return Ok(response);
@@ -216,11 +216,11 @@ impl ConnectedClient {
         let (base, is_plain) = validate_url(&endpoint.base_url, has_secrets)?;
         let headers = headers(endpoint, dialect)?;
         let connect = endpoint.timeouts.connect;
-        // It reads the system's certificates, so it is made where it may block.
+        // Created on a blocking thread, since it loads the system's CA certificates.
         let made = tokio::task::spawn_blocking(move || {
             let builder =
                 Client::builder().redirect(redirect::Policy::none()).referer(false).connect_timeout(connect);
-            // Plain http needs no certificates, and some machines have none.
+            // Plain HTTP needs no certificates, and some machines have none.
             if is_plain {
                 builder.no_proxy().tls_certs_only([]).build()
             } else {
@@ -262,7 +262,7 @@ impl ConnectedClient {
     }
 }
 
-/// Why a connection failed, without the address: that is said before it.
+/// The root cause of a failed connection, without the address, which the message already contains.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {
@@ -271,7 +271,7 @@ fn root_cause(error: &reqwest::Error) -> String {
     sanitize(&reason.to_string())
 }
 
-/// An address, and whether it is plain http.
+/// Parses an address; returns whether it is plain HTTP.
 fn validate_url(address: &str, has_secrets: bool) -> Result<(Url, bool), ProviderError> {
     let Ok(url) = Url::parse(address.trim()) else { return Err(unusable("`base_url` is not an address")) };
     if !url.username().is_empty() || url.password().is_some() {
@@ -295,7 +295,7 @@ fn validate_url(address: &str, has_secrets: bool) -> Result<(Url, bool), Provide
     }
 }
 
-/// The headers of every request, never to be printed.
+/// The headers of every request; secrets are marked sensitive so that they are not printed.
 fn headers(endpoint: &Endpoint, dialect: Dialect) -> Result<HeaderMap, ProviderError> {
     let mut headers = HeaderMap::new();
     for (name, value) in dialect.headers {
@@ -327,13 +327,13 @@ fn secret(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Takes keys out of a failure: some servers repeat what they do not like.
+/// Redacts keys from an error: some servers echo what they reject.
 pub(crate) fn redact_secrets(mut failed: ProviderError, secrets: &[ApiKey]) -> ProviderError {
     for secret in secrets.iter().map(ApiKey::expose).filter(|secret| !secret.is_empty()) {
         if failed.message.contains(secret) {
             failed.message = without_secret(&failed.message, secret, ELLIPSIS);
         }
-        // Where words were cut, what stands there may be the beginning of a key.
+        // Where text was truncated, its end may be the beginning of a key.
         let pieces: Vec<&str> = failed.message.split(ELLIPSIS).collect();
         if let Some((last, cut)) = pieces.split_last().filter(|(_, cut)| !cut.is_empty()) {
             let mut cut: Vec<&str> = cut.iter().map(|piece| strip_partial_secret(piece, secret)).collect();
@@ -344,13 +344,13 @@ pub(crate) fn redact_secrets(mut failed: ProviderError, secrets: &[ApiKey]) -> P
     failed
 }
 
-/// A text without the beginning of a secret that it ends with.
+/// A text without a trailing prefix of a secret.
 fn strip_partial_secret<'t>(text: &'t str, secret: &str) -> &'t str {
     let beginnings = secret.char_indices().rev().filter_map(|(end, _)| secret.get(..end));
     beginnings.filter_map(|beginning| text.strip_suffix(beginning)).next().unwrap_or(text)
 }
 
-/// Nothing came for too long.
+/// The server sent nothing before the timeout.
 pub(crate) fn idle_timeout(waited: Duration) -> ProviderError {
     ProviderError::new(ErrorKind::Silent, format!("nothing came from the server for {waited:?}"))
         .help("check the server, or let it take longer with `conversation.stream_timeout`")
@@ -424,7 +424,7 @@ mod tests {
     fn keys_that_were_cut_with_the_words_around_them_are_hidden() {
         let key = ApiKey::new("sk-test-SECRETKEY");
         for shown in 0..key.expose().len() {
-            // One that was echoed whole, and another where the words end.
+            // One key echoed completely, and another at the truncated end.
             let words =
                 format!("sk-test-SECRETKEY {}", "x".repeat(MAX_MESSAGE_CHARS - 18 - shown)) + key.expose();
             let failed =

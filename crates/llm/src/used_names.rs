@@ -1,30 +1,30 @@
-//! Names as wires take them, `^[a-zA-Z0-9_-]{1,64}$`, and none given twice.
+//! Unique names that every wire accepts: `^[a-zA-Z0-9_-]{1,64}$`.
 
 use std::collections::{HashMap, HashSet};
 
-/// The longest name that wires take.
+/// The longest name that wires accept.
 pub(crate) const MAX_WIRE_NAME_BYTES: usize = 64;
 
-/// As much of a name as every number leaves room for.
+/// The part of a name that leaves room for any number.
 const MAX_STEM_BYTES: usize = MAX_WIRE_NAME_BYTES - "_18446744073709551615".len();
 
-/// The names that somebody has.
+/// The names in use.
 #[derive(Debug, Default)]
 pub(crate) struct UsedNames {
     names: HashSet<String>,
-    /// The next number for names that begin alike, so that a thousand of them are not counted through a thousand times.
+    /// The next number per stem, so that a thousand similar names do not take quadratic time.
     next: HashMap<String, u64>,
 }
 
 impl UsedNames {
-    /// Takes a name that is fine as it is.
+    /// Reserves a name that is already valid.
     pub(crate) fn reserve(&mut self, name: &str) {
         if !self.names.contains(name) {
             self.names.insert(name.to_owned());
         }
     }
 
-    /// A name like this one that wires take and nobody has; like `instead` where it is empty.
+    /// A valid unused name similar to this one; similar to `instead` if it is empty.
     pub(crate) fn claim(&mut self, name: &str, instead: &str) -> String {
         let plain = sanitize_name(if name.is_empty() { instead } else { name });
         let free = if self.names.contains(&plain) { self.numbered(&plain) } else { plain };
@@ -45,12 +45,12 @@ impl UsedNames {
     }
 }
 
-/// Whether every wire takes a name as it is.
+/// Whether every wire accepts the name.
 pub(crate) fn is_valid_name(name: &str) -> bool {
     (1..=MAX_WIRE_NAME_BYTES).contains(&name.len()) && name.chars().all(is_allowed)
 }
 
-/// A name in letters that wires take, and no longer than they take.
+/// The name with other characters replaced, and truncated.
 pub(crate) fn sanitize_name(name: &str) -> String {
     name.chars()
         .take(MAX_WIRE_NAME_BYTES)
@@ -58,12 +58,12 @@ pub(crate) fn sanitize_name(name: &str) -> String {
         .collect()
 }
 
-/// Whether wires take this in a name.
+/// Whether wires accept this character in a name.
 fn is_allowed(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
 }
 
-/// The front of a name that is plain, so that every letter is one byte.
+/// The first characters of a sanitised name, which is ASCII.
 fn cut(plain: &str, letters: usize) -> &str {
     plain.get(..letters).unwrap_or(plain)
 }
@@ -74,11 +74,11 @@ mod tests {
 
     #[test]
     fn names_that_begin_alike_are_counted_once() {
-        // What would have to be looked at ten thousand million times is looked at once.
+        // Quadratic time would be ten thousand million comparisons.
         let mut taken = UsedNames::default();
         let names: HashSet<String> = (0..100_000).map(|_| taken.claim("ä", "_")).collect();
         assert!(names.len() == 100_000 && names.contains("_") && names.contains("__100000"));
-        // So are long ones that differ where the number goes.
+        // The same for long names that differ where the number goes.
         let long = |number: u32| format!("{}{number:05}", "x".repeat(MAX_WIRE_NAME_BYTES - 5));
         for number in 0..50_000 {
             taken.reserve(&long(number));

@@ -1,4 +1,4 @@
-//! What a server says when it fails, in whichever of the shapes that are about, and what kind of failure that is.
+//! Parses the error formats of model servers, and classifies the errors.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use toolgate_text::is_invisible;
 use crate::error::{ErrorKind, ProviderError};
 use crate::limits::exceeds_max_values;
 
-/// How much of a server's words is shown.
+/// A server's message is cut to this length.
 pub(crate) const MAX_MESSAGE_CHARS: usize = 400;
 
-/// What stands where words were cut.
+/// Marks the truncation.
 pub(crate) const ELLIPSIS: &str = "…";
 
-/// The longest that a server is believed to mean.
+/// Longer values of `Retry-After` are cut to this.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A failure in a server's words.
+/// An error as a server reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VendorError {
-    /// Its names for the failure, from the broad one to the exact one.
+    /// Its names for the error, from general to specific.
     names: Vec<String>,
-    /// What it tells people.
+    /// Its message for people.
     message: String,
 }
 
 impl VendorError {
-    /// From a body or an event: `{"error": {"type", "code", "message", "details": {"error_code"}}}`, the same without the outermost, `{"error": "…"}`,
-    /// or `{"detail": "…"}`.
+    /// From a body or an event: `{"error": {"type", "code", "message", "details": {"error_code"}}}`, the same without the outer object, `{"error":
+    /// "…"}`, or `{"detail": "…"}`.
     pub(crate) fn read(value: &Value) -> Self {
         let inner = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
         if let Some(message) = inner.as_str() {
@@ -56,12 +56,12 @@ impl VendorError {
         serde_json::from_slice(body).map_or_else(|_| Self::default(), |value| Self::read(&value))
     }
 
-    /// Whether it says anything.
+    /// Whether it contains nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.message.is_empty()
     }
 
-    /// The failure, where the stream itself said so.
+    /// The error reported within a stream.
     pub(crate) fn in_stream(&self) -> ProviderError {
         let status =
             self.names.iter().find_map(|name| name.parse().ok()).filter(|status| (400..600).contains(status));
@@ -69,7 +69,7 @@ impl VendorError {
         ProviderError::new(kind, format!("the server broke off: {}", self.display_message()))
     }
 
-    /// The failure that an answer with this status is.
+    /// The error of a response with this status.
     pub(crate) fn with_status(&self, status: u16, host: &str) -> ProviderError {
         let words = self.display_message();
         let message = match words.as_str() {
@@ -92,7 +92,7 @@ impl VendorError {
         }
     }
 
-    /// What it tells people, else what it calls the failure; cut, and without anything that moves a cursor.
+    /// The message, else the names; sanitised and truncated.
     fn display_message(&self) -> String {
         let names = self.names.join(", ");
         let words = if self.message.trim().is_empty() { &names } else { &self.message };
@@ -134,11 +134,11 @@ impl VendorError {
         match status {
             401 | 403 => ErrorKind::Unauthorized,
             402 => ErrorKind::SpendLimit,
-            // Both pass by themselves: the server waited too long, or for a lock.
+            // Both are transient: a timeout or a lock conflict.
             408 | 409 => ErrorKind::ServerError,
             413 => ErrorKind::ContextExceeded,
             429 => ErrorKind::RateLimited,
-            // The broadest name of all: it stands beside wrong keys, too.
+            // The most general name: servers also use it for wrong keys.
             _ if named(&["invalid_request_error", "invalid_prompt"]) => ErrorKind::BadRequest,
             503 | 529 => ErrorKind::Overloaded,
             500.. => ErrorKind::ServerError,
@@ -147,7 +147,7 @@ impl VendorError {
     }
 }
 
-/// How servers say that a conversation is too long where they have no code for it.
+/// How servers without a specific code say that a conversation is too long.
 const CONTEXT_LENGTH_PHRASES: &[&str] = &[
     "prompt is too long",
     "maximum context length",
@@ -158,12 +158,12 @@ const CONTEXT_LENGTH_PHRASES: &[&str] = &[
     "context window",
 ];
 
-/// Words of a server as they may be shown.
+/// Sanitises a server's text for display.
 pub(crate) fn sanitize(words: &str) -> String {
     sanitize_to(words, MAX_MESSAGE_CHARS)
 }
 
-/// The same, no longer than this.
+/// The same with this length limit.
 pub(crate) fn sanitize_to(words: &str, longest: usize) -> String {
     let mut visible = words
         .chars()
@@ -176,7 +176,7 @@ pub(crate) fn sanitize_to(words: &str, longest: usize) -> String {
     shown.trim().to_owned()
 }
 
-/// Adds what the headers say of trying again. An account without money is not tried again, whatever they say.
+/// Adds the retry headers. An exhausted account is never retried, whatever they say.
 pub(crate) fn with_hints(mut failed: ProviderError, headers: &HeaderMap, now: Timestamp) -> ProviderError {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     failed.should_retry = match header("x-should-retry") {

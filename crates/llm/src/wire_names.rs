@@ -1,8 +1,7 @@
-//! Names of tools on wires that take only `^[a-zA-Z0-9_-]{1,64}$`.
+//! Tool names for wires that accept only `^[a-zA-Z0-9_-]{1,64}$`.
 //!
-//! A tool called `fs.read` goes out as `fs_read` and comes back as `fs.read`. The map is made anew for every request, from the tools that are offered and
-//! from the calls that the conversation already holds, always in that order: so the same conversation gets the same names, a tool whose name is fine keeps it,
-//! and no two tools ever share one.
+//! A tool called `fs.read` is sent as `fs_read` and comes back as `fs.read`. The mapping is rebuilt for every request, from the offered tools and
+//! then from the calls in the conversation: so the same conversation gets the same names, a valid name is kept, and no two tools share one.
 
 use std::collections::HashMap;
 
@@ -10,38 +9,38 @@ use crate::message::{Message, MessagePart};
 use crate::request::StepRequest;
 use crate::used_names::{UsedNames, is_valid_name};
 
-/// How a server takes the names of tools.
+/// Which tool names a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ToolNames {
-    /// As `^[a-zA-Z0-9_-]{1,64}$`; others are spelt otherwise.
+    /// `^[a-zA-Z0-9_-]{1,64}$`; others are renamed.
     #[default]
     Restricted,
-    /// As they are.
+    /// Any name.
     Exact,
 }
 
-/// Which name stands for which tool in one request. Of nothing, every name stands for itself.
+/// The mapping of tool names in one request. By default every name is kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WireNames {
-    /// Tools whose name had to change, with the name they go by.
+    /// Renamed tools, with their names on the wire.
     sent: HashMap<String, String>,
-    /// The same the other way round.
+    /// The reverse mapping.
     meant: HashMap<String, String>,
 }
 
 impl WireNames {
-    /// The names of one request: of the tools that it offers, then of those that its conversation mentions.
+    /// The names of one request: of the offered tools, then of those that its conversation mentions.
     pub(crate) fn of(request: &StepRequest<'_>, spelling: ToolNames) -> Self {
         let offered = request.tools.iter().map(|tool| tool.name.as_str());
         let names = Self::new(offered.chain(request.messages.iter().flat_map(mentioned)));
         match spelling {
             ToolNames::Restricted => names,
-            // A model that has learnt the restricted form may answer in it, and means the same tool.
+            // A model that has seen the restricted form may use it, and means the same tool.
             ToolNames::Exact => Self { sent: HashMap::new(), ..names },
         }
     }
 
-    /// Names for these tools. Who comes first is asked first; who can keep its name keeps it.
+    /// Names for these tools, assigned in order; a valid name is kept.
     pub(crate) fn new<'n>(tools: impl Iterator<Item = &'n str>) -> Self {
         let all: Vec<&str> = tools.collect();
         let mut taken = UsedNames::default();
@@ -58,18 +57,18 @@ impl WireNames {
         names
     }
 
-    /// The name that a tool goes out by.
+    /// The name of a tool on the wire.
     pub(crate) fn to_wire<'n>(&'n self, name: &'n str) -> &'n str {
         self.sent.get(name).map_or(name, String::as_str)
     }
 
-    /// The tool that is meant by a name that came back. One that never went out is left as it is: whoever makes calls will not know it either.
+    /// The tool for a name from the wire. An unknown name is left as it is: the gate will reject it.
     #[expect(clippy::wrong_self_convention, reason = "the other half of `to_wire`")]
     pub(crate) fn from_wire<'n>(&'n self, name: &'n str) -> &'n str {
         self.meant.get(name).map_or(name, String::as_str)
     }
 
-    /// Every tool that may be called by another name, with that name, in the order of names.
+    /// Every renamed tool with its name on the wire, sorted.
     pub(crate) fn renamed(&self) -> Vec<(String, String)> {
         let mut renamed: Vec<_> =
             self.meant.iter().map(|(other, name)| (name.clone(), other.clone())).collect();
@@ -77,14 +76,14 @@ impl WireNames {
         renamed
     }
 
-    /// The names of a request that was written down by those that had to change.
+    /// The mapping of a recorded request.
     pub(crate) fn from_renamed(renamed: &[(String, String)]) -> Self {
         let swapped = renamed.iter().map(|(name, other)| (other.clone(), name.clone()));
         Self { sent: renamed.iter().cloned().collect(), meant: swapped.collect() }
     }
 }
 
-/// The names that a message holds.
+/// The tool names in a message.
 fn mentioned(message: &Message) -> Vec<&str> {
     match message {
         Message::User { .. } => Vec::new(),
@@ -163,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever names there are: all that goes out is taken by wires, no two are the same, each comes back as what it was, and good names stay.
+        /// For any set of names: every name sent is valid and unique, each maps back to its tool, and valid names are kept.
         #[test]
         fn every_name_comes_back(tools in vec("[a-c._ /-]{0,4}|[a-z.]{60,70}|\\PC{0,6}", 0..20)) {
             let names = WireNames::new(tools.iter().map(String::as_str));

@@ -1,7 +1,7 @@
-//! What Anthropic Messages streams back.
+//! Decodes the stream of Anthropic Messages.
 //!
-//! `message_start`, then blocks that begin, grow and end under their index, then `message_delta` with the reason, and `message_stop`, which is the
-//! terminator. Events that are not known are left out, and so are blocks of a kind that nobody asked for; known events where they cannot stand end the step.
+//! `message_start`, then blocks that begin, grow and end under their index, then `message_delta` with the stop reason, and `message_stop`, which is
+//! the terminator. Unknown events and blocks of a kind that was not requested are skipped; known events out of order fail the step.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::vendor_error::VendorError;
 pub(crate) struct AnthropicDecoder {
     collector: MessageCollector,
     has_begun: bool,
-    /// Blocks by index; those that are over stand for themselves.
+    /// Blocks by index, including closed ones.
     blocks: BTreeMap<u32, Block>,
     stop_reason: Option<String>,
     tokens: TokenCounts,
@@ -40,12 +40,12 @@ enum Block {
         part: PartKey,
         whole_input: Option<String>,
     },
-    /// Of a kind that nobody asked for.
+    /// A kind that was not requested.
     Foreign,
     Over,
 }
 
-/// Tokens as this wire counts them: what came from a cache, or went into one, is no part of the input.
+/// Token counts of this wire: cache reads and writes are not part of the input count.
 #[derive(Clone, Copy, Debug, Default)]
 struct TokenCounts {
     input: u64,
@@ -154,7 +154,7 @@ impl AnthropicDecoder {
         }
     }
 
-    /// Takes a frame by its kind; `false` where the kind is not known.
+    /// Takes a frame by its kind; `false` if the kind is unknown.
     fn take(&mut self, kind: &str, frame: StreamFrame<'_>) -> Result<bool, ProviderError> {
         match kind {
             "content_block_delta" => self.block_grows(&frame.read()?)?,
@@ -298,7 +298,7 @@ impl AnthropicDecoder {
         self.collector.finish(reason)
     }
 
-    /// Every report is of everything so far; what it leaves out is as it was.
+    /// Each report is cumulative; omitted counts are unchanged.
     fn count(&mut self, usage: Option<&WireUsage>) {
         let Some(usage) = usage else { return };
         let counted = &mut self.tokens;
@@ -317,7 +317,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// Arguments that came with the beginning of a call. The wire says nothing there but `{}`; some servers say all.
+/// Arguments in the start of a call. By the specification it is `{}`; some servers send all arguments there.
 fn whole_input(input: Option<&RawValue>) -> Result<Option<String>, ProviderError> {
     let Some(input) = input.map(RawValue::get) else { return Ok(None) };
     match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(input) {
@@ -331,7 +331,7 @@ impl Decode for AnthropicDecoder {
         if self.take(frame.event, frame)? {
             return Ok(());
         }
-        // Some servers leave the name out, or call every event the same.
+        // Some servers omit the event name, or use the same one for all events.
         let tag: Tag<'_> = frame.read()?;
         self.take(tag.kind(), frame)?;
         Ok(())

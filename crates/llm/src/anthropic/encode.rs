@@ -1,4 +1,4 @@
-//! A step as Anthropic Messages takes it.
+//! Encodes a step for Anthropic Messages.
 
 use serde_json::{Map, Value, json};
 
@@ -10,13 +10,13 @@ use crate::provider::{ModelName, Wire};
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
 
-/// How much a model may say where nobody set a bound and the model is not known; every model can say as much.
+/// The default output limit of an unknown model; every model supports it.
 const DEFAULT_MAX_TOKENS: u64 = 8_192;
 
-/// The most that is asked for where nobody set a bound.
+/// The upper bound of the default output limit.
 const MAX_DEFAULT_TOKENS: u64 = 32_000;
 
-/// The body of the request. The same step gives the same bytes: what the server remembers of earlier steps is found by them.
+/// The body of the request. It is deterministic, so that the server's prompt cache is hit.
 pub(super) fn body(
     request: &StepRequest<'_>,
     model: &ModelName,
@@ -29,7 +29,7 @@ pub(super) fn body(
     body.insert("stream".to_owned(), json!(true));
     let mut tools: Vec<Value> = request.tools.iter().map(|tool| definition(tool, names)).collect();
     let system = request.system.filter(|system| !system.trim().is_empty());
-    // Tools stand before the system prompt, so one mark behind the last of the two remembers both.
+    // Tools precede the system prompt, so one cache breakpoint after the last of the two covers both.
     if system.is_none()
         && let Some(last) = tools.last_mut()
     {
@@ -59,7 +59,7 @@ pub(super) fn body(
     Value::Object(body)
 }
 
-/// The wire wants a number in every request: what was asked for, else what was configured, else what is fine for the model.
+/// `max_tokens` is mandatory: as requested, else as configured, else a suitable value for the model.
 fn max_tokens(request: &StepRequest<'_>, model: &ModelName, stated_most: Option<u64>) -> u64 {
     let known = || known_models::known_capabilities(&model.name).and_then(|known| known.max_output_tokens);
     let usual = || known().unwrap_or(DEFAULT_MAX_TOKENS).min(MAX_DEFAULT_TOKENS);
@@ -74,7 +74,7 @@ fn definition(tool: &ToolDefinition, names: &WireNames) -> Value {
     })
 }
 
-/// Everything up to here may be remembered by the server.
+/// Sets a cache breakpoint: everything up to here may be cached by the server.
 fn set_cache_control(block: &mut Value) {
     let is_markable = block.get("type").and_then(Value::as_str).is_none_or(|kind| !kind.contains("thinking"));
     if is_markable && let Some(block) = block.as_object_mut() {
@@ -82,7 +82,7 @@ fn set_cache_control(block: &mut Value) {
     }
 }
 
-/// The messages: neighbours of the same role are one, and none is empty.
+/// The messages: consecutive messages of the same role are merged, and none is empty.
 fn messages(messages: &[Message], model: &ModelName, names: &WireNames) -> Value {
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     let mut ids = CallIds::default();
@@ -106,7 +106,7 @@ fn messages(messages: &[Message], model: &ModelName, names: &WireNames) -> Value
     turns.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
 }
 
-/// Blocks without text are not taken.
+/// Empty text blocks are rejected.
 fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
@@ -124,7 +124,7 @@ fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, ids:
     said.parts.iter().filter_map(block).collect()
 }
 
-/// Thinking goes back exactly as it came, to the model that it came from; others cannot read it.
+/// Thinking is sent back unchanged, to the model that it came from; others cannot read it.
 fn thinking(text: &str, seal: &OpaqueProviderState) -> Option<Value> {
     if seal.wire != Wire::Anthropic {
         return None;

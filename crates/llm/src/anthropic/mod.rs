@@ -21,17 +21,17 @@ use crate::request::StepRequest;
 use crate::transport::{Dialect, KeyHeader, Transport};
 use crate::wire_names::{ToolNames, WireNames};
 
-/// The version of the wire, as the official clients name it.
+/// The API version, as the official clients send it.
 pub(crate) const DIALECT: Dialect = Dialect {
     wire: Wire::Anthropic,
     key: KeyHeader::ApiKey,
     headers: &[("anthropic-version", "2026-10-21"), ("accept", "text/event-stream, application/json")],
 };
 
-/// How long the server is asked about a model. Nothing depends on it but a better guess.
+/// The timeout of the query about a model. It only improves the estimate of the context window.
 const MODEL_INFO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A model that is asked over Anthropic Messages.
+/// A model over Anthropic Messages.
 #[derive(Debug)]
 pub struct AnthropicProvider {
     transport: Transport,
@@ -42,7 +42,7 @@ pub struct AnthropicProvider {
 }
 
 impl AnthropicProvider {
-    /// Nothing is asked yet.
+    /// A provider. Nothing is sent yet.
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
@@ -61,7 +61,7 @@ impl AnthropicProvider {
         self.transport.stream("/v1/messages", &body, &self.model, names).await
     }
 
-    /// What was configured, else what the table knows, else what the server says. A server that says nothing is no reason not to ask the model.
+    /// The configured capabilities, else those of the table, else the server's. A server that does not answer is no obstacle.
     async fn discover_capabilities(&self) -> Capabilities {
         if let Some(known) = known_models::known_capabilities(&self.model.name) {
             return self.stated.apply_over(known);

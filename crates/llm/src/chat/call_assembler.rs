@@ -1,15 +1,16 @@
-//! Which call a piece of a call belongs to.
+//! Assigns fragments of calls to calls.
 //!
-//! The wire says: to the one with its `index`. Servers that speak it reuse an index for another call, leave it out, leave the id out, send another id with every
-//! piece, repeat the name or cut it in two. So a piece is known by its id, then by its index, then it belongs to the call that was spoken of last; and where
-//! that leaves a doubt, nothing comes of it that could be made: two calls are never mixed into one that parses, and one call is never made two.
+//! By the specification a fragment belongs to the call with its `index`. Compatible servers reuse an index for another call, omit it, omit the id,
+//! send a different id with every fragment, repeat the name or split it. So a fragment is matched by its id, then by its index, then it belongs to
+//! the current call. An ambiguous stream never yields a wrong call: two calls are never merged into one that parses, and one call is never split into
+//! two.
 
 use std::collections::HashMap;
 
 use crate::error::ProviderError;
 use crate::message_collector::{MessageCollector, PartKey, malformed};
 
-/// A piece of a call.
+/// A fragment of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallFragment<'p> {
     pub(super) id: &'p str,
@@ -22,9 +23,9 @@ pub(super) struct CallFragment<'p> {
 #[derive(Debug, Default)]
 pub(super) struct CallAssembler {
     calls: Vec<PartialCall>,
-    /// The one that was spoken of last.
+    /// The call of the last fragment.
     current: usize,
-    /// The one of an id, and the last one of an index: looking through all of them for every piece would take ever longer.
+    /// The call of an id, and the last call of an index: a linear search per fragment would take quadratic time.
     by_id: HashMap<String, usize>,
     by_index: HashMap<u64, usize>,
 }
@@ -34,21 +35,21 @@ struct PartialCall {
     id: String,
     index: Option<u64>,
     name: String,
-    /// Where its arguments are gathered, from the moment that its name is known to be whole.
+    /// The part that collects its arguments, once its name is complete.
     part: Option<PartKey>,
     object: ObjectTracker,
 }
 
-/// Where a piece belongs.
+/// The call that a fragment belongs to.
 enum FragmentTarget {
     New,
     At(usize),
-    /// To a call that has it already.
+    /// A call that already has it.
     Repeated,
 }
 
 impl CallAssembler {
-    /// Takes a piece.
+    /// Takes a fragment.
     pub(super) fn take(
         &mut self,
         piece: CallFragment<'_>,
@@ -82,19 +83,19 @@ impl CallAssembler {
         Ok(())
     }
 
-    /// No more pieces come: every call is whole.
+    /// The end of the stream: every call is complete.
     pub(super) fn end(&mut self, collector: &mut MessageCollector) -> Result<(), ProviderError> {
         self.begin_all(collector)?;
         self.calls.drain(..).filter_map(|call| call.part).try_for_each(|part| collector.end_call(part))
     }
 
-    /// The message was cut off: those whose arguments are closed are whole, and nobody knows of the others.
+    /// The message was truncated: calls whose arguments are closed are complete, the others are left open.
     pub(super) fn finish_truncated(&mut self, collector: &mut MessageCollector) -> Result<(), ProviderError> {
         let closed = self.calls.drain(..).filter(|call| call.object.is_closed);
         closed.filter_map(|call| call.part).try_for_each(|part| collector.end_call(part))
     }
 
-    /// Every call so far has its whole name.
+    /// Begins every call so far: their names are complete.
     fn begin_all(&mut self, collector: &mut MessageCollector) -> Result<(), ProviderError> {
         let unbegun = self.calls.iter_mut().rev().take_while(|call| call.part.is_none());
         let mut unbegun: Vec<&mut PartialCall> = unbegun.collect();
@@ -111,7 +112,7 @@ impl CallAssembler {
             return Ok(FragmentTarget::At(*place));
         }
         let place = piece.index.and_then(|index| self.by_index.get(&index).copied());
-        // The current call may be the one of an index that was left out before.
+        // The current call matches if it or the fragment has no index.
         let may_be = |call: &PartialCall| piece.index.is_none() || call.index.is_none();
         let place =
             place.or_else(|| self.calls.get(self.current).filter(|call| may_be(call)).map(|_| self.current));
@@ -119,7 +120,7 @@ impl CallAssembler {
             return Ok(FragmentTarget::New);
         };
         let goes_on = Ok(FragmentTarget::At(place));
-        // A call begins with its name. What has none goes on with what is there, whatever its id.
+        // A call begins with its name. A fragment without one continues the call, whatever its id.
         if piece.name.is_empty() {
             return goes_on;
         }
@@ -140,7 +141,7 @@ impl CallAssembler {
 }
 
 impl PartialCall {
-    /// More of the name, or the same name once more.
+    /// Appends to the name, unless it repeats the same name.
     fn add_name(&mut self, more: &str) -> Result<(), ProviderError> {
         if more.is_empty() || more == self.name {
             return Ok(());
@@ -152,7 +153,7 @@ impl PartialCall {
         Ok(())
     }
 
-    /// Begins the call, unless it was begun: its name is whole.
+    /// Begins the call, if it has not begun: its name is complete.
     fn begin(&mut self, collector: &mut MessageCollector) -> Result<PartKey, ProviderError> {
         if let Some(part) = self.part {
             return Ok(part);
@@ -166,7 +167,7 @@ impl PartialCall {
     }
 }
 
-/// Follows arguments just far enough to see their object closed. Looking at all of them with every piece would take ever longer.
+/// Tracks whether the arguments' object is closed, incrementally: parsing them anew with every fragment would take quadratic time.
 #[derive(Debug, Default)]
 struct ObjectTracker {
     is_begun: bool,

@@ -1,7 +1,7 @@
-//! A chunk of a stream, as far as it is read.
+//! A chunk of a stream.
 //!
-//! Servers that speak this wire add fields of their own, leave some out and send `null` for others, so everything may be missing. What is there
-//! must be what it should be: a chunk of another shape cannot be read.
+//! Compatible servers add fields of their own, omit some and send `null` for others, so every field is optional. A field that is present must have
+//! the right type, or the chunk is malformed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,13 +20,13 @@ pub(super) struct Chunk<'f> {
     pub(super) choices: Option<Vec<ChunkChoice<'f>>>,
     pub(super) usage: Option<Value>,
     pub(super) error: Option<Value>,
-    /// `error` where the chunk itself is the failure (vLLM).
+    /// `error` if the chunk itself is an error (vLLM).
     #[serde(borrow)]
     pub(super) object: Option<Text<'f>>,
 }
 
 impl Chunk<'_> {
-    /// Whether it says that the server failed.
+    /// Whether it reports an error.
     pub(super) fn is_failure(&self) -> bool {
         self.error.as_ref().is_some_and(|error| !error.is_null()) || self.object.as_deref() == Some("error")
     }
@@ -59,7 +59,7 @@ pub(super) struct Delta<'f> {
     pub(super) function_call: Option<FunctionDelta<'f>>,
 }
 
-/// Words: as text, or in parts (Mistral).
+/// Content: as text, or in parts (Mistral).
 #[derive(Debug)]
 pub(super) enum DeltaContent<'f> {
     Text(Cow<'f, str>),
@@ -87,12 +87,12 @@ pub(super) struct CallDelta<'f> {
 pub(super) struct FunctionDelta<'f> {
     #[serde(borrow)]
     pub(super) name: Option<Text<'f>>,
-    /// A piece of text, or from some servers the whole object.
+    /// A fragment of text, or from some servers the whole object.
     #[serde(borrow)]
     pub(super) arguments: Option<&'f RawValue>,
 }
 
-/// By hand, because serde would first make a copy of everything that may be one of two.
+/// By hand, because serde's `untagged` would first buffer a copy of the value.
 impl<'de: 'f, 'f> Deserialize<'de> for DeltaContent<'f> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ContentVisitor)

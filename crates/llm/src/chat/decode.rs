@@ -1,8 +1,8 @@
-//! What comes back over Chat Completions.
+//! Decodes the stream of Chat Completions.
 //!
-//! A step is over when a chunk has said why (`finish_reason`) and the stream has ended: with `[DONE]`, or without it where a server never sends it. Nothing of
-//! a message can come after its `finish_reason`, so a stream that is cut there has lost nothing but the count of tokens. One that was cut earlier is truncated,
-//! also where `[DONE]` comes.
+//! A step is complete when a chunk has given the `finish_reason` and the stream has ended: with `[DONE]`, or without it for servers that never send
+//! it. Nothing of a message can follow its `finish_reason`, so a stream that is cut there has lost only the usage. A stream that is cut earlier is
+//! truncated, even if `[DONE]` follows.
 
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Takes what a delta says, and tells whether it says anything.
+    /// Takes a delta, and returns whether it contains anything.
     fn delta(&mut self, mut delta: Delta<'_>) -> Result<bool, ProviderError> {
         let mut says_something = self.reasoning(&mut delta)?;
         says_something |= match delta.content {
@@ -150,7 +150,7 @@ impl ChatDecoder {
         Ok(says_something)
     }
 
-    /// The model's words for itself have one place in a message of this wire, wherever in between they come.
+    /// All thinking of a message is one part on this wire, wherever in the stream it comes.
     fn think(&mut self, text: &str) -> Result<bool, ProviderError> {
         if text.is_empty() {
             return Ok(false);
@@ -164,7 +164,7 @@ impl ChatDecoder {
         *self.thinking.get_or_insert_with(|| self.collector.begin_thinking())
     }
 
-    /// Servers say the same under several names at once: one of them is shown, and what must come back is kept.
+    /// Servers send the same reasoning under several names: one of them is shown, and what must be sent back is kept.
     fn reasoning(&mut self, delta: &mut Delta<'_>) -> Result<bool, ProviderError> {
         let content = delta.reasoning_content.as_deref().unwrap_or_default();
         let plain = delta.reasoning.as_deref().unwrap_or_default();
@@ -201,7 +201,7 @@ impl ChatDecoder {
         let has_calls = self.collector.has_calls();
         self.collector.finish(match reason.as_str() {
             _ if self.has_refused => FinishReason::Refusal,
-            // Servers that mean `tool_calls` say `stop`, and the other way round.
+            // Servers confuse `tool_calls` and `stop`.
             _ if is_end(&reason) && has_calls => FinishReason::ToolCalls,
             _ if is_end(&reason) => FinishReason::Stop,
             "length" => FinishReason::Length,
@@ -210,7 +210,7 @@ impl ChatDecoder {
         })
     }
 
-    /// What the server wants to see again: its details where it sends some, else its text, under the name that it came by.
+    /// What the server expects back: its details if it sends any, else its text, under the original name.
     fn opaque_state(&mut self) -> Option<Value> {
         let details = self.reasoning_details.take();
         let content = std::mem::take(&mut self.reasoning_content);
@@ -228,7 +228,7 @@ fn second_answer() -> ProviderError {
     malformed("the server sends a second answer that nobody asked for")
 }
 
-/// Whether the model itself came to an end.
+/// Whether the model itself ended the message.
 fn is_end(reason: &str) -> bool {
     matches!(reason, "stop" | "tool_calls" | "function_call")
 }

@@ -1,4 +1,4 @@
-//! What is asked over Chat Completions.
+//! Encodes a step for Chat Completions.
 
 use serde_json::{Map, Value, json};
 
@@ -37,10 +37,10 @@ pub(crate) fn encode(
     Value::Object(body)
 }
 
-/// How the server is told whether to think; `None` where it is left to it, or where there is no common way to say it.
+/// The parameter for thinking; `None` for the server's default, or if there is no common parameter.
 fn thinking(request: &StepRequest<'_>, model: &ModelName, flavour: Flavour) -> Option<(&'static str, Value)> {
     match (flavour, request.thinking) {
-        // These refuse tools here unless they are told not to think.
+        // These reject tools here unless reasoning is disabled.
         (Flavour::Openai, _) if !request.tools.is_empty() && reasons_over_responses_only(&model.name) => {
             Some(("reasoning_effort", json!("none")))
         }
@@ -50,7 +50,7 @@ fn thinking(request: &StepRequest<'_>, model: &ModelName, flavour: Flavour) -> O
     }
 }
 
-/// Models of OpenAI that think and call tools over Responses alone.
+/// OpenAI models that combine reasoning with tools only over Responses.
 fn reasons_over_responses_only(model: &str) -> bool {
     model.starts_with("gpt-5.6") || model.starts_with("gpt-6")
 }
@@ -81,7 +81,7 @@ fn messages(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> 
     messages
 }
 
-/// Models of other vendors refuse two messages of a person in a row, so they become one.
+/// Other vendors' models reject two consecutive user messages, so they are merged.
 fn user(text: &str, messages: &mut Vec<Value>) {
     if let Some(last) = messages.last_mut().filter(|last| last["role"] == "user")
         && let Some(Value::String(before)) = last.get_mut("content")
@@ -105,7 +105,7 @@ fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, is_t
     }
     if said.model.as_ref() == Some(model) {
         for (name, value) in said.parts.iter().filter_map(opaque_state).flatten() {
-            // Text of earlier turns is refused or thrown away; details carry signatures, and belong to the message.
+            // `reasoning_content` of earlier turns is rejected or discarded; `reasoning_details` carry signatures, and belong to the message.
             if name == "reasoning_details" || (name == "reasoning_content" && is_this_turn) {
                 message.insert(name.clone(), value.clone());
             }
@@ -114,7 +114,7 @@ fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, is_t
     Value::Object(message)
 }
 
-/// What the server sent along with its thinking, to be sent back.
+/// The opaque state of thinking, to be sent back.
 fn opaque_state(part: &MessagePart) -> Option<&Map<String, Value>> {
     match part {
         MessagePart::Thinking { seal: Some(seal), .. } if seal.wire == Wire::OpenaiChat => {
@@ -193,7 +193,7 @@ mod tests {
             (said(&seal, &other), None),
             (said(&foreign, &model), None),
         ] {
-            // Also of earlier turns.
+            // Also for earlier turns.
             let message = assistant(&said, &model, &WireNames::default(), false);
             assert_eq!(message.get("reasoning_details"), expected, "{message}");
         }

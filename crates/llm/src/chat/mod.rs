@@ -29,10 +29,10 @@ use crate::wire_names::{ToolNames, WireNames};
 
 pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::OpenaiChat, key: KeyHeader::Bearer, headers: &[] };
 
-/// How long a list of models is waited for. Nothing depends on it but a better guess.
+/// The timeout of the model list query. It only improves the estimate of the context window.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A model behind Chat Completions.
+/// A model over Chat Completions.
 #[derive(Debug)]
 pub struct ChatProvider {
     transport: Transport,
@@ -43,19 +43,19 @@ pub struct ChatProvider {
     capabilities: OnceCell<Capabilities>,
 }
 
-/// Where servers of this wire want to be asked in different ways.
+/// Differences between servers of this wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
-    /// The original.
+    /// OpenAI itself.
     Openai,
     /// OpenRouter.
     Openrouter,
-    /// Everybody else.
+    /// All others.
     Compatible,
 }
 
 impl Flavour {
-    /// Told by the address, and by the name for whoever reaches OpenRouter through another address.
+    /// Recognised by the address, or by the provider's name if OpenRouter is reached through another address.
     fn of(base_url: &str, provider: &str) -> Self {
         let url = Url::parse(base_url).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Flavour {
 }
 
 impl ChatProvider {
-    /// A model at an address that `/chat/completions` is added to.
+    /// A provider; `/chat/completions` is appended to the endpoint's base URL.
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let flavour = Flavour::of(&endpoint.base_url, &model.provider);
@@ -85,7 +85,7 @@ impl ChatProvider {
         }
     }
 
-    /// What the model can do; as an error where the server could not be asked, and may be able to tell later.
+    /// The model's capabilities; as an `Err` if the server could not be queried, so that the result is not cached.
     async fn discover_capabilities(&self) -> Result<Capabilities, Capabilities> {
         let known = known_models::known_capabilities(&self.model.name).unwrap_or(Capabilities {
             supports_tools: true,
@@ -93,7 +93,7 @@ impl ChatProvider {
             max_output_tokens: None,
         });
         let known = self.stated.apply_over(known);
-        // OpenAI's list holds nothing but names.
+        // OpenAI's list contains only names.
         if self.flavour == Flavour::Openai || self.stated.is_complete() {
             return Ok(known);
         }
@@ -124,7 +124,7 @@ impl Provider for ChatProvider {
         })
     }
 
-    /// A server that does not list its models, or cannot be reached, is no failure here: the next step tells why.
+    /// A server that does not list its models, or cannot be reached, is not an error here: the next step reports the cause.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         Box::pin(async move {
             let found = self.capabilities.get_or_try_init(|| self.discover_capabilities()).await;

@@ -1,12 +1,12 @@
-//! What a server's list of models says of one of them.
+//! A model's capabilities in a server's model list.
 //!
-//! The list itself is OpenAI's and holds nothing but names; each server adds what it likes, under names of its own.
+//! The list format is OpenAI's and contains only names; each server adds its own fields.
 
 use serde_json::Value;
 
 use crate::capabilities::StatedCapabilities;
 
-/// Where servers write how much a model can look at: OpenRouter and Together, vLLM, Groq, Mistral, llama.cpp, Anthropic.
+/// Where servers state the context window: OpenRouter and Together, vLLM, Groq, Mistral, llama.cpp, Anthropic.
 const CONTEXT_WINDOW: &[&str] = &[
     "/context_length",
     "/max_model_len",
@@ -17,20 +17,20 @@ const CONTEXT_WINDOW: &[&str] = &[
     "/max_input_tokens",
 ];
 
-/// Where servers write how much it can say: OpenRouter, Groq, Anthropic.
+/// Where servers state the maximum output: OpenRouter, Groq, Anthropic.
 const MAX_OUTPUT_TOKENS: &[&str] =
     &["/top_provider/max_completion_tokens", "/max_completion_tokens", "/max_tokens"];
 
-/// What a list says of a model; `None` where it does not hold it.
+/// A model's capabilities in a list; `None` if it is not listed.
 pub(super) fn find_model(answer: &Value, model: &str) -> Option<StatedCapabilities> {
     let listed = entries(answer)?;
     let named =
         |name: &str| listed.iter().find(|entry| entry.get("id").and_then(Value::as_str) == Some(name));
-    // OpenRouter takes wishes after a colon (`:nitro`), and lists some of them as models of their own (`:free`).
+    // OpenRouter accepts variants after a colon (`:nitro`), and lists some of them as models (`:free`).
     named(model).or_else(|| named(model.split_once(':')?.0)).map(said)
 }
 
-/// Every model of a list, with what it says of each.
+/// Every model of a list, with its stated capabilities.
 pub(crate) fn listed(answer: &Value) -> Vec<(String, StatedCapabilities)> {
     let one = |entry: &Value| Some((entry.get("id")?.as_str()?.to_owned(), said(entry)));
     entries(answer).unwrap_or_default().iter().filter_map(one).collect()

@@ -1,4 +1,4 @@
-//! What a server wants to see again of its reasoning (`reasoning_details`), put together from its pieces.
+//! Assembles `reasoning_details`, which the server expects back, from the stream.
 
 use serde_json::{Map, Value};
 
@@ -10,12 +10,12 @@ use crate::message_collector::too_large;
 #[derive(Debug, Default)]
 pub(super) struct ReasoningDetails {
     details: Vec<Map<String, Value>>,
-    /// How many values they hold. Each frame is bounded, and a stream of them could still fill any room.
+    /// The number of values. Each frame is limited, but a stream of them could still exhaust memory.
     values: usize,
 }
 
 impl ReasoningDetails {
-    /// Adds a piece: to the last detail where that has the same kind and number, else after it.
+    /// Adds a fragment: to the last detail if that has the same type and index, else as a new one.
     pub(super) fn add(&mut self, piece: Map<String, Value>) -> Result<(), ProviderError> {
         let is_same = |last: &&mut Map<String, Value>| {
             last.contains_key("index")
@@ -36,13 +36,13 @@ impl ReasoningDetails {
         Ok(())
     }
 
-    /// Everything that came.
+    /// All details.
     pub(super) fn take(&mut self) -> Vec<Map<String, Value>> {
         std::mem::take(self).details
     }
 }
 
-/// Sets a field of a detail or adds to it, and tells how many values did not have to be kept for it.
+/// Sets a field of a detail or appends to it, and returns how many values that saved.
 fn set(detail: &mut Map<String, Value>, key: String, value: Value) -> usize {
     match (detail.get_mut(&key), value) {
         (Some(Value::String(text)), Value::String(more)) if is_gathered(&key) => {
@@ -58,12 +58,12 @@ fn set(detail: &mut Map<String, Value>, key: String, value: Value) -> usize {
     }
 }
 
-/// Whether a field of a detail comes in pieces.
+/// Whether a field of a detail is streamed.
 fn is_gathered(key: &str) -> bool {
     matches!(key, "text" | "summary" | "data")
 }
 
-/// What may be shown of a detail.
+/// The displayable text of a detail.
 pub(super) fn display_text(detail: &Map<String, Value>) -> Option<&str> {
     detail.get("text").or_else(|| detail.get("summary"))?.as_str()
 }

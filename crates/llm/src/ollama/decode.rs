@@ -1,7 +1,6 @@
-//! What comes back from Ollama: one line of JSON for each piece, and one that says `done`.
+//! Decodes the stream of Ollama: one line of JSON per chunk, and a last one with `done`.
 //!
-//! Calls come whole. A call is the model's only where the last line also says why it is done: a server that lost its model in the middle says `done` and
-//! nothing else.
+//! Calls arrive complete. They count only if the last line also has a `done_reason`: a server whose model crashed sends `done` and nothing else.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What Ollama is asked.
+//! Encodes a step for Ollama.
 
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ pub(crate) fn encode(
     body.insert("model".into(), json!(model.name));
     body.insert("messages".into(), Value::Array(messages(request, model, names)));
     body.insert("stream".into(), json!(true));
-    // The wire has no other way to say that no tool may be called.
+    // The API has no other way to disable tools.
     if !request.tools.is_empty() && request.tool_choice == ToolChoice::Auto {
         body.insert("tools".into(), request.tools.iter().map(|definition| tool(definition, names)).collect());
     }
@@ -29,7 +29,7 @@ pub(crate) fn encode(
         ThinkingMode::Off if shown.can_think => drop(body.insert("think".into(), json!(false))),
         _ => {}
     }
-    // A conversation that is too long is to be an error, and not to lose its front without a word.
+    // A conversation that is too long must be an error, not silently lose its beginning.
     body.insert("truncate".into(), json!(false));
     body.insert("shift".into(), json!(false));
     let mut options = Map::new();
@@ -54,7 +54,7 @@ fn tool(definition: &ToolDefinition, names: &WireNames) -> Value {
     })
 }
 
-/// Ollama reads schemas into a type of its own, which has no room for `true` where a schema may stand.
+/// Ollama parses schemas into a type of its own, which does not accept `true` as a schema.
 fn soften(schema: &mut Value) {
     if schema.is_boolean() {
         *schema = json!({});

@@ -1,4 +1,4 @@
-//! Ollama's own wire.
+//! Ollama's native API.
 
 mod decode;
 mod encode;
@@ -24,7 +24,7 @@ use crate::wire_names::{ToolNames, WireNames};
 
 pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::Ollama, key: KeyHeader::Bearer, headers: &[] };
 
-/// A model that Ollama runs.
+/// A model on an Ollama server.
 #[derive(Debug)]
 pub struct OllamaProvider {
     transport: Transport,
@@ -34,8 +34,8 @@ pub struct OllamaProvider {
 }
 
 impl OllamaProvider {
-    /// A model at the address of an Ollama. The context that it is asked to keep is what the endpoint states, else what the model's maker set, else 32,768
-    /// tokens; never more than the model was trained for, unless it is stated.
+    /// A provider. The requested context size is what the endpoint states, else what the model's `num_ctx` sets, else 32,768 tokens; never more than
+    /// the model was trained for, unless stated.
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let stated = endpoint.stated;
@@ -82,15 +82,15 @@ impl Provider for OllamaProvider {
     }
 }
 
-/// What an answer to `/api/show` says of a model.
+/// A model's capabilities in an answer to `/api/show`.
 pub(crate) fn capabilities(answer: &Value, stated: StatedCapabilities) -> Capabilities {
     show::read(answer, stated).capabilities
 }
 
-/// The models that an Ollama has, the newest first.
+/// The models of an Ollama server, newest first.
 ///
 /// # Errors
-/// It cannot be asked.
+/// The server cannot be reached.
 pub async fn installed_models(endpoint: &Endpoint) -> Result<Vec<String>, ProviderError> {
     let answer = Transport::new(endpoint.clone(), DIALECT).ask(Method::GET, "/api/tags", None).await;
     Ok(names(&answer.map_err(explain)?))

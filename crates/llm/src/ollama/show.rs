@@ -1,23 +1,23 @@
-//! What Ollama says of a model (`/api/show`), and how much context it is asked to keep.
+//! Parses `/api/show`, and chooses the context size to request.
 
 use serde_json::Value;
 
 use crate::capabilities::{Capabilities, StatedCapabilities};
 
-/// The context that is asked for where nobody says otherwise. Ollama's own default may be 4,096 tokens, which a few files fill; all that a model was
-/// trained for may be more memory than the machine has.
+/// The default context size. Ollama's own default may be 4,096 tokens, which a few files fill; the full trained context may need more memory than the
+/// machine has.
 const DEFAULT_CONTEXT_TOKENS: u64 = 32_768;
 
-/// What a model can do, and how it is asked.
+/// A model's capabilities, and its request parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModelInfo {
     pub(super) capabilities: Capabilities,
-    /// The context to ask for; `None` where the server knows best.
+    /// The context size to request; `None` to leave it to the server.
     pub(super) num_ctx: Option<u64>,
     pub(super) can_think: bool,
 }
 
-/// Reads an answer.
+/// Parses an answer.
 pub(super) fn read(answer: &Value, stated: StatedCapabilities) -> ModelInfo {
     let can = |wanted: &str| {
         let listed = answer.get("capabilities").and_then(Value::as_array);
@@ -40,7 +40,7 @@ pub(super) fn read(answer: &Value, stated: StatedCapabilities) -> ModelInfo {
     ModelInfo { capabilities: stated.apply_over(found), num_ctx, can_think: can("thinking").unwrap_or(false) }
 }
 
-/// How much the model was trained to look at.
+/// The model's trained context size.
 fn trained_context(answer: &Value) -> Option<u64> {
     let info = answer.get("model_info")?.as_object()?;
     let architecture = info.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
@@ -49,7 +49,7 @@ fn trained_context(answer: &Value) -> Option<u64> {
     own.or_else(any)?.as_u64().filter(|tokens| *tokens > 0)
 }
 
-/// How much whoever made the model set, in lines such as `num_ctx 65536`.
+/// The `num_ctx` of the model's parameters, in lines such as `num_ctx 65536`.
 fn configured_context(answer: &Value) -> Option<u64> {
     let mut lines = answer.get("parameters")?.as_str()?.lines().rev();
     let value = lines.find_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse().ok());

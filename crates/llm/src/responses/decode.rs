@@ -1,7 +1,7 @@
-//! What OpenAI Responses streams back.
+//! Decodes the stream of OpenAI Responses.
 //!
-//! Items begin, grow and end under their place in the output; `response.completed` is the terminator, `response.incomplete` one that cuts. The arguments of
-//! a call come up to four times: piece by piece, whole, with the item and with the response. Only where all agree is there a call.
+//! Items begin, grow and end under their output index; `response.completed` is the terminator, `response.incomplete` the one of a truncated response.
+//! The arguments of a call are sent up to four times: in deltas, complete, with the item and with the response. Only if all agree is there a call.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::vendor_error::VendorError;
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
     collector: MessageCollector,
-    /// Items by their place in the output.
+    /// Items by output index.
     items: BTreeMap<u32, OpenItem>,
     is_refused: bool,
 }
@@ -32,7 +32,7 @@ struct OpenItem {
 
 #[derive(Debug)]
 enum ItemKind {
-    /// Its parts by their number.
+    /// Its parts by content index.
     Message(BTreeMap<u32, PartKey>),
     Reasoning {
         part: PartKey,
@@ -43,7 +43,7 @@ enum ItemKind {
         call_id: String,
         name: String,
     },
-    /// Of a kind that nobody asked for.
+    /// A kind that was not requested.
     Foreign,
 }
 
@@ -52,7 +52,7 @@ impl ResponsesDecoder {
         Self { collector, items: BTreeMap::new(), is_refused: false }
     }
 
-    /// Takes a frame by its kind; `false` where the kind is not known.
+    /// Takes a frame by its kind; `false` if the kind is unknown.
     fn take(&mut self, kind: &str, frame: StreamFrame<'_>) -> Result<bool, ProviderError> {
         match kind {
             "response.output_text.delta" => self.message_grows(&frame.read()?)?,
@@ -153,7 +153,7 @@ impl ResponsesDecoder {
             (ItemKind::Message(parts), "message") => {
                 for (index, words, is_refusal) in item.text_parts() {
                     self.is_refused |= is_refusal;
-                    // Words that did not come piece by piece come now.
+                    // Text that was not streamed comes now.
                     if let std::collections::btree_map::Entry::Vacant(place) = parts.entry(index) {
                         let part = *place.insert(self.collector.begin_text());
                         self.collector.push(part, words)?;
@@ -165,7 +165,7 @@ impl ResponsesDecoder {
                     self.collector.set_opaque_state(*part, sealed)?;
                 }
             }
-            // A call that was cut stays open: the response says why, and it stays as far as it came.
+            // A truncated call stays open: the response gives the reason, and the call is kept as far as it came.
             (ItemKind::Call { .. }, "function_call") if is_cut => return Ok(()),
             (ItemKind::Call { part, call_id, name }, "function_call") => {
                 if !is_same(item, call_id, name) {
@@ -208,7 +208,7 @@ impl ResponsesDecoder {
         self.collector.finish(reason)
     }
 
-    /// The calls of the whole response are those that were seen. Servers that do not repeat the output are believed.
+    /// The calls of the complete response must equal the streamed ones. Servers that do not repeat the output are trusted.
     fn compare(&self, response: &ResponseObject<'_>) -> Result<(), ProviderError> {
         if response.output.is_empty() {
             return Ok(());
@@ -243,7 +243,7 @@ impl ResponsesDecoder {
     }
 }
 
-/// The end of a response, where the frame is one.
+/// The end of a response, if the frame is one.
 fn read_end<'f>(frame: StreamFrame<'f>, kind: &str) -> Result<ResponseObject<'f>, ProviderError> {
     let tag: Tag<'_> = frame.read()?;
     if tag.kind() != kind {
@@ -263,7 +263,7 @@ fn is_same(item: &OutputItem<'_>, call_id: &str, name: &str) -> bool {
     item.call_id.as_deref() == Some(call_id) && item.name.as_deref() == Some(name)
 }
 
-/// Arguments that came whole are those that came in pieces, where any came.
+/// Complete arguments must equal the streamed ones, if there were any.
 fn check_arguments(
     collector: &mut MessageCollector,
     part: PartKey,
@@ -276,7 +276,7 @@ fn check_arguments(
     }
 }
 
-/// No arguments are an empty object.
+/// Missing arguments equal an empty object.
 fn is_equal(seen: &str, said: &str) -> bool {
     seen == said || (seen == "{}" && said.trim().is_empty())
 }
@@ -286,7 +286,7 @@ impl Decode for ResponsesDecoder {
         if self.take(frame.event, frame)? {
             return Ok(());
         }
-        // Some servers leave the name out, or call every event the same.
+        // Some servers omit the event name, or use the same one for all events.
         let tag: Tag<'_> = frame.read()?;
         self.take(tag.kind(), frame)?;
         Ok(())

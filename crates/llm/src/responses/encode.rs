@@ -1,4 +1,4 @@
-//! A step as OpenAI Responses takes it. Nothing is stored at the server: every step carries the whole conversation.
+//! Encodes a step for OpenAI Responses. Nothing is stored at the server (`store: false`): every step carries the whole conversation.
 
 use serde_json::{Map, Value, json};
 
@@ -9,10 +9,10 @@ use crate::provider::{ModelName, Wire};
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
 
-/// Models that do not reason, and refuse to be asked for it.
+/// Models without reasoning, which reject its parameters.
 const NON_REASONING_MODELS: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o"];
 
-/// The body of the request. The same step gives the same bytes: what the server remembers of earlier steps is found by them.
+/// The body of the request. It is deterministic, so that the server's prompt cache is hit.
 pub(super) fn body(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> Value {
     let reasons = !NON_REASONING_MODELS.iter().any(|name| model.name.starts_with(name));
     let mut body = Map::new();
@@ -42,7 +42,7 @@ pub(super) fn body(request: &StepRequest<'_>, model: &ModelName, names: &WireNam
     Value::Object(body)
 }
 
-/// The gate checks arguments against the schema itself; the server's strictness would narrow what a schema may say.
+/// The gate validates arguments itself; `strict` would restrict what a schema may contain.
 fn definition(tool: &ToolDefinition, names: &WireNames) -> Value {
     json!({
         "type": "function",
@@ -95,7 +95,7 @@ fn assistant(
                 Some(said) => phase = Some(said.clone()),
                 None => items.push(value.clone()),
             },
-            // Thinking of others cannot be read here.
+            // Thinking of other models cannot be read here.
             MessagePart::Thinking { .. } => {}
             MessagePart::Call(call) => items.push(json!({
                 "type": "function_call",

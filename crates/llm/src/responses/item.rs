@@ -11,7 +11,7 @@ use crate::error::ProviderError;
 use crate::event::Usage;
 use crate::frame::Text;
 
-/// An item begins or is over.
+/// The start or the end of an item.
 #[derive(Deserialize)]
 pub(super) struct ItemFrame<'f> {
     pub(super) output_index: u32,
@@ -19,7 +19,7 @@ pub(super) struct ItemFrame<'f> {
     pub(super) item: OutputItem<'f>,
 }
 
-/// A piece of an item.
+/// A delta of an item.
 #[derive(Deserialize)]
 pub(super) struct DeltaFrame<'f> {
     pub(super) output_index: u32,
@@ -31,7 +31,7 @@ pub(super) struct DeltaFrame<'f> {
     pub(super) delta: Text<'f>,
 }
 
-/// The arguments of a call, whole.
+/// The complete arguments of a call.
 #[derive(Deserialize)]
 pub(super) struct ArgumentsFrame<'f> {
     pub(super) output_index: u32,
@@ -39,14 +39,14 @@ pub(super) struct ArgumentsFrame<'f> {
     pub(super) arguments: Text<'f>,
 }
 
-/// The step is over, one way or another.
+/// The end of the response.
 #[derive(Deserialize)]
 pub(super) struct ResponseFrame<'f> {
     #[serde(borrow)]
     pub(super) response: ResponseObject<'f>,
 }
 
-/// What the server says of the whole step.
+/// The response object.
 #[derive(Deserialize)]
 pub(super) struct ResponseObject<'f> {
     #[serde(borrow, default)]
@@ -65,7 +65,7 @@ pub(super) struct IncompleteDetails {
     pub(super) reason: Option<String>,
 }
 
-/// One item of the output. What is no call, no message and no reasoning is none of ours.
+/// One item of the output. Only calls, messages and reasoning are used.
 #[derive(Deserialize)]
 pub(super) struct OutputItem<'f> {
     #[serde(rename = "type", borrow)]
@@ -91,12 +91,12 @@ pub(super) struct OutputItem<'f> {
 }
 
 impl OutputItem<'_> {
-    /// The arguments of a call; other items have other things under that name.
+    /// The arguments of a call; other kinds of items use the field differently.
     pub(super) fn arguments(&self) -> Result<Cow<'_, str>, ProviderError> {
         Ok(self.arguments.map(text_of).transpose()?.unwrap_or_default())
     }
 
-    /// The words of a message, by the number of their part, and whether they are a refusal.
+    /// The text parts of a message with their index, and whether each is a refusal.
     pub(super) fn text_parts(&self) -> impl Iterator<Item = (u32, &str, bool)> {
         let parts = self.content.as_ref().and_then(Value::as_array).into_iter().flatten();
         (0..).zip(parts).filter_map(|(index, part)| {
@@ -110,7 +110,7 @@ impl OutputItem<'_> {
         })
     }
 
-    /// Reasoning as the server wants to see it again. Without its encrypted content nobody could read it there.
+    /// Reasoning to be sent back. Without its encrypted content the server could not read it.
     pub(super) fn encrypted_reasoning(&self) -> Option<Value> {
         let encrypted = self.encrypted_content.as_deref()?;
         let mut sealed = json!({
@@ -128,7 +128,7 @@ impl OutputItem<'_> {
     }
 }
 
-/// Tokens as this wire counts them.
+/// Token usage of this wire.
 #[derive(Clone, Copy, Deserialize)]
 pub(super) struct WireUsage {
     #[serde(default)]

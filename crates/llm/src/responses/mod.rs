@@ -23,7 +23,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     headers: &[("accept", "text/event-stream, application/json")],
 };
 
-/// A model that is asked over OpenAI Responses.
+/// A model over OpenAI Responses.
 #[derive(Debug)]
 pub struct ResponsesProvider {
     transport: Transport,
@@ -33,7 +33,7 @@ pub struct ResponsesProvider {
 }
 
 impl ResponsesProvider {
-    /// Nothing is asked yet.
+    /// A provider. Nothing is sent yet.
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
@@ -59,7 +59,7 @@ impl Provider for ResponsesProvider {
         Box::pin(self.ask_step(request))
     }
 
-    /// The server does not say what a model can do; every model of this wire calls tools.
+    /// The server does not state capabilities; every model of this wire supports tools.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
         let known = known_models::known_capabilities(&self.model.name).unwrap_or(unknown);

@@ -1,4 +1,4 @@
-//! A conversation that holds everything, for what goes out.
+//! A conversation with every kind of message, for request bodies.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) fn model(provider: &str, name: &str) -> ModelName {
     ModelName { provider: provider.into(), name: name.into() }
 }
 
-/// Two tools, one of them with a name that wires do not take.
+/// Two tools, one of them with a name that wires do not accept.
 pub(crate) fn tools() -> Vec<ToolDefinition> {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "any": true}, "required": ["path"]});
     let tool = |name: &str| ToolDefinition {
@@ -26,7 +26,7 @@ pub(crate) fn tools() -> Vec<ToolDefinition> {
     vec![tool("fs.read"), tool("list_dir")]
 }
 
-/// Two turns: words, thinking of this model and of another, calls that went well and wrong, results.
+/// Two turns: text, thinking of this model and of another, valid and invalid calls, results.
 pub(crate) fn conversation(wire: Wire, model: &ModelName) -> Vec<Message> {
     let user = |text: &str| Message::User { text: text.into() };
     let text = |text: &str| MessagePart::Text { text: text.into() };
@@ -85,7 +85,7 @@ pub(crate) fn request<'r>(messages: &'r [Message], tools: &'r [ToolDefinition]) 
     }
 }
 
-/// Asks for a step and takes all that comes.
+/// Requests a step and collects its events.
 pub(crate) async fn step(
     provider: &dyn Provider,
     request: StepRequest<'_>,
@@ -98,7 +98,7 @@ pub(crate) async fn step(
     Ok(all)
 }
 
-/// A conversation of what came in these streams, every call with its result.
+/// A conversation of these streams' messages, every call with its result.
 pub(crate) fn history(wire: Wire, folder: &str, model: &ModelName, streams: &[&str]) -> Vec<Message> {
     let mut messages = Vec::new();
     for name in streams {

@@ -50,7 +50,7 @@ async fn a_conversation_goes_out_and_calls_come_back_by_their_own_names() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&asked.body).unwrap());
 }
 
-/// What goes out beside messages and tools.
+/// The request body without messages and tools.
 async fn asked_for(provider: &str, name: &str, change: impl Fn(&mut StepRequest<'_>)) -> Value {
     let server = Server::start(|_| Answer::events(stream("text"))).await;
     let provider = ChatProvider::new(Endpoint::new(server.url("/v1")), model(provider, name));
@@ -109,7 +109,7 @@ async fn what_a_model_can_do_is_configured_then_listed_then_known() {
         let provider = ChatProvider::new(endpoint, model("openai-chat", name));
         assert_eq!(provider.capabilities().await.unwrap(), expected, "{status} {name}");
         provider.capabilities().await.unwrap();
-        // A server that failed is asked again: it may be starting.
+        // A server that failed is queried again: it may be starting.
         assert_eq!(server.asked().len(), if status == 500 { 2 } else { 1 }, "{status} {name}");
         assert_eq!(server.asked()[0].line, "GET /v1/models");
     }

@@ -1,4 +1,4 @@
-//! Calls over Chat Completions, in all the ways that servers cut them.
+//! Calls over Chat Completions, in all the ways in which servers fragment them.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,29 +7,29 @@ use toolgate_llm::{ErrorKind, FinishReason, MAX_ARGUMENT_BYTES, MAX_CALLS, Model
 
 use crate::stream::{Decoded, decode};
 
-/// A call as the model meant it.
+/// An intended call.
 #[derive(Clone, Debug, PartialEq)]
 struct Meant {
     name: &'static str,
     arguments: String,
 }
 
-/// How a server cuts calls.
+/// How a server fragments calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Habit {
-    /// As OpenAI does: an index with every piece, id and name with the first.
+    /// As OpenAI does: an index with every fragment, id and name with the first.
     Original,
-    /// The id with every piece and no index.
+    /// The id with every fragment and no index.
     IdsAlone,
-    /// Everything with every piece.
+    /// Everything with every fragment.
     Everything,
-    /// Every call has index nought.
+    /// Every call has index 0.
     OneIndex,
-    /// Id and name with the first piece and no index.
+    /// Id and name with the first fragment and no index.
     FirstAlone,
-    /// Another id with every piece.
+    /// A different id with every fragment.
     NewIds,
-    /// Neither id nor index, each call in one piece.
+    /// Neither id nor index, each call in one fragment.
     Bare,
 }
 
@@ -44,7 +44,7 @@ impl Habit {
         Self::Bare,
     ];
 
-    /// Whether pieces of several calls may be mixed: where each says which call it is of.
+    /// Whether fragments of several calls may be interleaved: where each identifies its call.
     fn may_mix(self) -> bool {
         matches!(self, Self::Original | Self::IdsAlone | Self::Everything | Self::NewIds)
     }
@@ -85,7 +85,7 @@ fn meant() -> impl Strategy<Value = Vec<Meant>> {
     vec((name, arguments).prop_map(|(name, arguments)| Meant { name, arguments }), 1..5)
 }
 
-/// Cuts a text in pieces of these sizes, over and over.
+/// Cuts a text into pieces of these sizes, cyclically.
 fn cut<'t>(text: &'t str, sizes: &[usize]) -> Vec<&'t str> {
     let mut pieces = Vec::new();
     let (mut rest, mut sizes) = (text, sizes.iter().cycle());
@@ -99,7 +99,7 @@ fn cut<'t>(text: &'t str, sizes: &[usize]) -> Vec<&'t str> {
     pieces
 }
 
-/// The stream of a server: its pieces in chunks, the reason, the end.
+/// A server's stream: the fragments in chunks, the finish reason, the end.
 fn stream(pieces: impl IntoIterator<Item = Value>) -> Decoded {
     let chunk = |delta: Value, reason: Value| {
         format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}))
@@ -142,7 +142,7 @@ fn floods_are_cut_off() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever a server's habit, what comes out is what the model meant, in its order, each with an id of its own.
+    /// Whatever the server's habit, the result is the intended calls in order, each with a unique id.
     #[test]
     fn every_habit_is_understood(
         calls in meant(),
@@ -151,7 +151,7 @@ proptest! {
         order in vec(any::<prop::sample::Index>(), 200),
     ) {
         let mut calls = calls;
-        // Two bare calls that are the same cannot be told from one that is said twice, and become one.
+        // Two equal bare calls cannot be distinguished from one that is repeated, and become one.
         if habit == Habit::Bare {
             calls.dedup();
         }
@@ -169,7 +169,7 @@ proptest! {
         let mut sent = Vec::new();
         let mut order = order.iter().cycle();
         while let Some(first) = waiting.iter().position(|(next, pieces)| *next < pieces.len()) {
-            // Calls begin in their order; after that any of those begun may go on.
+            // Calls begin in order; after that the fragments of those begun may be interleaved.
             let begun: Vec<usize> = (0..waiting.len())
                 .filter(|place| {
                     let (next, pieces) = &waiting[*place];
@@ -197,7 +197,7 @@ proptest! {
         prop_assert_eq!(ids.len(), found.len());
     }
 
-    /// A server that forgets ids, indexes and names here and there is understood, or makes nothing that parses and was not meant.
+    /// If a server omits ids, indexes and names here and there, the result is either the intended calls, or nothing that parses and was not intended.
     #[test]
     fn what_is_in_doubt_makes_no_other_call(
         calls in meant(),

@@ -1,18 +1,18 @@
-//! Streams that are small enough, and would be anything but small once they were read.
+//! Streams within the byte limit whose parsed form would exceed memory.
 
 use serde_json::{Value, json};
 use toolgate_llm::{ErrorKind, FinishReason, Wire};
 
 use crate::stream::{Decoded, decode};
 
-/// More than are taken at once, in fewer bytes than are.
+/// More values than the limit, in fewer bytes than the limit.
 const MANY: usize = 300_000;
 
 fn many(value: &str) -> String {
     format!("[{}{value}]", format!("{value},").repeat(MANY))
 }
 
-/// Frames of any wire: what each holds, as text.
+/// A stream of these frames on any wire.
 fn stream(wire: Wire, frames: &[String]) -> Decoded {
     let framed = |frame: &String| match wire {
         Wire::Ollama => format!("{frame}\n"),

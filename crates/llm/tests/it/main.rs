@@ -1,4 +1,4 @@
-//! Wires: streams as servers send them, and what becomes of them.
+//! Wires: recorded streams, and their decoding.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

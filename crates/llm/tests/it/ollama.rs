@@ -39,7 +39,7 @@ fn floods_are_cut_off() {
     assert_eq!(calls(1, &"x".repeat(MAX_ARGUMENT_BYTES)), Some(ErrorKind::TooLarge));
 }
 
-/// An Ollama with one model.
+/// An Ollama server with one model.
 async fn ollama(stream: &'static str, show: Value) -> Server {
     Server::start(move |asked: &Asked| match asked.line.as_str() {
         "POST /api/show" => Answer::json(200, &show),
@@ -76,7 +76,7 @@ async fn a_conversation_goes_out_and_calls_come_back() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&asked[1].body).unwrap());
 }
 
-/// What goes out beside messages.
+/// The request body without messages.
 async fn asked_for(show: Value, stated: StatedCapabilities, change: impl Fn(&mut StepRequest<'_>)) -> Value {
     let server = ollama("text", show).await;
     let endpoint = Endpoint { stated, ..Endpoint::new(server.url("")) };

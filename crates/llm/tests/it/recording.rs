@@ -1,4 +1,4 @@
-//! What came back, written down.
+//! Recording and replay.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, channel};
@@ -11,7 +11,7 @@ use crate::asking::{model, request, step, tools};
 use crate::stream::fixture;
 use crate::transport::{Do, KEY, chunk, endpoint, head, patient, raw};
 
-/// Something to write to that can be read again.
+/// A writer whose content can be read.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -38,7 +38,7 @@ async fn a_recording_is_replayed_as_it_happened_and_holds_nothing_that_was_sent(
         (Wire::Anthropic, "anthropic", "failed_overloaded"),
         (Wire::Anthropic, "anthropic", "garbled_json"),
     ] {
-        // Cut within characters, too.
+        // Chunks that also end within characters.
         let pieces: Vec<Do> = fixture(folder, name).chunks(7).map(chunk).collect();
         let doings = [vec![head()], pieces, vec![chunk(b""), Do::Close]].concat();
         let (address, _told) = raw(doings).await;
@@ -60,7 +60,7 @@ async fn a_recording_is_replayed_as_it_happened_and_holds_nothing_that_was_sent(
     assert!(replay("{\"step\":1}").is_err() && replay("").unwrap().is_empty());
 }
 
-/// A disk that takes nothing until it is told to.
+/// A disk that blocks until it is released.
 struct Slow(Receiver<()>);
 
 impl Write for Slow {
@@ -74,7 +74,7 @@ impl Write for Slow {
     }
 }
 
-/// On a runtime of one thread, where whoever waits for a disk would keep everybody waiting.
+/// On a single-threaded runtime, where a blocking write would stop every task.
 #[tokio::test(flavor = "current_thread")]
 async fn a_slow_disk_holds_up_nobody_else() {
     let (tell, told) = channel();

@@ -27,7 +27,7 @@ fn streams_that_break_off_make_no_calls() {
     cut_anywhere(Wire::Openai, FOLDER);
 }
 
-/// What goes out for a conversation with this model.
+/// The request body of a conversation with this model.
 async fn body(name: &str, messages: &[Message]) -> Value {
     let server = Server::start(|_| Answer::events(fixture(FOLDER, "text"))).await;
     let endpoint = Endpoint::new(server.url("/v1")).key(Some(ApiKey::new("sk-secret")));

@@ -1,4 +1,4 @@
-//! A server that answers as a test says, and remembers what it was asked.
+//! A server with scripted answers that keeps its requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,14 +7,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What somebody asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// Method and path.
     pub(crate) line: String,
-    /// Headers as they came, with names in small letters.
+    /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    /// The body, `null` where there is none.
+    /// The body, `null` if there is none.
     pub(crate) body: Value,
 }
 
@@ -24,7 +24,7 @@ impl Asked {
     }
 }
 
-/// What it is answered.
+/// An answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -46,7 +46,7 @@ impl Answer {
     }
 }
 
-/// A server on this machine, until it is dropped.
+/// A server on loopback, until it is dropped.
 pub(crate) struct Server {
     address: String,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -73,12 +73,12 @@ impl Server {
         Self { address, asked, serving }
     }
 
-    /// Its address with a path.
+    /// Its URL with a path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.address)
     }
 
-    /// Everything that it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -90,7 +90,7 @@ impl Drop for Server {
     }
 }
 
-/// An address at which nobody listens, and nobody can as long as it is held.
+/// A bound address without a listener, which no other process can take while it is held.
 pub(crate) fn nobody() -> (TcpSocket, String) {
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -121,6 +121,6 @@ async fn write(connection: &mut TcpStream, answer: Answer) {
     let Answer { status, kind, body } = answer;
     let length = body.len();
     let head = format!("HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
-    // Whoever hung up does not want the answer.
+    // The client may have disconnected.
     let _ = connection.write_all(&[head.as_bytes(), &body].concat()).await;
 }

@@ -1,4 +1,4 @@
-//! Streams that were written down, and what is true of every one of them however it is cut.
+//! Recorded streams, and properties that hold for each of them however it is split.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use toolgate_llm::{
     AssistantMessage, ErrorKind, FinishReason, ModelName, ProviderError, StepDecoder, StepEvent, Wire,
 };
 
-/// What became of a stream.
+/// A decoded stream.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) events: Vec<StepEvent>,
@@ -17,7 +17,7 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// Why and how the step finished, where it did.
+    /// The finish event, if there is one.
     pub(crate) fn finish(&self) -> Option<(&FinishReason, &AssistantMessage)> {
         match self.events.last() {
             Some(StepEvent::Finish { reason, message }) => Some((reason, message)),
@@ -26,14 +26,14 @@ impl Decoded {
     }
 }
 
-/// A stream that was written down.
+/// A recorded stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixture {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Decodes a stream that comes in these pieces and then ends in order.
+/// Decodes a stream in these chunks with a regular end.
 pub(crate) fn decode<'b>(wire: Wire, pieces: impl IntoIterator<Item = &'b [u8]>) -> Decoded {
     let model = ModelName { provider: "test".into(), name: "m".into() };
     let mut decoder = StepDecoder::new(wire, &model);
@@ -45,7 +45,7 @@ pub(crate) fn decode<'b>(wire: Wire, pieces: impl IntoIterator<Item = &'b [u8]>)
     Decoded { events, failed }
 }
 
-/// The streams of a wire, by their names.
+/// The streams of a wire, by name.
 pub(crate) fn fixtures(folder: &str) -> Vec<Fixture> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder);
     let mut found: Vec<Fixture> = std::fs::read_dir(folder)
@@ -66,7 +66,7 @@ pub(crate) fn fixture(folder: &str, name: &str) -> Vec<u8> {
     fixtures(folder).into_iter().find(|fixture| fixture.name == name).unwrap().bytes
 }
 
-/// What became of a stream, for people.
+/// A decoded stream as text.
 pub(crate) fn rendered(decoded: &Decoded) -> String {
     let mut text = String::new();
     for event in &decoded.events {
@@ -104,7 +104,7 @@ pub(crate) fn snapshots(wire: Wire, folder: &str) {
     }
 }
 
-/// The same bytes are the same events, however they come: in one piece, byte by byte, and cut anywhere.
+/// The same bytes give the same events, however they are split: in one chunk, byte by byte, and anywhere.
 pub(crate) fn any_chunking(wire: Wire, folder: &str) {
     let fixtures = fixtures(folder);
     for Fixture { name, bytes } in &fixtures {
@@ -125,8 +125,8 @@ pub(crate) fn any_chunking(wire: Wire, folder: &str) {
     });
 }
 
-/// Cut after any byte, a stream is truncated, or it has lost nothing of its message: what finishes is what the whole stream finishes with. Where the whole
-/// fails, no part of it makes a call.
+/// Cut after any byte, a stream is truncated, or it has lost nothing of its message: what finishes is what the whole stream finishes with. If the
+/// whole stream fails, no prefix of it yields a call.
 pub(crate) fn cut_anywhere(wire: Wire, folder: &str) {
     for Fixture { name, bytes } in fixtures(folder) {
         let whole = decode(wire, [bytes.as_slice()]);

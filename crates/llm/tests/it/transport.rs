@@ -1,4 +1,4 @@
-//! The way to a server and back, when the server is not kind.
+//! The transport with misbehaving servers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::stream::fixture;
 
 pub(crate) const KEY: &str = "sk-ant-very-secret";
 
-/// What a server does on a connection once it was asked.
+/// What a server does on a connection after the request.
 #[derive(Clone, Debug)]
 pub(crate) enum Do {
     Send(Vec<u8>),
-    /// Ends the connection in order.
+    /// Closes the connection regularly.
     Close,
-    /// Ends it at once, and whatever is on its way with it.
+    /// Resets it, which discards data in flight.
     Reset,
-    /// Nothing, until the other side hangs up.
+    /// Nothing, until the client disconnects.
     Wait,
-    /// A little and then a little more, until the other side hangs up.
+    /// Sends byte after byte, until the client disconnects.
     Drip,
 }
 
-/// A server that does the same for everybody; it tells when somebody hangs up while it waits.
+/// A server that does the same on every connection; it reports when a client disconnects while it waits.
 pub(crate) async fn raw(doings: Vec<Do>) -> (String, mpsc::UnboundedReceiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -108,7 +108,7 @@ pub(crate) fn endpoint(address: &str, timeouts: Timeouts) -> Endpoint {
     endpoint
 }
 
-/// Asks for a step over Anthropic Messages.
+/// Requests a step over Anthropic Messages.
 async fn ask(endpoint: Endpoint) -> Result<Vec<StepEvent>, ProviderError> {
     let provider = provider(Wire::Anthropic, endpoint, model("anthropic", "m"));
     step(provider.as_ref(), request(&[], &tools())).await
@@ -191,7 +191,7 @@ async fn a_stream_that_breaks_off_is_truncated_wherever_it_breaks() {
             let failed = fails(endpoint(&address, patient())).await;
             assert_eq!(failed.kind, ErrorKind::Truncated, "{share} {end:?}");
         }
-        // The same, ended in order by HTTP.
+        // The same with a regular end of the HTTP body.
         let (address, _told) = raw(vec![head(), chunk(part), chunk(b""), Do::Close]).await;
         let failed = fails(endpoint(&address, patient())).await;
         assert_eq!(failed.kind, ErrorKind::Truncated, "{share}");
@@ -224,19 +224,19 @@ async fn silence_ends_a_step() {
     let failed = fails(endpoint(&address, Timeouts { idle: short, ..patient() })).await;
     assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, false));
     let (address, mut told) = raw(vec![Do::Wait]).await;
-    // Long enough for the question to arrive.
+    // Long enough for the request to arrive.
     let first_byte = Duration::from_secs(2);
     let failed = fails(endpoint(&address, Timeouts { first_byte, ..patient() })).await;
     assert_eq!(failed.kind, ErrorKind::Silent);
     told.recv().await.unwrap();
-    // A refusal whose words never come is still a refusal.
+    // An error status whose body never arrives is still an error.
     let (address, _told) =
         raw(vec![Do::Send(b"HTTP/1.1 429 x\r\ncontent-length: 9\r\n\r\n".to_vec()), Do::Wait]).await;
     let failed = fails(endpoint(&address, Timeouts { idle: short, ..patient() })).await;
     assert_eq!(failed.kind, ErrorKind::RateLimited);
 }
 
-/// However steadily it comes: what is known at once is not waited for byte by byte.
+/// The timeout of a query covers the whole answer, however steadily it arrives.
 #[tokio::test]
 async fn an_answer_that_never_ends_is_not_waited_for() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000000\r\n\r\n{";
@@ -248,7 +248,7 @@ async fn an_answer_that_never_ends_is_not_waited_for() {
     told.recv().await.unwrap();
 }
 
-/// What a server says is cut, and a key is not shown by its beginning.
+/// A server's message is truncated, and even a prefix of a key is redacted.
 #[tokio::test]
 async fn a_key_is_hidden_wherever_the_words_around_it_are_cut() {
     for before in [380, 385, 390, 399, 400] {
@@ -352,7 +352,7 @@ async fn nobody_there_and_nowhere_to_go() {
     assert_eq!(fails(stray).await.kind, ErrorKind::Unusable);
 }
 
-/// Where a wire may end without a terminator, it ends in order or not at all.
+/// A wire whose terminator is optional still needs a regular end of the HTTP body.
 #[tokio::test]
 async fn a_connection_that_breaks_is_no_end_of_a_stream() {
     let bytes = fixture("openai-chat", "one_call");
@@ -383,7 +383,7 @@ async fn one_connection_serves_step_after_step() {
                         let Do::Send(bytes) = doing else { return };
                         connection.write_all(&bytes).await.unwrap();
                     }
-                    // The answer ends when the step is long over.
+                    // The response ends long after the step.
                     go_on.notified().await;
                     let _ = connection.write_all(b"0\r\n\r\n").await;
                 }
@@ -395,7 +395,7 @@ async fn one_connection_serves_step_after_step() {
     for _ in 0..STEPS {
         step(provider.as_ref(), request(&[], &tools)).await.unwrap();
         go_on.notify_one();
-        // What comes after the finish is read by a task of its own, and so is the way back of the connection.
+        // The rest of the response is read by a task of its own, which also returns the connection to the pool.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
