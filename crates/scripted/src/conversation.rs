@@ -1,13 +1,13 @@
-//! A conversation as it was sent, whatever the wire.
+//! A conversation as a client sent it, independent of the wire.
 
-/// What was said so far, and what may be done now.
+/// The turns so far, and the available tools.
 #[derive(Debug, Default)]
 pub(crate) struct SentConversation {
     pub(crate) system: String,
     pub(crate) turns: Vec<SentTurn>,
-    /// The tools that can be called, by their names on the wire.
+    /// The offered tools, by their names on the wire.
     pub(crate) offered: Vec<String>,
-    /// Whether they may be called now.
+    /// Whether they may be called in this step.
     pub(crate) tools_on: bool,
 }
 
@@ -18,11 +18,11 @@ pub(crate) enum SentTurn {
     Results(Vec<ToolCallResult>),
 }
 
-/// What the model said in one step, as far as it matters for the next.
+/// The model's part of one step, as far as the next step depends on it.
 #[derive(Debug, Default)]
 pub(crate) struct ModelTurn {
     pub(crate) calls: Vec<ModelTurnCall>,
-    /// How many thoughts came back whole.
+    /// How many thinking blocks were sent back intact.
     pub(crate) thoughts: usize,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ModelTurnCall {
     pub(crate) tool: String,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct ToolCallResult {
     pub(crate) tool: String,
@@ -40,7 +40,7 @@ pub(crate) struct ToolCallResult {
 }
 
 impl SentConversation {
-    /// Adds what a person said. Prompts that follow each other are one.
+    /// Adds a prompt. Consecutive prompts are merged.
     pub(crate) fn prompt(&mut self, text: &str) {
         match self.turns.last_mut() {
             Some(SentTurn::Prompt(before)) => {
@@ -51,7 +51,7 @@ impl SentConversation {
         }
     }
 
-    /// Adds to what the model said, in the step that is under way or in a new one.
+    /// Adds to the model's current turn, or starts one.
     pub(crate) fn model_turn(&mut self, add: impl FnOnce(&mut ModelTurn)) {
         match self.turns.last_mut() {
             Some(SentTurn::Model(said)) => add(said),
@@ -63,7 +63,7 @@ impl SentConversation {
         }
     }
 
-    /// Adds what became of a call.
+    /// Adds the result of a call.
     pub(crate) fn result(&mut self, outcome: ToolCallResult) {
         match self.turns.last_mut() {
             Some(SentTurn::Results(results)) => results.push(outcome),
@@ -71,7 +71,7 @@ impl SentConversation {
         }
     }
 
-    /// The tool of a call that was made before, by the call's id.
+    /// The tool of an earlier call, by the call's id.
     pub(crate) fn tool_of(&self, id: &str) -> String {
         let calls = self.turns.iter().rev().filter_map(|turn| match turn {
             SentTurn::Model(said) => said.calls.iter().find(|call| call.id == id),
@@ -80,12 +80,12 @@ impl SentConversation {
         calls.map(|call| call.tool.clone()).next().unwrap_or_default()
     }
 
-    /// How many steps the model has taken.
+    /// The number of steps the model has taken.
     pub(crate) fn steps(&self) -> usize {
         self.turns.iter().filter(|turn| matches!(turn, SentTurn::Model(_))).count()
     }
 
-    /// Where what follows the last prompt begins.
+    /// The index after the last prompt.
     pub(crate) fn since_prompt(&self) -> usize {
         self.turns.iter().rposition(|turn| matches!(turn, SentTurn::Prompt(_))).map_or(0, |prompt| prompt + 1)
     }
@@ -94,7 +94,7 @@ impl SentConversation {
         prompt_before(&self.turns)
     }
 
-    /// What the last call of all came back with.
+    /// The result of the last call.
     pub(crate) fn last_result(&self) -> &str {
         let results = self.turns.iter().rev().find_map(|turn| match turn {
             SentTurn::Results(results) => results.last(),
@@ -113,7 +113,7 @@ pub(crate) fn prompt_before(turns: &[SentTurn]) -> &str {
     prompt.unwrap_or_default()
 }
 
-/// What came back since the model's last step in these turns.
+/// The results since the model's last step in these turns.
 pub(crate) fn results_before(turns: &[SentTurn]) -> &[ToolCallResult] {
     let since = turns.iter().rev().take_while(|turn| !matches!(turn, SentTurn::Model(_)));
     let results = since.filter_map(|turn| match turn {
@@ -123,7 +123,7 @@ pub(crate) fn results_before(turns: &[SentTurn]) -> &[ToolCallResult] {
     results.last().unwrap_or_default()
 }
 
-/// Whether two names mean one tool. Wires that take few characters are told names in which others are replaced.
+/// Whether two names mean the same tool. Wires with a restricted character set use names with other characters replaced.
 pub(crate) fn is_same_tool(one: &str, other: &str) -> bool {
     let plain = |character: char| {
         if character.is_ascii_alphanumeric() || matches!(character, '_' | '-') { character } else { '_' }

@@ -1,25 +1,25 @@
-//! A model that reads from a script, behind the real wires.
+//! A scripted model behind the real wires.
 //!
-//! A script in YAML says what the model says, thinks, calls and how it fails, also depending on what its calls came back with. It is served over
-//! loopback HTTP in each of the four wires, so that the adapters that talk to real models are what talks to it. Requests are checked as the vendors
-//! check them: what a real server would refuse is refused here, in its words.
+//! A script in YAML defines what the model says, thinks and calls and how it fails, also depending on the results of its calls. It is served over
+//! loopback HTTP on each of the four wires, so that the adapters for real models talk to it. Requests are validated as the vendors do: what a real
+//! server would reject is rejected here, with its error message.
 //!
-//! What is answered depends on the conversation that is sent and on nothing else, so that one server does for any number of conversations at
-//! once. Only faults that pass after a number of times are counted.
+//! An answer depends only on the conversation in the request, so one server handles any number of concurrent conversations. Only faults with a
+//! limited number of occurrences are counted.
 //!
-//! What this crate refuses to know: how the adapters are written. It shares no code with them, or a misreading would agree with itself.
+//! This crate does not know the adapters. It shares no code with them, or a misreading of the specification would agree with itself.
 
-// What the model does.
+// The script.
 mod script;
 pub use script::{Script, ScriptProblem, ScriptProblems};
 
-// What it answers to a conversation.
+// The answer to a conversation.
 mod conversation;
 mod step_selection;
 mod reply;
 mod signature;
 
-// How that is said.
+// Wires.
 mod request_rejection;
 mod playback;
 mod wire;
@@ -29,9 +29,9 @@ mod chat;
 mod ollama;
 pub use wire::Wire;
 
-// Where it is heard.
+// Server.
 mod server;
 pub use server::{LoggedRequest, ScriptServer, ServerError, ServerOptions};
 
-/// A script that shows a newcomer what a conversation with tools is like, in any folder.
+/// A script that shows a newcomer a conversation with tools, in any directory.
 pub const DEMO: &str = include_str!("demo.yaml");

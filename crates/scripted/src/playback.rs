@@ -1,4 +1,4 @@
-//! Bytes as they go out, with their pauses and their ends.
+//! The bytes of a response, with delays and faults.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 
 use crate::script::BreakEnd;
 
-/// How long a connection lives after the last bytes on it, so that they are sent.
+/// The delay between the last bytes and the end of the connection, so that they are sent.
 const LINGER_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ enum TapeItem {
     End(BreakEnd),
 }
 
-/// What goes out, recorded before any of it is sent.
+/// The whole response, prepared before any of it is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Tape {
     pieces: VecDeque<TapeItem>,
@@ -30,7 +30,7 @@ pub(crate) struct Tape {
 }
 
 impl Tape {
-    /// A tape on which deltas wait that long.
+    /// A tape with this delay before each delta.
     pub(crate) fn new(slow: Option<Duration>) -> Self {
         Self { pieces: VecDeque::new(), slow }
     }
@@ -39,7 +39,7 @@ impl Tape {
         self.pieces.push_back(TapeItem::Bytes(bytes.into()));
     }
 
-    /// Before each delta.
+    /// Adds the delay before a delta.
     pub(crate) fn pace(&mut self) {
         self.pieces.extend(self.slow.map(TapeItem::Wait));
     }
@@ -49,12 +49,12 @@ impl Tape {
     }
 
     pub(crate) fn end(&mut self, end: BreakEnd) {
-        // What was said before has left when the connection goes.
+        // The bytes before are sent before the connection is closed.
         self.pieces.push_back(TapeItem::Wait(LINGER_INTERVAL));
         self.pieces.push_back(TapeItem::End(end));
     }
 
-    /// The same up to that many bytes, and then the end.
+    /// The same, cut after this many bytes.
     pub(crate) fn cut(mut self, cut: Option<(usize, BreakEnd)>) -> Self {
         let Some((mut left, end)) = cut else { return self };
         let mut kept = VecDeque::new();
@@ -78,7 +78,7 @@ impl Tape {
     }
 }
 
-/// A tape as it is heard.
+/// Plays a tape.
 #[derive(Debug)]
 pub(crate) struct Playback {
     pieces: VecDeque<TapeItem>,
@@ -104,7 +104,7 @@ impl Stream for Playback {
                     return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
                 }
                 Some(TapeItem::End(BreakEnd::Idle)) => {
-                    // Whoever listens leaves some day, and the connection ends with them.
+                    // Waits until the client disconnects.
                     self.pieces.push_front(TapeItem::End(BreakEnd::Idle));
                     return Poll::Pending;
                 }

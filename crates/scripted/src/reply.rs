@@ -1,4 +1,4 @@
-//! A step as an answer to one conversation: ids given, names found, texts filled in, faults decided.
+//! Resolves a step into a reply to one conversation: ids, tool names, templates and faults.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::script::{
     ScriptUsage, StatusFault,
 };
 
-/// What is said when no step fits.
+/// The reply when no step matches.
 const NOTHING_LEFT: &str = "The script ends here.";
 
-/// How much of a result is put in the place of `{{last_result}}`, in characters.
+/// `{{last_result}}` is cut to this many characters.
 const MAX_RESULT_CHARS: usize = 16_384;
 
-/// One answer.
+/// One reply.
 #[derive(Debug)]
 pub(crate) struct ScriptedReply {
-    /// Which step of the conversation this is, counted from nought.
+    /// The number of this step in the conversation, from 0.
     pub(crate) turn: usize,
     pub(crate) parts: Vec<ReplyPart>,
     pub(crate) finish: Finish,
     pub(crate) usage: ScriptUsage,
-    /// How many bytes one delta has.
+    /// The bytes per delta.
     pub(crate) chunk: usize,
-    /// How long to wait before each delta.
+    /// The delay before each delta.
     pub(crate) slow: Option<Duration>,
     pub(crate) index: IndexFault,
     /// Where the stream breaks, in bytes from its beginning.
@@ -43,7 +43,7 @@ pub(crate) enum ReplyPart {
     Fault(StreamFault),
 }
 
-/// Something in a stream that should not be there.
+/// A fault within a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamFault {
     Break(BreakEnd),
@@ -53,7 +53,7 @@ pub(crate) enum StreamFault {
     Error { message: String, kind: Option<String> },
 }
 
-/// What is wrong with the indexes of calls.
+/// A fault in the indexes of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IndexFault {
     #[default]
@@ -62,18 +62,18 @@ pub(crate) enum IndexFault {
     Missing,
 }
 
-/// What a wire brings to an answer.
+/// What the wire contributes to a reply.
 pub(crate) struct ReplyContext<'a> {
     pub(crate) conversation: &'a SentConversation,
-    /// What ids of calls begin with.
+    /// The prefix of call ids.
     pub(crate) prefix: &'static str,
     /// Whether the model may think.
     pub(crate) thinking: bool,
-    /// How many tokens went in, roughly.
+    /// The approximate number of input tokens.
     pub(crate) input_tokens: u64,
 }
 
-/// How often each fault has happened.
+/// How often each fault has occurred.
 #[derive(Debug)]
 pub(crate) struct FaultCounts(Vec<AtomicU32>);
 
@@ -82,7 +82,7 @@ impl FaultCounts {
         Self((0..script.faults).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// Whether a fault happens now; if so, that is counted.
+    /// Whether a fault occurs now; if so, it is counted.
     fn happens(&self, fault: &ScriptFault) -> bool {
         let Some(times) = fault.times else { return true };
         let Some(count) = self.0.get(fault.number) else { return true };
@@ -93,7 +93,7 @@ impl FaultCounts {
     }
 }
 
-/// The answer of a step, or the refusal that stands before it.
+/// The reply of a step, or the status fault that replaces it.
 pub(crate) fn reply(
     script: &Script,
     number: Option<usize>,
@@ -145,7 +145,7 @@ fn usage(step: &ScriptStep, parts: &[ReplyPart], asking: &ReplyContext<'_>) -> S
     })
 }
 
-/// Four bytes are about one token.
+/// About four bytes per token.
 pub(crate) fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(4)
 }
@@ -188,7 +188,7 @@ impl ScriptedReply {
         Ok(())
     }
 
-    /// The fault that keeps a whole answer from coming, where there is one.
+    /// The fault that prevents a complete answer, if there is one.
     pub(crate) fn stream_fault(&self) -> Option<&StreamFault> {
         self.parts.iter().find_map(|part| match part {
             ReplyPart::Fault(
@@ -198,7 +198,7 @@ impl ScriptedReply {
         })
     }
 
-    /// The text in pieces, each about as long as a delta, never within a character.
+    /// The text in pieces of about one delta, never split within a character.
     pub(crate) fn deltas<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> + use<'t> {
         let (chunk, mut rest) = (self.chunk, text);
         std::iter::from_fn(move || {
@@ -235,7 +235,7 @@ impl ReplyBuilder<'_> {
         let own = format!("{}_{:04}s{}c{}", self.asking.prefix, self.turn, self.number, self.calls);
         self.calls += 1;
         let offered = self.asking.conversation.offered.iter();
-        // The exact name wins over one that only looks like it on this wire.
+        // An exact match of the name takes precedence over one in the wire's restricted form.
         let exact = offered.clone().find(|offered| **offered == call.tool);
         let offered = exact.or_else(|| offered.clone().find(|offered| is_same_tool(offered, &call.tool)));
         let arguments = match &call.arguments {
@@ -254,7 +254,7 @@ impl ReplyBuilder<'_> {
             return text.to_owned();
         }
         let result: String = self.asking.conversation.last_result().chars().take(MAX_RESULT_CHARS).collect();
-        // What was put in is not looked at again.
+        // Inserted text is not expanded again.
         let pieces = text
             .split("{{last_result}}")
             .map(|piece| piece.replace("{{prompt}}", self.asking.conversation.last_prompt()));
@@ -273,7 +273,7 @@ impl ReplyBuilder<'_> {
     }
 }
 
-/// The step that a call came from, where its id is one of ours: `call_0002s1c0` is the first call of step 1.
+/// The step of a call, if its id is one of ours: `call_0002s1c0` is the first call of step 1.
 pub(crate) fn step_of(id: &str) -> Option<usize> {
     let (_, mark) = id.split_once('_')?;
     let (turn, rest) = mark.split_once('s')?;

@@ -1,15 +1,15 @@
-//! A request that is not answered, before a wire puts it in its own words.
+//! A rejected request, before a wire formats it.
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RequestRejection {
     pub(crate) status: u16,
-    /// The kind of error in the wire's word; where it is absent, the one that goes with the status.
+    /// The wire's error type; by default that of the status.
     pub(crate) kind: Option<String>,
     pub(crate) message: String,
     pub(crate) param: Option<String>,
     pub(crate) code: Option<String>,
-    /// Headers that go with it.
+    /// Additional headers.
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
@@ -18,7 +18,7 @@ impl RequestRejection {
         Self { status, kind: None, message: message.into(), param: None, code: None, headers: Vec::new() }
     }
 
-    /// A request that makes no sense.
+    /// A 400 error.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, message)
     }

@@ -1,10 +1,10 @@
-//! What a model wants to see again exactly as it said it: signatures, and reasoning that only its server can read.
+//! Signatures and opaque reasoning, which a client must send back unchanged.
 //!
-//! A seal says where it belongs and vouches for the text beside it, so that a server that remembers nothing can tell whether either was changed.
+//! A signature contains its position and a digest of the text, so that a stateless server can detect a change of either.
 
 use sha2::{Digest as _, Sha256};
 
-/// A seal for this text at this place of a conversation.
+/// The signature of this text at this position of a conversation.
 pub(crate) fn sign(place: &str, text: &str) -> String {
     let digest = Sha256::new().chain_update("toolgate scripted\0").chain_update(place).chain_update("\0");
     let digest = digest.chain_update(text).finalize();
@@ -12,7 +12,7 @@ pub(crate) fn sign(place: &str, text: &str) -> String {
     format!("{place}.{hex}")
 }
 
-/// Whether a seal is one of ours and belongs to this text.
+/// Whether a signature is one of ours and matches this text.
 pub(crate) fn verify(given: &str, text: &str) -> bool {
     given.split_once('.').is_some_and(|(place, _)| sign(place, text) == given)
 }

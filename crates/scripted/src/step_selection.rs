@@ -1,4 +1,4 @@
-//! Which step comes next. The conversation says which ones were used; nothing is remembered.
+//! Selects the next step. The conversation shows which ones were used; the server is stateless.
 
 use crate::conversation::{
     ModelTurn, SentConversation, SentTurn, ToolCallResult, is_same_tool, prompt_before, results_before,
@@ -6,7 +6,7 @@ use crate::conversation::{
 use crate::reply::step_of;
 use crate::script::{Memory, Script, ScriptStep, Switch, When};
 
-/// The step that answers this conversation: the first that fits and was not used.
+/// The step that answers this conversation: the first unused one that matches.
 pub(crate) fn choose(script: &Script, conversation: &SentConversation) -> Option<usize> {
     let begin = match script.memory {
         Memory::Prompt => conversation.since_prompt(),
@@ -25,7 +25,7 @@ pub(crate) fn choose(script: &Script, conversation: &SentConversation) -> Option
     first(script, &used, |step| may_call(step, conversation.tools_on) && fits_now(step, &view, conversation))
 }
 
-/// A turn that lacks thoughts which the model had in it, although a server wants them back while calls are under way.
+/// Whether a turn lacks thinking blocks of the model, which a server requires while calls are open.
 pub(crate) fn lacks_thoughts(script: &Script, conversation: &SentConversation) -> bool {
     let turns = conversation.turns.iter().skip(conversation.since_prompt());
     turns.into_iter().any(|turn| {
@@ -36,7 +36,7 @@ pub(crate) fn lacks_thoughts(script: &Script, conversation: &SentConversation) -
     })
 }
 
-/// The step that a turn came from: its calls say so, else it is what would have been chosen then.
+/// The step of a turn: by the ids of its calls, else the step that would have been selected then.
 fn step_of_turn(
     script: &Script,
     used: &[bool],
@@ -47,7 +47,7 @@ fn step_of_turn(
     let marked = said.calls.iter().find_map(|call| step_of(&call.id));
     marked.or_else(|| {
         let view = StepContext::at(conversation, position);
-        // Whether tools could be called then is not known, but whether any was.
+        // Whether tools could be called then is unknown, but whether one was called is known.
         first(script, used, |step| {
             step.has_calls() != said.calls.is_empty() && fits(step.when.as_ref(), &view)
         })
@@ -62,7 +62,7 @@ fn first(script: &Script, used: &[bool], mut fits: impl FnMut(&ScriptStep) -> bo
         .map(|(number, _)| number)
 }
 
-/// A model does not call what it is not given, unless the script insists.
+/// A model does not call tools that are disabled, unless the script insists.
 fn may_call(step: &ScriptStep, tools_on: bool) -> bool {
     let insists = step.when.as_ref().is_some_and(|when| when.tools == Some(Switch::Off));
     tools_on || insists || !step.has_calls()
@@ -75,7 +75,7 @@ fn fits_now(step: &ScriptStep, view: &StepContext<'_>, conversation: &SentConver
     tools && when.offered.as_ref().is_none_or(is_offered) && fits(Some(when), view)
 }
 
-/// What a step can ask about at one point of a conversation.
+/// The data that a condition is evaluated on.
 struct StepContext<'c> {
     system: &'c str,
     prompt: &'c str,
@@ -153,11 +153,11 @@ steps:
     #[test]
     fn steps_are_known_again_without_marks_and_after_results_were_shortened() {
         let script = script(BRANCHES);
-        // An id of somebody else: what would have been chosen then is what counts.
+        // A foreign id: the step that would have been selected then counts.
         let mut conversation = asked("go");
         called(&mut conversation, "x", "read_file", "Hello");
         assert_eq!(choose(&script, &conversation), Some(1));
-        // A result that no longer says what it said does not bring an old step back.
+        // A changed result does not make an old step available again.
         let script = self::script(
             "
 steps:

@@ -1,4 +1,4 @@
-//! The four ways to speak with a model.
+//! The four model APIs.
 
 use axum::http::HeaderMap;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::conversation::SentConversation;
 
-/// A way to speak with a model, by the names that models are chosen with.
+/// A model API, by the name used in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wire {
@@ -14,9 +14,9 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Responses.
     Openai,
-    /// OpenAI Chat Completions and everything that speaks it.
+    /// OpenAI Chat Completions and compatible servers.
     OpenaiChat,
-    /// Ollama's own.
+    /// Ollama's native API.
     Ollama,
 }
 
@@ -35,7 +35,7 @@ impl Wire {
         }
     }
 
-    /// What clients of this wire put behind the address of a server before they add their own paths.
+    /// The path that clients of this wire expect in a base URL.
     pub(crate) fn base_path(self) -> &'static str {
         match self {
             Self::Openai | Self::OpenaiChat => "/v1",
@@ -44,38 +44,38 @@ impl Wire {
     }
 }
 
-/// A request that was read and found good: what it says, and how it wants to be answered.
+/// A valid request, and how to answer it.
 pub(crate) struct Exchange {
     pub(crate) conversation: SentConversation,
     pub(crate) is_streamed: bool,
     pub(crate) thinking: ThinkingDisplay,
     /// The model, as the request names it.
     pub(crate) model: String,
-    /// How many tokens the request is, roughly.
+    /// The approximate number of input tokens.
     pub(crate) input_tokens: u64,
-    /// What of the request the answer depends on besides.
+    /// Further request options that the answer depends on.
     pub(crate) options: ResponseOptions,
 }
 
-/// What a client wants to see of thinking.
+/// How thinking is shown to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThinkingDisplay {
-    /// All of it.
+    /// In full.
     Shown,
-    /// That there was some, and its seal.
+    /// Only that there was some, and its signature.
     Omitted,
-    /// The model is not to think.
+    /// The model does not think.
     Off,
 }
 
-/// What some wires are told by some clients.
+/// Options of single wires.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseOptions {
-    /// Chat Completions: tell what was used at the end of a stream.
+    /// Chat Completions: usage at the end of a stream (`stream_options.include_usage`).
     pub(crate) usage_in_stream: bool,
-    /// Responses: hand out reasoning for a server that does not keep it.
+    /// Responses: include encrypted reasoning, which the server does not store.
     pub(crate) encrypted_reasoning: bool,
-    /// Responses: what is told back as it was asked.
+    /// Responses: request fields that the answer echoes.
     pub(crate) echo: serde_json::Map<String, Value>,
 }
 
@@ -83,13 +83,13 @@ pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> 
     headers.get(name).and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
 }
 
-/// Whether a name can be the name of a tool: letters, digits, `_` and `-`.
+/// Whether a name is a valid tool name: letters, digits, `_` and `-`.
 pub(crate) fn is_wire_name(name: &str, longest: usize) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// One event of a stream, as servers write it.
+/// One server-sent event.
 pub(crate) fn sse(event: Option<&str>, data: &Value) -> String {
     match event {
         Some(event) => format!("event: {event}\ndata: {data}\n\n"),
@@ -97,5 +97,5 @@ pub(crate) fn sse(event: Option<&str>, data: &Value) -> String {
     }
 }
 
-/// Bytes that are neither text nor JSON.
+/// Bytes that are neither UTF-8 nor JSON.
 pub(crate) const GARBAGE: &[u8] = b"data: {\"type\": \xff\xfe\x00 not json\n\n";

@@ -1,4 +1,4 @@
-//! Requests as the vendor reads them, with its objections.
+//! Validates requests as the vendor does, with its error messages.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::signature;
 use crate::step_selection::lacks_thoughts;
 use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay, is_wire_name};
 
-/// What a request may say.
+/// The known request fields.
 const KNOWN_FIELDS: &[&str] = &[
     "max_tokens",
     "messages",
@@ -34,7 +34,7 @@ const KNOWN_FIELDS: &[&str] = &[
     "user_profile_id",
 ];
 
-/// What it could say besides before the version that took it away.
+/// Fields that API versions before `WITHOUT_SAMPLING` also accept.
 const SAMPLING_FIELDS: &[&str] = &["temperature", "top_p", "top_k"];
 const WITHOUT_SAMPLING: &str = "2026-10-21";
 
@@ -230,14 +230,14 @@ fn thinking(script: &Script, body: &Value, max_tokens: u64) -> Result<ThinkingDi
     Ok(if omitted { ThinkingDisplay::Omitted } else { ThinkingDisplay::Shown })
 }
 
-/// Every block may ask to be cached, but only so many.
+/// Every block may have `cache_control`, up to the vendor's limit.
 fn cache_marks(body: &Value) -> Result<(), RequestRejection> {
     fn count(value: &Value) -> usize {
         match value {
             Value::Array(values) => values.iter().map(count).sum(),
             Value::Object(entries) => {
                 let own = usize::from(entries.get("cache_control").is_some_and(|mark| !mark.is_null()));
-                // What a call was made with is the caller's own, whatever it is called.
+                // A call's arguments are the caller's data, whatever their keys are called.
                 let inner = entries.iter().filter(|(key, _)| *key != "input" && *key != "input_schema");
                 own + inner.map(|(_, value)| count(value)).sum::<usize>()
             }
@@ -268,7 +268,7 @@ impl AnthropicRequestReader {
         if messages.is_empty() {
             return Err(RequestRejection::bad_request("messages: at least one message is required"));
         }
-        // The calls of the message before, which must be answered in this one.
+        // The calls of the message before, which this one must answer.
         let mut open = BTreeSet::new();
         for (at, message) in messages.iter().enumerate() {
             let content = content(message, at)?;
@@ -316,7 +316,7 @@ impl AnthropicRequestReader {
             match block.get("type").and_then(Value::as_str) {
                 Some("tool_result") => {
                     self.has_tool_blocks = true;
-                    // Results come first: what stands behind other words answers nothing.
+                    // Results must come first: one after other content answers nothing.
                     if !texts.is_empty() {
                         unanswered(&open, at)?;
                     }
@@ -353,7 +353,7 @@ impl AnthropicRequestReader {
 
     fn assistant(&mut self, blocks: &[Value], at: usize) -> Result<BTreeSet<String>, RequestRejection> {
         let mut ids = BTreeSet::new();
-        // A step that only said something is one too.
+        // A step with only text counts too.
         self.conversation.model_turn(|_| ());
         for (number, block) in blocks.iter().enumerate() {
             let path = format!("messages.{at}.content.{number}");

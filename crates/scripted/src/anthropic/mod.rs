@@ -10,7 +10,7 @@ use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 use crate::wire::{Exchange, header};
 
-/// The kinds of errors that go with statuses.
+/// The error type of each status.
 fn kind_of(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
@@ -36,7 +36,7 @@ pub(crate) fn error(refusal: &RequestRejection) -> Value {
     json!({"type": "error", "error": error, "request_id": "req_scripted"})
 }
 
-/// Reads and checks a request.
+/// Parses and validates a request.
 pub(crate) fn read(script: &Script, headers: &HeaderMap, body: &Value) -> Result<Exchange, RequestRejection> {
     let version = header(headers, "anthropic-version")
         .ok_or_else(|| RequestRejection::bad_request("anthropic-version: header is required"))?;
@@ -45,7 +45,7 @@ pub(crate) fn read(script: &Script, headers: &HeaderMap, body: &Value) -> Result
 
 pub(crate) use write::{full_response, stream};
 
-/// What clients that list models are told.
+/// The model list.
 pub(crate) fn models(script: &Script) -> Value {
     json!({"data": [model(script)], "has_more": false, "first_id": script.model_name(), "last_id": script.model_name()})
 }

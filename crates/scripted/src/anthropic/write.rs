@@ -1,4 +1,4 @@
-//! Answers as the vendor writes them.
+//! Writes answers in the vendor's format.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn stop_reason(finish: Finish) -> &'static str {
     }
 }
 
-/// A whole answer.
+/// An answer that is not streamed.
 pub(crate) fn full_response(reply: &ScriptedReply, exchange: &Exchange) -> Value {
     let mut thoughts = 0;
     let blocks = reply.parts.iter().filter_map(|part| match part {
@@ -50,7 +50,7 @@ pub(crate) fn full_response(reply: &ScriptedReply, exchange: &Exchange) -> Value
             })
         }
         ReplyPart::Call { id, tool, arguments } => {
-            // The vendor has parsed them; what it could not parse it hands on as text.
+            // The vendor parses arguments; it passes invalid JSON on as a string.
             let input =
                 serde_json::from_str(arguments).unwrap_or_else(|_| json!({"INVALID_JSON": arguments}));
             Some(json!({"type": "tool_use", "id": id, "name": tool, "input": input}))
@@ -106,7 +106,7 @@ struct AnthropicStreamWriter<'w> {
 }
 
 impl AnthropicStreamWriter<'_> {
-    /// Writes a part; no more is written when it was the last.
+    /// Writes a part; returns whether the stream goes on.
     fn part(&mut self, part: &ReplyPart) -> bool {
         match part {
             ReplyPart::Text(text) => {
@@ -121,7 +121,7 @@ impl AnthropicStreamWriter<'_> {
                 let start = json!({"type": "tool_use", "id": id, "name": tool, "input": {}});
                 self.block(&start, |writer| {
                     writer.delta(&json!({"type": "input_json_delta", "partial_json": ""}));
-                    // A call without arguments has none to send.
+                    // A call without arguments has no delta.
                     let arguments = if arguments == "{}" { "" } else { arguments };
                     for delta in writer.reply.deltas(arguments) {
                         writer.delta(&json!({"type": "input_json_delta", "partial_json": delta}));

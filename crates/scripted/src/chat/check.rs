@@ -1,4 +1,4 @@
-//! Requests as the vendor reads them, with its objections.
+//! Validates requests as the vendor does, with its error messages.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::signature;
 use crate::step_selection::lacks_thoughts;
 use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 
-/// What a request may say: to the vendor, and below that to others who speak its language.
+/// The known request fields: the vendor's own, then those of compatible servers.
 const KNOWN_FIELDS: &[&str] = &[
     "messages",
     "model",
@@ -109,7 +109,7 @@ fn tools(script: &Script, body: &Value) -> Result<Vec<String>, RequestRejection>
         return Err(empty_array("tools"));
     }
     if !script.model.tools {
-        // The words of OpenRouter: the vendor itself has no such models.
+        // OpenRouter's message: the vendor itself has no such models.
         return Err(RequestRejection::new(404, "No endpoints found that support tool use."));
     }
     let names = tools.iter().enumerate().map(|(at, tool)| {
@@ -138,7 +138,7 @@ fn empty_array(path: &str) -> RequestRejection {
 
 struct ChatRequestReader {
     conversation: SentConversation,
-    /// The calls of the message before that have no answer yet.
+    /// The unanswered calls of the message before.
     open: BTreeSet<String>,
     details: Reasoning,
 }
@@ -216,7 +216,7 @@ impl ChatRequestReader {
         Ok(())
     }
 
-    /// Reasoning that came with a signature and is wanted back as it was.
+    /// Signed reasoning that must be sent back unchanged.
     fn details(&mut self, message: &Value, at: usize) -> Result<(), RequestRejection> {
         if self.details != Reasoning::ReasoningDetails {
             return Ok(());

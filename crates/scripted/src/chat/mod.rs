@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and everything that speaks it.
+//! OpenAI Chat Completions and compatible servers.
 
 mod check;
 mod write;
@@ -11,7 +11,7 @@ use crate::script::Script;
 pub(crate) use check::request as read;
 pub(crate) use write::{full_response, stream};
 
-/// When everything is said to have been made, so that answers are the same every time: the first second of 2026.
+/// The fixed creation time of everything, so that answers are deterministic: the first second of 2026.
 pub(crate) const CREATED: u64 = 1_767_225_600;
 
 fn kind_of(status: u16) -> &'static str {
@@ -28,7 +28,7 @@ pub(crate) fn error(refusal: &RequestRejection) -> Value {
     json!({"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}})
 }
 
-/// What clients that list models are told: as the vendor does, and what others add to it.
+/// The model list: the vendor's format with fields that other servers add.
 pub(crate) fn models(script: &Script) -> Value {
     json!({"object": "list", "data": [model(script)]})
 }
@@ -43,7 +43,7 @@ pub(crate) fn model(script: &Script) -> Value {
     })
 }
 
-/// What must be so of a list of tools on either of the vendor's wires. `path` is where a tool's name stands.
+/// Validates a tool name on either of the vendor's wires. `path` is the position of the name.
 pub(crate) fn check_name(name: Option<&Value>, path: &str) -> Result<String, RequestRejection> {
     let missing = || {
         let message = format!("Missing required parameter: '{path}'.");
@@ -66,7 +66,7 @@ pub(crate) fn check_name(name: Option<&Value>, path: &str) -> Result<String, Req
     Ok(name.to_owned())
 }
 
-/// Whether the model may call tools, as `tool_choice` says on either of the vendor's wires.
+/// Whether the model may call tools, by `tool_choice` on either of the vendor's wires.
 pub(crate) fn tools_on(body: &Value, any: bool) -> Result<bool, RequestRejection> {
     for key in ["tool_choice", "parallel_tool_calls"] {
         if !any && body.get(key).is_some_and(|value| !value.is_null()) {
@@ -87,7 +87,7 @@ pub(crate) fn tools_on(body: &Value, any: bool) -> Result<bool, RequestRejection
     }
 }
 
-/// The model that is asked for, which must be the one there is.
+/// The requested model, which must be the script's.
 pub(crate) fn check_model(script: &Script, body: &Value) -> Result<String, RequestRejection> {
     let model = body.get("model").and_then(Value::as_str).filter(|model| !model.is_empty());
     let model = model.ok_or_else(|| RequestRejection::bad_request("you must provide a model parameter"))?;
@@ -98,7 +98,7 @@ pub(crate) fn check_model(script: &Script, body: &Value) -> Result<String, Reque
     Ok(model.to_owned())
 }
 
-/// A conversation must fit the model.
+/// Rejects a conversation that exceeds the context window.
 pub(crate) fn check_length(script: &Script, input_tokens: u64, param: &str) -> Result<(), RequestRejection> {
     let most = script.model.context_window;
     if input_tokens <= most {

@@ -1,4 +1,4 @@
-//! Answers as the vendor writes them.
+//! Writes answers in the vendor's format.
 
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ fn detail(reply: &ScriptedReply, number: usize, text: &str, hidden: bool) -> Val
     })
 }
 
-/// A whole answer.
+/// An answer that is not streamed.
 pub(crate) fn full_response(script: &Script, reply: &ScriptedReply, exchange: &Exchange) -> Value {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let (mut calls, mut details) = (Vec::new(), Vec::new());
@@ -112,7 +112,7 @@ struct ChatStreamWriter<'w> {
 }
 
 impl ChatStreamWriter<'_> {
-    /// Writes a part; no more is written when it was the last.
+    /// Writes a part; returns whether the stream goes on.
     fn part(&mut self, part: &ReplyPart) -> bool {
         match part {
             ReplyPart::Text(text) => {
@@ -152,7 +152,7 @@ impl ChatStreamWriter<'_> {
                 let piece = json!({"type": "reasoning.text", "text": delta, "format": "scripted-v1", "index": number});
                 self.delta(&json!({"reasoning": delta, "reasoning_details": [piece]}));
             }
-            // The signature comes by itself, behind the text.
+            // The signature is sent separately, after the text.
             if let Some(last) = last.as_object_mut() {
                 last.remove("text");
             }
@@ -188,7 +188,7 @@ impl ChatStreamWriter<'_> {
             "id": format!("chatcmpl-{:04}", self.reply.turn), "object": "chat.completion.chunk", "created": CREATED,
             "model": self.exchange.model, "service_tier": "default", "system_fingerprint": "fp_scripted", "choices": choices,
         });
-        // Every chunk has the key where it was asked for, and only the last has a value.
+        // If usage was requested, every chunk has the key, and only the last one a value.
         if let Some(chunk) = chunk.as_object_mut().filter(|_| self.exchange.options.usage_in_stream) {
             chunk.insert("usage".to_owned(), usage.clone());
         }

@@ -1,4 +1,5 @@
-//! Requests as Ollama reads them. It takes almost anything; where it would quietly make less of a conversation than was meant, this one objects.
+//! Validates requests as Ollama does. It accepts almost anything; where it would silently drop a part of the conversation, this server rejects the
+//! request.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 
-/// How many tokens Ollama looks at unless it is told otherwise.
+/// Ollama's default context size.
 const DEFAULT_CONTEXT_TOKENS: u64 = 4096;
 
 pub(crate) fn read_model(script: &Script, body: &Value) -> Result<String, RequestRejection> {
@@ -64,7 +65,7 @@ pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Request
     }
     Ok(Exchange {
         conversation,
-        // Unlike everywhere else, an answer is streamed unless that is declined.
+        // Unlike on the other wires, streaming is the default.
         is_streamed: body.get("stream").and_then(Value::as_bool).unwrap_or(true),
         thinking,
         model,
@@ -73,7 +74,7 @@ pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Request
     })
 }
 
-/// What does not fit is dropped from the front without a word, but for the last turn. That is what Ollama does.
+/// Drops what does not fit from the beginning, silently, except for the last turn. That is what Ollama does.
 fn truncate_context(conversation: &mut SentConversation, messages: &[Value], mut surplus: u64) {
     let weights =
         messages.iter().filter(|message| message.get("role").and_then(Value::as_str) != Some("system"));
@@ -114,7 +115,7 @@ fn unmarshal(found: &Value, field: &str, wanted: &str) -> RequestRejection {
 
 struct OllamaRequestReader {
     conversation: SentConversation,
-    /// How many calls of each tool have no answer yet. Not every client has ids here.
+    /// The number of unanswered calls per tool. Not every client sends ids here.
     open: BTreeMap<String, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Ollama's own wire.
+//! Ollama's native API.
 
 mod check;
 mod write;
@@ -11,7 +11,7 @@ use crate::script::Script;
 pub(crate) use check::{read_model, request as read};
 pub(crate) use write::{full_response, stream};
 
-/// When everything is said to have been made.
+/// The fixed creation time.
 const CREATED_AT: &str = "2026-01-01T00:00:00Z";
 
 /// The body of an error, in a response or within a stream.
@@ -26,7 +26,7 @@ fn details() -> Value {
     })
 }
 
-/// The models that are there.
+/// The installed models.
 pub(crate) fn tags(script: &Script) -> Value {
     let name = script.model_name();
     json!({"models": [{
@@ -34,7 +34,7 @@ pub(crate) fn tags(script: &Script) -> Value {
     }]})
 }
 
-/// All about one model.
+/// The details of one model.
 pub(crate) fn show(script: &Script) -> Value {
     let tools = script.model.tools.then_some("tools");
     let thinking = script.model.thinking.then_some("thinking");

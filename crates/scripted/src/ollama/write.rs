@@ -1,4 +1,4 @@
-//! Answers as Ollama writes them.
+//! Writes answers in Ollama's format.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::request_rejection::RequestRejection;
 use crate::script::Finish;
 use crate::wire::Exchange;
 
-/// The last words of an answer.
+/// The last line of an answer.
 fn last(reply: &ScriptedReply, exchange: &Exchange, message: &Value) -> Value {
     let reason = if reply.finish == Finish::Length { "length" } else { "stop" };
     json!({
@@ -19,7 +19,7 @@ fn last(reply: &ScriptedReply, exchange: &Exchange, message: &Value) -> Value {
     })
 }
 
-/// A call, which this wire only has whole and understood; what nobody can understand is an error of the server.
+/// A call, which this wire only sends complete and parsed; arguments that do not parse are a server error.
 fn call(reply: &ScriptedReply, number: usize, part: (&str, &str, &str)) -> Result<Value, RequestRejection> {
     let (id, tool, arguments) = part;
     let arguments = serde_json::from_str::<Map<String, Value>>(arguments).map_err(|reason| {
@@ -36,7 +36,7 @@ fn call(reply: &ScriptedReply, number: usize, part: (&str, &str, &str)) -> Resul
     Ok(json!({"id": id, "function": function}))
 }
 
-/// A whole answer.
+/// An answer that is not streamed.
 pub(crate) fn full_response(reply: &ScriptedReply, exchange: &Exchange) -> Result<Value, RequestRejection> {
     let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
     for part in &reply.parts {
@@ -81,7 +81,7 @@ struct OllamaStreamWriter<'w> {
 }
 
 impl OllamaStreamWriter<'_> {
-    /// Writes a part; no more is written when it was the last.
+    /// Writes a part; returns whether the stream goes on.
     fn part(&mut self, part: &ReplyPart) -> bool {
         match part {
             ReplyPart::Text(text) => {
@@ -138,7 +138,7 @@ impl OllamaStreamWriter<'_> {
                 self.line(&json!({"model": self.exchange.model, "surprise": true, "done": false}));
                 return true;
             }
-            // There are no comments in lines of JSON.
+            // Lines of JSON have no comments.
             StreamFault::Comment => return true,
         }
         false

@@ -1,4 +1,4 @@
-//! Requests as the vendor reads them, with its objections.
+//! Validates requests as the vendor does, with its error messages.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::signature;
 use crate::step_selection::lacks_thoughts;
 use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 
-/// What a request may say.
+/// The known request fields.
 const KNOWN_FIELDS: &[&str] = &[
     "background",
     "context_management",
@@ -95,7 +95,7 @@ pub(crate) fn request(script: &Script, body: &Value) -> Result<Exchange, Request
     })
 }
 
-/// This server keeps nothing that a request could go on from.
+/// This server stores no responses that a request could continue from.
 fn nothing_remembered(body: &Value) -> Result<(), RequestRejection> {
     match body.get("previous_response_id") {
         None | Some(Value::Null) => Ok(()),
@@ -139,7 +139,7 @@ fn includes_encrypted(body: &Value) -> Result<bool, RequestRejection> {
     Ok(encrypted)
 }
 
-/// What is shown of reasoning is what was asked for: nothing, unless somebody wants a summary.
+/// Reasoning is shown only if a summary is requested.
 fn thinking(script: &Script, body: &Value) -> ThinkingDisplay {
     let reasoning =
         |key: &str| body.get("reasoning").and_then(|reasoning| reasoning.get(key)).and_then(Value::as_str);
@@ -152,7 +152,7 @@ fn thinking(script: &Script, body: &Value) -> ThinkingDisplay {
     }
 }
 
-/// What the answer says about the request.
+/// The request fields that the answer echoes.
 fn echo(body: &Value) -> Map<String, Value> {
     let mut echo = Map::new();
     for (key, usual) in [
@@ -201,7 +201,7 @@ fn tools(script: &Script, body: &Value) -> Result<Vec<String>, RequestRejection>
     names.collect()
 }
 
-/// A schema that promises strictness must keep it.
+/// A schema with `strict: true` must meet the strict rules.
 fn strict_schema(tool: &Value, name: &str, at: usize) -> Result<(), RequestRejection> {
     if tool.get("strict") != Some(&Value::Bool(true)) {
         return Ok(());
@@ -235,9 +235,9 @@ fn strict_schema(tool: &Value, name: &str, at: usize) -> Result<(), RequestRejec
 
 struct ResponsesRequestReader {
     conversation: SentConversation,
-    /// The calls that have no output yet.
+    /// The calls without an output.
     open: BTreeSet<String>,
-    /// Whether the vendor would have kept what it said.
+    /// Whether the vendor would have stored its answers.
     is_stored: bool,
 }
 
@@ -384,7 +384,7 @@ fn required_text(item: &Value, key: &str, at: usize) -> Result<String, RequestRe
     text.map(str::to_owned).ok_or_else(|| missing(&format!("input[{at}].{key}")))
 }
 
-/// An item that names itself does so in the vendor's way.
+/// An item's id must have the vendor's prefix.
 fn check_id(item: &Value, prefix: &str, at: usize) -> Result<(), RequestRejection> {
     match item.get("id") {
         None | Some(Value::Null) => Ok(()),
@@ -397,7 +397,7 @@ fn check_id(item: &Value, prefix: &str, at: usize) -> Result<(), RequestRejectio
     }
 }
 
-/// What a message says, in the kinds of parts that its role may have.
+/// The text of a message, from the kinds of parts that its role allows.
 fn content(item: &Value, role: &str, at: usize) -> Result<String, RequestRejection> {
     let (kinds, supported): (&[&str], &str) = if role == "assistant" {
         (&["output_text", "refusal"], "'output_text' and 'refusal'")

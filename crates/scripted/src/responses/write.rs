@@ -1,4 +1,4 @@
-//! Answers as the vendor writes them.
+//! Writes answers in the vendor's format.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::script::Finish;
 use crate::signature::sign;
 use crate::wire::{Exchange, GARBAGE, ThinkingDisplay, sse};
 
-/// How far an answer has come.
+/// The status of an answer.
 #[derive(Clone, Copy)]
 enum ResponseStatus<'s> {
     Begun,
@@ -127,7 +127,7 @@ fn summary_text(text: &str) -> Value {
     json!({"type": "summary_text", "text": text})
 }
 
-/// A whole answer.
+/// An answer that is not streamed.
 pub(crate) fn full_response(reply: &ScriptedReply, exchange: &Exchange) -> Value {
     let mut output = Vec::new();
     for part in &reply.parts {
@@ -266,7 +266,7 @@ impl ResponsesStreamWriter<'_> {
         false
     }
 
-    /// A failure of the response, or of the stream where its kind is `error`.
+    /// Fails the response, or the stream if the kind is `error`.
     fn failed(&mut self, message: &str, kind: Option<&str>) {
         if kind == Some("error") {
             let data = json!({"code": "server_error", "message": message, "param": null});

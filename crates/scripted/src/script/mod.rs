@@ -1,4 +1,4 @@
-//! A script: what the model does, step by step.
+//! A script: the model's steps.
 
 mod problem;
 mod raw;
@@ -14,39 +14,39 @@ use crate::wire::Wire;
 pub use problem::{ScriptProblem, ScriptProblems};
 pub(crate) use when::{Switch, When};
 
-/// What a model does, step by step.
+/// A scripted model.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub(crate) model: Model,
     pub(crate) memory: Memory,
     pub(crate) steps: Vec<ScriptStep>,
-    /// How many faults there are in all steps; each has a number below this.
+    /// The number of faults in all steps; each has a number below this.
     pub(crate) faults: usize,
 }
 
 impl Script {
-    /// Reads a script. `file` is what problems call it.
+    /// Parses a script. `file` is its name in problems.
     ///
     /// # Errors
-    /// Every mistake that was found, with its line and what to do about it.
+    /// Every mistake that was found, with its line and a remedy.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScriptProblems> {
         read::script(file, text)
     }
 
-    /// The name that the model goes by. A script that names none answers to any.
+    /// The model's name. A script without one accepts any.
     #[must_use]
     pub fn model_name(&self) -> &str {
         self.model.name.as_deref().unwrap_or("scripted")
     }
 
-    /// The wire that the script would rather be spoken to in.
+    /// The wire that the script prefers.
     #[must_use]
     pub fn wire(&self) -> Option<Wire> {
         self.model.wire
     }
 }
 
-/// What the servers say about the model.
+/// The model's properties, as servers report them.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) name: Option<String>,
@@ -58,14 +58,14 @@ pub(crate) struct Model {
     pub(crate) reasoning: Reasoning,
 }
 
-/// How servers of Chat Completions tell what a model thinks: nobody agreed on one way.
+/// How servers of Chat Completions send reasoning: there is no standard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reasoning {
     /// `reasoning_content`, as DeepSeek and vLLM do.
     #[default]
     ReasoningContent,
-    /// `reasoning` and `reasoning_details`, as `OpenRouter` does; the details are wanted back.
+    /// `reasoning` and `reasoning_details`, as `OpenRouter` does; the details must be sent back.
     ReasoningDetails,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Reasoning {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Memory {
-    /// Those since the last prompt: every prompt begins the script anew.
+    /// Those since the last prompt: every prompt restarts the script.
     #[default]
     Prompt,
     /// Those of the whole conversation.
@@ -89,9 +89,9 @@ pub(crate) struct ScriptStep {
     pub(crate) repeat: bool,
     pub(crate) finish: Option<Finish>,
     pub(crate) usage: Option<ScriptUsage>,
-    /// How many bytes one delta has, at least one character.
+    /// The bytes per delta, at least one character.
     pub(crate) chunk: usize,
-    /// How long to wait before each delta.
+    /// The delay before each delta.
     pub(crate) slow: Option<Duration>,
 }
 
@@ -100,13 +100,13 @@ impl ScriptStep {
         self.acts.iter().any(|act| matches!(act, Act::Call(_)))
     }
 
-    /// How many times the model thinks in it.
+    /// The number of thinking blocks.
     pub(crate) fn thoughts(&self) -> usize {
         self.acts.iter().filter(|act| matches!(act, Act::Think { .. })).count()
     }
 }
 
-/// Something that happens in a step.
+/// One action of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Say(String),
@@ -120,18 +120,18 @@ pub(crate) enum Act {
 pub(crate) struct ScriptCall {
     pub(crate) tool: String,
     pub(crate) arguments: ScriptArguments,
-    /// The id that it has instead of one of ours.
+    /// The id instead of a generated one.
     pub(crate) id: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum ScriptArguments {
     Object(Value),
-    /// Exactly these characters, which may be no JSON.
+    /// Exactly this text, which may not be JSON.
     Text(String),
 }
 
-/// Why a step ends, where the calls in it do not already say so.
+/// Why a step ends, unless its calls imply it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Finish {
@@ -142,59 +142,59 @@ pub(crate) enum Finish {
     Pause,
 }
 
-/// Tokens that the server says were used.
+/// The usage that the server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptUsage {
     pub(crate) input: u64,
     pub(crate) output: u64,
-    /// How many of the first came from a cache.
+    /// How many of the input tokens came from a cache.
     #[serde(default)]
     pub(crate) cached: u64,
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptFault {
-    /// Which of the script's faults this is, for counting.
+    /// The number of the fault in the script, for counting.
     pub(crate) number: usize,
-    /// How often it happens before it passes; `None` is always.
+    /// How often it occurs; `None` for always.
     pub(crate) times: Option<u32>,
     pub(crate) kind: FaultKind,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum FaultKind {
-    /// The stream ends; `after` that many bytes of it where that is said.
+    /// The stream ends; `after` this many bytes if given.
     Break { end: BreakEnd, after: Option<usize> },
-    /// Bytes that nobody can read, and then the stream goes on.
+    /// Bytes that cannot be parsed; the stream goes on.
     Garbage,
-    /// An event of a kind that is not in any documentation.
+    /// An event of an undocumented type.
     UnknownEvent,
-    /// A line that is only there to keep the connection alive.
+    /// A keep-alive comment.
     Comment,
     /// All calls of the step have the same index.
     DuplicateIndex,
     /// No call of the step has an index.
     MissingIndex,
-    /// The server refuses before it says anything.
+    /// An error status instead of an answer.
     Status(StatusFault),
-    /// The server fails after it has begun.
+    /// An error within the stream.
     ErrorInStream { message: Option<String>, kind: Option<String> },
 }
 
-/// How a stream ends before its time.
+/// How a stream breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakEnd {
-    /// The connection is gone.
+    /// The connection is reset.
     Reset,
-    /// The response ends in order, without the wire's terminator.
+    /// The response ends regularly, without the wire's terminator.
     Truncate,
-    /// Nothing more comes, and the connection stays open.
+    /// Nothing more is sent, and the connection stays open.
     Idle,
 }
 
-/// A response that is no success, with the hints that go with it.
+/// An error response with its retry headers.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusFault {
     pub(crate) status: u16,

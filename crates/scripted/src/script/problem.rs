@@ -1,4 +1,4 @@
-//! What is wrong with a script, and where.
+//! Problems of a script, with their positions.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde_saphyr::Location;
 /// One mistake in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptProblem {
-    /// The script, as it was called when it was read.
+    /// The script's file name.
     pub file: String,
-    /// The line, counted from one.
+    /// The line, from 1.
     pub line: u64,
-    /// The character in the line, counted from one.
+    /// The column in characters, from 1.
     pub column: u64,
     /// What is wrong: a lower-case fragment.
     pub message: String,
@@ -51,7 +51,7 @@ impl fmt::Display for ScriptProblems {
 
 impl std::error::Error for ScriptProblems {}
 
-/// Gathers problems while a script is read.
+/// Collects problems while a script is parsed.
 pub(super) struct ProblemCollector<'f> {
     file: &'f str,
     problems: Vec<ScriptProblem>,
@@ -66,7 +66,7 @@ impl<'f> ProblemCollector<'f> {
         self.push(at, message.into(), Some(help.into()));
     }
 
-    /// What the YAML reader says, which ends the reading.
+    /// The YAML parser's error, which ends the parsing.
     pub(super) fn unread(mut self, error: &serde_saphyr::Error) -> ScriptProblems {
         let at = error.location().unwrap_or(Location::UNKNOWN);
         let text = error.without_snippet().to_string();
@@ -86,9 +86,9 @@ impl<'f> ProblemCollector<'f> {
     }
 }
 
-/// The words of the YAML reader in ours, and what to do.
+/// The YAML parser's message in our wording, and a remedy.
 fn reworded(text: &str) -> (String, Option<String>) {
-    // The place is told apart, and the settings of the reader are nobody's concern.
+    // The position is reported separately, and the parser's own settings are irrelevant.
     let text = text.split(" at line ").next().unwrap_or(text).split(", set ").next().unwrap_or(text);
     let (message, expected) = text.split_once(", expected ").unwrap_or((text, ""));
     let message = message.replace("unknown field", "unknown key").replace("unknown variant", "unknown word");

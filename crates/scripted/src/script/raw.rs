@@ -1,4 +1,4 @@
-//! A script as it is written: what YAML may hold, before it is known to make sense.
+//! The YAML format of a script, before validation.
 
 use std::fmt;
 

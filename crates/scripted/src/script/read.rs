@@ -1,4 +1,4 @@
-//! From what is written to what makes sense.
+//! Validates a parsed script.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     StatusFault,
 };
 
-/// How many bytes a delta has where the script does not say.
+/// The default of `chunk`.
 const DEFAULT_CHUNK_BYTES: usize = 24;
 
 const DEFAULT_CONTEXT_WINDOW: u64 = 200_000;
@@ -49,7 +49,7 @@ fn model(raw: RawModel) -> Model {
 
 struct ScriptReader<'r, 'f> {
     report: &'r mut ProblemCollector<'f>,
-    /// How many faults there were so far.
+    /// The number of faults so far.
     faults: usize,
 }
 
@@ -83,7 +83,7 @@ impl ScriptReader<'_, '_> {
         }
     }
 
-    /// What happens, in order: of the list where there is one, else thinking, then words, then calls.
+    /// The actions in order: the list if there is one, else thinking, then text, then calls.
     fn acts(
         &mut self,
         at: Location,
@@ -110,7 +110,7 @@ impl ScriptReader<'_, '_> {
         let calls = calls.unwrap_or_default();
         let calls: Vec<Act> = calls.into_iter().map(|call| self.call(call.referenced, call.value)).collect();
         let acts = think.into_iter().chain(say.map(Act::Say)).chain(calls);
-        // Faults come last, but for a refusal, which comes before everything.
+        // Faults come last, except for a status, which comes first.
         match fault {
             Some(fault) if matches!(fault.kind, FaultKind::Status(_)) => {
                 std::iter::once(Act::Fault(fault)).chain(acts).collect()
@@ -201,7 +201,7 @@ impl ScriptReader<'_, '_> {
         }
     }
 
-    /// Keys that mean nothing for this kind of fault are mistakes.
+    /// Keys that do not apply to this kind of fault are mistakes.
     fn check_keys(&mut self, at: Location, word: FaultWord, keys: &FaultKeys) {
         let is_break = matches!(word, FaultWord::Reset | FaultWord::Truncate | FaultWord::Idle);
         let is_status = word == FaultWord::Status;
@@ -253,7 +253,7 @@ impl ScriptReader<'_, '_> {
         }
     }
 
-    /// A time as people write it: `200ms`, `1s`, `2m`.
+    /// A duration such as `200ms`, `1s`, `2m`.
     fn duration(&mut self, at: Location, text: &str) -> Duration {
         let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
@@ -272,7 +272,7 @@ impl ScriptReader<'_, '_> {
     }
 }
 
-/// Whether nothing comes after it.
+/// Whether the fault ends the answer.
 fn ends(kind: &FaultKind) -> bool {
     matches!(kind, FaultKind::Break { .. } | FaultKind::Status(_) | FaultKind::ErrorInStream { .. })
 }

@@ -1,22 +1,22 @@
-//! When a step fits.
+//! The condition of a step.
 
 use serde::Deserialize;
 
-/// What must be so for a step to fit. What is not said does not matter.
+/// The condition of a step. Omitted fields match anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct When {
     /// One of the last results is of this tool.
     pub(crate) result: Option<String>,
-    /// That result, or any where no tool is named, has this text in it.
+    /// That result, or any if no tool is named, contains this text.
     pub(crate) contains: Option<String>,
-    /// It has not.
+    /// It does not contain this text.
     pub(crate) lacks: Option<String>,
-    /// The last prompt has this text in it.
+    /// The last prompt contains this text.
     pub(crate) prompt: Option<String>,
-    /// What stands before everything has this text in it.
+    /// The system prompt contains this text.
     pub(crate) system: Option<String>,
-    /// A tool of this name can be called.
+    /// A tool of this name is offered.
     pub(crate) offered: Option<String>,
     /// Whether tools may be called at all.
     pub(crate) tools: Option<Switch>,

@@ -1,4 +1,4 @@
-//! From a request to its answer, whatever the wire.
+//! Answers requests on every wire.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::step_selection::choose;
 use crate::wire::{self, Exchange, ThinkingDisplay, Wire};
 use crate::{anthropic, chat, ollama, responses};
 
-/// Longer requests are refused.
+/// Longer requests are rejected.
 const MAX_BODY_BYTES: usize = 64 << 20;
 
 pub(super) async fn answer(State(stage): State<Arc<ScriptServerState>>, request: Request) -> Response {
@@ -38,7 +38,7 @@ pub(super) async fn answer(State(stage): State<Arc<ScriptServerState>>, request:
     response
 }
 
-/// What a path is for.
+/// The purpose of a path.
 enum WireRoute {
     Step(Wire),
     Models(Wire),
@@ -58,7 +58,7 @@ impl WireRoute {
 }
 
 fn route(method: &Method, path: &str, headers: &HeaderMap) -> Option<WireRoute> {
-    // Two vendors list their models at the same place.
+    // Two vendors list their models at the same path.
     let lister = if headers.contains_key("anthropic-version") { Wire::Anthropic } else { Wire::OpenaiChat };
     match (method.as_str(), path) {
         ("POST", "/v1/messages") => Some(WireRoute::Step(Wire::Anthropic)),
@@ -126,7 +126,7 @@ impl ScriptServerState {
         }
     }
 
-    /// Whether the key will do. Ollama has none.
+    /// Checks the key. Ollama has none.
     fn authorized(&self, wire: Wire, headers: &HeaderMap) -> Result<(), RequestRejection> {
         let bearer = wire::header(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "));
         let given = match wire {
@@ -136,7 +136,7 @@ impl ScriptServerState {
         };
         let good = match (&self.key, given) {
             (Some(key), given) => given == Some(key),
-            // Others who speak this wire often want no key.
+            // Compatible servers often need no key.
             (None, given) => given.is_some() || wire == Wire::OpenaiChat,
         };
         match (good, wire) {
@@ -196,7 +196,7 @@ impl ScriptServerState {
 
 fn status_fault(fault: StatusFault) -> RequestRejection {
     let reason = StatusCode::from_u16(fault.status).ok().and_then(|status| status.canonical_reason());
-    // The one that is in no list is a vendor's own.
+    // A status without a registered reason phrase is a vendor's own, such as 529.
     let usual = || reason.unwrap_or("Overloaded").to_owned();
     let mut refusal = RequestRejection::new(fault.status, fault.message.clone().unwrap_or_else(usual));
     refusal.kind = fault.kind;
@@ -235,7 +235,7 @@ fn respond(status: u16, kind: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    // Both spellings of the id that clients put into their errors.
+    // Both names of the request id header that clients quote in errors.
     for name in ["request-id", "x-request-id"] {
         response.headers_mut().insert(name, HeaderValue::from_static("req_scripted"));
     }

@@ -1,4 +1,4 @@
-//! What was asked, for tests to look at.
+//! A log of requests, for tests.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 use crate::wire::Wire;
 
-/// Headers that are secrets.
+/// Headers with secrets.
 const SECRET_HEADERS: [&str; 2] = ["authorization", "x-api-key"];
 
 /// One request, without its key.
 #[derive(Clone, Debug)]
 pub struct LoggedRequest {
-    /// The wire, where the path is of one alone.
+    /// The wire, if the path belongs to only one.
     pub wire: Option<Wire>,
     /// The path.
     pub path: String,
-    /// The headers in their order; those that hold keys say that they were there.
+    /// The headers in order; the values of those with keys are redacted.
     pub headers: Vec<(String, String)>,
-    /// The body; nothing where there was none or it is no JSON.
+    /// The body; `null` if there was none or it is not JSON.
     pub body: Value,
-    /// How it was answered.
+    /// The status of the answer.
     pub status: u16,
 }
 

@@ -21,17 +21,17 @@ use crate::wire::Wire;
 pub use logged_request::LoggedRequest;
 use logged_request::RequestLog;
 
-/// How long nothing is accepted after accepting failed, as it does when there are no descriptors left.
+/// The delay after a failed `accept`, such as with `EMFILE`.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How a script is served.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where to listen, on this machine only. Port 0 is any that is free.
+    /// The loopback address to listen on. Port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// The key that clients must send. Without one any will do, and is wanted where the vendor always wants one.
+    /// The key that clients must send. Without one any key is accepted, but required where the vendor always requires one.
     pub key: Option<String>,
-    /// How many requests are kept for [`ScriptServer::requests`]; older ones are forgotten.
+    /// How many requests are kept for [`ScriptServer::requests`]; older ones are dropped.
     pub keep_requests: usize,
 }
 
@@ -44,22 +44,22 @@ impl Default for ServerOptions {
 /// Why a script cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address can be reached from elsewhere.
+    /// The address is reachable from other machines.
     #[error(
         "`{0}` can be reached from other machines; a script is served on this one only, such as on `127.0.0.1:0`"
     )]
     NotLoopback(SocketAddr),
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("`{address}` cannot be listened on: {source}; choose another port, or 0 for any that is free")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A script that is being served. Dropping it ends every connection.
+/// A running server. Dropping it closes every connection.
 #[derive(Debug)]
 pub struct ScriptServer {
     address: SocketAddr,
@@ -67,7 +67,7 @@ pub struct ScriptServer {
     accepting: JoinHandle<()>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(crate) struct ScriptServerState {
     script: Script,
@@ -77,10 +77,10 @@ pub(crate) struct ScriptServerState {
 }
 
 impl ScriptServer {
-    /// Serves a script. Must be called within a runtime.
+    /// Serves a script. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// The address is not on this machine or cannot be had.
+    /// The address is not loopback or cannot be bound.
     pub async fn start(script: Script, options: ServerOptions) -> Result<Self, ServerError> {
         let address = options.listen;
         if !address.ip().is_loopback() {
@@ -99,19 +99,19 @@ impl ScriptServer {
         Ok(Self { address, stage, accepting })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address that clients of a wire are configured with: they add their own paths to it.
+    /// The base URL for clients of a wire: they append their own paths.
     #[must_use]
     pub fn base_url(&self, wire: Wire) -> String {
         format!("http://{}{}", self.address, wire.base_path())
     }
 
-    /// What was asked so far, oldest first, without keys.
+    /// The requests so far, oldest first, without keys.
     #[must_use]
     pub fn requests(&self) -> Vec<LoggedRequest> {
         self.stage.log.all()
@@ -124,7 +124,7 @@ impl Drop for ScriptServer {
     }
 }
 
-/// Takes connections for as long as the server is there; they end with it.
+/// Accepts connections until the server is dropped, which closes them.
 async fn accept(listener: TcpListener, stage: Arc<ScriptServerState>) {
     let router = Router::new().fallback(answer::answer).with_state(stage);
     let mut connections = JoinSet::new();
@@ -140,9 +140,9 @@ async fn accept(listener: TcpListener, stage: Arc<ScriptServerState>) {
 }
 
 async fn handle_connection(stream: TcpStream, router: Router) {
-    // Deltas are small and waited for.
+    // Deltas are small and latency matters.
     let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(router);
-    // How a connection ended is its client's concern.
+    // How a connection ended is the client's concern.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }

@@ -1,4 +1,4 @@
-//! A client that is none of the adapters: it sends what it is told and keeps the bytes of the answer.
+//! A client independent of the adapters: it sends a given request and keeps the bytes of the answer.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,13 +10,13 @@ pub(crate) async fn serve(script: &str) -> ScriptServer {
     ScriptServer::start(script, ServerOptions::default()).await.unwrap()
 }
 
-/// An answer as far as it came.
+/// An answer as far as it arrived.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Whether the response said where it ends and came that far.
+    /// Whether the response has an end marker and arrived completely.
     pub(crate) is_whole: bool,
 }
 
@@ -61,7 +61,7 @@ fn dechunked(mut rest: &[u8]) -> (Vec<u8>, bool) {
     (body, false)
 }
 
-/// The path that steps are asked for at.
+/// The path of a step request.
 pub(crate) fn path(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => "/v1/messages",
@@ -84,16 +84,16 @@ pub(crate) async fn begin(server: &ScriptServer, wire: Wire, body: &Value) -> Tc
     stream
 }
 
-/// Asks, and hears all of the answer.
+/// Sends a request and reads the whole answer.
 pub(crate) async fn post(server: &ScriptServer, wire: Wire, body: &Value) -> Heard {
     let mut stream = begin(server, wire, body).await;
     let mut bytes = Vec::new();
-    // A connection that breaks ends in an error or in nothing; what came before is what counts.
+    // A broken connection ends in an error or in end of file; the bytes before count.
     let _ = stream.read_to_end(&mut bytes).await;
     Heard::parse(&bytes)
 }
 
-/// Asks, hears until some text has come, and then whatever is there when the server goes.
+/// Sends a request, reads until some text has arrived, drops the server, and reads the rest.
 pub(crate) async fn post_until(server: ScriptServer, wire: Wire, body: &Value, text: &str) -> Heard {
     let mut stream = begin(&server, wire, body).await;
     let mut bytes = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) async fn post_until(server: ScriptServer, wire: Wire, body: &Value, t
     Heard::parse(&bytes)
 }
 
-/// A request with a prompt and the usual tools.
+/// A request with a prompt and the default tools.
 pub(crate) fn request(wire: Wire, prompt: &str, is_streamed: bool) -> Value {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let function = json!({"name": "read_file", "description": "reads", "parameters": schema});
@@ -135,7 +135,7 @@ pub(crate) fn request(wire: Wire, prompt: &str, is_streamed: bool) -> Value {
     }
 }
 
-/// The same conversation after a whole answer, with this result for each of its calls.
+/// The same conversation after a complete answer, with this result for each of its calls.
 pub(crate) fn continued(wire: Wire, request: &Value, answer: &Value, result: &str) -> Value {
     let mut request = request.clone();
     let key = if wire == Wire::Openai { "input" } else { "messages" };
@@ -177,7 +177,7 @@ pub(crate) fn continued(wire: Wire, request: &Value, answer: &Value, result: &st
     request
 }
 
-/// The words of a whole answer.
+/// The text of a complete answer.
 pub(crate) fn words(wire: Wire, answer: &Value) -> String {
     let found = match wire {
         Wire::Anthropic => &answer["content"][0]["text"],

@@ -1,4 +1,4 @@
-//! Many conversations at once, with one script.
+//! Many concurrent conversations with one script.
 
 use tokio::task::JoinSet;
 use toolgate_scripted::Wire;

@@ -1,4 +1,4 @@
-//! What goes wrong, on every wire.
+//! Faults on every wire.
 
 use std::fmt::Write as _;
 

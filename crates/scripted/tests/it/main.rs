@@ -1,4 +1,4 @@
-//! Scripts from text to problems, and from requests to the bytes of four wires.
+//! Scripts: parsing, problems, and the bytes on four wires.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Mistakes in scripts, with their places and remedies.
+//! Mistakes in scripts, with their positions and remedies.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! Requests that vendors refuse, in their words. The official clients' tests have most of them; these are the ones that clients do not let through.
+//! Requests that vendors reject, with their messages. The tests with the official clients cover most of them; these are the ones that clients do not
+//! let through.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ model: {name: demo, context_window: 3000, reasoning: reasoning_details}
 steps: [{think: hm, calls: [{tool: read_file}]}, {say: done}]
 ";
 
-/// Something that goes wrong with an otherwise good request.
+/// A valid request with one mistake.
 fn with(wire: Wire, change: impl FnOnce(&mut Value)) -> Value {
     let mut request = request(wire, "go", false);
     change(&mut request);
@@ -82,7 +83,7 @@ async fn a_key_that_is_set_must_be_sent() {
         for wire in [Wire::Anthropic, Wire::Openai, Wire::OpenaiChat] {
             assert_eq!(post(&server, wire, &request(wire, "go", false)).await.status, status, "{wire:?}");
         }
-        // There are no keys here.
+        // This wire has no keys.
         assert_eq!(post(&server, Wire::Ollama, &request(Wire::Ollama, "go", false)).await.status, 200);
     }
 }

@@ -1,4 +1,4 @@
-//! What each wire looks like, byte by byte.
+//! The bytes of each wire.
 
 use toolgate_scripted::Wire;
 
