@@ -1,4 +1,4 @@
-//! A gate in this process, put together as the binary does it.
+//! A gate in this process, composed as in the binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -27,10 +27,10 @@ use toolgate_tools::{
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{DiskReserve, HardLinks, Mount, MountAccess, MountRules, PersonalPaths, Workspace};
 
-/// What of a run only the gate writes, as in the binary.
+/// The files of a run that only the gate writes, as in the binary.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
 
-/// What a bench is made of.
+/// The options of a [`Bench`].
 pub struct BenchOptions {
     profile: Profile,
     workspace: PathBuf,
@@ -62,8 +62,8 @@ pub struct BenchOptions {
     while_confining: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// A shipped manifest as an operator would widen it: any directory, and files of any name. An attack names what it likes, and what refuses it is not the
-/// list of a few values.
+/// A shipped manifest as an operator would widen it: any directory, and files of any name. Attacks use arbitrary names, and must not be stopped by
+/// the shipped `enum`.
 #[must_use]
 pub fn widened(manifest: &str) -> String {
     let (declared, _) = manifest.split_once("\nexamples:").unwrap_or((manifest, ""));
@@ -80,7 +80,7 @@ pub fn widened(manifest: &str) -> String {
 }
 
 impl BenchOptions {
-    /// A profile over a workspace, with the gate's own files in `state`. Nobody can be asked.
+    /// A profile over a workspace, with the gate's own files in `state`. No approver is available.
     #[must_use]
     pub fn new(profile: Profile, workspace: &Path, state: &Path) -> Self {
         Self {
@@ -115,56 +115,56 @@ impl BenchOptions {
         }
     }
 
-    /// Where the person's home and git configurations are.
+    /// The user's home directory and git configuration files.
     #[must_use]
     pub fn personal(mut self, personal: PersonalPaths) -> Self {
         self.personal = personal;
         self
     }
 
-    /// What the operator denies in every mount.
+    /// Globs that the operator denies in every mount.
     #[must_use]
     pub fn deny(mut self, globs: &[&str]) -> Self {
         self.deny = globs.iter().map(|glob| (*glob).to_owned()).collect();
         self
     }
 
-    /// The workspace can only be read.
+    /// Mounts the workspace read-only.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.access = MountAccess::ReadOnly;
         self
     }
 
-    /// One more mount that can be written.
+    /// One more writable mount.
     #[must_use]
     pub fn mount_also(mut self, alias: &str, path: &Path) -> Self {
         self.mounts.push((alias.to_owned(), path.to_path_buf(), MountAccess::ReadWrite));
         self
     }
 
-    /// A file or directory that decides what the gate does, such as one of manifests.
+    /// A file or directory that configures the gate, such as one with manifests.
     #[must_use]
     pub fn own_file(mut self, path: &Path) -> Self {
         self.own_files.push(path.to_path_buf());
         self
     }
 
-    /// What the operator says of the workspace.
+    /// The operator's rules for the workspace.
     #[must_use]
     pub fn rules(mut self, rules: MountRules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// What happens while the first command is being confined: its arguments were read and its paths opened, and it has not started.
+    /// Called while the first command is being confined: after its paths were opened, before it starts.
     #[must_use]
     pub fn while_confining(mut self, deed: impl Fn() + Send + Sync + 'static) -> Self {
         self.while_confining = Some(Arc::new(deed));
         self
     }
 
-    /// Commands run, in a real sandbox.
+    /// Enables commands, in a real sandbox.
     #[must_use]
     pub fn commands(mut self) -> Self {
         self.commands = true;
@@ -173,7 +173,7 @@ impl BenchOptions {
         self
     }
 
-    /// Tools that a manifest declares, in place of the shipped ones.
+    /// Declares tools by a manifest, instead of the shipped ones.
     #[must_use]
     pub fn manifest(mut self, yaml: &str) -> Self {
         self.commands = true;
@@ -181,7 +181,7 @@ impl BenchOptions {
         self
     }
 
-    /// Hosts that shell lines may reach, and how.
+    /// Hosts that shell lines may reach, and the dialer.
     #[must_use]
     pub fn network(mut self, hosts: &[&str], dialer: Arc<dyn Dial>) -> Self {
         self.network = hosts.iter().map(|host| (*host).to_owned()).collect();
@@ -189,35 +189,35 @@ impl BenchOptions {
         self
     }
 
-    /// How much commands may use.
+    /// The resource limits of commands.
     #[must_use]
     pub fn resources(mut self, resources: ResourceLimits) -> Self {
         self.resources = resources;
         self
     }
 
-    /// What commands must leave free on the filesystem of the state, in bytes.
+    /// The disk space that commands must leave free on the filesystem of the state, in bytes.
     #[must_use]
     pub fn reserve(mut self, bytes: u64) -> Self {
         self.reserve = Some(bytes);
         self
     }
 
-    /// What commands may do to files with another name outside of the workspace.
+    /// How commands may treat files with a hard link outside of the workspace.
     #[must_use]
     pub fn hard_links(mut self, hard_links: HardLinks) -> Self {
         self.hard_links = hard_links;
         self
     }
 
-    /// Mounts a folder as `@pkg`, read-only.
+    /// Mounts a directory as `@pkg`, read-only.
     #[must_use]
     pub fn package(mut self, folder: &Path) -> Self {
         self.package = Some(folder.to_path_buf());
         self
     }
 
-    /// What happens when a call cannot be recorded.
+    /// What happens when a call cannot be audited.
     #[must_use]
     pub fn audit_mode(mut self, mode: AuditMode) -> Self {
         self.audit_mode = mode;
@@ -238,28 +238,28 @@ impl BenchOptions {
         self
     }
 
-    /// Who can tell whether a token is good.
+    /// The verifier of tokens.
     #[must_use]
     pub fn verifier(mut self, verifier: Verifier) -> Self {
         self.verifier = Some(Arc::new(verifier));
         self
     }
 
-    /// What rates and rests are measured with.
+    /// The clock of rate limits and circuit breakers.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// What records are dated with.
+    /// The clock of audit records.
     #[must_use]
     pub fn audit_clock(mut self, clock: toolgate_audit::Clock) -> Self {
         self.audit_clock = Some(clock);
         self
     }
 
-    /// Who is asked, and for how long.
+    /// The approver, and its timeout.
     #[must_use]
     pub fn approver(mut self, approver: Arc<dyn Approver>, patience: Duration) -> Self {
         self.approver = approver;
@@ -267,7 +267,7 @@ impl BenchOptions {
         self
     }
 
-    /// Where work that blocks is done.
+    /// How blocking work is run.
     #[must_use]
     pub fn blocking(mut self, blocking: BlockingStrategy) -> Self {
         self.blocking = blocking;
@@ -281,7 +281,7 @@ impl BenchOptions {
         self
     }
 
-    /// Opens everything, which also puts right what dead processes left behind.
+    /// Opens everything, which also recovers from dead processes.
     #[must_use]
     pub fn open(self) -> Bench {
         let _ = own_folder(&self.state);
@@ -338,7 +338,7 @@ impl BenchOptions {
         Some(DiskReserve::new(move || File::open(&state), Some(self.reserve?)))
     }
 
-    /// What the gate decides by.
+    /// The gate's configuration.
     fn load(&self, workspace: &Arc<Workspace>) -> GateConfig {
         let commands = self.commands.then(|| self.runner(workspace));
         let declared = match &commands {
@@ -446,7 +446,7 @@ fn own_folder(path: &Path) -> Dir {
     Dir::open_ambient_dir(path, ambient_authority()).unwrap()
 }
 
-/// A person at the keyboard, in this session, who is asked nothing.
+/// A person at the keyboard in this session, whose calls need no approval.
 #[must_use]
 pub fn person(session: &str) -> Caller {
     Caller {
@@ -469,7 +469,7 @@ pub struct Bench {
     complaints: Arc<Mutex<Vec<String>>>,
 }
 
-/// The code that a call failed with, if it did.
+/// The error code of a call, if it failed.
 #[must_use]
 pub fn code_of(called: &CallResponse) -> Option<ErrorCode> {
     called.failed.as_ref().map(|(_, failure)| failure.code)
@@ -486,17 +486,17 @@ impl Bench {
         self.make(ToolCall::new(tool, arguments), credential)
     }
 
-    /// One call whose id is known beforehand.
+    /// One call with a known id.
     pub fn make(&self, call: ToolCall, credential: impl Into<Credential>) -> CallResponse {
         self.wait(self.front.call(call, credential, CallOptions::default()))
     }
 
-    /// Waits for something that the gate does.
+    /// Waits for a future.
     pub fn wait<Output>(&self, work: impl Future<Output = Output>) -> Output {
         self.runtime.block_on(work)
     }
 
-    /// What the gate decided by when it was opened.
+    /// The configuration with which the gate was opened.
     #[must_use]
     pub fn loaded(&self) -> &GateConfig {
         &self.loaded
@@ -508,7 +508,7 @@ impl Bench {
         &self.front
     }
 
-    /// Begins a call and goes away as soon as it has to wait for something.
+    /// Starts a call and drops it as soon as it waits.
     pub fn abandon(&self, caller: Caller, tool: &str, arguments: Value) {
         let call = ToolCall::new(tool, arguments);
         let calling = self.front.call(call, caller, CallOptions::default());
@@ -521,7 +521,7 @@ impl Bench {
         });
     }
 
-    /// One call that must do what it was asked for.
+    /// One call that must succeed.
     pub fn must(&self, tool: &str, arguments: Value) -> CallResponse {
         let shown = arguments.to_string();
         let called = self.call(tool, arguments);
@@ -529,7 +529,7 @@ impl Bench {
         called
     }
 
-    /// Puts a call's changes back.
+    /// Undoes a call's changes.
     ///
     /// # Errors
     /// Those of the gate.
@@ -543,13 +543,13 @@ impl Bench {
         self.front.gate()
     }
 
-    /// Calls that a dead process had left when this gate was opened.
+    /// The calls that a dead process had left when this gate was opened.
     #[must_use]
     pub fn interrupted(&self) -> &[CallId] {
         &self.interrupted
     }
 
-    /// What the operator was told so far.
+    /// The operator's warnings so far.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
         self.complaints.lock().unwrap().clone()
@@ -566,7 +566,7 @@ impl Bench {
         records
     }
 
-    /// The one record of a call.
+    /// The only record of a call.
     #[must_use]
     pub fn record(&self, call: CallId) -> Record {
         let filter = RecordFilter { call: Some(call), ..RecordFilter::default() };
@@ -576,7 +576,7 @@ impl Bench {
         records.remove(0)
     }
 
-    /// Fails unless the whole record is intact; says how many calls it holds.
+    /// Fails unless the whole audit log is intact; returns the number of its records.
     pub fn verify_audit(&self) -> u64 {
         let report = toolgate_audit::verify(&self.audit_dir, &VerifyOptions::default()).unwrap();
         assert!(report.problem.is_none(), "the audit log is broken: {:?}", report.problem);

@@ -1,7 +1,7 @@
-//! What a writer that may be killed at any instant does and tells, so that others can judge what it left.
+//! A writer that may be killed at any instant, and its log, by which its files are checked.
 //!
-//! A writer changes files of its own, again and again, each time to the next version. It tells every call before it makes it and after it was
-//! answered. Whoever kills it compares the files with what was told.
+//! A writer changes its own files repeatedly, each time to the next version. It prints every call before it makes it and after it was answered. The
+//! test that kills it compares the files with this log.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,34 +16,34 @@ pub const CHANGES: [Change; 6] =
 /// One way to get to the next version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// Replaces a file whose every line names the version.
+    /// Replaces a file whose every line contains the version.
     Write,
-    /// Adds a line to a file that has one per version.
+    /// Appends a line to a file that has one per version.
     Append,
     /// Replaces the version in a text.
     Edit,
-    /// Replaces the version in three files at once.
+    /// Replaces the version in three files in one call.
     Patch,
     /// Moves a file to a name with the version.
     Move,
-    /// Replaces a file whose name fills all the room there is, in letters of several bytes.
+    /// Replaces a file whose name has nearly the maximum length, in multi-byte characters.
     LongName,
 }
 
 impl Change {
-    /// The word in a writer's lines.
+    /// Its name in a writer's log.
     #[must_use]
     pub fn word(self) -> String {
         format!("{self:?}")
     }
 
-    /// The change of a word.
+    /// The change of a name.
     #[must_use]
     pub fn from_word(word: &str) -> Self {
         CHANGES.into_iter().find(|change| change.word() == word).unwrap()
     }
 
-    /// Makes the files of version 0.
+    /// Creates the files of version 0.
     pub fn begin(self, workspace: &Path, writer: &str) {
         match self {
             Self::Append => std::fs::write(self.file(workspace, writer), "").unwrap(),
@@ -81,8 +81,7 @@ impl Change {
         }
     }
 
-    /// The version that the files are at. Fails when they are at none: when a file is half old and half new, or when of several files some are
-    /// old and some new.
+    /// The version of the files. Panics if there is none: if a file is a mix of versions, or if several files have different ones.
     #[must_use]
     pub fn version(self, workspace: &Path, writer: &str) -> u64 {
         match self {
@@ -127,7 +126,7 @@ impl Change {
 
     fn name(self, writer: &str) -> String {
         match self {
-            // 251 bytes, cut in the middle of a letter if cut at an even place.
+            // 251 bytes; a cut at an even offset is within a character.
             Self::LongName => format!("{writer}{}", "é".repeat((251 - writer.len()) / 2)),
             _ => format!("{writer}-{self:?}.txt"),
         }
@@ -162,29 +161,29 @@ fn moved_name(writer: &str, version: u64) -> String {
     format!("{writer}-moved-{version}")
 }
 
-/// What a writer told, in the order it told it.
+/// A writer's log, in order.
 #[derive(Debug, Default)]
 pub struct Diary {
-    /// Every call that was begun, with what it was to lead to.
+    /// Every call that was started, with the version it should produce.
     pub begun: BTreeMap<CallId, (Change, u64)>,
     /// Every call that was answered with success.
     pub answered: Vec<CallId>,
 }
 
 impl Diary {
-    /// A call as a writer tells it before it makes it.
+    /// The line before a call.
     #[must_use]
     pub fn begin_line(call: CallId, change: Change, to: u64) -> String {
         format!("begin {call} {} {to}", change.word())
     }
 
-    /// A call as a writer tells it after it was answered.
+    /// The line after a call was answered.
     #[must_use]
     pub fn answer_line(call: CallId) -> String {
         format!("answered {call}")
     }
 
-    /// Takes a line; one that was torn by the kill says nothing.
+    /// Takes a line; one that the kill truncated is ignored.
     pub fn read(&mut self, line: &str) {
         let Some(line) = line.strip_suffix('\n') else { return };
         match line.split(' ').collect::<Vec<_>>().as_slice() {

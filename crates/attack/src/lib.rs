@@ -1,8 +1,8 @@
-//! What the attacks on the whole gate share.
+//! Shared parts of the attacks on the whole gate.
 //!
-//! The other crates test their own parts. This one puts them together as the binary does and attacks the result: hostile paths through every
-//! profile, other processes that swap links, kills at any instant, full disks, many writers at once. It holds no product code and nothing depends
-//! on it but tests.
+//! The other crates test their own parts. This one composes them as the binary does and attacks the result: hostile paths through every profile,
+//! other processes that swap symlinks, kills at any instant, full disks, concurrent writers. It contains no product code, and only tests depend on
+//! it.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -1,53 +1,53 @@
-//! What a test tells a gate of its own to run in the sandbox, and what comes back.
+//! What a test lets a separate gate run in the sandbox, and the report.
 //!
-//! Attacks on the sandbox need a gate that is worth attacking: another process, of a certain user, with secrets in its environment, its memory and its
-//! open files. The `gate` role of `toolgate-attacker` is one; an [`Order`] goes into it and a [`Report`] comes out.
+//! Attacks on the sandbox need a gate worth attacking: another process, of a certain user, with secrets in its environment, its memory and its open
+//! files. The `gate` role of `toolgate-attacker` is one; it takes an [`Order`] and returns a [`Report`].
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// One command, and everything about the sandbox that it is run in.
+/// One command, and the configuration of its sandbox.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Order {
-    /// Layers without which the command is not run, by their words; `None` is what operators get who say nothing.
+    /// The required layers, by name; `None` for the default.
     pub require: Option<Vec<String>>,
-    /// Layers that are switched off, by their words.
+    /// Disabled layers, by name.
     pub without: Vec<String>,
     /// The program.
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Where it begins.
+    /// Its working directory.
     pub directory: PathBuf,
     /// Its environment.
     pub environment: Vec<(String, String)>,
     /// Variables of the gate that are passed on.
     pub passed: Vec<String>,
-    /// The folders it sees.
+    /// The directories it sees.
     pub mounts: Vec<Place>,
-    /// Directories of the host that it may read beside the system's.
+    /// Host directories that it may read besides the system's.
     pub read: Vec<PathBuf>,
-    /// Bounds that are not the usual ones, by their names.
+    /// Resource limits other than the defaults, by name.
     pub limits: Bounds,
-    /// How many bytes of output are kept before it is ended.
+    /// How many bytes of output are kept before it is terminated.
     pub max_output: Option<u64>,
-    /// When it is ended.
+    /// Its timeout.
     pub timeout_ms: Option<u64>,
-    /// Whether somebody talks with it for as long as it lives, who says nothing and does not listen.
+    /// Whether its streams are piped to a peer that writes nothing and reads nothing.
     pub handed: bool,
-    /// A terminal that the gate sits at.
+    /// The controlling terminal of the gate.
     pub terminal: Option<PathBuf>,
-    /// A file and a folder that the gate has open carelessly, so that its children have them too.
+    /// A file and a directory that the gate has open without `O_CLOEXEC`, so that its children inherit them.
     pub held: Option<(PathBuf, PathBuf)>,
-    /// A name for a message queue that the gate keeps a secret in.
+    /// The name of a message queue in which the gate holds a secret.
     pub queue: Option<String>,
-    /// What the gate has in its memory, shared memory, keyring and queue.
+    /// The secret in the gate's memory, shared memory, keyring and queue.
     pub secret: String,
 }
 
-/// Bounds that are not the usual ones.
+/// Resource limits other than the defaults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bounds {
@@ -65,31 +65,31 @@ pub struct Bounds {
     pub temporary: Option<u64>,
 }
 
-/// A folder of the host in the sandbox.
+/// A host directory in the sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Place {
-    /// Where it is.
+    /// Its path on the host.
     pub host: PathBuf,
-    /// Where it appears.
+    /// Its path in the sandbox.
     pub at: PathBuf,
-    /// Whether it may be changed.
+    /// Whether it is writable.
     pub writable: bool,
-    /// What in it is not as it is.
+    /// Its overlays.
     pub covers: Vec<Covered>,
 }
 
-/// The sandbox's covers, in a form that can be sent.
+/// The sandbox's mount overlays, in a serialisable form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Covered {
-    /// A file that cannot be read or changed.
+    /// A masked file: it can be neither read nor changed.
     HideFile(PathBuf),
-    /// A folder that cannot be read or changed.
+    /// A masked directory: it can be neither read nor changed.
     HideFolder(PathBuf),
-    /// Cannot be changed.
+    /// Read-only.
     Freeze(PathBuf),
     /// Cannot be renamed.
     Pin(PathBuf),
-    /// Shows another content.
+    /// Has substitute content.
     Replace(PathBuf, String),
 }
 
@@ -99,19 +99,19 @@ pub enum Covered {
 pub struct Report {
     /// Why it was not started.
     pub refused: Option<String>,
-    /// Its exit code, when it ended by itself.
+    /// Its exit code, if it exited.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that killed it.
     pub signal: Option<i32>,
-    /// Why it was ended.
+    /// Why it was terminated.
     pub stopped: Option<String>,
-    /// Which limit it ran into.
+    /// Which limit it hit.
     pub limit: Option<String>,
-    /// What it wrote.
+    /// Its standard output.
     pub output: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub error: String,
 }
 
-/// The descriptors that a careless gate leaves open: a file, a folder, a terminal.
+/// The descriptors that a careless gate leaves open: a file, a directory, a terminal.
 pub const HELD: [i32; 3] = [60, 61, 62];

@@ -1,15 +1,15 @@
-//! Folders to attack in.
+//! Temporary directories for attacks.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A folder that goes away with its value.
+/// A temporary directory that is removed on drop.
 #[derive(Debug)]
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// A folder in memory where there is such a place, so that a hundred thousand calls do not wait for a disk; else among the temporary files.
+    /// A directory on tmpfs (`/dev/shm`) if there is one, so that a hundred thousand calls do not wait for a disk; else among the temporary files.
     #[must_use]
     pub fn new() -> Self {
         let in_memory = Path::new("/dev/shm");
@@ -18,13 +18,13 @@ impl Scratch {
         Self(folder.expect("a folder for the test"))
     }
 
-    /// The folder.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// A folder inside it, made if it is missing.
+    /// A directory inside it, created if missing.
     #[must_use]
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.path().join(name);
@@ -39,13 +39,13 @@ impl Default for Scratch {
     }
 }
 
-/// Whether a name is one that the gate gives to content for an instant.
+/// Whether a name is that of one of the gate's temporary files.
 #[must_use]
 pub fn is_litter(name: &str) -> bool {
     name.starts_with('.') && name.contains(".tmp.")
 }
 
-/// Every temporary name that is left below a folder.
+/// Every temporary file left below a directory.
 #[must_use]
 pub fn litter_below(folder: &Path) -> Vec<PathBuf> {
     let mut litter = Vec::new();

@@ -1,4 +1,4 @@
-//! A whole tree as it is at one moment, so that two moments can be compared.
+//! A snapshot of a directory tree, so that two moments can be compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_types::Sha256;
 
-/// Every file, folder and link below a folder, with everything about them that a change would change.
+/// Every file, directory and symlink below a directory, with all metadata that a change would affect.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tree(BTreeMap<PathBuf, Node>);
 
@@ -29,13 +29,13 @@ enum What {
 }
 
 impl Tree {
-    /// Everything below a folder, and the folder itself.
+    /// Everything below a directory, and the directory itself.
     #[must_use]
     pub fn of(root: &Path) -> Self {
         Self::without(root, &[])
     }
 
-    /// Everything below a folder but for some places in it, where somebody else is at work.
+    /// The same, except for some paths where another process is at work.
     #[must_use]
     pub fn without(root: &Path, left_out: &[&Path]) -> Self {
         let mut nodes = BTreeMap::new();
@@ -53,13 +53,13 @@ impl Tree {
         Self(nodes)
     }
 
-    /// What is where, and what it holds, whatever it was made of.
+    /// The paths and contents, without inode, mode and times.
     #[must_use]
     pub fn names(&self) -> Vec<(PathBuf, String)> {
         self.0.iter().map(|(path, node)| (path.clone(), format!("{:?}", node.what))).collect()
     }
 
-    /// Where two trees differ, for people.
+    /// The differences between two trees, as text.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let paths = self.0.keys().chain(other.0.keys().filter(|path| !self.0.contains_key(*path)));

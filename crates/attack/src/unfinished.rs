@@ -1,10 +1,10 @@
-//! Entries of the journal as a process leaves them that dies before it finishes.
+//! Journal entries as a dying process leaves them.
 
 use std::path::Path;
 
 use toolgate_types::CallId;
 
-/// Takes the entry of a finished change for one of a process that died: without the seal that finishing added, and where it was before.
+/// Turns the entry of a finished change into that of a process that died: without the seal of the finish, and back in `pending`.
 pub fn unfinish(journal: &Path, call: CallId) {
     let name = format!("{call}.json");
     let (done, pending) = (journal.join("done").join(&name), journal.join("pending").join(&name));

@@ -1,4 +1,4 @@
-//! What happens to calls when the disk is full or cannot be written. Run in a mount namespace of its own, as its root.
+//! Calls on a full or read-only disk. Runs in a mount namespace of its own, as its root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ fn tiny_disk(at: &Path) {
     mount(&["-t", "tmpfs", "-o", "size=256k", "tmpfs"], at);
 }
 
-/// A call that must fail with this code and change nothing, neither here nor in the journal.
+/// A call that must fail with this code and change nothing, neither in the workspace nor in the journal.
 fn refused(bench: &Bench, workspace: &Path, tool: &str, arguments: Value, code: ErrorCode) {
     let before = Tree::of(workspace);
     let changes = bench.gate().journal().changes().unwrap().len();
@@ -64,7 +64,7 @@ pub(crate) fn full(folder: &Path) {
     books_full(folder);
 }
 
-/// The gate's own disk is full: without a record nothing is changed.
+/// The gate's own disk is full: nothing is changed without a record.
 fn books_full(folder: &Path) {
     for mode in [AuditMode::Deny, AuditMode::Warn] {
         let name = format!("{mode:?}");
@@ -85,11 +85,11 @@ fn books_full(folder: &Path) {
             ("delete_file", json!({"path": "old.txt"})),
             ("apply_patch", json!({"patch": new_file("a.txt", 10)})),
         ] {
-            // A refused call gives back what it had taken.
+            // A rejected call frees the space that it had taken.
             fill(&state);
             refused(&bench, &workspace, tool, arguments, full);
         }
-        // The record has space of its own.
+        // The audit log has a reserve of its own.
         let read = bench.must("read_file", json!({"path": "old.txt"}));
         assert_eq!(read.answer.text, "old\nmore\n", "{name}");
         assert_eq!(bench.record(read.call).denial, None);
@@ -98,7 +98,7 @@ fn books_full(folder: &Path) {
     }
 }
 
-/// Leaves not a byte.
+/// Fills the disk to the last byte.
 pub(crate) fn fill(disk: &Path) {
     use std::io::Write as _;
     let mut filler = std::fs::File::options().append(true).create(true).open(disk.join("filler")).unwrap();

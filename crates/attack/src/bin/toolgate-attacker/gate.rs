@@ -1,4 +1,4 @@
-//! A gate worth attacking: it keeps secrets where gates have them, runs one command in the sandbox, and tells how that ended.
+//! A gate worth attacking: it holds secrets where gates have them, runs one command in the sandbox, and reports how it ended.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -26,7 +26,7 @@ pub(crate) fn run() {
     println!("{}", serde_json::to_string(&report).unwrap());
 }
 
-/// Runs so many commands one after the other, then the same number at once, and tells what this process had before and after each.
+/// Runs this many commands sequentially, then the same number concurrently, and prints this process's resources before and after each.
 pub(crate) fn endure(count: usize) {
     let sandbox = Sandbox::prepare(SandboxOptions::default()).unwrap();
     let order = Order {
@@ -47,7 +47,7 @@ pub(crate) fn endure(count: usize) {
         run();
     }
     println!("{}", belongings());
-    // Some are kept for the next commands, but no more than that.
+    // Some namespace sets stay in the pool, but no more than its limit.
     for _ in 0..2 {
         for _ in 0..count.div_ceil(100) {
             run_at_once(100, &run_and);
@@ -56,25 +56,25 @@ pub(crate) fn endure(count: usize) {
     }
 }
 
-/// Runs so many commands, none of which ends before all have begun.
+/// Runs this many commands, none of which ends before all have started.
 fn run_at_once(count: usize, run_and: &(dyn Fn(&dyn Fn()) + Sync)) {
     let missing = Missing { count: Mutex::new(count), none: Condvar::new() };
     let run = || {
-        // One that fails does not keep the others waiting.
+        // A failed one does not block the others.
         let _waits_no_more = WaitsNoMore(&missing);
         run_and(&|| missing.begins());
     };
     std::thread::scope(|scope| (0..count).for_each(|_| drop(scope.spawn(run))));
 }
 
-/// How many commands have not begun yet.
+/// How many commands have not started yet.
 struct Missing {
     count: Mutex<usize>,
     none: Condvar,
 }
 
 impl Missing {
-    /// One begins, and waits for all others.
+    /// Registers a start, and waits for all others.
     fn begins(&self) {
         let mut count = self.count.lock().unwrap();
         *count = count.saturating_sub(1);
@@ -94,7 +94,7 @@ impl Drop for WaitsNoMore<'_> {
     }
 }
 
-/// What would grow if something were left: open files, mounts, children.
+/// The resources that would leak: descriptors, mounts, children.
 fn belongings() -> String {
     let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count();
@@ -104,7 +104,7 @@ fn belongings() -> String {
     format!("{files} {mounts} {children}")
 }
 
-/// What a command could be after, and where it is.
+/// The secrets that a command could be after.
 struct Traps {
     variables: Vec<(String, String)>,
     queue: Option<String>,
@@ -128,7 +128,7 @@ impl Traps {
         }
         if let Some(terminal) = &order.terminal {
             rustix::process::setsid().unwrap();
-            // The first terminal that the leader of a session opens is the one it sits at.
+            // The first terminal that a session leader opens becomes its controlling terminal.
             let file = std::fs::OpenOptions::new().read(true).write(true).open(terminal).unwrap();
             files.extend([rustix::io::fcntl_dupfd_cloexec(&file, 70).unwrap(), duplicate(&file, HELD[2])]);
         }
@@ -148,7 +148,7 @@ impl Drop for Traps {
     }
 }
 
-/// Opened as careless programs do, to be found by their children.
+/// Opened without `O_CLOEXEC`, so that children inherit it.
 fn left_open(path: &std::path::Path, number: i32) -> OwnedFd {
     duplicate(&File::open(path).unwrap(), number)
 }
@@ -160,7 +160,7 @@ fn duplicate(file: &File, number: i32) -> OwnedFd {
     copy
 }
 
-/// A secret in a keyring of this session's own, as systems keep them for programs that mount or sign. A gate that is itself confined has none.
+/// A secret in a session keyring of its own. A gate that is itself confined has none.
 fn keep_key(secret: &str) -> i64 {
     const JOIN_SESSION: usize = 1;
     const OF_THE_SESSION: i32 = -3;
@@ -191,7 +191,7 @@ fn layers(words: &[String]) -> Layers {
     words.iter().map(layer).collect()
 }
 
-/// Runs the command; `heard_it` is called whenever it said something.
+/// Runs the command; `heard_it` is called on every output.
 fn confined(
     sandbox: &Sandbox,
     order: &Order,

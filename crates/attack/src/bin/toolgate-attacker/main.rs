@@ -1,12 +1,13 @@
-//! A process of its own that tests race against, kill, or lock up with a full disk.
+//! A separate process that tests race against, kill, or run on a full disk.
 //!
-//! `swap WORKSPACE OUTSIDE` exchanges files and folders with links as fast as it can until its standard input ends.
-//! `write WORKSPACE STATE NAME` makes calls through a gate, one after another, and tells each answer.
-//! `gate` runs a command in the sandbox as an order on its standard input says, and is itself worth attacking; `escape ATTACK…` attacks it from inside.
-//! `endure COUNT` runs that many commands in the sandbox and tells what is left of them.
-//! `full-disk FOLDER`, `read-only-disk FOLDER`, `switch-off-record FOLDER`, `stop-before-full FOLDER`, `write-before-full FOLDER`, `second-gate-on-full-disk FOLDER` and
-//! `midnight-on-full-disk FOLDER` are run in a mount namespace of their own; `die-with-a-full-disk DISK` is started by one of these.
-//! `read-with-a-held-lock WORKSPACE STATE` reads once, and again when it is told to by a line on its standard input; another one ends it.
+//! `swap WORKSPACE OUTSIDE` exchanges files and directories with symlinks as fast as it can until its standard input ends.
+//! `write WORKSPACE STATE NAME` makes calls through a gate, one after another, and prints each answer.
+//! `gate` runs a command in the sandbox by an order on its standard input, and is itself worth attacking; `escape ATTACK…` attacks it from inside.
+//! `endure COUNT` runs that many commands in the sandbox and prints the resources that remain.
+//! `full-disk DIRECTORY`, `read-only-disk DIRECTORY`, `switch-off-record DIRECTORY`, `stop-before-full DIRECTORY`, `write-before-full DIRECTORY`,
+//! `second-gate-on-full-disk DIRECTORY` and `midnight-on-full-disk DIRECTORY` run in a mount namespace of their own; `die-with-a-full-disk DISK` is
+//! started by one of these.
+//! `read-with-a-held-lock WORKSPACE STATE` reads once, and again after a line on its standard input; another line ends it.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

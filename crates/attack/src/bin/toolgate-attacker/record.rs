@@ -1,4 +1,5 @@
-//! A model that fills the disk in order to get rid of its record. Workspace and state lie on one filesystem. Run in a mount namespace of its own, as its root.
+//! A model that fills the disk to prevent its calls from being audited. Workspace and state are on one filesystem. Runs in a mount namespace of its
+//! own, as its root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,15 +12,15 @@ use toolgate_gate::{AuditMode, BlockingStrategy, CallOptions, UndoOptions};
 use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{ErrorCode, ToolCall};
 
-/// Fills the disk, says so by removing a file, waits until another one is removed, and tidies up.
+/// Fills the disk, signals that by removing a file, waits until another one is removed, and deletes the filler.
 const FILL_AND_TIDY_UP: &str =
     "cat /dev/zero > filler 2>/dev/null; rm filling; while [ -e wait ]; do sleep 0.02; done; rm filler";
 /// More calls than any reserve lasts for.
 const MANY: usize = 20_000;
-/// More commands than can be announced on a full disk.
+/// More commands than intents fit on a full disk.
 const COMMANDS: u64 = 2_000;
 
-/// An ext4 of its own on a loop device. Where none can be mounted (in a user namespace), a tmpfs.
+/// A new ext4 on a loop device. If it cannot be mounted (in a user namespace), a tmpfs.
 pub(crate) fn disk(folder: &Path, mebibytes: u64) -> PathBuf {
     let (image, disk) = (folder.join("disk.img"), folder.join("disk"));
     std::fs::create_dir_all(&disk).unwrap();
@@ -57,7 +58,7 @@ pub(crate) fn report(disk: &Path) -> VerifyReport {
     report
 }
 
-/// Records of calls, and of gaps.
+/// The number of records of calls, and of gaps.
 pub(crate) fn records(bench: &Bench) -> (u64, u64) {
     let (mut of_calls, mut of_gaps) = (0, 0);
     for record in bench.records().into_values().flatten() {
@@ -72,7 +73,7 @@ pub(crate) fn switch_off(folder: &Path) {
         std::fs::create_dir(&folder).unwrap();
         let disk = disk(&folder, 48);
         let made = attack(&disk, mode);
-        // The calls that were announced and could not be recorded are recorded by the next start.
+        // Calls with an intent but no record are recorded by the next start.
         let bench = options(&disk, mode).open();
         let report = report(&disk);
         let [gap] = report.gaps.as_slice() else { panic!("{mode:?}: {:?}", report.gaps) };
@@ -84,7 +85,7 @@ pub(crate) fn switch_off(folder: &Path) {
     dead_gate(folder);
 }
 
-/// Makes calls while a command keeps the disk full; says how many calls were made.
+/// Makes calls while a command keeps the disk full; returns the number of calls.
 fn attack(disk: &Path, mode: AuditMode) -> u64 {
     let bench = options(disk, mode).blocking(BlockingStrategy::ThreadPool).open();
     let files = (0..COMMANDS).map(|number| format!("file-{number}"));
@@ -111,7 +112,7 @@ fn attack(disk: &Path, mode: AuditMode) -> u64 {
         made += until_missed(mode, &bench, disk, async || read().await).await;
         let command = async |line| call("run_command", json!({"command": line})).await;
         made += until_refused(mode, disk, command).await;
-        // What is counted by now says that there is a gap, should the gate die.
+        // The persisted count shows that there is a gap, should the gate die.
         let open = report(disk);
         let [gap] = open.gaps.as_slice() else { panic!("{mode:?}: {:?}", open.gaps) };
         assert!(gap.calls.is_some_and(|calls| calls > 10) && gap.until.is_none(), "{mode:?}: {gap:?}");
@@ -176,7 +177,7 @@ async fn until_refused(mode: AuditMode, disk: &Path, command: impl AsyncFn(Strin
     panic!("{mode:?}: {COMMANDS} commands were announced on a full disk");
 }
 
-/// A gate that dies while the disk is full leaves the count of calls that are missing in the record.
+/// A gate that dies while the disk is full leaves the count of unaudited calls.
 fn dead_gate(folder: &Path) {
     let folder = folder.join("dead");
     std::fs::create_dir(&folder).unwrap();
@@ -211,13 +212,13 @@ pub(crate) fn stop_before_full(folder: &Path) {
         let disk = disk(&folder, 192);
         let bench = options(&disk, mode).reserve(RESERVE).open();
         bench.must("run_command", json!({"command": "true"}));
-        // It would go on for ever.
+        // It would never end.
         let line = "trap '' TERM; while :; do head -c 1M /dev/zero >> filler; sleep 0.002; done";
         let ended = bench.call("run_command", json!({"command": line}));
         assert_eq!(code_of(&ended), Some(ErrorCode::DiskFull), "{mode:?}: {}", ended.answer.text);
         assert!(ended.answer.text.contains("almost full"), "{}", ended.answer.text);
         assert!(free(&disk) > 0, "{mode:?}: the command filled the disk");
-        // Nothing is started where it would be ended at once, and why is said.
+        // No command starts that would be terminated at the first check, and the reason is reported.
         let refused = bench.call("run_command", json!({"command": ": > ran"}));
         assert_eq!(code_of(&refused), Some(ErrorCode::DiskFull), "{mode:?}: {}", refused.answer.text);
         assert!(!disk.join("work/ran").exists(), "{mode:?}: a command was started");
@@ -225,7 +226,7 @@ pub(crate) fn stop_before_full(folder: &Path) {
         let record = bench.record(refused.call);
         assert!(record.denial.unwrap().reason.contains("audit.reserve"));
         assert!(refused.answer.text.contains("kept for undo"), "{}", refused.answer.text);
-        // Files are read and removed all the same.
+        // Files can still be read and removed.
         bench.must("read_file", json!({"path": "a.txt"}));
         bench.must("delete_file", json!({"path": "a.txt"}));
         std::fs::remove_file(disk.join("work/filler")).unwrap();
@@ -234,7 +235,7 @@ pub(crate) fn stop_before_full(folder: &Path) {
     }
 }
 
-/// Changes leave the reserve as well, by blocks and by inodes; what gates wrote themselves is let go for it.
+/// File changes respect the reserve too, in blocks and in inodes; old versions that gates wrote themselves are freed for it.
 pub(crate) fn write_before_full(folder: &Path) {
     const RESERVE: u64 = 32 << 20;
     let disk = disk(folder, 112);
@@ -245,7 +246,7 @@ pub(crate) fn write_before_full(folder: &Path) {
     let write = |path: &str, number: usize| {
         bench.call("write_file", json!({"path": path, "content": content(number)}))
     };
-    // More than the disk holds, all of it of one file: the versions in between go.
+    // More than the disk holds, all of it to one file: the intermediate versions are freed.
     for number in 0..120 {
         let called = write("own.txt", number);
         assert_eq!(code_of(&called), None, "{number}: {}", called.answer.text);
@@ -257,7 +258,7 @@ pub(crate) fn write_before_full(folder: &Path) {
     assert_eq!(code_of(&refused), Some(ErrorCode::DiskFull), "{}", refused.answer.text);
     assert!(refused.answer.text.contains("kept for undo"), "{}", refused.answer.text);
     assert!(free(&disk) >= RESERVE - (2 << 20), "{} bytes are free", free(&disk));
-    // What was there is removed without a copy of it, and can be put back.
+    // A deletion needs no copy of the file, and can be undone.
     let before = free(&disk);
     let deleted = bench.must("delete_file", json!({"path": "big.bin"})).call;
     assert!(
@@ -271,7 +272,7 @@ pub(crate) fn write_before_full(folder: &Path) {
     without_inodes(folder);
 }
 
-/// A filesystem of which a command can take all inodes with empty files.
+/// A filesystem whose inodes a command can exhaust with empty files.
 fn without_inodes(folder: &Path) {
     let disk = folder.join("inodes");
     std::fs::create_dir(&disk).unwrap();

@@ -1,4 +1,4 @@
-//! Exchanges what the gate looks at with links that lead outside, in every way a process can.
+//! Exchanges what the gate accesses with symlinks that lead outside, in every way a process can.
 
 use std::io::Read as _;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// How often the pieces that calls moved or deleted are made again.
+/// How often files that calls moved or deleted are recreated.
 const REPAIR_EVERY: u64 = 64;
 
 struct Swapper<'p> {
@@ -52,7 +52,7 @@ impl Swapper<'_> {
         self.workspace.join(name)
     }
 
-    /// Makes what is missing. Calls may move and delete the inside pieces; the links are never touched by them.
+    /// Recreates what is missing. Calls may move and delete the files inside; they never touch the symlinks.
     fn repair(&self) {
         for folder in ["dir", "deep/er", "middle/er"] {
             if self.at(folder).symlink_metadata().is_err() {
@@ -60,7 +60,7 @@ impl Swapper<'_> {
             }
         }
         for file in ["dir/file.txt", "deep/er/file.txt", "middle/er/file.txt", "leaf.txt", "plain.txt"] {
-            // Never through a link: this process must not be the one that touches what is outside.
+            // With `O_NOFOLLOW`: this process itself must not touch what is outside.
             let flags = rustix::fs::OFlags::NOFOLLOW.bits().try_into().unwrap_or(0);
             let mut options = std::fs::OpenOptions::new();
             std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
@@ -84,7 +84,7 @@ impl Swapper<'_> {
     }
 
     fn round(&self) {
-        // In one step, so that the name is always there.
+        // Atomically (`RENAME_EXCHANGE`), so that the name always exists.
         for (one, other) in [
             ("dir", "dir.other"),
             ("leaf.txt", "leaf.other"),
@@ -93,24 +93,24 @@ impl Swapper<'_> {
         ] {
             let _ = renameat_with(CWD, self.at(one), CWD, self.at(other), RenameFlags::EXCHANGE);
         }
-        // In three steps, with moments when there is nothing.
+        // In several steps, with moments when the name does not exist.
         let _ = std::fs::rename(self.at("deep"), self.at("deep.hidden"));
         let _ = std::fs::rename(self.at("deep.other"), self.at("deep"));
         let _ = std::fs::rename(self.at("deep"), self.at("deep.other"));
         let _ = std::fs::rename(self.at("deep.hidden"), self.at("deep"));
     }
 
-    /// A link to a file that does not exist yet, where a new file is about to be made; a link where a folder is about to be made.
+    /// A dangling symlink where a new file is about to be created; a symlink where a directory is about to be created.
     fn lay_traps(&self) {
         let _ = symlink(self.outside.join("created.txt"), self.at("fresh.txt"));
         let _ = symlink(self.outside.join("dir"), self.at("newdir"));
     }
 
-    /// Takes the links away, and what calls have made in their place, so that the next calls have to make it again.
+    /// Removes the symlinks, and what calls have created in their place, so that the next calls create it again.
     fn take_traps_up(&self) {
         let _ = self.remove_link("fresh.txt");
         let _ = self.remove_link("newdir");
-        // Under another name first: nobody can slip a link in between.
+        // Renamed first, so that no symlink can be inserted in between.
         if std::fs::rename(self.at("newdir"), self.at("newdir.gone")).is_ok() {
             let _ = self.remove_link("newdir.gone");
             let _ = std::fs::remove_dir_all(self.at("newdir.gone"));

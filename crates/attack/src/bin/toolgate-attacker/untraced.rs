@@ -1,5 +1,5 @@
-//! Gates that go on reading (`on_failure: warn`) where they cannot record it: a second gate, a new day, a held lock. Whatever was answered has a record or is
-//! counted as a call without one.
+//! Gates with `on_failure: warn` that go on reading when they cannot audit: a second gate, a new day, a held lock. Every answered call has a record
+//! or is counted as one without.
 
 use std::io::BufRead as _;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::record::{disk, options, records, report};
 
 /// More calls than any reserve lasts for.
 const MANY: u64 = 20_000;
-/// Calls that space was reserved for.
+/// The number of calls that space is reserved for.
 const RESERVED: u64 = 40;
 
-/// What became of reads.
+/// The results of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reads {
     answered: u64,
@@ -53,14 +53,14 @@ impl Reads {
     }
 }
 
-/// As long as the disk is full, and should every gate be killed now.
+/// Holds while the disk is full, and if every gate were killed now.
 fn every_answer_has_a_trace(disk: &Path, bench: &Bench, reads: Reads) {
     let counted = report(disk).calls_without_record();
     let (recorded, _) = records(bench);
     assert_eq!(recorded + counted, reads.answered, "{recorded} records, {counted} calls counted, {reads:?}");
 }
 
-/// When all gates have ended in peace, and another one has started.
+/// Holds when all gates have ended regularly, and another one has started.
 fn every_call_is_in_the_record(disk: &Path, reads: Reads) {
     let bench = options(disk, AuditMode::Warn).open();
     let report = report(disk);
@@ -78,7 +78,7 @@ pub(crate) fn second_gate(folder: &Path) {
     for _ in 0..RESERVED {
         reads.read(&second);
     }
-    // The space that the first reserved is there for the second.
+    // The second gate uses the space that the first reserved.
     assert_eq!((reads.refused, second.complaints()), (0, Vec::new()));
     reads.until_missed(&second);
     let before = reads.answered;
@@ -90,7 +90,7 @@ pub(crate) fn second_gate(folder: &Path) {
     every_call_is_in_the_record(&disk, reads);
 }
 
-/// Ends what asks whether it is over.
+/// Sets the flag on drop.
 struct Ends<'o>(&'o AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -111,7 +111,7 @@ pub(crate) fn midnight(folder: &Path) {
     let second = std::thread::scope(|scope| {
         // A failed assertion ends the other thread too, which the scope waits for.
         let _ends = Ends(&is_over);
-        // Takes whatever is given back.
+        // Takes whatever is freed.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 fill(&disk);
@@ -129,7 +129,7 @@ pub(crate) fn midnight(folder: &Path) {
         );
         reads.until_missed(&running);
         every_answer_has_a_trace(&disk, &running, reads);
-        // And the first gate of another day.
+        // The first gate of another day.
         *now.lock().unwrap() = "2026-11-17T00:00:01Z";
         let second = open();
         reads.until_missed(&second);
@@ -141,7 +141,8 @@ pub(crate) fn midnight(folder: &Path) {
     every_call_is_in_the_record(&disk, reads);
 }
 
-/// Is told when the lock of the audit directory is held, and then whether to end; says how many reads were answered.
+/// Reads once, then again after a line that says that the lock of the audit directory is held; prints how many reads were answered, and ends after
+/// another line.
 pub(crate) fn held_lock(workspace: &Path, state: &Path) {
     let bench = BenchOptions::new(Profile::Native, workspace, state).open();
     let (mut reads, mut orders) = (Reads::default(), std::io::stdin().lock().lines());

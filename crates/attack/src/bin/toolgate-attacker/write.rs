@@ -1,4 +1,4 @@
-//! Makes changes through a gate until it is killed, and tells each before and after.
+//! Makes changes through a gate until it is killed, and prints each before and after.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! A gate with the tools and resources that the conformance suite of MCP looks for, behind the same door that `toolgate serve` opens.
+//! A gate with the tools and resources that the MCP conformance suite expects, behind the same HTTP server as `toolgate serve`.
 //!
-//! It serves this machine alone and asks nobody for a token. One line on standard output says where it is, and it ends with its standard input.
+//! It listens on loopback only and requires no token. One line on standard output gives its address, and it ends with its standard input.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -46,7 +46,7 @@ fn main() {
         .unwrap();
 }
 
-/// What the tool that changes the tools needs to know, once it is there.
+/// What the tool that changes the tool list needs, once it exists.
 type Opened = Arc<OnceLock<(Arc<Gate>, GateConfig)>>;
 
 fn open(scratch: &Scratch, gate: &Opened) -> Bench {
@@ -92,7 +92,7 @@ fn options() -> HttpOptions {
     }
 }
 
-/// Cancelled as soon as whoever started this program is gone.
+/// Cancelled at the end of standard input, when the parent process is gone.
 fn until_end_of_input() -> CancellationToken {
     let token = CancellationToken::new();
     let ended = token.clone();

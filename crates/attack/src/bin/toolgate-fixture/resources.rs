@@ -1,4 +1,4 @@
-//! The resources that the conformance suite of MCP reads by address.
+//! The resources that the MCP conformance suite reads by URI.
 
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 use toolgate_serve::ResourceSource;

@@ -1,6 +1,7 @@
-//! The tools that the conformance suite of MCP calls by name.
+//! The tools that the MCP conformance suite calls by name.
 //!
-//! Those that ask somebody are tools with an effect, called by a guided caller: the question is the gate's own, and none of the tools knows of it.
+//! Those that need elicitation are tools with an effect, called by a guided caller: the approval request is the gate's own, and none of the tools
+//! knows of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,28 +11,28 @@ use serde_json::{Value, json};
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
 use toolgate_types::{Attachment, Category, DocumentContent, ErrorCode, Failure, ToolClass, ToolOutput};
 
-/// A picture of one red point.
+/// An image of one red pixel.
 pub(crate) const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
-/// A sound without a single sample.
+/// A sound without samples.
 const SOUND: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// What a tool does once it may.
+/// What a tool does.
 #[derive(Clone)]
 enum Deed {
-    /// Says this.
+    /// Returns this text.
     Say(&'static str),
-    /// Says this and hands out more.
+    /// Returns this text and attachments.
     Hand(&'static str, Vec<Attachment>),
-    /// Fails with this.
+    /// Fails with this message.
     Fail(&'static str),
-    /// Tells three times of its progress.
+    /// Reports progress three times.
     Report,
-    /// Adds a tool to the gate, or takes it away again.
+    /// Adds a tool to the gate, or removes it again.
     Change(Arc<Changing>),
 }
 
-/// Adds a tool to the gate, or takes it away again.
+/// Adds a tool to the gate, or removes it again.
 pub(crate) struct Changing {
     added: AtomicBool,
     change: Box<dyn Fn(bool) + Send + Sync>,
@@ -81,7 +82,7 @@ impl Tool for Fixture {
     }
 }
 
-/// The suite wants to see each report by itself, so there is time between them.
+/// The suite expects separate progress notifications, so there is time between them.
 async fn report(context: &CallContext) {
     for words in ["begun", "half way", "done"] {
         if let Some(progress) = &context.progress {
@@ -123,7 +124,7 @@ pub(crate) fn all(changing: &Arc<Changing>) -> Vec<Arc<dyn Tool>> {
     rows.into_iter().map(|(name, class, deed)| tool(name, class, deed)).collect()
 }
 
-/// The tool that comes and goes.
+/// The tool that is added and removed.
 pub(crate) fn passing() -> Arc<dyn Tool> {
     tool("test_passing", ToolClass::Read, Deed::Say("still there"))
 }
@@ -172,7 +173,7 @@ fn input_schema(name: &str) -> Value {
     }
 }
 
-/// A schema that uses what a careless server would lose on the way.
+/// A schema with keywords that a careless server would lose.
 fn everything() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

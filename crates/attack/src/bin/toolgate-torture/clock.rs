@@ -1,6 +1,6 @@
 //! A wall clock that jumps: by days in both directions, before 1970, and far ahead.
 //!
-//! The clock of the machine is left alone: a library that is loaded before the C library's answers `clock_gettime(CLOCK_REALTIME)` with an offset from a file.
+//! The machine's clock is not changed: an `LD_PRELOAD` library answers `clock_gettime(CLOCK_REALTIME)` with an offset from a file.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Disks: a power cut, and one that is full. Both with workspace and state on one ext4 filesystem of its own, on a loop device.
+//! Disks: a power cut, and a full disk. Both with workspace and state on a new ext4 filesystem, on a loop device.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -15,7 +15,7 @@ use crate::place::Place;
 
 /// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
 const SHUTDOWN: u64 = 0x8004_587d;
-/// `EXT4_GOING_FLAGS_NOLOGFLUSH`: what is not in the filesystem's own journal yet is lost, as when the power goes.
+/// `EXT4_GOING_FLAGS_NOLOGFLUSH`: what is not in the filesystem's own journal yet is lost, as in a power cut.
 const WITHOUT_FLUSHING: u32 = 2;
 
 /// A filesystem of its own.
@@ -52,8 +52,8 @@ impl Disk {
         );
     }
 
-    /// Until nothing uses the filesystem any more: a command of a killed gate ends a moment later, in a mount namespace of its own, and as long as it is there
-    /// the next mount is the same filesystem, without power.
+    /// Waits until the filesystem is no longer in use: a command of a killed gate ends a moment later, in a mount namespace of its own, and while it
+    /// exists the next mount is the same filesystem, which is shut down.
     fn unmount(&self) {
         must(Command::new("umount").arg(self.root()));
         let uses =
@@ -83,7 +83,7 @@ fn must(command: &mut Command) {
     assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// How many cuts one filesystem takes.
+/// How many power cuts per filesystem.
 const CUTS_PER_DISK: u64 = 5;
 
 #[derive(Default)]
@@ -102,7 +102,7 @@ pub(crate) fn power_cuts(program: &Program, power_cuts: u64) -> String {
         place.settings.environment = vec![("HOME".to_owned(), disk.root().to_string_lossy().into_owned())];
         for _ in 0..CUTS_PER_DISK.min(power_cuts - cut) {
             cut += 1;
-            // With `warn` nothing is waited for, so that what was answered may be lost; what is there must be whole, and the next gate must start.
+            // With `warn` no fsync is waited for, so answered calls may be lost; what is there must be intact, and the next gate must start.
             place.settings.on_failure = if cut % 5 == 4 { "warn" } else { "deny" };
             cut_once(program, &disk, &place, cut, &mut cuts);
         }
@@ -114,7 +114,7 @@ pub(crate) fn power_cuts(program: &Program, power_cuts: u64) -> String {
 }
 
 fn cut_once(program: &Program, disk: &Disk, place: &Place, cut: u64, cuts: &mut Cuts) {
-    // What the first gate of all makes, keys among it, meets a power cut before it was synced by anybody else.
+    // The files that the very first gate creates, such as its keys, meet a power cut without any other `sync`.
     let is_first = !place.settings.state.join("audit").exists();
     let kept_before = if is_first { 0 } else { place.settings.changes(program) };
     rustix::fs::sync();
@@ -136,7 +136,7 @@ fn cut_once(program: &Program, disk: &Disk, place: &Place, cut: u64, cuts: &mut 
     let is_change = |id: &String| diary.begun.get(id).is_some_and(Option::is_some);
     let made = diary.answered.iter().filter(|(id, answer)| answer.is_ok() && is_change(id)).count();
     let sums = place.judge(&[("a", diary)]);
-    // A call that the cut hit is refused, and so is what the same gate is asked before it is gone.
+    // A call during the cut is refused, and so are calls to the same gate until it is killed.
     cuts.calls += sums.begun;
     cuts.answered += sums.answered;
     cuts.changes += made;
@@ -150,7 +150,7 @@ pub(crate) fn full(program: &Program) -> String {
         let writers = ["a", "b"];
         let mut place = Place::at(&disk.root(), &writers);
         place.settings.on_failure = on_failure;
-        // Two gates share the record, the undo journal and the disk.
+        // Two gates share the audit log, the undo journal and the disk.
         let loads = writers.map(|writer| {
             let (gate, client) = Gate::open(program, &place.settings);
             (gate, writer, Load::begin(client, &place, writer, format!("f-{on_failure}-{writer}")))
@@ -178,10 +178,10 @@ pub(crate) fn full(program: &Program) -> String {
     told.join("; ")
 }
 
-/// A disk that confirms nothing: `fdatasync` fails. A command whose intent is not on the disk does not start, and a new gate on a healthy disk works.
+/// `fdatasync` fails. A command whose intent is not on the disk does not start, and a new gate on a healthy disk works.
 pub(crate) fn failed_sync(program: &Program) -> String {
     let mut place = Place::new(&[]);
-    // The first gate of all says the version of its journal, and does not start where that cannot be synced.
+    // The very first gate writes the journal's version, and does not start if that cannot be synced.
     drop(Gate::open(program, &place.settings));
     let inject = [
         "strace",
@@ -215,7 +215,7 @@ pub(crate) fn failed_sync(program: &Program) -> String {
     "commands and changes are refused and have no effect; the next gate works".to_owned()
 }
 
-/// Leaves not a byte.
+/// Fills the disk to the last byte.
 fn fill(at: &Path) {
     use std::io::Write as _;
     let mut filler = File::create(at).unwrap();

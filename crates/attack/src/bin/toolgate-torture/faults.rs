@@ -1,4 +1,4 @@
-//! What happens to the state directory of a gate that runs: its lock is held by another, its rights are gone, it is gone itself.
+//! Faults of a running gate's state directory: its lock is held by another process, its permissions are removed, it is deleted.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -12,7 +12,7 @@ use crate::gate::{Client, Gate, Program, refusal};
 use crate::load::Load;
 use crate::place::Place;
 
-/// `nobody` on every Linux system.
+/// The uid of `nobody` on every Linux system.
 const NOBODY: u32 = 65534;
 
 pub(crate) fn held_lock(program: &Program) -> String {
@@ -28,7 +28,7 @@ pub(crate) fn held_lock(program: &Program) -> String {
         let write =
             client.call("held-write", "write_file", json!({"path": "h.txt", "content": "x"})).unwrap();
         let is_refused = (refusal(&read).is_some(), refusal(&write).is_some());
-        // Nothing is changed without a record; what only reads goes on where the operator said so.
+        // Nothing is changed without a record; reads go on if the operator said so.
         assert_eq!(is_refused, (on_failure == "deny", true), "{on_failure}: {read} {write}");
         assert!(!place.settings.workspace.join("h.txt").exists(), "{on_failure}: changed without a record");
         let log = std::fs::read_to_string(&gate.log).unwrap();
@@ -90,7 +90,7 @@ pub(crate) fn lost_permissions(program: &Program) -> String {
     )
 }
 
-/// The sticky bit of a directory that others share, such as `/tmp`.
+/// The sticky bit of a shared directory, such as `/tmp`.
 fn sticky(directory: &Path) -> u32 {
     std::fs::metadata(directory).map_or(0, |found| found.permissions().mode() & 0o1022)
 }
@@ -112,7 +112,7 @@ pub(crate) fn deleted_state(program: &Program) -> String {
         let (gate, client) = Gate::open(program, &place.settings);
         let load = Load::begin(client, &place, "a", format!("d-{on_failure}"));
         std::thread::sleep(Duration::from_millis(150));
-        // The gate goes on making files while they are removed.
+        // The gate goes on creating files while they are removed.
         while place.settings.state.exists() {
             let _ = std::fs::remove_dir_all(&place.settings.state);
         }

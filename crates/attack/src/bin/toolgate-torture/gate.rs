@@ -1,4 +1,4 @@
-//! A gate as a client starts it, spoken with over standard input and output.
+//! A gate as a client starts it, over standard input and output.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Longer than any bounded wait of the gate: who is not answered by then never is.
+/// Longer than any timeout of the gate: a request without an answer by then hangs.
 const HANGS: Duration = Duration::from_secs(90);
 
-/// The program under torture.
+/// The program under test.
 pub(crate) struct Program(pub(crate) PathBuf);
 
 /// How a gate is started.
@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     pub(crate) state: PathBuf,
     /// `deny` or `warn`.
     pub(crate) on_failure: &'static str,
-    /// What the program is started by, such as `setpriv`.
+    /// The wrapper command that starts the program, such as `setpriv`.
     pub(crate) wrapper: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
 }
@@ -41,7 +41,7 @@ impl Settings {
         command
     }
 
-    /// What `toolgate audit verify --json` says, and how it ended.
+    /// The output of `toolgate audit verify --json`, and its exit code.
     pub(crate) fn verify(&self, program: &Program) -> (i32, Value) {
         let ended = self.command(program, &["audit", "verify", "--json"]).output().unwrap();
         let told = serde_json::from_slice(&ended.stdout).unwrap_or_else(|error| {
@@ -50,7 +50,7 @@ impl Settings {
         (ended.status.code().unwrap(), told)
     }
 
-    /// How many changes can be undone, as `toolgate changes` tells it.
+    /// How many changes can be undone, by `toolgate changes`.
     pub(crate) fn changes(&self, program: &Program) -> usize {
         let ended = self.command(program, &["changes", "--json"]).output().unwrap();
         let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
@@ -58,13 +58,13 @@ impl Settings {
     }
 }
 
-/// A running gate. What it says on standard error is kept beside its state.
+/// A running gate. Its standard error is kept beside its state.
 pub(crate) struct Gate {
     process: Child,
     pub(crate) log: PathBuf,
 }
 
-/// The client's ends of a gate, for the thread that makes calls.
+/// The client's pipe ends of a gate, for the thread that makes calls.
 pub(crate) struct Client {
     input: ChildStdin,
     answers: mpsc::Receiver<Value>,
@@ -85,7 +85,7 @@ impl Gate {
         (Self { process, log }, Client { input, answers: listen(output) })
     }
 
-    /// Starts one and waits until it has put back what it found.
+    /// Starts a gate and waits until it has recovered.
     pub(crate) fn open(program: &Program, settings: &Settings) -> (Self, Client) {
         let (gate, mut client) = Self::start(program, settings);
         if client.initialize().is_err() {
@@ -107,13 +107,13 @@ impl Drop for Gate {
     }
 }
 
-/// Hears answers on a thread of its own, so that waiting for one can be given up.
+/// Reads answers on a thread of its own, so that waiting for one can time out.
 fn listen(output: ChildStdout) -> mpsc::Receiver<Value> {
     let (hear, heard) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines() {
             let Ok(line) = line else { return };
-            // A line that was torn by the kill says nothing.
+            // A line that the kill truncated is ignored.
             let Ok(answer) = serde_json::from_str(&line) else { return };
             if hear.send(answer).is_err() {
                 return;
@@ -124,7 +124,7 @@ fn listen(output: ChildStdout) -> mpsc::Receiver<Value> {
 }
 
 impl Client {
-    /// Introduces itself. When this is answered, the gate has put back what it found.
+    /// Sends `initialize`. When it is answered, the gate has recovered.
     fn initialize(&mut self) -> Result<(), Gone> {
         let client = json!({"name": "torture", "version": "1"});
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});

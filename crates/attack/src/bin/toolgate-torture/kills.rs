@@ -1,4 +1,4 @@
-//! `SIGKILL` at any moment: in the middle of calls, of two gates that share a state directory, and of putting back what the last one left.
+//! `SIGKILL` at any moment: during calls, of two gates that share a state directory, and during recovery.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::gate::{Gate, Program};
 use crate::load::Load;
 use crate::place::Place;
 
-/// Records grow with every call; a fresh place now and then keeps judging cheap.
+/// The audit log grows with every call; a fresh directory now and then keeps the checks cheap.
 const KILLS_PER_PLACE: u64 = 50;
 
 pub(crate) fn run(program: &Program, kills: u64) -> String {
@@ -19,7 +19,7 @@ pub(crate) fn run(program: &Program, kills: u64) -> String {
         for round in 0..KILLS_PER_PLACE.min(kills - kill) {
             kill += 1;
             if round % 4 == 3 {
-                // Whatever the last kill left is being put back.
+                // Killed during recovery from the last kill.
                 let (gate, client) = Gate::start(program, &place.settings);
                 std::thread::sleep(Duration::from_micros((spread(kill) * 8000.0) as u64));
                 gate.kill();
@@ -41,7 +41,7 @@ pub(crate) fn run(program: &Program, kills: u64) -> String {
                 gate.kill();
                 diaries.push((*writer, load.gone()));
             }
-            // The next start puts back.
+            // The next start recovers.
             let (_gate, _client) = Gate::open(program, &place.settings);
             let sums = place.judge(&diaries);
             assert_eq!(sums.unrecorded, 0);

@@ -1,4 +1,4 @@
-//! A client that changes files of its own until its gate is gone, and knows what it was answered.
+//! A client that changes its own files until its gate is gone, and records the answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use toolgate_attack::{CHANGES, Change};
 use crate::gate::{Client, refusal};
 use crate::place::Place;
 
-/// The version that a call was to lead to; `None` for a call that changes nothing.
+/// The version that a call should produce; `None` for a read-only call.
 pub(crate) type Step = Option<(Change, u64)>;
 
-/// What a client did.
+/// The log of a client.
 #[derive(Default)]
 pub(crate) struct Diary {
-    /// Every call that was begun, by its id: what it was to lead to.
+    /// Every call that was started, by its id: the version it should produce.
     pub(crate) begun: BTreeMap<String, Step>,
     /// Every call that was answered: whether it succeeded.
     pub(crate) answered: BTreeMap<String, Result<(), String>>,
-    /// Whether the power was cut while it was at work.
+    /// Whether the power was cut during the load.
     pub(crate) has_lost_power: bool,
 }
 
-/// A client at work.
+/// A running client.
 pub(crate) struct Load {
     thread: JoinHandle<Diary>,
     ends: Arc<AtomicBool>,
@@ -33,7 +33,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Begins to make calls whose ids start with `name`, over files of `writer`. Once it is answered, what the gate found is put back.
+    /// Starts making calls whose ids begin with `name`, over files of `writer`. The gate has recovered by then.
     pub(crate) fn begin(mut client: Client, place: &Place, writer: &'static str, name: String) -> Self {
         let (workspace, ends) = (place.settings.workspace.clone(), Arc::new(AtomicBool::new(false)));
         let has_lost_power = Arc::new(AtomicBool::new(false));
@@ -58,8 +58,8 @@ impl Load {
                     let outcome = refusal(&result).map_or(Ok(()), Err);
                     *version += u64::from(outcome.is_ok() && leads_to.is_some());
                     diary.has_lost_power = powerless.load(Ordering::SeqCst);
-                    // A machine without power answers nothing. That a gate outlives its filesystem for a moment is owed to the ioctl, and so is it that ext4
-                    // then confirms an `fdatasync` whose extents it did not convert.
+                    // After a power cut a machine answers nothing. That a gate outlives its filesystem for a moment is an artefact of the ioctl, and
+                    // so is it that ext4 then confirms an `fdatasync` whose extents it did not convert.
                     if !(diary.has_lost_power && outcome.is_ok()) {
                         diary.answered.insert(id, outcome);
                     }
@@ -70,7 +70,7 @@ impl Load {
         Self { thread: std::thread::spawn(work), ends, has_lost_power }
     }
 
-    /// To be told right before the power is cut.
+    /// Called right before the power is cut.
     pub(crate) fn loses_power(&self) {
         self.has_lost_power.store(true, Ordering::SeqCst);
     }
@@ -80,7 +80,7 @@ impl Load {
         self.thread.join().unwrap()
     }
 
-    /// Ends after what is under way.
+    /// Ends after the call in flight.
     pub(crate) fn end(self) -> Diary {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()

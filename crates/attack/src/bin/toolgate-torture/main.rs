@@ -1,10 +1,10 @@
-//! Ends gates, disks and clocks under load, with the binary that ships, and judges what is left from outside.
+//! Kills gates, disks and clocks under load, with the shipped binary, and checks the result from outside.
 //!
-//! `toolgate-torture PROGRAM [--kills N] [--power-cuts N] [--only PHASE]`; run as root in a mount namespace of its own (`cargo xtask torture` does that), because
-//! power cuts, full disks and other users' permissions need a filesystem and users to do it to.
+//! `toolgate-torture PROGRAM [--kills N] [--power-cuts N] [--only PHASE]`; run as root in a mount namespace of its own (`cargo xtask torture` does
+//! that), because power cuts, full disks and other users' permissions need a filesystem and users to apply them to.
 //!
-//! The load is made of changes whose every state is known ([`Change::version`]): a file is at one version or torn. The oracle reads the files and the record
-//! itself; the gate is asked only for what a person would ask it, `audit verify`.
+//! The load consists of changes whose every state is known ([`Change::version`]): a file is at one version or torn. The oracle reads the files and
+//! the audit log itself; the gate is only used as a person would, by `audit verify`.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use gate::Program;
 
 type Phase = (&'static str, fn(&Program, &Counts) -> String);
 
-/// How much of what takes a while.
+/// How many kills and power cuts.
 struct Counts {
     kills: u64,
     power_cuts: u64,

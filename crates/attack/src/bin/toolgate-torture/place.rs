@@ -1,4 +1,4 @@
-//! A workspace and a state directory, and what must hold of them whatever happened.
+//! A workspace and a state directory, and their invariants after any fault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use toolgate_attack::{CHANGES, Scratch, litter_below};
 use crate::gate::{Program, Settings, records};
 use crate::load::{Diary, Step};
 
-/// What `audit verify` ends with where calls have no record.
+/// The exit code of `audit verify` if calls have no record.
 const GAPS: i32 = 6;
 
-/// What is said about calls and records, added up.
+/// Totals over calls and records.
 #[derive(Default)]
 pub(crate) struct Sums {
     pub(crate) begun: usize,
     pub(crate) answered: usize,
     pub(crate) interrupted: usize,
     pub(crate) records: usize,
-    /// Calls that were answered and have no record: they could not be recorded, and had no effect.
+    /// Calls that were answered and have no record: they could not be audited, and had no effect.
     pub(crate) unrecorded: u64,
 }
 
-/// Whether a call was answered that it cannot be recorded.
+/// Whether a call was answered with `audit_unavailable`.
 fn is_unrecorded(answer: &Result<(), String>) -> bool {
     answer.as_ref().is_err_and(|refused| refused.contains("audit_unavailable"))
 }
 
-/// Whether the record of some call accounts for a version. What was refused is tried again under another id, and then leads to the same: of these calls, the
+/// Whether some call's record accounts for a version. A refused call is retried under another id with the same target version: of these calls, the
 /// one that made the change has the record.
 fn is_accounted_for(diary: &Diary, leads_to: Step, by_id: &BTreeMap<String, Vec<Value>>) -> bool {
     let calls = diary.begun.iter().filter(|(_, to)| **to == leads_to);
@@ -36,7 +36,7 @@ fn is_accounted_for(diary: &Diary, leads_to: Step, by_id: &BTreeMap<String, Vec<
     records.any(|record| record["decision"] == "ALLOWED" || record["denial"]["code"] == "interrupted")
 }
 
-/// Where gates work.
+/// The directories of the gates.
 pub(crate) struct Place {
     _scratch: Option<Scratch>,
     pub(crate) settings: Settings,
@@ -49,7 +49,7 @@ impl Place {
         Self { _scratch: Some(scratch), ..place }
     }
 
-    /// In a directory that is there already, as on a disk of its own.
+    /// In an existing directory, such as on a disk of its own.
     pub(crate) fn at(directory: &Path, writers: &[&str]) -> Self {
         let (workspace, state) = (directory.join("w"), directory.join("s"));
         for made in [&workspace, &state] {
@@ -64,8 +64,8 @@ impl Place {
         Self { _scratch: None, settings }
     }
 
-    /// The next gate has started and put back what it found: every change is there whole or not at all, what was answered is there, and every call has
-    /// one record that says what became of it.
+    /// To be called once the next gate has recovered: every change is complete or absent, every answered change is present, and every call has one
+    /// record with its outcome.
     pub(crate) fn judge(&self, diaries: &[(&str, Diary)]) -> Sums {
         let workspace = &self.settings.workspace;
         assert_eq!(litter_below(workspace), Vec::<PathBuf>::new(), "litter");
@@ -94,7 +94,7 @@ impl Place {
                 match (diary.answered.get(id), record) {
                     (Some(answer), Some(record)) => {
                         sums.answered += 1;
-                        // A disk that fails to confirm a record may have it all the same.
+                        // A disk that fails to confirm a record may have stored it all the same.
                         let is_told = is_unrecorded(answer) && diary.has_lost_power;
                         let is_allowed = record["decision"] == "ALLOWED";
                         assert!(is_allowed == answer.is_ok() || is_told, "{id}: {answer:?} {record}");
@@ -102,7 +102,7 @@ impl Place {
                     }
                     (Some(answer), None) => {
                         let is_told = is_unrecorded(answer);
-                        // With `warn` a refusal of the full disk is counted where there is no room for its record.
+                        // With `warn`, a call refused because of a full disk is only counted if there is no room for its record.
                         let is_refused = answer.as_ref().is_err_and(|refused| refused.contains("disk_full"));
                         let may_be = self.settings.on_failure == "warn" && (leads_to.is_none() || is_refused);
                         assert!(is_told || may_be, "{id} was answered ({answer:?}) and has no record");
@@ -120,13 +120,13 @@ impl Place {
         sums
     }
 
-    /// `audit verify` finds nothing wrong, and no gap.
+    /// `audit verify` finds no problem, and no gap.
     pub(crate) fn verify(&self, program: &Program) {
         let (code, told) = self.settings.verify(program);
         assert!(code == 0 && told["ok"] == true, "verify ended with {code}: {told}");
     }
 
-    /// `audit verify` finds nothing wrong but calls without a record, as it tells them: how many they are.
+    /// `audit verify` finds no problem except calls without a record: how many.
     pub(crate) fn gaps(&self, program: &Program) -> u64 {
         let (code, told) = self.settings.verify(program);
         let missing = told["callsWithoutRecord"].as_u64().unwrap_or(0);

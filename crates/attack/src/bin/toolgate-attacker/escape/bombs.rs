@@ -1,4 +1,4 @@
-//! Attacks by using too much. Each stops at a number that does no harm, and tells how far it came.
+//! Attacks by resource exhaustion. Each stops at a harmless number, and reports how far it came.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn files(folder: &str, count: usize) -> Tried {
     Ok(())
 }
 
-/// Uses that much processor time, however long it takes.
+/// Uses this much processor time, however long it takes.
 fn burn(time: Duration) -> Tried {
     let clock = rustix::time::ClockId::ProcessCPUTime;
     loop {

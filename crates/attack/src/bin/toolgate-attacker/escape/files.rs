@@ -1,4 +1,4 @@
-//! Attacks on files: by descriptors, handles, attributes and modes.
+//! Attacks on files: by descriptors, file handles, extended attributes and modes.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ fn attribute(file: &str) -> Tried {
     rustix::fs::setxattr(file, "user.toolgate", b"planted", XattrFlags::empty()).map_err(stopped)
 }
 
-/// The numbers that a filesystem knows a file by: their kind, and their bytes in hexadecimal.
+/// The file handle by `name_to_handle_at`: its type, and its bytes in hexadecimal.
 fn handle_of(file: &str) -> Tried {
     const MOST: u32 = 128;
     let mut structure = vec![0_u8; 8 + MOST as usize];
@@ -43,7 +43,7 @@ fn handle_of(file: &str) -> Tried {
     Ok(())
 }
 
-/// Opens a file by the number that its filesystem knows it by. Whoever knows the numbers needs no names.
+/// Opens a file by its handle (`open_by_handle_at`), which bypasses path resolution.
 fn open_handle(kind: i32, hexadecimal: &str) -> Tried {
     let digits: Vec<u32> = hexadecimal.chars().map(|digit| digit.to_digit(16).unwrap()).collect();
     let handle: Vec<u8> =
@@ -76,7 +76,7 @@ fn read_beneath(folder: i32, name: &str) -> Tried {
     Ok(())
 }
 
-/// Every call that can leave a file with its owner's rights behind.
+/// Every system call that can create a set-user-ID file.
 fn set_id(way: &str, file: &str) -> Tried {
     const MODE: usize = 0o4755;
     let here = libc::AT_FDCWD as usize;
@@ -112,7 +112,7 @@ fn set_id(way: &str, file: &str) -> Tried {
     if mode & 0o4000 == 0 { Err(format!("the mode is {mode:o}")) } else { Ok(()) }
 }
 
-/// The attribute that makes a program start with rights over any file: version 2, effective, `CAP_DAC_OVERRIDE`.
+/// `security.capability`, which gives a program capabilities: version 2, effective, `CAP_DAC_OVERRIDE`.
 fn give_capability(file: &str) -> Tried {
     let mut attribute = Vec::from(0x0200_0001_u32.to_le_bytes());
     attribute.extend([2_u32, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()));

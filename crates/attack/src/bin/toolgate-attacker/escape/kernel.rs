@@ -1,4 +1,4 @@
-//! Attacks on the kernel itself: doors into parts of it that commands can do without.
+//! Attacks on the kernel itself: system calls that commands can do without.
 
 use super::{Tried, call, raw, stopped};
 
@@ -9,7 +9,7 @@ pub(super) fn run(words: &[&str]) -> Option<Tried> {
             call(libc::SYS_io_uring_setup, [4, parameters.as_ptr() as usize, 0, 0, 0, 0]).map(drop)
         }
         ["program-the-kernel"] => {
-            // A map of one element: kind 2 (array), keys and values of four bytes.
+            // A map of one element: type 2 (array), keys and values of four bytes.
             let attributes = [2_u32, 4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             let size = size_of_val(&attributes);
             call(libc::SYS_bpf, [0, attributes.as_ptr() as usize, size, 0, 0, 0]).map(drop)
@@ -33,9 +33,9 @@ pub(super) fn run(words: &[&str]) -> Option<Tried> {
     })
 }
 
-/// Counts the cycles of the whole machine on one processor: a clock for watching others.
+/// `perf_event_open` for all processes on one CPU: a side channel.
 fn count_events() -> Tried {
-    // The structure's first words: kind 1 (software), its size, counter 0 (clock).
+    // The first words of `perf_event_attr`: type 1 (software), its size, config 0 (CPU clock).
     let mut attributes = [0_u64; 16];
     attributes[0] = 1 | (128 << 32);
     let everybody = usize::MAX;
@@ -48,7 +48,7 @@ fn older_entrance() -> Tried {
     if answer == rustix::process::getpid().as_raw_nonzero().get() { Ok(()) } else { Err(format!("{answer}")) }
 }
 
-/// Gives the machine a name: the one it has, so that nothing comes of it. In a namespace of its own it is not the machine that is named.
+/// `sethostname` with the present name, so that success is harmless. In a UTS namespace of its own it does not name the machine.
 fn host_name() -> Tried {
     let name = rustix::system::uname().nodename().to_owned();
     rustix::system::sethostname(name.to_bytes()).map_err(stopped)?;

@@ -1,4 +1,5 @@
-//! Attacks on the sandbox that no shell can make. Each prints `ESCAPED`, or what it got hold of, when it succeeds; what stopped it goes to standard error.
+//! Attacks on the sandbox that need raw system calls. Each prints `ESCAPED`, or what it read, when it succeeds; the error that stopped it goes to
+//! standard error.
 
 pub(crate) mod raw;
 mod bombs;
@@ -8,10 +9,10 @@ mod mounts;
 mod network;
 mod processes;
 
-/// The error number that stopped an attack, or what the attacker itself could not do.
+/// The error that stopped an attack.
 type Tried<Done = ()> = Result<Done, String>;
 
-/// Makes one attack.
+/// Runs one attack.
 pub(crate) fn run(words: &[&str]) {
     let tried = files::run(words)
         .or_else(|| mounts::run(words))
@@ -29,12 +30,12 @@ pub(crate) fn run(words: &[&str]) {
     }
 }
 
-/// A raw call, for attacks that only want to know whether they may.
+/// A raw system call, with its error as text.
 fn call(number: i64, arguments: [usize; 6]) -> Tried<i64> {
     raw::call(number, arguments).map_err(|error| std::io::Error::from_raw_os_error(error).to_string())
 }
 
-/// Any error as what stopped an attack.
+/// Any error as text.
 fn stopped(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -1,4 +1,4 @@
-//! Attacks on the view: mounts, namespaces, roots.
+//! Attacks on the filesystem view: mounts, namespaces, roots.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -49,7 +49,7 @@ fn make_writable(path: &str) -> Tried {
     call(libc::SYS_mount_setattr, [here, pointers[0], 0, pointers[1], size, 0]).map(drop)
 }
 
-/// A mount by the newer calls, which older filters do not know.
+/// A mount by `fsopen` and `fsmount`, which old seccomp filters do not know.
 fn new_mount() -> Tried {
     let made = rustix::mount::fsopen("tmpfs", rustix::mount::FsOpenFlags::empty()).map_err(stopped)?;
     rustix::mount::fsconfig_create(made.as_fd()).map_err(stopped)?;
@@ -58,7 +58,7 @@ fn new_mount() -> Tried {
     Ok(())
 }
 
-/// A copy of a folder without what is mounted below: nothing covers anything in it.
+/// A non-recursive clone of a mount (`OPEN_TREE_CLONE`): the overlays below it are missing.
 fn copy_tree(number: i64, folder: &str, name: &str) -> Tried {
     let path = text(folder);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE.bits() as usize;
@@ -84,7 +84,7 @@ fn born_apart(start: impl Fn(u64) -> Result<i64, i32>) -> Tried {
     }
 }
 
-/// Joins the namespace of somebody else, and reads what is there.
+/// Joins another process's namespace, and reads a file there.
 fn join(namespace: &str, file: &str) -> Tried {
     let opened = rustix::fs::open(namespace, OFlags::RDONLY, Mode::empty()).map_err(stopped)?;
     let number = usize::try_from(opened.as_raw_fd()).unwrap();

@@ -22,7 +22,7 @@ pub(super) fn run(words: &[&str]) -> Option<Tried> {
             let socket = UnixDatagram::unbound().map_err(stopped);
             socket.and_then(|socket| socket.send_to(b"datagram", path).map(drop).map_err(stopped))
         }
-        // A pair is connected to itself, but what is sent can be aimed elsewhere.
+        // A socket pair is connected, but `sendto` can address another socket.
         ["datagram-of-a-pair", path] => {
             let pair = UnixDatagram::pair().map_err(stopped);
             pair.and_then(|(socket, _)| socket.send_to(b"datagram", path).map(drop).map_err(stopped))
@@ -44,7 +44,7 @@ fn answer_itself(path: &str) -> Tried {
     Ok(())
 }
 
-/// A question to a resolver that carries a secret out in the name it asks for.
+/// A DNS query that exfiltrates a secret in the name.
 fn ask_for_name(port: u16) -> Tried {
     let mut question = vec![0x47, 0x11, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in ["secret", "example", "com"] {

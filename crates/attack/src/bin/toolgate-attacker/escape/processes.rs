@@ -1,4 +1,4 @@
-//! Attacks on other processes, and on being ended.
+//! Attacks on other processes, and on being terminated.
 
 use super::{Tried, call, number, raw, show, stopped};
 
@@ -23,7 +23,7 @@ pub(super) fn run(words: &[&str]) -> Option<Tried> {
     })
 }
 
-/// Takes hold of a process without stopping it, and lets it go at its own end.
+/// Attaches to a process with `PTRACE_SEIZE`, which does not stop it; the kernel detaches when this process exits.
 fn trace(process: usize) -> Tried {
     const SEIZE: usize = 0x4206;
     call(libc::SYS_ptrace, [SEIZE, process, 0, 0, 0, 0]).map(drop)
@@ -60,7 +60,7 @@ fn take_descriptor(process: usize, file: usize) -> Tried {
     Ok(())
 }
 
-/// Forks twice, leaves the session, lets go of every file, and waits for a long time.
+/// Daemonises: forks twice, calls `setsid`, closes every file, and sleeps.
 fn daemon() -> Tried {
     let error = |error| stopped(std::io::Error::from_raw_os_error(error));
     if raw::fork().map_err(error)? > 0 {
@@ -75,7 +75,7 @@ fn daemon() -> Tried {
     std::process::exit(0)
 }
 
-/// Puts a line into a terminal as though a person had typed it.
+/// Injects a line into a terminal's input (`TIOCSTI`).
 fn type_ahead(terminal: usize, line: &str) -> Tried {
     for byte in line.bytes() {
         let pointer = (&raw const byte) as usize;

@@ -1,10 +1,10 @@
-//! Raw system calls. An attacker makes whatever call it likes, with whatever numbers; this program has nothing of its own to protect.
+//! Raw system calls. An attacker makes any system call with any arguments; this program has nothing of its own to protect.
 #![allow(unsafe_code, reason = "attacks are calls that no safe interface would make")]
 
 use std::ffi::CString;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-/// Any call with any arguments: what the kernel answers, or its error number.
+/// Any system call with any arguments: its result, or its errno.
 pub(crate) fn call(number: i64, arguments: [usize; 6]) -> Result<i64, i32> {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: callers pass pointers to values of theirs that outlive the call, or numbers.
@@ -20,12 +20,12 @@ pub(crate) fn adopt(file: i32) -> Result<OwnedFd, i32> {
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
-/// A second process that goes on from here; zero in the new one.
+/// `fork`; zero in the child.
 pub(crate) fn fork() -> Result<i64, i32> {
     call(libc::SYS_fork, [0; 6])
 }
 
-/// A call through the entrance for programs of the older architecture, where the numbers mean other calls.
+/// A system call through `int 0x80`, the i386 entry point, where the numbers mean other calls.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn call_as_i386(number: u32) -> i32 {
     let answer: i32;
@@ -37,17 +37,17 @@ pub(crate) fn call_as_i386(number: u32) -> i32 {
     answer
 }
 
-/// There is no such entrance here.
+/// Only x86-64 has this entry point.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn call_as_i386(_: u32) -> i32 {
     -1
 }
 
-/// Puts something into shared memory that goes away with this process. Answers with its number.
+/// Creates a System V shared memory segment that is removed with this process. Returns its id.
 pub(crate) fn share(content: &[u8]) -> i32 {
     const SIZE: usize = 4096;
     assert!(content.len() < SIZE);
-    // SAFETY: the segment is as large as is said, attached at a place of the kernel's choice, and written within its size.
+    // SAFETY: the segment has this size, is attached at an address of the kernel's choice, and is written within its size.
     unsafe {
         let id = libc::shmget(libc::IPC_PRIVATE, SIZE, 0o600 | libc::IPC_CREAT);
         let place = libc::shmat(id, std::ptr::null(), 0);
@@ -58,7 +58,7 @@ pub(crate) fn share(content: &[u8]) -> i32 {
     }
 }
 
-/// What somebody else put into shared memory.
+/// The content of another process's shared memory segment.
 pub(crate) fn shared(id: i32, length: usize) -> Option<Vec<u8>> {
     // SAFETY: reads within a segment that was just attached.
     unsafe {
@@ -67,10 +67,10 @@ pub(crate) fn shared(id: i32, length: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// Makes a message queue with one message in it.
+/// Creates a POSIX message queue with one message.
 pub(crate) fn fill_queue(name: &str, content: &[u8]) {
     let name = CString::new(name).unwrap();
-    // SAFETY: the name ends, and the message is as long as is said; a queue without attributes gets the usual ones.
+    // SAFETY: the name is NUL-terminated, and the message has the given length; a queue without attributes gets the defaults.
     unsafe {
         let attributes = std::ptr::null::<libc::mq_attr>();
         let queue = libc::mq_open(name.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600, attributes);
@@ -79,18 +79,18 @@ pub(crate) fn fill_queue(name: &str, content: &[u8]) {
     }
 }
 
-/// Takes a queue away.
+/// Removes a message queue.
 pub(crate) fn remove_queue(name: &str) {
     let name = CString::new(name).unwrap();
-    // SAFETY: the name ends.
+    // SAFETY: the name is NUL-terminated.
     unsafe { libc::mq_unlink(name.as_ptr()) };
 }
 
-/// Takes a message out of somebody's queue.
+/// Receives a message from another process's queue.
 pub(crate) fn queued(name: &str) -> std::io::Result<Vec<u8>> {
     let name = CString::new(name).unwrap();
     let mut message = vec![0_u8; 65_536];
-    // SAFETY: the name ends, and the buffer is as long as is said.
+    // SAFETY: the name is NUL-terminated, and the buffer has the given length.
     let length = unsafe {
         let queue = libc::mq_open(name.as_ptr(), libc::O_RDONLY | libc::O_NONBLOCK);
         if queue < 0 {
