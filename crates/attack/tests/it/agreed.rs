@@ -1,4 +1,4 @@
-//! A yes is a yes to what was shown: the question leaves nothing out, and the call does nothing else.
+//! An approval covers exactly what was shown: the preview omits nothing, and the call does nothing else.
 
 use std::future::Future;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use toolgate_types::{Caller, ErrorCode, Stage, Trust};
 
 type Deed = Box<dyn Fn(&Path) + Send + Sync>;
 
-/// Agrees to everything, after doing something to the workspace while the question is open.
+/// Approves everything, after changing the workspace while the question is open.
 struct Meddler {
     workspace: PathBuf,
     deed: Deed,
@@ -135,7 +135,7 @@ fn old_content_that_cannot_be_shown_is_told_by_its_size() {
     let desk = Desk::new(Profile::Native, |_| {});
     let long = "x\n".repeat(700_000);
     std::fs::write(desk.workspace.join("long.txt"), &long).unwrap();
-    // The beginning is the same: a look at the beginning alone would show a small change.
+    // The beginning is the same: a preview of only the beginning would show a small change.
     let cut = "x\n".repeat(1000) + "y\n";
     for (path, content, sizes) in
         [("long.txt", cut.as_str(), "(1400000 → 2002 bytes)"), ("picture.png", "text\n", "(6 → 5 bytes)")]
@@ -144,14 +144,14 @@ fn old_content_that_cannot_be_shown_is_told_by_its_size() {
         assert_eq!(shown.summary[0], format!("replace {path} {sizes}"));
         assert_eq!(shown.body, PreviewBody::Text(content.to_owned()), "{path}");
     }
-    // What was cut to the limit of reading before is a diff of the whole.
+    // A file beyond the read limit still has a diff of the whole.
     std::fs::write(desk.workspace.join("middling.txt"), "x\n".repeat(200_000)).unwrap();
     let shown = desk.shown("write_file", json!({"path": "middling.txt", "content": "x\n".repeat(131_072)}));
     let PreviewBody::Diff(diff) = shown.body else { panic!("{:?}", shown.summary) };
     assert_eq!(diff.lines().filter(|line| *line == "-x").count(), 200_000 - 131_072);
 }
 
-/// What others do while a person thinks, to the files that the question was about.
+/// What other processes do while the question is open, to the files that it is about.
 fn deeds() -> Vec<(&'static str, Deed)> {
     let deed = |name, deed: fn(&Path)| (name, Box::new(deed) as Deed);
     vec![
@@ -186,7 +186,7 @@ fn files_that_changed_while_the_question_was_open_are_left_alone() {
             });
             let called = desk.call(Trust::Guided, tool, arguments.clone());
             let code = code_of(&called).unwrap_or_else(|| panic!("{tool}, {name}: {}", called.answer.text));
-            // A file that is gone or a link now, or whose text no longer fits, may be told as such.
+            // A file that is missing or a symlink now, or whose text no longer matches, may be reported as such.
             let expected = [
                 ErrorCode::PreconditionFailed,
                 ErrorCode::NotFound,
@@ -212,7 +212,7 @@ fn a_file_that_appears_while_the_question_was_open_is_left_alone() {
     let called = desk.call(Trust::Guided, "write_file", json!({"path": "new.txt", "content": "ours\n"}));
     assert_eq!(code_of(&called), Some(ErrorCode::PreconditionFailed), "{}", called.answer.text);
     assert_eq!(std::fs::read_to_string(desk.workspace.join("new.txt")).unwrap(), "theirs\n");
-    // A call that would have failed is not let through because it has come to work meanwhile.
+    // A call that would have failed is not let through because it would work by now.
     let desk = Desk::new(Profile::Native, |w| std::fs::write(w.join("a.txt"), "one\nTWO\n").unwrap());
     let edit = json!({"path": "a.txt", "old_text": "TWO", "new_text": "2"});
     let called = desk.call(Trust::Guided, "edit_file", edit);

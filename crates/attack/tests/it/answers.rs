@@ -1,4 +1,4 @@
-//! Answers keep within their limits, say where they were cut, and end with the call alone.
+//! Answers stay within their limits, and report where they were truncated.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn no_answer_is_longer_than_it_may_be() {
     let limit = usize::try_from(Profile::Native.limits().max_output_bytes).unwrap();
     let desk = Desk::new(Profile::Native);
     desk.write("long.txt", "x\n".repeat(150_000));
-    // As many names, and as awkward to write down, as a listing may hold.
+    // As many names as a listing may contain, each needing long escapes.
     for number in 0..1000 {
         desk.write(&format!("{number:04}{}", "\u{1}".repeat(200)), "");
     }
@@ -66,7 +66,7 @@ fn no_answer_is_longer_than_it_may_be() {
             assert!(!text.contains("max_matches"), "{}", text.lines().last().unwrap_or_default());
         }
     }
-    // What fits is whole.
+    // What fits is complete.
     let (text, structured) =
         desk.answer("edit_file", json!({"path": "new.txt", "edits": [{"old_text": "line\n", "new_text": "", "replace_all": true}], "dry_run": true}));
     assert_eq!(structured["truncated"], true, "{}", text.len());

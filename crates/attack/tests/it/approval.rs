@@ -1,4 +1,4 @@
-//! Asking a person: what is asked, what the answers do, and how far they reach.
+//! Approval: the questions, the effect of the answers, and their scope.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,7 +13,7 @@ use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approve
 use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
 
-/// A person who answers from a list, and never again once it is empty.
+/// An approver that replies from a list, and never again once it is empty.
 #[derive(Default)]
 pub(crate) struct Scripted {
     replies: Mutex<VecDeque<ApprovalReply>>,
@@ -57,7 +57,7 @@ agents:
 
 struct Desk {
     workspace: PathBuf,
-    // Closed before its folder goes away, or it would make the folder again.
+    // Dropped before its directory, or it would recreate the directory.
     bench: Bench,
     _scratch: Scratch,
 }
@@ -192,7 +192,7 @@ fn the_question_shows_what_would_change() {
         let PreviewBody::Diff(diff) = question.preview.body else { panic!("{tool}: {:?}", question.preview) };
         assert!(diff.contains("\n-two\n+TWO\n") && diff.contains("a.txt"), "{tool}: {diff}");
     }
-    // A new file is all addition; what has no diff is shown whole.
+    // A new file is all addition; a change without a diff is shown by its summary.
     desk.call(&caller(Trust::Guided), "write_file", json!({"path": "b.txt", "content": "new\n"}));
     let PreviewBody::Diff(diff) = scripted.asked().pop().unwrap().preview.body else { panic!("no diff") };
     assert!(diff.contains("+new"), "{diff}");
@@ -311,7 +311,7 @@ fn a_yes_for_the_session_reaches_no_further() {
         assert_eq!(scripted.asked().len(), questions + 1, "{name} was not asked about");
     }
     assert_eq!(before.differences(&Tree::of(&desk.workspace)), Vec::<String>::new());
-    // A no to others does not take the grant back.
+    // A refusal to others does not revoke the grant.
     assert!(!desk.call(&granted, "write_file", write(8)).answer.is_error);
 }
 

@@ -1,4 +1,4 @@
-//! Changes that would take too much, and files that are more than their content.
+//! Changes that would exceed a limit, and file metadata.
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -43,7 +43,7 @@ fn with_view<Answer>(
 
 #[test]
 fn a_file_that_holds_more_than_it_says_is_not_read_into_memory() {
-    // Files of the kernel say that they are empty.
+    // Files in `/proc` report a size of zero.
     let limits = Limits { max_write_bytes: 3, ..Profile::Native.limits() };
     with_view(Path::new("/proc"), &limits, &Cancellation::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
@@ -72,7 +72,7 @@ fn what_is_too_large_to_be_kept_is_not_deleted() {
     let scratch = Scratch::new();
     let large = scratch.folder("w").join("large.bin");
     File::create(&large).unwrap().set_len(65 << 20).unwrap();
-    // With a second name it cannot be kept as a name.
+    // With a second hard link it cannot be kept by renaming.
     std::fs::hard_link(&large, scratch.path().join("second")).unwrap();
     let bench = bench(&scratch);
     let called = bench.call("delete_file", json!({"path": "large.bin"}));
@@ -82,13 +82,13 @@ fn what_is_too_large_to_be_kept_is_not_deleted() {
             assert!(large.exists());
             assert!(bench.gate().journal().changes().unwrap().is_empty());
         }
-        // Some filesystems share the blocks of two files; there nothing is too large.
+        // Some filesystems share blocks between files (reflink); there nothing is too large.
         None => {
             bench.undo(called.call, UndoOptions::default()).unwrap();
             assert_eq!(std::fs::metadata(&large).unwrap().len(), 65 << 20);
         }
     }
-    // One that need not be copied may go, and come back.
+    // A file that need not be copied may be deleted and restored.
     std::fs::remove_file(scratch.path().join("second")).unwrap();
     if large.exists() {
         let deleted = bench.must("delete_file", json!({"path": "large.bin"})).call;
@@ -128,7 +128,7 @@ fn a_patch_of_too_many_files_is_to_be_split() {
     assert!(called.answer.text.contains("split the patch"), "{}", called.answer.text);
 }
 
-/// Read and write for the owner, read for user 4711, nothing for the group, at most read for both: the kernel's own form.
+/// Read and write for the owner, read for user 4711, nothing for the group, a mask of read: the kernel's binary ACL format.
 fn access_list() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] =
         [(1, 6, u32::MAX), (2, 4, 4711), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
@@ -189,7 +189,7 @@ fn a_deleted_file_comes_back_to_its_owner() {
         println!("note: files may not be given away here, so that is left out");
         return;
     }
-    // A second name elsewhere: what is kept is a copy, which belongs to the gate.
+    // With a second hard link elsewhere, what is kept is a copy, which the gate owns.
     std::fs::hard_link(&path, scratch.path().join("second")).unwrap();
     let bench = bench(&scratch);
     let deleted = bench.must("delete_file", json!({"path": "a.txt"})).call;
@@ -220,12 +220,12 @@ fn links_are_not_taken_for_the_files_they_lead_to() {
         assert!(called.answer.text.contains("symbolic link"), "{}", called.answer.text);
         assert!(called.answer.text.contains("name the file itself"), "{}", called.answer.text);
     }
-    // Folders on the way may be links.
+    // Directories on the path may be symlinks.
     bench.must("move_file", json!({"from": "folder/a.txt", "to": "d/b.txt"}));
     bench.must("delete_file", json!({"path": "absolute/b.txt"}));
 }
 
-/// A walk has a depth, and what lies deeper is not silently absent.
+/// A walk has a maximum depth, and directories below it are reported.
 #[test]
 fn directories_that_are_too_deep_for_a_walk_are_named_in_the_answer() {
     let scratch = Scratch::new();
@@ -243,14 +243,14 @@ fn directories_that_are_too_deep_for_a_walk_are_named_in_the_answer() {
         assert!(called.answer.text.contains("[truncated: directories more than 128 levels"), "{tool}");
         assert!(!called.answer.text.contains("hidden.txt"));
     }
-    // From a deeper path on it is found, and nothing is left out.
+    // From a deeper path on it is found, and nothing is omitted.
     let called = bench.must("find_files", json!({"glob": "*.txt", "path": "d/".repeat(10)}));
     let structured = called.answer.structured.unwrap().into_value();
     assert_eq!((&structured["truncated"], structured.get("unwalked")), (&json!(false), None));
     assert!(called.answer.text.contains("hidden.txt"));
 }
 
-/// Directories are made name by name, and there is no bound on that; what is in them can only be opened by a path that the kernel takes.
+/// Directories are created one component at a time, without a limit on the depth; but a file in them can only be opened by a path within `PATH_MAX`.
 #[test]
 fn no_file_is_written_that_no_tool_can_open() {
     let scratch = Scratch::new();

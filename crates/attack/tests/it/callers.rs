@@ -1,4 +1,4 @@
-//! Callers that come with a token: what they must prove, what they may do then, and what nobody learns from a refusal.
+//! Callers with a token: what they must prove, what they may do, and what a refusal does not reveal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use toolgate_types::{Caller, Decision, ErrorCode, Stage, ToolCall, ToolClass, Tr
 use crate::approval::Scripted;
 use crate::declared::Declared;
 
-/// The moment at which these tests take place.
+/// The time of these tests.
 const NOW: u64 = 1_800_000_000;
 const SECRET: &[u8] = b"a secret for tests, 32 bytes or more";
 const RSA_PUBLIC: &[u8] = include_bytes!("../../../identity/tests/data/test-only-rsa2048.public.pem");
@@ -40,7 +40,7 @@ impl FetchKeys for NoFetch {
     }
 }
 
-/// Believes tokens of `toolgate` that are signed with a secret, and tokens of `elsewhere` that are signed with an RSA key.
+/// Trusts tokens of `toolgate` signed with a secret, and tokens of `elsewhere` signed with an RSA key.
 fn verifier() -> Verifier {
     let issuer = |name: &str, algorithm, key| Issuer {
         issuer: name.to_owned(),
@@ -59,7 +59,7 @@ fn verifier() -> Verifier {
     Verifier::new(VerifierOptions::new(issuers, clock, Arc::new(NoFetch))).unwrap()
 }
 
-/// A token as the operator would make it.
+/// A token as the operator would mint it.
 fn minted(permissions: &[&str], agent: Option<&str>, trust: Option<Trust>) -> String {
     let now: SystemTime = UNIX_EPOCH + Duration::from_secs(NOW);
     mint(&MintOptions {
@@ -87,7 +87,7 @@ fn with(mut object: Value, changes: Value) -> Value {
     object
 }
 
-/// A token by hand, signed with this HMAC key whatever it says.
+/// A hand-made token, signed with this HMAC key whatever its header says.
 fn signed(header: Value, claims: Value, key: &[u8]) -> String {
     let header = with(json!({"typ": "JWT", "alg": "HS256", "kid": "local"}), header);
     let claims = with(
@@ -112,7 +112,7 @@ fn headed(header: Value) -> String {
     signed(header, json!({}), SECRET)
 }
 
-/// The same token with another middle part, under the old signature.
+/// The same token with other claims, under the old signature.
 fn altered(token: &str) -> String {
     let parts: Vec<&str> = token.split('.').collect();
     let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts[1]).unwrap()).unwrap();
@@ -125,7 +125,7 @@ fn unsigned(algorithm: &str) -> String {
     format!("{}.", token.rsplit_once('.').unwrap().0)
 }
 
-/// Tokens that prove nothing, with the word that the operator is given.
+/// Invalid tokens, with the reason for the operator.
 fn bad_tokens() -> Vec<(&'static str, String, &'static str)> {
     let confused = json!({"iss": "elsewhere"});
     vec![
@@ -191,7 +191,7 @@ struct Desk {
     audit: PathBuf,
     log: Arc<Declared>,
     approver: Arc<Scripted>,
-    // Closed before its folder goes away, or it would make the folder again.
+    // Dropped before its directory, or it would recreate the directory.
     bench: Bench,
     _scratch: Scratch,
 }
@@ -257,10 +257,10 @@ fn a_token_that_proves_nothing_is_refused_and_recorded_once() {
         let denial = record.denial.unwrap();
         assert_eq!((record.decision, denial.stage), (Decision::Denied, Stage::Auth), "{name}");
         assert!(denial.reason.starts_with(reason), "{name}: {}", denial.reason);
-        // Nothing that it says about itself is believed, not even for the record.
+        // None of its claims is believed, not even for the audit record.
         assert_eq!((record.caller.sub.as_str(), record.caller.agent), ("unverified", None), "{name}");
         assert_eq!(record.caller.permissions, Vec::<String>::new(), "{name}");
-        // Writing is not for them either.
+        // Writing is refused too.
         let called = desk.call(token, "write_file", json!({"path": "a.txt", "content": "x"}));
         assert_eq!(refused_at(&called), Some((Stage::Auth, ErrorCode::Unauthenticated)), "{name}");
     }
@@ -304,7 +304,7 @@ fn a_good_token_is_who_it_says() {
     assert_eq!(desk.log.calls(), [called.call]);
     let caller = desk.bench.record(called.call).caller;
     assert_eq!((caller.sub.as_str(), caller.agent.as_deref()), ("alice", Some("reader")));
-    // What is declared for an agent that a person acts as is not for tokens.
+    // What is declared for an agent that a person acts as does not apply to tokens.
     assert_eq!((caller.permissions, caller.session.as_str()), (vec!["git:read".to_owned()], "s1"));
     // Clocks may differ by the leeway, and by no second more.
     assert_eq!(
@@ -340,7 +340,7 @@ fn whoever_is_not_verified_learns_no_tool_names() {
         });
         assert!(answers.iter().all(|answer| *answer == answers[0]), "{name}: {answers:?}");
     }
-    // Who is verified is helped, with the tools that it may use.
+    // A verified caller gets help, with the tools that it may use.
     let good = minted(&["git:read"], None, None);
     let called = desk.call(&good, "lgo", json!({}));
     assert_eq!(refused_at(&called), Some((Stage::Registry, ErrorCode::UnknownTool)));
@@ -399,7 +399,7 @@ fn a_token_for_an_agent_has_the_scope_of_that_agent() {
     assert_eq!(desk.code(&clerk(&[]), "log", json!({})), not_permitted);
     assert_eq!(desk.code(&clerk(&["git:read"]), "log", json!({})), None);
     assert_eq!(desk.code(&clerk(&["git:push"]), "push", json!({})), not_permitted);
-    // Without a list: what reads.
+    // Without a list: read-only tools.
     let reader = minted(&["git:read", "git:push"], Some("reader"), None);
     assert_eq!(desk.code(&reader, "log", json!({})), None);
     assert_eq!(desk.code(&reader, "push", json!({})), not_permitted);
@@ -434,7 +434,7 @@ fn a_token_can_ask_for_more_questions_and_never_for_fewer() {
     }
 }
 
-/// An issuer whose keys never come.
+/// An issuer whose keys never arrive.
 struct Silent;
 
 impl FetchKeys for Silent {

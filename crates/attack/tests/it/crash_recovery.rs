@@ -1,4 +1,4 @@
-//! What the next start does when it cannot put everything back: nothing may be thrown away that is the only copy of something.
+//! A recovery that cannot restore everything: the only copy of something must never be deleted.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -50,7 +50,7 @@ impl Place {
         std::fs::read_to_string(self.root().join(name)).ok()
     }
 
-    /// Makes a call, and takes its entry for one of a process that died before it was finished.
+    /// Makes a call, and turns its entry into that of a process that died before it was finished.
     fn interrupted(&self, tool: &str, arguments: serde_json::Value) -> ChangeSet {
         let bench = self.start();
         let call = bench.must(tool, arguments).call;
@@ -87,7 +87,7 @@ fn a_deleted_file_whose_folder_is_locked_is_put_back_by_a_later_start() {
         assert_eq!(std::fs::read_to_string(&blob).unwrap(), "a\n");
         assert_eq!(std::fs::read_to_string(place.temporary(&set, 0)).unwrap(), "a\n");
     }
-    // By name: a process that another test is just starting holds every handle for a moment.
+    // Unlocked explicitly: a process that another test is just forking holds a duplicate of every descriptor for a moment.
     flock(&folder, FlockOperation::Unlock).unwrap();
     let bench = place.start();
     assert_eq!((kept(&bench), put_back(&bench)), (vec![], vec![set.call]));
@@ -99,7 +99,7 @@ fn a_deleted_file_whose_folder_is_locked_is_put_back_by_a_later_start() {
 #[test]
 fn the_journal_says_of_every_interrupted_call_whether_its_change_stayed() {
     let place = Place::new();
-    // Its process died before it could say that the change was complete.
+    // Its process died before it marked the change as complete.
     let torn = place.interrupted("write_file", json!({"path": "a.txt", "content": "by a model\n"})).call;
     let fate = |bench: &Bench, call| {
         let listed = bench.gate().journal().changes().unwrap().iter().any(|set| set.call == call);
@@ -114,14 +114,14 @@ fn the_journal_says_of_every_interrupted_call_whether_its_change_stayed() {
     let bench = place.start();
     assert_eq!(fate(&bench, torn), ChangeFate::PutBack);
     assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
-    // This one said so, and died before it was recorded.
+    // This one marked it, and died before it was audited.
     let complete = bench.must("write_file", json!({"path": "b.txt", "content": "by a model\n"})).call;
     drop(bench);
     let bench = place.start();
     assert_eq!(fate(&bench, complete), ChangeFate::Stayed);
     assert_eq!(place.text("b.txt").as_deref(), Some("by a model\n"));
     assert_eq!(fate(&bench, CallId::fresh()), ChangeFate::NoEntry);
-    // An earlier start put it back; nothing of it stays.
+    // An earlier start rolled it back; nothing of it remains.
     assert_eq!(fate(&bench, torn), ChangeFate::NoEntry);
 }
 
@@ -130,7 +130,7 @@ fn a_torn_patch_waits_for_its_workspace() {
     let place = Place::new();
     let patch = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-a\n+A\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-b\n+B\n";
     let set = place.interrupted("apply_patch", json!({"patch": patch}));
-    // Only the first file had changed places.
+    // Only the first file had been exchanged.
     write(&place.root().join("b.txt"), "b\n");
     let away = place.scratch.path().join("away");
     std::fs::rename(place.root(), &away).unwrap();
@@ -149,7 +149,7 @@ fn a_torn_patch_waits_for_its_workspace() {
 fn an_update_that_was_taken_out_by_a_process_that_died_gets_its_name_back() {
     let place = Place::new();
     let set = place.interrupted("write_file", json!({"path": "a.txt", "content": "by a model\n"}));
-    // Somebody had saved the file between the look and the exchange; there was no time to compare.
+    // A person had saved the file between the check and the exchange; there was no time to compare.
     std::fs::write(place.temporary(&set, 0), "by a person\n").unwrap();
     assert_eq!(put_back(&place.start()), [set.call]);
     assert_eq!(place.text("a.txt").as_deref(), Some("by a person\n"));
@@ -165,7 +165,7 @@ fn unknown_content_under_a_temporary_name_is_left_there_and_told() {
     assert_eq!(kept(&place.start()), [set.call.to_string()]);
     assert_eq!(std::fs::read_to_string(place.temporary(&set, 0)).unwrap(), "by a person\n");
     assert_eq!(place.text("a.txt").as_deref(), Some("by a person, later\n"));
-    // Once somebody has looked and taken it away, all is well.
+    // Once a person has looked and removed it, recovery succeeds.
     std::fs::remove_file(place.temporary(&set, 0)).unwrap();
     assert_eq!(put_back(&place.start()), [set.call]);
     assert_eq!(place.count("pending"), 0);
@@ -200,13 +200,13 @@ fn entries_that_a_power_cut_emptied_are_told() {
     let bench = place.start();
     let call = bench.must("write_file", json!({"path": "a.txt", "content": "A\n"})).call;
     let lost = bench.must("write_file", json!({"path": "b.txt", "content": "B\n"})).call;
-    // As ext4 leaves a file whose name came to the disk and whose content did not.
+    // As ext4 leaves a file whose name reached the disk and whose content did not.
     std::fs::write(place.journal("done").join(format!("{lost}.json")), "").unwrap();
     let listing = bench.gate().journal().list().unwrap();
     assert_eq!((listing.change_sets.len(), listing.torn, listing.unsealed), (1, 1, 0));
     assert_eq!(listing.change_sets[0].call, call);
     drop(bench);
-    // One that was about to begin: of a process that was killed it is litter, of a machine that lost its power it may be more.
+    // An entry that was about to begin: after a kill it is litter, after a power cut it may be more.
     let unfinished = place.journal("pending").join(format!(".{lost}.json"));
     let blob = place.journal("blobs").join(format!("{lost}.0"));
     std::fs::remove_file(place.journal("done").join(format!("{lost}.json"))).unwrap();
@@ -266,14 +266,14 @@ fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
     view.remove_stale_temporary("@w", Path::new("a.txt"), "pipe".as_ref(), &|_| true).unwrap_err();
 }
 
-/// The id of a call that was made so many days ago; the first 48 bits are the time in milliseconds.
+/// The id of a call that was made this many days ago; the first 48 bits are the time in milliseconds (UUIDv7).
 fn call_made(days_ago: u64, number: u64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
     let then = format!("{:012x}", now - days_ago * 24 * 60 * 60 * 1000 + number);
     format!("{}-{}-7000-8000-{number:012x}", &then[..8], &then[8..])
 }
 
-/// Copies an entry and what was kept for it, as if it were of a call that was made so many days ago.
+/// Copies an entry and its blobs, as if its call was made this many days ago.
 fn copy_aged(place: &Place, of: CallId, days_ago: u64, number: u64) -> String {
     let call = call_made(days_ago, number);
     let entry = std::fs::read_to_string(place.journal("done").join(format!("{of}.json"))).unwrap();
@@ -291,7 +291,7 @@ fn the_journal_lets_go_of_the_oldest_and_of_nothing_younger_than_a_day() {
     let place = Place::new();
     let bench = place.start();
     let first = bench.must("delete_file", json!({"path": "a.txt"})).call;
-    // Deletions of what a person wrote: today, two days ago, and long ago. And content whose entry a power cut took.
+    // Deletions of what a person wrote: today, two days ago, and long ago. And blobs whose entry was lost in a power cut.
     let mut number = 0..;
     let mut made = |days_ago, count: usize| -> Vec<String> {
         number.by_ref().take(count).map(|number| copy_aged(&place, first, days_ago, number)).collect()
@@ -305,23 +305,23 @@ fn the_journal_lets_go_of_the_oldest_and_of_nothing_younger_than_a_day() {
     let sweep = |bounds: &str| {
         let options = BenchOptions::new(Profile::Native, &place.root(), &place.scratch.path().join("s"));
         let bench = options.config(&format!("retention: {{undo: {bounds}}}\n")).open();
-        // As much as two steps were added since the last sweep: the next change waits for one.
+        // Two steps' worth was added since the last sweep: the next change waits for one.
         std::fs::write(place.journal("added"), [0; 2 * 4096]).unwrap();
         bench.call("write_file", json!({"path": "new.txt", "content": "new\n"})).failed
     };
-    // Too old is too old, also where there is room.
+    // Expired entries are removed, even if there is room.
     assert!(sweep("{max_entries: 1000}").is_none());
     assert_eq!((kept(&ancient), kept(&old), kept(&young)), (0, 50, 60));
     assert_eq!(orphans.each_ref().map(|orphan| orphan.exists()), [true, false]);
-    // Where there is none, the oldest go.
+    // Without room, the oldest are removed.
     assert!(sweep("{max_entries: 100}").is_none());
     assert!((1..50).contains(&kept(&old)) && !exists(&old[0]) && exists(&old[49]));
     assert_eq!(kept(&young), 60);
-    // And what a person wrote is never let go on the same day: then nothing more is changed.
+    // And what a person wrote is never removed on the same day: instead, changes are refused.
     let (_, failure) = sweep("{max_entries: 40}").unwrap();
     assert_eq!(failure.message, "the undo journal is full, so nothing was changed");
     assert_eq!((kept(&old), kept(&young)), (0, 60));
-    // More room, and it goes on.
+    // With more room, changes go on.
     assert!(sweep("{max_entries: 200}").is_none());
     assert_eq!(kept(&young), 60);
 }

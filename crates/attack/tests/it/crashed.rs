@@ -1,4 +1,4 @@
-//! What a process leaves that dies at one exact step of a change. Kills hit these steps by luck; here each is arranged by hand.
+//! A process that dies at one exact step of a change. Kills hit these steps by chance; here each is arranged by hand.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use toolgate_tools::Profile;
 /// How far a change had come.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// New content has a temporary name, and new folders are there, but nothing has changed places.
+    /// The new content has a temporary name, and new directories exist, but nothing was exchanged.
     Named,
-    /// Old and new have changed places; the old content has the temporary name.
+    /// Old and new were exchanged; the old content has the temporary name.
     Swapped,
     /// The old content is gone too; only the entry was not finished.
     Cleared,
@@ -37,7 +37,7 @@ fn files(root: &Path) -> Files {
     found
 }
 
-/// Makes the files what they were, leaving folders alone.
+/// Restores the files, leaving directories alone.
 fn rewind(root: &Path, before: &Files) {
     for path in files(root).keys().filter(|path| !before.contains_key(*path)) {
         std::fs::remove_file(path).unwrap();
@@ -74,7 +74,7 @@ impl Crash {
         self.scratch.path().join("s/journal.toolgate").join(folder)
     }
 
-    /// Takes the entry of a finished change for one of a process that died.
+    /// Turns the entry of a finished change into that of a process that died.
     fn unfinish(&self, set: &ChangeSet) {
         unfinish(&self.scratch.path().join("s/journal.toolgate"), set.call);
     }
@@ -98,7 +98,7 @@ impl Crash {
                 Step::Swapped => before.get(&path),
                 Step::Cleared => None,
             };
-            // A move has no content of its own to put anywhere.
+            // A move has no content of its own.
             if let (Some(content), None) = (left, &change.moved_to) {
                 std::fs::write(temporary, content).unwrap();
             }
@@ -115,7 +115,7 @@ impl Crash {
     }
 }
 
-/// As long as a name can be, in letters of two bytes.
+/// The longest possible name, in characters of two bytes.
 fn long_name() -> String {
     format!("x{}", "é".repeat(125))
 }
@@ -164,7 +164,7 @@ fn what_others_did_since_the_crash_is_left_alone() {
         ("write_file", json!({"path": "new.txt", "content": "new\n"}), "new.txt"),
         ("delete_file", json!({"path": "d/c.txt"}), "d/c.txt"),
         ("move_file", json!({"from": "a.txt", "to": "m.txt"}), "a.txt"),
-        // Under the new name as well: what was written there since is not carried off to the old one.
+        // Under the new name as well: what was written there since is not moved to the old name.
         ("move_file", json!({"from": "a.txt", "to": "m.txt"}), "m.txt"),
     ] {
         let crash = Crash::new();
@@ -192,7 +192,7 @@ fn an_undoing_that_died_is_not_in_force() {
     crash.unfinish(&set);
     let bench = crash.start();
     assert_eq!(std::fs::read_to_string(crash.root().join("a.txt")).unwrap(), "A\n");
-    // So it can be undone, and its undoing undone, as if nothing had happened.
+    // So it can be undone, and the undo undone, as if nothing had happened.
     let undoing = bench.undo(call, UndoOptions::default()).unwrap().undo_call;
     assert_eq!(std::fs::read_to_string(crash.root().join("a.txt")).unwrap(), "a\n");
     bench.undo(undoing, UndoOptions::default()).unwrap();
@@ -206,7 +206,7 @@ fn content_kept_for_a_call_that_never_began_goes() {
     bench.must("write_file", json!({"path": "a.txt", "content": "A\n"}));
     let set = bench.gate().journal().changes().unwrap().remove(0);
     drop(bench);
-    // As if it had died while it was keeping the old content: an entry without content, and the content.
+    // As if it had died while it was saving the old content: an empty entry, and the blob.
     std::fs::write(crash.root().join("a.txt"), "a\n").unwrap();
     std::fs::remove_file(crash.journal("done").join(format!("{}.json", set.call))).unwrap();
     std::fs::write(crash.journal("pending").join(format!(".{}.json", set.call)), "").unwrap();

@@ -1,4 +1,4 @@
-//! Tools as manifests declare them, with answers that tests make up.
+//! Declared tools with answers made up by tests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use toolgate_types::{CallId, Category, Failure, Sha256, ToolClass, ToolOutput};
 
 type Answer = dyn Fn(&Value) -> Result<ToolOutput, Failure> + Send + Sync;
 
-/// A tool that demands something of its callers.
+/// A tool with requirements for its callers.
 pub(crate) struct Declared {
     spec: ToolSpec,
     fingerprint: Option<Sha256>,
@@ -21,7 +21,7 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
-    /// A tool that reads, demands nothing, and answers with what it was asked.
+    /// A read-only tool without requirements, which answers with its arguments.
     pub(crate) fn new(name: &str) -> Self {
         let spec = ToolSpec {
             name: name.parse().unwrap(),
@@ -53,7 +53,7 @@ impl Declared {
         self
     }
 
-    /// Demands nothing, as built-in tools do.
+    /// Without requirements, as built-in tools.
     pub(crate) fn built_in(mut self) -> Self {
         self.spec.requirements = None;
         self
@@ -109,12 +109,12 @@ impl Declared {
         Arc::new(self)
     }
 
-    /// How often it was run.
+    /// How often it ran.
     pub(crate) fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }
 
-    /// The calls that ran it, by what the context said.
+    /// The calls that ran it, from their context.
     pub(crate) fn calls(&self) -> Vec<CallId> {
         self.calls.lock().unwrap().clone()
     }

@@ -1,10 +1,10 @@
-//! Full disks and disks that cannot be written, each in a mount namespace of its own.
+//! Full and read-only disks, each in a mount namespace of its own.
 
 use std::process::{Command, Stdio};
 
 use toolgate_attack::Scratch;
 
-/// A command in a mount namespace of its own; `None` where that is not permitted.
+/// A command in a mount namespace of its own; `None` if that is not permitted.
 fn namespaced() -> Option<Command> {
     let with = |flags: &[&str]| {
         let mut command = Command::new("unshare");
@@ -40,13 +40,13 @@ fn a_full_disk_leaves_the_old_content() {
     run("full-disk");
 }
 
-/// Workspace and state on one ext4 of a loop device; the gate in `warn` and in `deny`.
+/// Workspace and state on one ext4 on a loop device; the gate in `warn` and in `deny`.
 #[test]
 fn a_command_that_fills_the_disk_does_not_switch_the_record_off() {
     run("switch-off-record");
 }
 
-/// The space that one gate reserved serves all; what has no record is counted, and what cannot be counted is not answered.
+/// The space that one gate reserved serves all; a call without a record is counted, and one that cannot be counted is not answered.
 #[test]
 fn a_second_gate_on_a_full_disk_leaves_a_trace_of_every_answer() {
     run("second-gate-on-full-disk");

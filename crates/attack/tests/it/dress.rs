@@ -1,4 +1,4 @@
-//! The same intention in every profile's words: which tools there are, and how a refusal reads.
+//! The same operation in every profile: its tools, and its refusals.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{ErrorCode, Structured};
 
-/// Something that can be done with a path.
+/// An operation on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Read,
@@ -33,7 +33,7 @@ pub(crate) struct Attempt {
     pub(crate) arguments: Value,
 }
 
-/// Everything that a profile can do with a path. `plain` is a file that may be read and moved.
+/// Every operation of a profile on a path. `plain` is a file that may be read and moved.
 pub(crate) fn attempts(profile: Profile, path: &str, plain: &str) -> Vec<Attempt> {
     let only_path = json!({"path": path});
     let write = json!({"path": path, "content": "overwritten"});
@@ -87,7 +87,7 @@ pub(crate) fn attempts(profile: Profile, path: &str, plain: &str) -> Vec<Attempt
     attempts.into_iter().map(|(operation, tool, arguments)| Attempt { operation, tool, arguments }).collect()
 }
 
-/// The codes of the profiles that have their own, by the gate's code.
+/// The profiles' own error codes, by the gate's code.
 pub(crate) struct Wording(BTreeMap<&'static str, [&'static str; 3]>);
 
 impl Wording {
@@ -102,7 +102,7 @@ impl Wording {
         Self(rows.map(row).collect())
     }
 
-    /// The word that a model of this profile must be given for a code.
+    /// The code that a model of this profile must get.
     pub(crate) fn of(&self, profile: Profile, code: ErrorCode) -> &'static str {
         let own = || self.0.get(code.as_str()).unwrap_or_else(|| panic!("{} has no row", code.as_str()));
         match profile {
@@ -114,7 +114,7 @@ impl Wording {
     }
 }
 
-/// The word that a model of this profile was given.
+/// The code that a model of this profile got.
 pub(crate) fn answered_code(profile: Profile, called: &CallResponse) -> String {
     let answer = &called.answer;
     let at = |pointer: &str| {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use toolgate_attack::Scratch;
 
-/// What no answer may ever hold: content from outside, and content of denied files.
+/// What no answer may ever contain: content from outside, and content of denied files.
 pub(crate) const OUTSIDE_SECRET: &str = "outside-secret-4711";
 pub(crate) const DENIED_SECRET: &str = "denied-secret-0815";
 
-/// The folders of one test.
+/// The directories of one test.
 pub(crate) struct Fixture {
     pub(crate) scratch: Scratch,
     pub(crate) workspace: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Fixture {
     pub(crate) package: PathBuf,
     /// The gate's own files, inside the workspace as a careless operator would have it.
     pub(crate) state: PathBuf,
-    /// Whether device nodes may be made here.
+    /// Whether device nodes can be created here.
     pub(crate) has_device: bool,
 }
 
@@ -44,7 +44,7 @@ impl Fixture {
         fixture
     }
 
-    /// The placeholders of a path, replaced.
+    /// A path with its placeholders replaced.
     pub(crate) fn expand(&self, path: &str) -> String {
         let path = path
             .replace("${workspace}", self.workspace.to_str().unwrap())
@@ -167,7 +167,7 @@ impl Fixture {
         to("var/state/audit", "state_link");
         to("inner_pkg", "inner_pkg_link");
         link(&self.outside.join("secret.txt"), "inner_pkg/out");
-        // Links that are allowed: they land inside.
+        // Allowed symlinks: they resolve inside.
         to("plain.txt", "good_link");
         link(&self.workspace.join("docs"), "good_abs");
     }
@@ -186,8 +186,8 @@ impl Fixture {
     }
 }
 
-/// Copies a program that is to be started. Another process does it: a handle of this one might go along to a process that is just being started,
-/// and nobody can start a program that somebody has open for writing.
+/// Copies a program that is to be executed. Another process does it: a concurrently forked child could inherit a descriptor of this one, and
+/// executing a file that is open for writing fails with `ETXTBSY`.
 pub(crate) fn copy_program(program: &Path, copy: &Path) {
     assert!(std::process::Command::new("cp").arg(program).arg(copy).status().unwrap().success());
 }

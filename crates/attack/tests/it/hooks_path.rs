@@ -1,5 +1,5 @@
-//! A repository whose configuration names a directory of hooks in the workspace, in every way in which git finds a configuration. The oracle is the host's git: it
-//! runs the hook that was there, and none that a model wrote.
+//! A repository whose configuration sets `core.hooksPath` to a directory in the workspace, in every way in which git finds a configuration. The
+//! oracle is the host's git: it runs the hook that was there, and none that a model wrote.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use toolgate_attack::{Bench, BenchOptions, Scratch, code_of};
 use toolgate_tools::Profile;
 use toolgate_workspace::PersonalPaths;
 
-/// A layout: what is mounted, where git is run, and where its hooks are, from the workspace.
+/// A layout: what is mounted, where git runs, and where its hooks are, relative to the workspace.
 struct Layout {
     name: &'static str,
     workspace: PathBuf,
@@ -246,7 +246,7 @@ fn open(layout: &Layout, state: &Path) -> Bench {
     BenchOptions::new(Profile::Native, &layout.workspace, state).commands().personal(personal).open()
 }
 
-/// Tries to change the hook that is there, and to bring a new one, with every tool that writes.
+/// Tries to change the existing hook, and to add a new one, with every tool that writes.
 fn attack(bench: &Bench, hooks: &str, evil: &str) {
     let (old, new) = (format!("{hooks}/pre-commit"), format!("{hooks}/post-commit"));
     bench.call("write_file", json!({"path": old, "content": evil}));
@@ -264,7 +264,7 @@ fn attack(bench: &Bench, hooks: &str, evil: &str) {
     bench.call("run_command", json!({"command": line}));
 }
 
-/// Every layout in a scratch directory of its own. What went wrong is told of all of them, and not of the first alone.
+/// Every layout in a scratch directory of its own. Reports the failures of all of them, not only the first.
 fn in_every_layout(check: impl Fn(&Scratch, &Layout) -> Result<(), String>) {
     let failures = LAYOUTS.iter().filter_map(|arrange| {
         let scratch = Scratch::new();
@@ -298,7 +298,7 @@ fn no_tool_writes_a_hook_however_git_finds_the_directory_of_hooks() {
     });
 }
 
-/// Where there is no directory of hooks yet, nothing can be frozen: what a command leaves there is taken away.
+/// If the hooks directory does not exist yet, it cannot be made read-only: what a command leaves there is quarantined.
 #[test]
 fn a_directory_of_hooks_that_a_command_makes_is_taken_away() {
     in_every_layout(|scratch, layout| {
@@ -314,13 +314,13 @@ fn a_directory_of_hooks_that_a_command_makes_is_taken_away() {
         let commit = || git(&layout.worktree, global, &["commit", "-q", "--allow-empty", "-m", "second"]);
         must_hold(commit(), "git made no commit")?;
         must_hold(!canary.exists(), "git ran a hook that a model wrote")?;
-        // The same file put there by the person: git does look there, so the line above could fail.
+        // The same file put there by the person: git does look there, so the assertion above could fail.
         executable(&layout.workspace.join(&new), &evil);
         must_hold(commit() && canary.exists(), "git runs no hook at all, so this shows nothing")
     });
 }
 
-/// A command may make repositories and worktrees. What the person's configuration, or that of the repository, makes git obey in them was never looked at.
+/// A command may create repositories and worktrees. What the person's or the repository's configuration would execute in them was never scanned.
 #[test]
 fn a_worktree_that_a_command_makes_brings_no_hooks() {
     let scratch = Scratch::new();

@@ -57,7 +57,7 @@ impl Row {
             && (self.needs != Some(Need::Device) || fixture.has_device)
     }
 
-    /// The code that an operation must be refused with; `None` when it is not tried.
+    /// The code that an operation must be refused with; `None` if it is not tried.
     fn expected(&self, operation: Operation) -> Option<ErrorCode> {
         let own = match operation {
             Operation::Read => self.read,
@@ -67,7 +67,7 @@ impl Row {
             Operation::Edit | Operation::Delete | Operation::MoveFrom | Operation::PatchModify => {
                 self.change.or(self.write)
             }
-            // Whether it is in `@state` is asked before whether it exists.
+            // Whether it is in `@state` is checked before whether it exists.
             Operation::Frontmatter => self.change.filter(|change| *change == SKIP).or(self.write),
         };
         match own.or(self.all)? {
@@ -82,10 +82,10 @@ impl Row {
     }
 }
 
-/// A profile over its own fixture, with everything that must stay as it is.
+/// A profile over its own fixture, with everything that must not change.
 struct Siege {
     profile: Profile,
-    // Closed before its folder goes away, or it would make the folder again.
+    // Dropped before its directory, or it would recreate the directory.
     bench: Bench,
     fixture: Fixture,
     wording: Wording,
@@ -135,7 +135,7 @@ impl Siege {
         self.fixture.scratch.path().to_str().unwrap()
     }
 
-    /// Everything but the gate's own books, which every call adds to; of those, what belongs to the run, and the journal of changes.
+    /// Everything except the gate's own files, which every call appends to; of those, the run's files and the undo journal.
     fn look(&self) -> Vec<Tree> {
         let (runs, journal) = (self.fixture.state.join("runs"), self.fixture.state.join("journal.toolgate"));
         let mut trees =
@@ -160,7 +160,7 @@ impl Siege {
             );
             let called = self.bench.call(attempt.tool, attempt.arguments);
             let code = match attempt.operation {
-                // A patch is text: names that cannot stand in it are no patch, and are refused before any file.
+                // A patch is text: names that cannot be written in it make it invalid, and it is refused before any file is accessed.
                 Operation::PatchCreate | Operation::PatchModify
                     if code_of(&called) == Some(ErrorCode::PatchInvalid) =>
                 {
@@ -170,7 +170,7 @@ impl Siege {
             };
             let problems = self.problems_of(&called, code, path);
             if !problems.is_empty() {
-                // Later rows are judged against what is there now, so that one hole is reported once.
+                // Later rows are compared with the present state, so that one hole is reported once.
                 self.before = self.look();
                 self.problems.push(format!(
                     "{what}: {}\n    {}",
@@ -210,12 +210,12 @@ impl Siege {
         [OUTSIDE_SECRET, DENIED_SECRET].iter().any(|secret| told.contains(secret))
     }
 
-    /// The path that the model itself wrote may be told back to it.
+    /// The path that the model itself wrote may be quoted to it.
     fn tells_a_host_path(&self, called: &CallResponse, path: &str) -> bool {
         told(called).replace(path, "").contains(self.root())
     }
 
-    /// Exactly one record for each call, saying what the answer said.
+    /// Exactly one record per call, consistent with the answer.
     fn end(self) -> usize {
         assert!(self.problems.is_empty(), "{} problems:\n{}", self.problems.len(), self.problems.join("\n"));
         let records = self.bench.records();
@@ -233,7 +233,7 @@ impl Siege {
     }
 }
 
-/// All that a model gets to see.
+/// Everything that a model sees.
 fn told(called: &CallResponse) -> String {
     let structured = called.structured().map(|structured| structured.to_string()).unwrap_or_default();
     format!("{}\n{structured}", called.answer.text)
@@ -252,7 +252,7 @@ fn besiege(profile: Profile) {
             siege.attack(row, &path, None);
             continue;
         }
-        // What is no path at all is refused before an alias is looked for.
+        // What is not a path at all is refused before its alias is resolved.
         let is_no_path = path.trim().is_empty() || path.contains('\0') || path.len() > 4096;
         siege.attack(row, &path, (!is_no_path).then_some(ErrorCode::OutsideWorkspace));
         if row.is_relative() {

@@ -1,4 +1,4 @@
-//! A repository whose configuration runs programs: for whoever trusts it, and for nobody who comes through the gate.
+//! A repository whose configuration executes programs: for a user who trusts it, but never through the gate.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use toolgate_tools::{Profile, SHIPPED};
 use crate::commands::git;
 use crate::fixture::write;
 
-/// Leaves a trace of who ran it, and passes on what it is given.
+/// Leaves a trace of its caller, and passes its input on.
 const EVIL: &str = "#!/bin/sh\ntouch \"canary.$$.$(basename \"$0\")\" 2>/dev/null\ncat 2>/dev/null\n";
 
 const CONFIG: &str = r#"
@@ -94,7 +94,7 @@ fn canaries(workspace: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("canary")).collect()
 }
 
-/// Each of these would run something, were it not for the gate; otherwise the tests below would show nothing.
+/// Each of these would execute something without the gate; otherwise the tests below would show nothing.
 #[test]
 fn the_repository_is_hostile() {
     let scratch = Scratch::new();
@@ -111,7 +111,7 @@ fn the_repository_is_hostile() {
     }
 }
 
-/// The shipped tools, with a workspace that they could write to: so that what ran would leave a trace.
+/// The shipped tools, with a writable workspace: so that what ran would leave a trace.
 #[test]
 fn no_git_tool_runs_what_a_repository_names() {
     let scratch = Scratch::new();
@@ -137,12 +137,12 @@ fn no_git_tool_runs_what_a_repository_names() {
         assert!(called.answer.text.contains(shown), "{tool}: {}", called.answer.text);
         assert_eq!(canaries(&workspace), Vec::<PathBuf>::new(), "{tool}");
     }
-    // As they are shipped, they could not even leave a trace.
+    // As shipped, they could not even leave a trace.
     let bench = BenchOptions::new(Profile::Proxy, &workspace, &scratch.folder("s2")).commands().open();
     bench.must("git_diff", json!({"from": "HEAD~1", "to": "HEAD"}));
 }
 
-/// Hooks are another matter: those that were there before belong to the repository, cannot be changed, and run as confined as the line itself.
+/// Hooks are different: existing ones belong to the repository, cannot be changed, and run as confined as the line itself.
 #[test]
 fn git_in_a_shell_line_obeys_none_of_the_configuration() {
     let scratch = Scratch::new();
@@ -168,7 +168,7 @@ fn git_in_a_shell_line_obeys_none_of_the_configuration() {
         assert_eq!(canaries(&workspace), Vec::<PathBuf>::new(), "{line}: {}", called.answer.text);
     }
     assert!(bench.must("run_command", json!({"command": "git log --oneline"})).answer.text.contains("third"));
-    // The repository keeps its own configuration; only what commands see of it is different.
+    // The repository keeps its own configuration; only the commands' view of it differs.
     assert!(std::fs::read_to_string(workspace.join(".git/config")).unwrap().contains("evil.sh"));
     let shown = bench.must("run_command", json!({"command": "cat .git/config"})).answer.text;
     assert!(shown.contains("repositoryformatversion") && !shown.contains("evil"), "{shown}");

@@ -1,4 +1,4 @@
-//! Every text argument of every shipped manifest, filled with what other programs would obey.
+//! Every text argument of every shipped manifest, filled with what other programs would interpret.
 
 use std::path::Path;
 
@@ -129,7 +129,7 @@ fn no_text_in_any_argument_does_more_than_the_tool() {
     bench.verify_audit();
 }
 
-/// Refused for what it is, or taken literally by a command that finds no such thing.
+/// Refused by the gate, or taken literally by a command that finds no such thing.
 fn is_expected(code: ErrorCode) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! The undo journal stays within its bounds while a gate runs, and a model cannot flush what it did before.
+//! The undo journal stays within its limits while a gate runs, and a model cannot evict its earlier changes.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Place {
         self.scratch.path().join("s/journal.toolgate").join(folder)
     }
 
-    /// What the disk says, not the gate: how many entries there are, and how much contents take. A sweep may be removing some of them.
+    /// By the disk, not the gate: how many entries there are, and the disk usage of the blobs. A sweep may be removing some of them.
     fn usage(&self) -> (usize, u64) {
         let entries = std::fs::read_dir(self.journal("done")).unwrap().count();
         let blobs = std::fs::read_dir(self.journal("blobs")).unwrap();
@@ -72,21 +72,21 @@ fn rewriting_one_file_in_a_loop_stays_within_the_bound_and_loses_no_original() {
             let (entries, held) = place.usage();
             assert!(entries <= 64 && held <= 1 << 20, "call {number}: {entries} entries, {held} bytes");
             if number == 150 {
-                // In the middle of it, the newest change is put back.
+                // In the middle of it, the newest change is undone.
                 bench.undo(calls[number], GENTLY).unwrap();
                 assert_eq!(read(&file), content(number - 1, bytes));
             }
         }
         let dropped = bench.gate().journal().dropped();
         assert!(dropped.entries >= 200 && dropped.bytes >= 200 * bytes as u64, "{dropped:?}");
-        // The versions in between are gone, and that is said.
+        // The versions in between are gone, and the error says so.
         assert!(matches!(bench.undo(calls[5], GENTLY), Err(UndoError::Dropped(call)) if call == calls[5]));
         assert_eq!(bench.gate().journal().fate_of(calls[5]), ChangeFate::Unknown);
-        // One that was never made is not among them.
+        // A call that never existed gives another error.
         assert!(matches!(bench.undo(CallId::fresh(), GENTLY), Err(UndoError::Unknown(_))));
         bench.undo(calls[299], GENTLY).unwrap();
         assert_eq!(read(&file), content(298, bytes));
-        // What was there before the first of them is not.
+        // The content from before the first of them is still there.
         bench.undo(calls[0], FORCE).unwrap();
         assert_eq!(read(&file), original);
     }
@@ -110,7 +110,7 @@ fn a_model_cannot_flush_what_a_person_wrote_out_of_the_journal() {
     assert!(refused.operator_note.unwrap().contains("`retention.undo`"));
     assert!((8..=16).contains(&deleted.len()), "{}", deleted.len());
     assert!(place.root().join(name(deleted.len())).exists(), "what could not be kept was not deleted");
-    // Nor do rewrites of its own make room: what they replace is its own, and goes first.
+    // Rewrites of its own files do not make room either: what they replace is evicted first.
     for number in 0..50 {
         let called =
             bench.call("write_file", json!({"path": "own.txt", "content": content(number, 32 << 10)}));
@@ -134,13 +134,13 @@ fn a_bound_smaller_than_one_entry_refuses_the_change() {
         ("write_file", json!({"path": "a.txt", "content": "new"})),
         ("delete_file", json!({"path": "a.txt"})),
     ] {
-        // A quarter of the bound.
+        // A quarter of the limit.
         let (_, failure) = bench.call(tool, arguments).failed.unwrap();
         assert_eq!((failure.code, failure.details["limit"].as_u64()), (ErrorCode::WriteLimit, Some(2_500)));
     }
     assert_eq!(read(&file), content(0, 64 << 10));
     assert_eq!(place.usage(), (0, 0));
-    // What fits is changed and can be undone, also where one entry is all that is kept.
+    // What fits is changed and can be undone, even if only one entry is kept.
     let bench = place.start("{max_entries: 1}");
     rewrite(&bench, "small.txt", 1, 8);
     let last = rewrite(&bench, "small.txt", 2, 8);
@@ -163,7 +163,7 @@ fn two_gates_that_share_a_journal_keep_it_within_its_bounds() {
                     .map(|number| {
                         let call = rewrite(&gate, name, number, BYTES);
                         let (entries, held) = place.usage();
-                        // Beyond the bound is at most what both had under way while one of them swept.
+                        // The limit is exceeded at most by what both had in flight while one of them swept.
                         assert!(entries <= 48 && held <= (1 << 20) + 8 * BYTES as u64, "{entries} {held}");
                         call
                     })
@@ -270,7 +270,7 @@ fn copy(bench: &Bench, path: &str) {
     bench.must("write_file", json!({"path": path, "content": THESIS}));
 }
 
-/// What a model does to a person's `thesis.txt` that makes its content look like its own; the calls that a person then has to undo.
+/// What a model does to a person's `thesis.txt` so that its content looks like its own; the calls that the person then has to undo.
 type Laundering = fn(&Place, &Bench, &Bench) -> Vec<CallId>;
 
 const LAUNDERINGS: [(&str, Laundering); 6] = [
@@ -322,7 +322,7 @@ fn a_model_that_writes_copies_does_not_make_the_content_of_others_its_own() {
         let calls = launder(&place, &gates[0], &gates[1]);
         assert!(!thesis.exists(), "{name}");
         (0..150).for_each(|number| _ = rewrite(&gates[number % 2], "own.txt", number, 8));
-        // One that has to read what is there.
+        // A gate that has to read the existing journal.
         drop(gates);
         let bench = start();
         (0..150).for_each(|number| _ = rewrite(&bench, "own.txt", number, 8));

@@ -1,4 +1,4 @@
-//! Processes that are killed in the middle of calls, and what the next start makes of it.
+//! Processes that are killed during calls, and the recovery by the next start.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -30,7 +30,7 @@ impl Writer {
         Self { name, process, told, diary: Diary::default() }
     }
 
-    /// Listens until so many lines were told.
+    /// Reads this many lines.
     fn listen(&mut self, lines: u64) {
         for _ in 0..lines {
             assert!(self.hear(), "the writer {} ended by itself", self.name);
@@ -44,7 +44,7 @@ impl Writer {
         heard
     }
 
-    /// Kills it, and hears what it had said before that.
+    /// Kills it, and reads the rest of its output.
     fn kill(mut self) -> Diary {
         self.process.kill().unwrap();
         while self.hear() {}
@@ -86,7 +86,7 @@ impl Place {
         std::fs::read_dir(self.state.join("journal.toolgate/pending")).unwrap().count()
     }
 
-    /// Content that is kept for calls that left no entry.
+    /// Blobs of calls that left no entry.
     fn orphaned_blobs(&self) -> Vec<String> {
         let names = std::fs::read_dir(self.state.join("journal.toolgate/blobs")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-/// Every call that was told of has the record that its files deserve.
+/// Every call in the log has the record that matches its files.
 fn judge(place: &Place, writer: &str, diary: &Diary, records: &BTreeMap<CallId, Vec<Record>>) {
     let versions: BTreeMap<_, u64> =
         CHANGES.into_iter().map(|change| (change, change.version(&place.workspace, writer))).collect();
@@ -140,10 +140,10 @@ fn is_clean(place: &Place, what: &str) {
 
 #[test]
 fn a_killed_writer_leaves_old_or_new_and_one_record_for_each_call() {
-    /// Calls that must be hit in the middle, and kills that may be spent on that.
+    /// How many calls must be hit in the middle, and how many kills that may take.
     const HITS: usize = 500;
     const KILLS: u64 = 3000;
-    // Books grow with every call; a fresh place now and then keeps reading them cheap.
+    // The audit log grows with every call; a fresh directory now and then keeps reading it cheap.
     const KILLS_PER_PLACE: u64 = 60;
     let mut place = Place::new(&["a"]);
     let (mut kills, mut begun, mut answered, mut interrupted) = (0, 0, 0, 0);
@@ -155,7 +155,7 @@ fn a_killed_writer_leaves_old_or_new_and_one_record_for_each_call() {
             place = Place::new(&["a"]);
         }
         let mut writer = Writer::start(&place, "a");
-        // At least one call is under way, then any moment of the next ones.
+        // At least one call is in flight, then any moment of the next ones.
         writer.listen(1 + kill % 12);
         std::thread::sleep(Duration::from_micros((spread(kill) * 3000.0) as u64));
         let diary = writer.kill();
@@ -181,7 +181,7 @@ fn a_start_beside_a_living_writer_leaves_its_calls_alone() {
     let mut living = Writer::start(&place, "lives");
     living.listen(1);
     for kill in 0..KILLS {
-        // Each start puts back what the last kill left, while the other writer is in the middle of something.
+        // Each start recovers from the last kill while the other writer is in the middle of a call.
         let mut dying = Writer::start(&place, "dies");
         dying.listen(1 + kill % 7);
         std::thread::sleep(Duration::from_micros((spread(kill) * 3000.0) as u64));

@@ -1,4 +1,4 @@
-//! Names that git, editors, package managers and other agents obey: readable, and changed by no tool.
+//! Names that git, editors, package managers and other agents execute: readable, but changed by no tool.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,7 +45,7 @@ const NAMES: &[&str] = &[
     ".jj/repo",
 ];
 
-/// Where each of them lies: what a package brings along is obeyed by whoever opens it.
+/// Where each of them is: files in dependencies also take effect when they are opened.
 const AROUND: [&str; 4] = ["", "deep/er/", "node_modules/p/", "vendor/p/"];
 
 fn read(workspace: &Path, path: &str) -> Option<String> {
@@ -83,7 +83,7 @@ fn what_programs_obey_is_changed_by_no_file_tool() {
     }
 }
 
-/// What is there keeps its content or is taken away; what is new is taken away.
+/// An existing file keeps its content or is quarantined; a new one is quarantined.
 #[test]
 fn what_programs_obey_is_not_left_by_a_command() {
     for around in AROUND {
@@ -167,7 +167,7 @@ fn stopped(workspace: &Path, how: &[&str]) {
     assert!(!ended.status.success(), "there is no conflict");
 }
 
-/// A strategy that git does not have built in is a program: `x/evil` is `git-merge-x/evil` of the worktree.
+/// A merge strategy that is not built into git is a program: `x/evil` is `git-merge-x/evil` of the worktree.
 #[test]
 fn a_merge_strategy_that_a_command_left_is_not_run() {
     let rebase: &[&str] = &["rebase", "-q", "main", "side"];
@@ -190,7 +190,7 @@ fn a_merge_strategy_that_a_command_left_is_not_run() {
                 let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
                 bench.must("run_command", json!({"command": line}));
             } else {
-                // Without the gate it is run; otherwise the other half would show nothing.
+                // Without the gate it is executed; otherwise the other half would show nothing.
                 let status = Command::new("sh").arg("-c").arg(&line).current_dir(&workspace).status();
                 assert!(status.unwrap().success());
             }
@@ -280,7 +280,7 @@ fn what_a_home_directory_is_obeyed_for_is_changed_by_no_tool() {
     }
 }
 
-/// People keep such files in a repository and link to them.
+/// People keep such files in a repository and symlink to them.
 #[test]
 fn what_a_start_file_links_to_is_protected_too() {
     let scratch = Scratch::new();

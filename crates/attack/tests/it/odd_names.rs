@@ -1,4 +1,4 @@
-//! Names that are not UTF-8, or that would be misread: shown as well as they can be, and no reason to fall over.
+//! Names that are not UTF-8, or that would be misread: shown as well as possible, without failing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -48,7 +48,7 @@ fn every_listing_shows_names_that_are_not_utf8() {
             assert!(text.contains(folder), "{profile} {tool}: {text}");
             assert!(text.contains("even.txt"), "{profile} {tool}: {text}");
         }
-        // The shown name is not the name: asking for it finds nothing, and changes nothing.
+        // The shown name is not the name: reading it finds nothing, and changes nothing.
         let path = if profile == Profile::Crew { format!("@project/{SHOWN}") } else { SHOWN.to_owned() };
         let read = crate::dress::attempts(profile, &path, "")[0].tool;
         assert!(bench.call(read, json!({"path": path})).answer.is_error);
@@ -76,7 +76,7 @@ fn what_the_journal_cannot_write_down_is_not_changed() {
     assert!(toolgate_attack::litter_below(&workspace).is_empty());
 }
 
-/// Names that would end a line, steer a terminal, turn text around, or look like a notice or a match of another file.
+/// Names that would end a line, control a terminal, reverse text, or look like a notice or a match of another file.
 const FORGING: &[&str] = &[
     "a\nFORGED.txt",
     "b\rFORGED\u{1b}[2J.txt",
@@ -90,7 +90,7 @@ const FORGING: &[&str] = &[
     " i\t.txt",
 ];
 
-/// What is no part of a line of text, whatever the names are.
+/// Characters that never belong in a line of text, whatever the names are.
 fn is_steering(character: char) -> bool {
     toolgate_text::is_invisible(character) || matches!(character, '\t' | '\u{2028}' | '\u{2029}')
 }
@@ -106,7 +106,7 @@ fn no_name_forges_a_line_of_an_answer() {
         std::fs::write(workspace.join("even.txt"), "needle\n").unwrap();
         let bench = BenchOptions::new(profile, &workspace, &state).commands().open();
         let count = FORGING.len() + 1;
-        // Lines beside those of files.
+        // The number of lines besides those of files.
         let calls = match profile {
             Profile::Native => vec![
                 ("list_directory", json!({}), 0),
@@ -151,7 +151,7 @@ fn a_quoted_name_can_be_sent_again_and_programs_are_given_the_name() {
     let mut names: Vec<String> =
         serde_json::from_value(found.structured().unwrap()["paths"].clone()).unwrap();
     for line in found.answer.text.lines() {
-        // What stands in the text goes into the arguments as it stands.
+        // The quoted name in the text can be used as an argument verbatim.
         let path: String = serde_json::from_str(line).unwrap();
         let read = bench.must("read_file", serde_json::from_str(&format!(r#"{{"path": {line}}}"#)).unwrap());
         assert_eq!(read.answer.text, format!("of {path}"));

@@ -1,4 +1,4 @@
-//! What of an answer leaves: only what the output policy lets through, in every part of the answer.
+//! The output policy: what an answer may contain, in every part of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use toolgate_types::{
 
 use crate::declared::Declared;
 
-/// Stands for everything that must not leave.
+/// Stands for everything that must not be returned.
 const SECRET: &str = "s3cr3t";
 
 struct Desk {
@@ -56,7 +56,7 @@ impl Desk {
     }
 }
 
-/// What stands in the record for an answer.
+/// The audited digest of an answer.
 fn digest(answer: &str) -> Sha256 {
     toolgate_audit::output_digest(&StateKey::new([7; 32]), Sha256::of(answer.as_bytes()))
 }
@@ -82,11 +82,11 @@ fn fields_are_masked_redacted_or_dropped_in_every_part_of_the_answer() {
     assert_eq!(record.decision, Decision::Allowed);
     let response = record.response.unwrap();
     assert_eq!(response.redacted_fields, ["email", "key", "card", "?", "orders.*.?"]);
-    // The record tells of what the tool said, and not of what was left of it.
+    // The record describes the tool's raw output, not the filtered one.
     assert_eq!((response.output_hash, response.output_bytes), (digest(&raw), raw.len() as u64));
 }
 
-/// Names in an answer may be data: in the record stand those that the operator wrote.
+/// Names in an answer may be data: the record only contains those that the operator declared.
 #[test]
 fn names_that_nobody_declared_are_not_in_the_record() {
     let value =
@@ -135,7 +135,7 @@ fn what_a_tool_shows_by_address_does_not_leave_past_a_policy() {
         let called = desk.call();
         desk.keeps_secret(&called);
         assert_eq!((&called.resource, called.structured()), (&None, Some(json!({"name": "Ada"}))));
-        // The record tells of what the tool said, and not of what was left of it.
+        // The record describes the tool's raw output, not the filtered one.
         let recorded = desk.bench.record(called.call).response.unwrap();
         assert_eq!(recorded.output_hash, digest(&browsed.data()));
         assert_eq!(recorded.redacted_fields, ["?"]);
@@ -217,7 +217,7 @@ fn output_that_must_be_filtered_is_not_told_while_it_comes() {
 #[test]
 fn an_answer_is_checked_before_it_is_filtered() {
     let schema = json!({"type": "object", "properties": {"key": {"type": "integer"}}, "required": ["key"]});
-    // Filtering would hide that the tool does not keep to its schema, or make it look as if it did not.
+    // Filtering first would hide a schema violation, or cause one.
     let desk =
         Desk::new(Profile::Native, SECRET, json!({"key": SECRET}), schema.clone(), &[("other", Allow)]);
     let called = desk.call();

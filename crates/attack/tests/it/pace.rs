@@ -1,4 +1,4 @@
-//! Callers that call too often, and tools that fail too often.
+//! Callers that exceed a rate limit, and tools that fail too often.
 
 use std::path::Path;
 use std::slice;
@@ -50,7 +50,7 @@ fn named(subject: &str) -> Caller {
     Caller { subject: subject.to_owned(), ..person("s1") }
 }
 
-/// Fails unless the call was refused with this code at this stage; says how long to wait.
+/// Fails unless the call was refused with this code at this stage; returns how long to wait.
 fn must_wait(bench: &Bench, called: &CallResponse, stage: Stage, code: ErrorCode) -> u64 {
     let (at, failure) = called.failed.as_ref().expect("the call was let through");
     assert_eq!((*at, failure.code), (stage, code), "{failure}");
@@ -78,7 +78,7 @@ fn a_caller_that_calls_too_often_must_wait() {
         assert_eq!(code_of(&call("alice")), Some(ErrorCode::RateLimited));
     }
     assert_eq!(echo.runs(), 2);
-    // Others, and other tools, are not held up.
+    // Other callers, and other tools, are not affected.
     assert_eq!(code_of(&call("albert")), None);
     assert!((0..9).all(|_| code_of(&call("bob")).is_none()));
     assert_eq!(code_of(&bench.call_as(named("alice"), "list_directory", json!({}))), None);
@@ -87,7 +87,7 @@ fn a_caller_that_calls_too_often_must_wait() {
     assert_eq!(code_of(&call("alice")), Some(ErrorCode::RateLimited));
 }
 
-/// The records of refusals above a rate, oldest first: for which tool, and of how many calls.
+/// The records of rate-limited calls, oldest first: the tool, and the number of calls.
 fn refusals(state: &Path) -> Vec<(String, u64)> {
     let records = toolgate_audit::query_records(&state.join("audit"), RecordFilter::default()).unwrap();
     let refused = records.filter_map(|record| {
@@ -96,7 +96,7 @@ fn refusals(state: &Path) -> Vec<(String, u64)> {
         Some((record.tool.name, denial.count))
     });
     let mut refused: Vec<(String, u64)> = refused.collect();
-    // The newest are shown first.
+    // The newest are listed first.
     refused.reverse();
     refused
 }
@@ -125,7 +125,7 @@ fn refusals_above_a_rate_have_one_record_per_interval_and_none_is_lost() {
     clock.advance(Duration::from_secs(10));
     (0..3).for_each(|_| call("alice", "echo"));
     assert_eq!(counts(&state), [1, 1, 500], "499 of the last interval, and the one that came after it");
-    // Not longer than so many, whatever the clock says.
+    // At most this many calls per record, whatever the clock says.
     (0..9_998).for_each(|_| call("alice", "echo"));
     assert_eq!(counts(&state), [1, 1, 500, 10_000]);
     (0..7).for_each(|_| call("alice", "echo"));
@@ -192,7 +192,7 @@ fn a_tool_that_keeps_failing_rests_and_is_tried_again() {
     let config = "breaker: {failures: 3, within: 1m, rest: 30s}";
     let bench = bench(&scratch, config, &clock, &[flaky.clone(), fine]);
     let call = || bench.call("flaky", json!({}));
-    // What fails before the tool is run says nothing about it.
+    // What fails before the tool runs does not count against it.
     for _ in 0..5 {
         assert_eq!(code_of(&bench.call("flaky", json!({"x": 1}))), Some(ErrorCode::InvalidArguments));
     }
@@ -200,7 +200,7 @@ fn a_tool_that_keeps_failing_rests_and_is_tried_again() {
         assert_eq!(code_of(&call()), Some(ErrorCode::IoError));
     }
     assert_eq!(must_wait(&bench, &call(), Stage::Execution, ErrorCode::ToolSuspended), 30_000);
-    // Nobody is asked about a call that cannot run.
+    // No approval is requested for a call that cannot run.
     let supervised = Caller { trust: Trust::Supervised, ..person("s1") };
     let called = bench.call_as(supervised, "flaky", json!({}));
     assert_eq!(must_wait(&bench, &called, Stage::Execution, ErrorCode::ToolSuspended), 30_000);
@@ -235,7 +235,7 @@ fn built_in_tools_rest_only_if_they_are_told_to() {
 #[test]
 fn a_caller_that_makes_a_tool_fail_does_not_switch_it_off_for_others() {
     let (scratch, clock) = (Scratch::new(), TestClock::new());
-    // Fails for those who want it to, as a tool that times out on a hostile input does.
+    // Fails at the caller's will, as a tool that times out on a hostile input does.
     let flaky = Declared::new("flaky").answers(|_| Err(Failure::new(ErrorCode::Timeout, "too long")));
     let bench = bench(&scratch, "breaker: {failures: 2, within: 1m, rest: 30s}", &clock, &[flaky.share()]);
     let as_caller = |subject: &str| Caller { subject: subject.to_owned(), ..person("s1") };

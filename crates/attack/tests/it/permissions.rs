@@ -1,4 +1,4 @@
-//! Who may make which call: permissions, conditions and policies, through the whole gate.
+//! Authorisation through the whole gate: permissions, conditions and policies.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ agents:
 
 struct Desk {
     tools: Vec<Arc<Declared>>,
-    // Closed before its folder goes away, or it would make the folder again.
+    // Dropped before its directory, or it would recreate the directory.
     bench: Bench,
     _scratch: Scratch,
 }
@@ -55,7 +55,7 @@ impl Desk {
         self.tools.iter().map(|tool| tool.runs()).sum()
     }
 
-    /// Fails unless the call is refused for this reason, which only the operator is told.
+    /// Fails unless the call is refused for this reason, which only the operator sees.
     fn refused(&self, called: &CallResponse, reason: &str) {
         let (stage, failure) = called.failed.as_ref().expect("the call was allowed");
         assert_eq!((*stage, failure.code), (Stage::Permission, ErrorCode::NotPermitted), "{failure}");
@@ -72,7 +72,7 @@ impl Desk {
     }
 }
 
-/// A person acting as an agent, or as nobody's.
+/// A person acting as an agent, or as none.
 fn caller(agent: &str, granted: &[&str]) -> Caller {
     Caller {
         agent: (!agent.is_empty()).then(|| agent.parse().unwrap()),
@@ -85,7 +85,7 @@ fn caller(agent: &str, granted: &[&str]) -> Caller {
 fn every_caller_may_use_exactly_what_was_declared() {
     let desk = Desk::new("");
     let tools = ["log", "commit", "wipe", "echo", "read_file"];
-    // A person, and agents; with the permissions that they come with besides the declared ones.
+    // A person, and agents; with the permissions that they hold besides the declared ones.
     let matrix: [(&str, &[&str], [bool; 5]); 9] = [
         ("", &[], [true, true, true, true, true]),
         ("nobody", &[], [false, false, false, true, true]),
@@ -155,7 +155,7 @@ fn a_condition_that_holds_or_cannot_be_told_demands_more() {
         let deep = desk.call("deep", &[], "log", json!({"count": count}));
         assert_eq!(deep.failed, None, "{count}: {}", deep.answer.text);
     }
-    // Arguments that do not fit are judged before they are checked, and never to the caller's advantage.
+    // Invalid arguments are evaluated before they are validated, and never to the caller's advantage.
     desk.refused(&desk.call("reader", &[], "log", json!({"count": "many"})), "could not be evaluated");
     desk.refused(&desk.call("reader", &[], "log", json!([])), "could not be evaluated");
     // The condition hides no tool: some calls of it are ordinary.
@@ -205,7 +205,7 @@ fn a_permit_closes_the_tool_to_everybody_else_and_grants_nothing() {
     assert_eq!(desk.call("reader", &[], "log", json!({})).failed, None);
     desk.refused(&desk.call("deep", &[], "log", json!({})), "`only`");
     desk.refused(&desk.call("", &[], "log", json!({})), "`only`");
-    // What permissions withhold is not given by a permit.
+    // A permit does not grant what permissions withhold.
     desk.refused(&desk.call("reader", &[], "log", json!({"count": 21})), "git:deep");
     assert_eq!(desk.call("nobody", &[], "echo", json!({})).failed, None);
 }
@@ -218,7 +218,7 @@ fn policies_know_how_many_calls_a_session_made() {
     for _ in 0..2 {
         assert_eq!(desk.call("", &[], "echo", json!({})).failed, None);
     }
-    // Every call counts, whatever it was and however it ended.
+    // Every call counts, however it ended.
     assert!(desk.call("nobody", &[], "wipe", json!({})).failed.is_some());
     desk.refused(&desk.call("", &[], "echo", json!({})), "`three`");
     let other = Caller { session: "s2".parse().unwrap(), ..caller("", &[]) };

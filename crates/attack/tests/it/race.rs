@@ -1,4 +1,4 @@
-//! Another process swaps files and folders with links that lead outside, while calls go on and on.
+//! Another process swaps files and directories with symlinks that lead outside, during calls.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -14,7 +14,7 @@ const READS: u32 = 80_000;
 const WRITES: u32 = 20_000;
 const ONLY_OUTSIDE: &str = "only-outside.txt";
 
-/// The process that swaps; it is told to end, and waited for, however the test ends.
+/// The process that swaps; it is ended and waited for, however the test ends.
 struct Swapper {
     process: Child,
     told: BufReader<ChildStdout>,
@@ -35,7 +35,7 @@ impl Swapper {
         Self { process, told }
     }
 
-    /// Ends it; says how many rounds it made.
+    /// Ends it; returns the number of its rounds.
     fn end(mut self) -> u64 {
         drop(self.process.stdin.take());
         let mut rounds = String::new();
@@ -75,7 +75,7 @@ fn reads() -> Vec<(&'static str, Value)> {
         ("search_files", json!({"path": "dir", "pattern": "secret"})),
         ("find_files", json!({"path": "middle/er", "glob": "*"})),
     ];
-    // Walking a folder costs several times as much as opening a file, so there is one walk for each round of files.
+    // Walking a directory costs several times as much as opening a file, so there is one walk per round of files.
     folders.into_iter().flat_map(|folder| files.iter().cloned().chain([folder])).collect()
 }
 
@@ -148,7 +148,7 @@ fn a_hundred_thousand_calls_against_a_process_that_swaps_links() {
         Vec::<String>::new(),
         "a denied file changed"
     );
-    // Both sides were really at work: without that there was no race.
+    // Both sides really raced: otherwise this shows nothing.
     for counts in &counts {
         assert!(counts.get("ok").is_some_and(|count| *count > 1000), "{counts:?}");
         assert!(counts.get("symlink_outside_workspace").is_some_and(|count| *count > 1000), "{counts:?}");

@@ -1,4 +1,4 @@
-//! What becomes of calls while the record cannot be written, and of it when it can again.
+//! Calls while the audit log cannot be written, and the log afterwards.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +11,7 @@ use toolgate_gate::AuditMode;
 use toolgate_tools::Profile;
 use toolgate_types::ErrorCode;
 
-/// A process that was stopped, or that is no gate, holds the lock of the audit directory for good.
+/// A stopped process, or one that is not a gate, holds the lock of the audit directory forever.
 #[test]
 fn a_held_audit_lock_hangs_no_call() {
     for mode in [AuditMode::Warn, AuditMode::Deny] {
@@ -61,7 +61,7 @@ fn a_held_audit_lock_hangs_no_call() {
     }
 }
 
-/// A gate that ends, or is killed, while another process holds the lock leaves the count of what it could not record.
+/// A gate that ends, or is killed, while another process holds the lock leaves the count of calls that it could not audit.
 #[test]
 fn reads_answered_while_the_lock_is_held_are_counted_whatever_ends_the_gate() {
     for is_killed in [false, true] {
@@ -105,7 +105,7 @@ fn reads_answered_while_the_lock_is_held_are_counted_whatever_ends_the_gate() {
     }
 }
 
-/// With `warn` reads go on without a record as long as they are counted, and no longer.
+/// With `warn`, reads go on without a record as long as they are counted, and no longer.
 #[test]
 fn a_read_that_can_neither_be_recorded_nor_counted_is_not_answered() {
     let scratch = Scratch::new();
@@ -127,7 +127,7 @@ fn a_read_that_can_neither_be_recorded_nor_counted_is_not_answered() {
     assert_eq!((report.calls_without_record(), report.problem), (2, None));
 }
 
-/// A change that was made stays where only its record is missing, and both the record and the list of changes say so.
+/// A completed change stays if only its record is missing, and both the record and the list of changes say so.
 #[test]
 fn the_record_of_an_interrupted_call_says_that_its_change_stays() {
     let scratch = Scratch::new();

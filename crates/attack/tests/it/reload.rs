@@ -1,4 +1,4 @@
-//! Tools, agents and policies that are replaced while calls are under way.
+//! Tools, agents and policies that are reloaded during calls.
 
 use std::future::Future;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::approval::Scripted;
 use crate::declared::Declared;
 use crate::pace::TestClock;
 
-/// What the bench has, with other tools of these names.
+/// The bench's configuration, with other tools of these names.
 fn with_tools(bench: &Bench, tools: &[Arc<dyn Tool>]) -> GateConfig {
     let mut registry = Registry::new();
     let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
@@ -51,7 +51,7 @@ fn forbidding_everything(loaded: &GateConfig) -> Arc<Policies> {
     Arc::new(Policies::load(&[PolicySource { file: "test.cedar", text }], &tools).unwrap())
 }
 
-/// A tool that says when it has begun and waits until it may go on.
+/// A tool that signals its start and waits until it may go on.
 struct Slow {
     inner: Arc<Declared>,
     begun: Arc<Notify>,
@@ -99,7 +99,7 @@ fn a_call_ends_with_the_tools_and_rules_that_it_began_with() {
     let (under_way, ()) = bench.wait(async {
         tokio::join!(call(), async {
             begun.notified().await;
-            // The tool is another, and then it is forbidden, and then its caller is nobody.
+            // The tool is replaced, then forbidden, then its caller is unknown.
             assert_eq!(gate.replace_config(new.clone()), 1);
             assert!(
                 matches!(call().await.outcome, Outcome::Done(output) if output.structured == Value::Null)
@@ -156,7 +156,7 @@ fn a_yes_for_the_session_is_to_the_tool_as_it_was() {
         let is_asked = code_of(&call()) == Some(ErrorCode::ApprovalExpired);
         assert_eq!(is_asked, !still_holds, "{name}");
         assert_eq!(approver.asked().len(), if still_holds { 1 } else { 2 }, "{name}");
-        // An answer to one is no answer to the other.
+        // An approval of one does not cover the other.
         assert!(approver.asked().iter().skip(1).all(|question| question.digest != digest), "{name}");
     }
 }
@@ -201,7 +201,7 @@ breaker: {failures: 1, within: 1m, rest: 1h}
     bench.gate().replace_config(with_tools(&bench, &[echo(), broken().share()]));
     assert_eq!(code("echo"), Some(ErrorCode::RateLimited));
     assert_eq!(code("broken"), Some(ErrorCode::ToolSuspended));
-    // A tool that was mended is another tool.
+    // A tool with another fingerprint is another tool.
     let mended = Declared::new("broken").fingerprint(Some("mended")).share();
     bench.gate().replace_config(with_tools(&bench, &[echo(), mended]));
     assert_eq!((code("echo"), code("broken")), (Some(ErrorCode::RateLimited), None));
@@ -226,7 +226,7 @@ fn agents_are_those_of_the_latest_load() {
     assert_eq!(code_of(&called), Some(ErrorCode::NotPermitted));
 }
 
-/// Answers with a yes, after something was loaded while the question was open.
+/// Approves, after a reload while the question is open.
 struct Late {
     gate: Mutex<Option<Arc<Gate>>>,
     next: Mutex<Option<GateConfig>>,

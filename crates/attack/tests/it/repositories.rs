@@ -1,4 +1,4 @@
-//! A model that wants git to run a program: it writes all it can, then a person uses git.
+//! A model that wants git to execute a program: it writes all it can, then a person uses git.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use toolgate_attack::{Bench, BenchOptions, Scratch};
 use toolgate_tools::Profile;
 use toolgate_types::ErrorCode;
 
-/// Files that together make a folder a repository whose configuration names a program.
+/// Files that together make a directory a repository whose configuration names a program.
 fn evil_repository(folder: &str, program: &str) -> Vec<(String, String)> {
     let config = format!(
         "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = \"{program}\"\n"
@@ -26,7 +26,7 @@ fn write(bench: &Bench, path: &str, content: &str) -> Option<ErrorCode> {
 fn git(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
     command.arg("-C").arg(folder).args(arguments).env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", folder);
-    // How it ends does not matter: only what it runs on the way.
+    // Its exit code does not matter: only what it executes.
     let _ = command.output().expect("git is installed");
 }
 
@@ -57,7 +57,7 @@ fn no_file_that_a_model_writes_makes_git_run_a_program() {
     for (path, content) in &attempts {
         write(&bench, path, content);
     }
-    // The last missing piece may also arrive under another name.
+    // The last missing file may also arrive by a move.
     write(&bench, "evil/NOT_HEAD", "ref: refs/heads/main\n");
     bench.call("move_file", json!({"from": "evil/NOT_HEAD", "to": "evil/HEAD"}));
     let patch = "--- /dev/null\n+++ b/sub/evil/HEAD\n@@ -0,0 +1 @@\n+ref: refs/heads/main\n";
@@ -66,7 +66,7 @@ fn no_file_that_a_model_writes_makes_git_run_a_program() {
     look_around(&workspace);
     assert!(!proof.exists(), "git ran a program that the model chose");
 
-    // Without a gate, git does run it.
+    // Without a gate, git does execute it.
     for (path, content) in evil_repository("free/evil", &program) {
         let path = scratch.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -76,7 +76,7 @@ fn no_file_that_a_model_writes_makes_git_run_a_program() {
     assert!(proof.exists(), "the attack is none: git runs nothing");
 }
 
-/// What an editor or a prompt asks git, in every folder.
+/// What an editor or a shell prompt runs, in every directory.
 fn look_around(workspace: &Path) {
     for folder in ["", "evil", "sub", "sub/evil", "shelf.git"].map(|folder| workspace.join(folder)) {
         for arguments in [&["status"][..], &["diff"], &["log"], &["add", "-A"], &["gc"]] {
@@ -120,7 +120,7 @@ fn a_twin_of_what_makes_a_repository_is_not_written() {
     for path in ["a/objects/x", "a/refs/x", "b/HEAD", "c/HEAD", "c/objects/x"] {
         assert_eq!(write(&bench, path, "x"), None, "{path}");
     }
-    // On a filesystem that ignores case, git finds each of these.
+    // On a case-insensitive filesystem, git finds each of these.
     for path in ["a/head", "a/Head", "b/CommonDir", "c/REFS/x"] {
         let code = write(&bench, path, "x");
         assert!(matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::DeniedPath)), "{path}: {code:?}");

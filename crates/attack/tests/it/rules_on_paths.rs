@@ -1,4 +1,4 @@
-//! A rule about a file holds however the file is spelt, and a call is made with the file that was judged.
+//! A rule about a file applies however its path is written, and a call uses the file that was checked.
 
 use std::future::Future;
 use std::os::unix::fs::symlink;
@@ -164,7 +164,7 @@ fn every_file_tool_of_every_profile_says_which_arguments_are_paths() {
     }
 }
 
-/// One way to spell a path: detours, symlinks, dots, an alias, the absolute path.
+/// One way to write a path: detours, symlinks, dots, an alias, the absolute path.
 fn spelling() -> impl Strategy<Value = String> {
     let begins = prop::sample::select(vec!["", "./", ".//", "@project/", "@inner/", "/ROOT/"]);
     let detour = prop::sample::select(vec![
@@ -209,7 +209,7 @@ fn spelling() -> impl Strategy<Value = String> {
     )
 }
 
-/// The slow and obvious reference: dots are taken out, then the host says what a path leads to. Nothing where a path climbs out of its mount.
+/// The slow and obvious reference: dots are removed, then the host resolves the path. `None` if a path climbs out of its mount.
 fn reference(workspace: &Path, spelt: &str) -> Option<String> {
     let tidy: Vec<&str> = spelt.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     let begins = if spelt.starts_with('/') { "/" } else { "" };
@@ -294,7 +294,7 @@ fn a_symlink_that_keeps_being_swapped_leads_past_no_rule() {
     println!("{fine} of 3000 reads were answered, {refused} refused");
 }
 
-/// Agrees to everything, after doing something while the question is open.
+/// Approves everything, after doing something while the question is open.
 struct Meddler<F> {
     deed: F,
     asked: Mutex<Vec<ApprovalRequest>>,
@@ -330,7 +330,7 @@ fn a_reading_that_a_person_agreed_to_reads_the_file_that_was_shown() {
     assert_eq!(asked[0].preview.summary, ["read public/x"]);
 }
 
-/// A manifest tool that writes a word into the file that it is given.
+/// A declared tool that writes a word into the file that it is given.
 const STAMP: &str = r#"
 tool: stamp
 description: Writes a word into a file

@@ -49,7 +49,7 @@ impl Score {
         }
     }
 
-    /// One success shows that an attack is one; on a busy machine some need a second try.
+    /// One success shows that the attack works; on a busy machine some need a retry.
     fn succeeds_without(&self, row: &Row, who: Who) {
         let mut last = None;
         for _ in 0..3 {
@@ -66,7 +66,7 @@ impl Score {
         }
     }
 
-    /// With all the others off, one is enough.
+    /// With all the others off, one layer is enough.
     fn is_stopped_by_one(&self, row: &Row, who: Who, guard: Guard) {
         let off: Vec<Guard> = row.guards(who).iter().copied().filter(|other| *other != guard).collect();
         let mut host = row.host(who);
@@ -78,14 +78,14 @@ impl Score {
     }
 }
 
-/// Attacks with every row that is meant for such a gate, two at a time.
+/// Runs every row that applies to such a gate, two at a time.
 fn attack_as(who: Who) {
     if !who.is_possible() {
         println!("note: only root can be both gates; as {who:?} nothing was tried");
         return;
     }
     let _kept_for_all_rows = tools();
-    // A person who works on one row wants to run that one alone.
+    // To run a single row during development.
     let only = std::env::var("SANDBOX_ROW").ok();
     let rows = Row::table();
     let chosen: Vec<&Row> = rows

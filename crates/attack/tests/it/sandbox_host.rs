@@ -1,4 +1,5 @@
-//! A machine to be attacked from inside the sandbox: a workspace, something outside that is worth stealing, servers, a terminal and a neighbour.
+//! A machine to be attacked from inside the sandbox: a workspace, something outside that is worth stealing, servers, a terminal and a neighbour
+//! process.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
@@ -17,7 +18,7 @@ use toolgate_attack::{Covered, Order, Place, Report, Tree};
 use crate::fixture::copy_program;
 use crate::sandbox_shown::Shown;
 
-/// What must never come out: each is in another place, so that a leak says where it is.
+/// What must never leak: each is in another place, so that a leak shows where.
 pub(crate) const SECRETS: [(&str, &str); 6] = [
     ("outside", "outside-secret-4711"),
     ("denied", "denied-secret-0815"),
@@ -31,7 +32,7 @@ pub(crate) fn secret(place: &str) -> &'static str {
     SECRETS.iter().find(|(name, _)| *name == place).unwrap().1
 }
 
-/// Who the gate is.
+/// The user of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Who {
@@ -40,7 +41,7 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// The user `nobody`, and nobody's group.
+    /// The uid of `nobody`, and the gid of its group.
     const NOBODY: u32 = 65_534;
 
     fn id(self) -> u32 {
@@ -50,13 +51,13 @@ impl Who {
         }
     }
 
-    /// Whether this process can be a gate of that kind: only root can be another.
+    /// Whether this process can start such a gate: only root can be another user.
     pub(crate) fn is_possible(self) -> bool {
         let own = rustix::process::geteuid().as_raw();
         own == 0 || own == self.id()
     }
 
-    /// A program that is started as that user, with no group but the user's own.
+    /// A program that runs as that user, with no group but the user's own.
     pub(crate) fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         if rustix::process::geteuid().as_raw() != self.id() {
@@ -65,7 +66,7 @@ impl Who {
         command
     }
 
-    /// Hands everything below a folder over, but for what only root can plant.
+    /// Changes the owner of everything below a directory, except for what only root can plant.
     fn own(self, folder: &Path) {
         if rustix::process::geteuid().as_raw() == self.id() {
             return;
@@ -81,7 +82,7 @@ impl Who {
     }
 }
 
-/// A folder with the attacker in it, readable by everybody.
+/// A directory with the attacker in it, readable by all users.
 pub(crate) struct Tools(TempDir);
 
 impl Tools {
@@ -94,7 +95,7 @@ impl Tools {
     }
 }
 
-/// The tools, made once for all who use them at a time, and gone with the last of them.
+/// The tools, created once for all concurrent users, and removed with the last of them.
 pub(crate) fn tools() -> Arc<Tools> {
     static TOOLS: Mutex<Weak<Tools>> = Mutex::new(Weak::new());
     let mut kept = TOOLS.lock().unwrap();
@@ -109,7 +110,7 @@ pub(crate) fn tools() -> Arc<Tools> {
     })
 }
 
-/// On a disk and not in memory, because files there may belong to devices and carry rights, unless somebody forbade that.
+/// On a disk and not on `/dev/shm`, because device nodes and set-user-ID files must work there, unless mount options forbid them.
 fn folder() -> TempDir {
     let folder = tempfile::Builder::new().prefix("toolgate-attack-").tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -124,16 +125,16 @@ pub(crate) struct Host {
     servers: Servers,
     shown: Shown,
     neighbour: Child,
-    /// The other side of the terminal that the gate sits at.
+    /// The master side of the gate's terminal.
     terminal: Option<(std::fs::File, PathBuf)>,
-    /// Everything that this machine's commands are marked with.
+    /// The mark in the environment of this machine's commands.
     mark: String,
     before: Vec<(PathBuf, Tree)>,
 }
 
 impl Host {
     pub(crate) fn new(who: Who, with_terminal: bool) -> Self {
-        // Orphans come to this process, where they are found.
+        // Orphans are reparented to this process, where they are found.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
         let folder = folder();
         let root = folder.path();
@@ -169,7 +170,7 @@ impl Host {
         Self { who, tools: tools(), servers, shown, neighbour, terminal, mark, before, folder }
     }
 
-    /// What an attack must leave as it is.
+    /// What an attack must not change.
     fn watched(root: &Path) -> Vec<PathBuf> {
         let names = [
             "outside",
@@ -188,7 +189,7 @@ impl Host {
         self.folder.path().join(name)
     }
 
-    /// The usual order: the workspace, a folder to read, and the attacker.
+    /// The default order: the workspace, a directory to read, and the attacker.
     pub(crate) fn order(&self, line: &str) -> Order {
         let covers = vec![
             Covered::Pin(".git".into()),
@@ -225,7 +226,7 @@ impl Host {
         }
     }
 
-    /// What a command must know to attack: it would guess or find these, so they are no secrets.
+    /// What a command must know to attack: it could guess or find these, so they are not secrets.
     fn variables(&self, line: &str, has_view: bool) -> Vec<(String, String)> {
         let inside = |view: &str, host: &Path| {
             if has_view { view.to_owned() } else { host.display().to_string() }
@@ -246,12 +247,12 @@ impl Host {
         pairs.map(|(name, value)| (name.to_owned(), value)).into_iter().chain([self.mark()]).collect()
     }
 
-    /// The variable that commands of this machine are found by.
+    /// The variable by which commands of this machine are found.
     pub(crate) fn mark(&self) -> (String, String) {
         ("ATTACK".to_owned(), self.mark.clone())
     }
 
-    /// Has a gate of its own carry out an order.
+    /// Lets a separate gate execute an order.
     pub(crate) fn carry_out(&self, mut order: Order) -> Report {
         let has_view = !order.without.iter().any(|layer| layer == "mount_namespace");
         let said = std::mem::take(&mut order.environment);
@@ -276,7 +277,7 @@ impl Host {
         })
     }
 
-    /// What of a watched place has changed.
+    /// The differences in the watched paths.
     pub(crate) fn changed(&self) -> Vec<String> {
         let differences = |(place, before): &(PathBuf, Tree)| match place.symlink_metadata() {
             Ok(_) => before.differences(&Tree::of(place)),
@@ -294,14 +295,14 @@ impl Host {
             .collect()
     }
 
-    /// Which servers somebody reached.
+    /// Which servers were reached.
     pub(crate) fn reached(&self) -> Vec<&'static str> {
         let shown = [("shown", self.shown.was_connected()), ("fifo", self.shown.was_written())];
         let shown = shown.into_iter().filter_map(|(name, reached)| reached.then_some(name));
         self.servers.reached().into_iter().chain(shown).collect()
     }
 
-    /// Whether something was written to, or typed at, the terminal.
+    /// Whether something was written to, or injected into, the terminal.
     pub(crate) fn typed(&self) -> bool {
         let Some((mut terminal, _)) = self.terminal.as_ref().map(|(file, name)| (file, name)) else {
             return false;
@@ -311,12 +312,12 @@ impl Host {
         String::from_utf8_lossy(&seen[..length]).contains("ESCAPED")
     }
 
-    /// Whether the process next door has ended.
+    /// Whether the neighbour process has ended.
     pub(crate) fn neighbour_is_dead(&mut self) -> bool {
         self.neighbour.try_wait().unwrap().is_some()
     }
 
-    /// Files that carry their owner's rights, and devices, which an attack left in the workspace.
+    /// Set-user-ID files and devices that an attack left in the workspace.
     pub(crate) fn planted(&self) -> Vec<String> {
         let mut planted = Vec::new();
         for entry in std::fs::read_dir(self.path("w")).unwrap() {
@@ -338,7 +339,7 @@ impl Host {
         planted
     }
 
-    /// Processes that this machine's commands left running. They are looked for among this process's own descendants, and nowhere else.
+    /// Processes that this machine's commands left running. Only this process's own descendants are searched.
     pub(crate) fn left_running(&self) -> Vec<Pid> {
         let mark = format!("ATTACK={}", self.mark);
         let is_marked = |process: &i32| {
@@ -350,7 +351,7 @@ impl Host {
     }
 }
 
-/// All that came from a process, and all that came to it because whoever started it is gone.
+/// All descendants of a process, including orphans that were reparented to it.
 fn descendants(process: i32) -> Vec<i32> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
@@ -374,7 +375,7 @@ impl Drop for Host {
 /// What only root can plant in a workspace.
 const PLANTED: [&str; 2] = ["set-id", "device"];
 
-/// A program of root that gives root's rights to whoever starts it (it says whose rights it has), and a device. Where this process may not plant them, they are missing.
+/// A set-user-ID program of root (it prints its effective uid), and a device. Missing if this process may not create them.
 fn plant_as_root(root: &Path) {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -392,7 +393,7 @@ fn plant_as_root(root: &Path) {
     }
 }
 
-/// A process of the same user with a secret on its command line. It ends when its input does.
+/// A process of the same user with a secret on its command line. It ends with its standard input.
 fn neighbour(who: Who) -> Child {
     who.command("/bin/sh")
         .args(["-c", "read line", secret("neighbour")])
@@ -402,7 +403,7 @@ fn neighbour(who: Who) -> Child {
         .unwrap()
 }
 
-/// A new terminal: the side of whoever looks at it, and its name.
+/// A new pseudo-terminal: its master, and the name of its slave.
 fn terminal(who: Who) -> (std::fs::File, PathBuf) {
     use rustix::pty::OpenptFlags;
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -414,13 +415,13 @@ fn terminal(who: Who) -> (std::fs::File, PathBuf) {
     (master.into(), name)
 }
 
-/// The numbers that a filesystem knows a file by, as the attacker takes them. They can be guessed; this asks.
+/// A file handle as the attacker passes it. It could be guessed; this asks for it.
 fn handle(path: &Path) -> String {
     let told = Command::new(tools().attacker()).args(["escape", "handle-of"]).arg(path).output().unwrap();
     String::from_utf8_lossy(&told.stdout).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Whoever listens on the host.
+/// The servers on the host.
 struct Servers {
     tcp: TcpListener,
     udp: UdpSocket,

@@ -1,4 +1,4 @@
-//! A directory that commands are shown to read, with processes of the host behind the socket and the FIFOs in it.
+//! A directory that commands can read, with host processes behind the socket and the FIFOs in it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -9,23 +9,23 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode};
 use tempfile::TempDir;
 
-/// The directory, and what the host holds open in it.
+/// The directory, and what the host has open in it.
 pub(crate) struct Shown {
     directory: TempDir,
     listener: UnixListener,
-    /// Holds what the host says into `told.fifo`.
+    /// Keeps the host's data in `told.fifo`.
     _told: File,
-    /// What anybody writes into `heard.fifo`.
+    /// Reads what is written into `heard.fifo`.
     heard: File,
 }
 
 impl Shown {
-    /// Outside of `/tmp`, where a command has something of its own.
+    /// Outside of `/tmp`, which is private to a command.
     pub(crate) fn new(said: &str) -> Self {
         Self::within(Path::new("/var/tmp"), said).unwrap()
     }
 
-    /// Below a directory of the system, where this process may write there.
+    /// Below a system directory, if this process may write there.
     pub(crate) fn within(parent: &Path, said: &str) -> std::io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("toolgate-attack-").tempdir_in(parent)?;
         let path = directory.path();
@@ -45,18 +45,18 @@ impl Shown {
         self.directory.path()
     }
 
-    /// Whether somebody connected.
+    /// Whether a client connected.
     pub(crate) fn was_connected(&self) -> bool {
         self.listener.accept().is_ok()
     }
 
-    /// Whether somebody wrote into the FIFO that the host reads.
+    /// Whether something was written into the FIFO that the host reads.
     pub(crate) fn was_written(&self) -> bool {
         (&self.heard).read(&mut [0_u8; 64]).is_ok_and(|length| length > 0)
     }
 }
 
-/// A FIFO that everybody may use, open at both ends.
+/// A FIFO with mode 0666, open at both ends.
 fn fifo(path: &Path) -> File {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();

@@ -13,10 +13,10 @@ pub(crate) struct Row {
     pub(crate) name: String,
     run: Option<String>,
     attacker: Option<String>,
-    /// What is run when the layers are off, where the real thing would do harm.
+    /// What runs instead when the layers are off, if the attack itself would do harm.
     run_without: Option<String>,
     stopped_by: Vec<Guard>,
-    /// Where an ordinary user is stopped by other layers than root.
+    /// The layers that stop an ordinary user, if they differ from root's.
     stopped_by_for_user: Option<Vec<Guard>>,
     /// Layers that stop it on some kernels only.
     #[serde(default)]
@@ -36,7 +36,7 @@ fn everybody() -> Vec<Who> {
     vec![Who::Root, Who::User]
 }
 
-/// What stops an attack: a layer, or something that a job says.
+/// What stops an attack: a layer, or a setting of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Guard {
@@ -47,11 +47,11 @@ pub(crate) enum Guard {
     Replace,
     /// Variables of the gate are not passed on.
     Environment,
-    /// Programs are looked for in the system's folders alone.
+    /// Programs are looked up in the system's directories only.
     SearchPath,
     Timeout,
     OutputLimit,
-    /// Temporary files have their own small disk.
+    /// Temporary files have their own small tmpfs.
     TemporaryLimit,
 }
 
@@ -81,12 +81,12 @@ impl TryFrom<String> for Guard {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Evidence {
-    /// The attack says so.
+    /// The attack prints it.
     #[default]
     Escaped,
-    /// It printed a secret, named by where that is kept.
+    /// It printed a secret, named by its place.
     Secret(String),
-    /// Something at this place of the host is not as it was.
+    /// Something at this path of the host has changed.
     Changed(String),
     /// This server was reached.
     Reached(String),
@@ -94,9 +94,9 @@ pub(crate) enum Evidence {
     Outlived,
     /// The neighbour was killed.
     Killed,
-    /// Something was written to, or typed at, the terminal.
+    /// Something was written to, or injected into, the terminal.
     Typed,
-    /// The command ended with this code, which it did not.
+    /// The command exited with this code.
     Ended(i32),
     /// A dangerous file was left in the workspace.
     Planted,
@@ -108,23 +108,23 @@ pub(crate) enum Evidence {
 pub(crate) enum Need {
     /// Block devices that can be opened without touching a disk.
     LoopDevice,
-    /// Devices that are the kernel's own.
+    /// The kernel's FUSE device.
     FuseDevice,
-    /// Devices and programs with rights, planted by root on a disk that allows them.
+    /// Devices and set-user-ID programs, planted by root on a filesystem that allows them.
     Planted,
-    /// A kernel that makes sockets to the hypervisor.
+    /// A kernel with `AF_VSOCK`.
     VirtualMachineSockets,
-    /// A kernel that runs programs of the older architecture.
+    /// A kernel that runs i386 programs.
     OlderEntrance,
-    /// A kernel with the x32 interface.
+    /// A kernel with the x32 ABI.
     X32Entrance,
-    /// Images of memory are written to the folder where the program was.
+    /// Core dumps are written to the program's working directory.
     PlainCores,
-    /// Lines can be typed ahead of a person.
+    /// `TIOCSTI` is enabled.
     TypingAhead,
-    /// The shadow file.
+    /// `/etc/shadow`.
     Shadow,
-    /// The file of variables that logins begin with.
+    /// `/etc/environment`.
     EnvironmentFile,
 }
 
@@ -183,7 +183,7 @@ impl Row {
         self.order(host, self.line())
     }
 
-    /// The attack with some guards off, and those that cannot be on without them.
+    /// The attack with some guards off, and those that depend on them.
     pub(crate) fn without(&self, host: &Host, off: &[Guard]) -> Order {
         let line = self.run_without.clone().unwrap_or_else(|| self.line());
         let mut order = self.order(host, line);
@@ -220,7 +220,7 @@ impl Row {
         }
     }
 
-    /// Whether the attack did what it was after.
+    /// Whether the attack succeeded.
     pub(crate) fn has_succeeded(&self, host: &mut Host, report: &Report) -> bool {
         match &self.evidence {
             Evidence::Escaped => report.output.contains("ESCAPED"),
@@ -236,8 +236,8 @@ impl Row {
     }
 }
 
-/// Layers that are off, and those that go with them: without a process namespace there is no `/proc` of its own, and only root makes the other
-/// namespaces without one for users.
+/// The layers that are off, and those that depend on them: without a PID namespace there is no `/proc` of its own, and only root can create the other
+/// namespaces without a user namespace.
 fn implied(who: Who, off: &[Guard]) -> Vec<Layer> {
     let off = |layer: Layer| off.contains(&Guard::Layer(layer));
     let of_namespaces = [
@@ -276,7 +276,7 @@ fn switch_off(guard: Guard, order: &mut Order) {
     }
 }
 
-/// Everything that must hold after an attack that was stopped, whatever it was after.
+/// Everything that must hold after an attack that was stopped, whatever it tried.
 pub(crate) fn damage(host: &mut Host, report: &Report) -> Vec<String> {
     let mut damage = host.changed();
     damage.extend(host.planted());

@@ -1,4 +1,4 @@
-//! Where calls end: each at the first stage that has something against it, each with one record that says so.
+//! Where calls end: each at the first stage that rejects it, each with one record that says so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use toolgate_types::{Caller, Category, Decision, ErrorCode, Stage, ToolClass, To
 
 use crate::approval::Scripted;
 
-/// A tool that does not keep to what it declares.
+/// A tool that violates its declaration.
 struct Unruly {
     spec: ToolSpec,
     panics: bool,
@@ -60,7 +60,7 @@ agents:
 struct Stand {
     workspace: PathBuf,
     approver: Arc<Scripted>,
-    // Closed before its folder goes away, or it would make the folder again.
+    // Dropped before its directory, or it would recreate the directory.
     bench: Bench,
     _scratch: Scratch,
 }
@@ -86,7 +86,7 @@ impl Stand {
     }
 }
 
-/// A call that several stages would have something against.
+/// A call that several stages would reject.
 struct Case {
     name: &'static str,
     agent: Option<&'static str>,
@@ -297,10 +297,10 @@ fn a_refusal_does_not_say_what_would_be_needed() {
         for secret in [agent, "declared", "tool_permissions", "allowed: false"] {
             assert!(!called.answer.text.contains(secret), "{}", called.answer.text);
         }
-        // The operator is told.
+        // The operator sees the reason.
         assert!(stand.bench.record(called.call).denial.unwrap().reason.contains(agent));
     }
-    // A model is not told of tools that it may not use.
+    // A model does not learn of tools that it may not use.
     let called = stand.call(Some("reader"), Trust::Autonomous, "write_fil", json!({}));
     assert!(!called.answer.text.contains("`write_file`"), "{}", called.answer.text);
 }
@@ -322,7 +322,7 @@ fn a_caller_that_goes_away_leaves_a_record_too() {
     let stand = Stand::new([]);
     let before = Tree::of(&stand.workspace);
     let caller = Caller { trust: Trust::Guided, ..person("s1") };
-    // The person never answers, and the caller does not wait for that.
+    // The person never answers, and the caller gives up.
     stand.bench.abandon(caller, "write_file", json!({"path": "a.txt", "content": "new\n"}));
     assert_eq!(stand.approver.asked().len(), 1);
     let records = stand.bench.records();
@@ -415,7 +415,7 @@ fn without_a_record_nothing_is_changed() {
                         let root = scratch.path().to_str().unwrap();
                         assert!(!called.answer.text.contains(root), "{what}: {}", called.answer.text);
                     }
-                    // A gate may mend its books; then the call is in them.
+                    // A gate may repair its audit log; then the call is in it.
                     None => {
                         assert_eq!(bench.record(called.call).decision, Decision::Allowed, "{what}, {tool}");
                         break;

@@ -1,4 +1,4 @@
-//! Another file or directory under the name that a person was shown, put there by another process until the very start of a command.
+//! Another file or directory under the approved name, put there by another process as late as the start of a command (TOCTOU).
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ enum When {
     CommandIsConfined,
 }
 
-/// The other process: acts once, in the workspace, when its moment has come.
+/// The other process: acts once, in the workspace, at its moment.
 #[derive(Clone)]
 struct Other {
     when: When,
@@ -37,7 +37,7 @@ impl Other {
     }
 }
 
-/// Agrees to everything.
+/// Approves everything.
 impl Approver for Other {
     fn ask(&self, _: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         self.act_if(When::QuestionIsOpen);
@@ -65,7 +65,7 @@ fn call(bench: &Bench, tool: &str, arguments: Value) -> CallResponse {
     bench.call_as(Caller { trust: Trust::Guided, ..person("s1") }, tool, arguments)
 }
 
-/// The same location, and another inode.
+/// The same path, and another inode.
 fn other_directory(workspace: &Path) {
     std::fs::rename(workspace.join("public"), workspace.join("moved")).unwrap();
     std::fs::rename(workspace.join("secrets"), workspace.join("public")).unwrap();
@@ -75,7 +75,7 @@ fn other_file(workspace: &Path) {
     std::fs::rename(workspace.join("secrets/x"), workspace.join("public/x")).unwrap();
 }
 
-/// The file whose content is `kept`, wherever it is by now.
+/// The file with the content `kept`, wherever it is by now.
 fn is_kept(workspace: &Path) -> bool {
     let holds = |file: &str| std::fs::read_to_string(workspace.join(file)).is_ok_and(|text| text == "kept");
     holds("secrets/x") || holds("public/x")
@@ -96,7 +96,7 @@ fn a_command_that_a_person_agreed_to_meets_the_files_that_were_shown_or_none() {
     let mut passed = Vec::new();
     for (tool, arguments, act) in cases {
         let manifest = if tool == "remove" { REMOVE } else { CLEAN };
-        // Where nothing is swapped, the command does remove it: so the cases below could fail.
+        // If nothing is swapped, the command does remove it: so the cases below could fail.
         let (_scratch, workspace, bench) = open(manifest, When::Never, act);
         let called = call(&bench, tool, arguments());
         assert_eq!((code_of(&called), workspace.join("public/x").exists()), (None, false), "{tool}");

@@ -1,4 +1,4 @@
-//! Undo against a plain model: whatever a session did, putting it back newest first leads back to where it began.
+//! Undo against a reference model: whatever a session did, undoing it newest first leads back to the beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use toolgate_gate::{UndoError, UndoOptions};
 use toolgate_tools::Profile;
 use toolgate_types::{CallId, ErrorCode};
 
-/// Files and their content. Folders are what the files need, and what was there at the beginning.
+/// Files and their content. Directories are what the files need, and what was there at the beginning.
 type Model = BTreeMap<String, String>;
 
 const PATHS: &[&str] =
@@ -30,7 +30,7 @@ enum Act {
 
 #[derive(Clone, Copy, Debug)]
 enum PatchAct {
-    /// Makes the file, or replaces its first line.
+    /// Creates the file, or replaces its first line.
     Put,
     Delete,
 }
@@ -70,7 +70,7 @@ impl Act {
         }
     }
 
-    /// What the model says: the new state, or nothing when the call must fail and change nothing.
+    /// The reference: the new state, or `None` if the call must fail and change nothing.
     fn apply(&self, model: &Model) -> Option<Model> {
         let mut after = model.clone();
         match self {
@@ -114,7 +114,7 @@ impl Act {
     }
 }
 
-/// One file's part of a patch, made from what the model says is there.
+/// One file's part of a patch, made from the model's state.
 fn hunk(path: &str, act: PatchAct, model: &Model) -> String {
     let quoted =
         if path.contains('\\') { format!("\"{}\"", path.replace('\\', "\\\\")) } else { path.to_owned() };
@@ -137,7 +137,7 @@ fn hunk(path: &str, act: PatchAct, model: &Model) -> String {
     }
 }
 
-/// What is really there, and which folders.
+/// The actual files and directories.
 fn look(root: &Path) -> (Model, BTreeSet<PathBuf>) {
     let (mut files, mut folders) = (Model::new(), BTreeSet::new());
     let mut pending = vec![root.to_path_buf()];
@@ -157,7 +157,7 @@ fn look(root: &Path) -> (Model, BTreeSet<PathBuf>) {
 }
 
 struct Playground {
-    // Closed before its folder goes away, or it would make the folder again.
+    // Dropped before its directory, or it would recreate the directory.
     bench: Bench,
     scratch: Scratch,
 }
@@ -223,7 +223,7 @@ proptest! {
             }
             prop_assert_eq!(&playground.files(), states.last().unwrap(), "after {:?}", act);
         }
-        // Back, forth and back again: undoing is a change like any other.
+        // Undo, redo and undo again: an undo is a change like any other.
         let mut undoings = Vec::new();
         for (call, state) in calls.iter().zip(&states).rev() {
             undoings.push(bench.undo(*call, GENTLY).unwrap().undo_call);
@@ -238,7 +238,7 @@ proptest! {
             bench.undo(*call, GENTLY).unwrap();
         }
         prop_assert_eq!(look(&playground.root()), (initial(), folders), "after undoing everything again");
-        // Every undoing is recorded like a call.
+        // Every undo is audited like a call.
         let records = bench.records();
         prop_assert_eq!(records.len(), acts.len() + 3 * calls.len());
         prop_assert!(records.values().all(|of_call| of_call.len() == 1));
@@ -246,7 +246,7 @@ proptest! {
     }
 }
 
-/// A call, what somebody else does to its files afterwards, and what a forced undo leaves.
+/// A call, what another process does to its files afterwards, and what a forced undo leaves.
 struct Conflict {
     name: &'static str,
     tool: &'static str,
@@ -381,7 +381,7 @@ fn what_others_changed_since_is_left_alone_unless_forced() {
             Some(forced) => {
                 let undone = bench.undo(call, BY_FORCE).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(playground.files(), forced, "{name}");
-                // What was there before the force can be had back.
+                // What was there before the forced undo can be restored.
                 bench.undo(undone.undo_call, GENTLY).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(Tree::of(&playground.root()).names(), before.names(), "{name}");
             }

@@ -1,4 +1,4 @@
-//! Undo and recovery as a way around the rules: what a model planted since, and what the operator forbade since.
+//! Undo and recovery as a way around the rules: what a model planted since, and what the operator denied since.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, Write as _};
@@ -46,7 +46,7 @@ impl Place {
         BenchOptions::new(Profile::Native, &self.at("w"), &self.scratch.folder("s"))
     }
 
-    /// Makes a call with a gate that knows the operator's denial, and ends it.
+    /// Makes a call with a gate that has the operator's deny rule, and closes it.
     fn call(&self, tool: &str, arguments: Value) -> CallId {
         self.options().deny(&["secret/**"]).open().must(tool, arguments).call
     }
@@ -55,7 +55,7 @@ impl Place {
         self.at("s/journal.toolgate").join(path)
     }
 
-    /// Neither gently nor by force is anything touched. Returns the code.
+    /// Neither with nor without force is anything touched. Returns the code.
     fn refused(&self, bench: &Bench, call: CallId, what: &str) -> ErrorCode {
         let before = ["w", "outside"].map(|folder| Tree::of(&self.at(folder)));
         let code = bench.undo(call, GENTLY).expect_err(what).code();
@@ -71,11 +71,11 @@ impl Place {
 
 #[test]
 fn undo_does_not_follow_a_symlink_in_place_of_a_directory() {
-    // The moved file goes back to `d/key.txt`; what lies at the new name by then is not that file.
+    // The moved file goes back to `d/key.txt`; what is at the new name by then is not that file.
     let place = Place::new();
     write(&place.at("w/d/key.txt"), "denied\n");
     let moved = place.call("move_file", json!({"from": "d/key.txt", "to": "e/key.txt"}));
-    // As a command does it: the parent of the new name leads to what the operator denies.
+    // As a command does it: the parent of the new name becomes a symlink to what the operator denies.
     std::fs::rename(place.at("w/e"), place.at("w/e2")).unwrap();
     symlink("secret", place.at("w/e")).unwrap();
     let bench = place.options().deny(&["secret/**"]).open();
@@ -127,7 +127,7 @@ fn rules_that_came_after_a_change_hold_for_its_undo() {
         assert_eq!(place.refused(&read_only, call, &what), ErrorCode::ReadOnly);
         let own = place.options().own_file(&place.at("w/d")).open();
         assert_eq!(place.refused(&own, call, &what), ErrorCode::DeniedPath);
-        // By the rules that the change was made by it goes back.
+        // By the rules under which the change was made it can be undone.
         place.options().open().undo(call, GENTLY).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(
             (place.text("w/a.txt").as_deref(), place.text("w/d/c.txt").as_deref()),
@@ -164,7 +164,7 @@ fn a_mount_that_is_another_directory_now_gets_nothing() {
     let bench = with_inner(&inner);
     assert_eq!(bench.gate().journal().recovery().unrestored.len(), 1, "it waits for its mount");
     place.refused(&bench, call, "a mount that was swapped for a link");
-    // Without the mount it waits as well, and is recovered when the mount is there again.
+    // Without the mount it stays pending, and is recovered when the mount is there again.
     let kept = place.options().open().gate().journal().recovery().unrestored.clone();
     assert!(kept.len() == 1 && kept[0].1.contains("@inner"), "{kept:?}");
     std::fs::remove_file(&inner).unwrap();
@@ -216,7 +216,7 @@ fn a_moved_file_that_was_replaced_or_written_to_is_not_moved_back() {
         let refused = bench.undo(call, GENTLY).expect_err(what);
         assert!(matches!(refused, UndoError::Conflict { .. }), "{what}: {refused}");
         assert_eq!(place.text("w/a.txt"), None, "{what}");
-        // A person may insist: the name is given back to what is there.
+        // A person may insist: the old name is given to what is there.
         bench.undo(call, BY_FORCE).unwrap();
         assert!(place.text("w/a.txt").is_some_and(|text| text.ends_with("planted\n")), "{what}");
     }
@@ -231,7 +231,7 @@ fn a_process_that_holds_a_file_open_cannot_write_into_what_was_kept_of_it() {
         ("delete_file", json!({"path": "a.txt"})),
     ] {
         let place = Place::new();
-        // As a command that was left running does: open before the change, written after it.
+        // As a command that was left running does: opened before the change, written after it.
         let mut held = OpenOptions::new().write(true).open(place.at("w/a.txt")).unwrap();
         let call = place.call(tool, arguments);
         held.rewind().unwrap();
@@ -255,7 +255,7 @@ fn what_is_too_large_to_be_copied_is_put_back_only_unchanged() {
             assert!(matches!(refused, UndoError::Refused { .. }), "{refused}");
             assert!(!large.exists());
         }
-        // Where the filesystem shares the blocks of two files, what was kept is a copy.
+        // If the filesystem shares blocks between files (reflink), what was kept is a copy.
         Ok(_) => assert_eq!(std::fs::read(&large).unwrap()[..4], [0; 4]),
     }
 }
@@ -304,7 +304,7 @@ fn an_entry_that_was_changed_renamed_or_moved_is_not_believed() {
     std::fs::write(done.join(&name), &entry).unwrap();
     std::fs::rename(done.join(&name), done.join(format!("{other}.json"))).unwrap();
     unknown(&place.options().open(), other, "another name");
-    // Done, and not pending: it goes back to where it belongs.
+    // Done, but in `pending`: it is moved to where it belongs.
     std::fs::remove_file(done.join(format!("{other}.json"))).unwrap();
     std::fs::write(pending.join(&name), &entry).unwrap();
     let bench = place.options().open();
@@ -330,7 +330,7 @@ fn two_undoings_at_a_time_are_one() {
         let make = |round| {
             let path = format!("new-{round}.txt");
             let call = bench.must("write_file", json!({"path": path, "content": "n\n"})).call;
-            // With the file gone no undoing finds anything to do, and nothing but the lock keeps them apart.
+            // With the file gone no undo finds anything to do, and only the lock serialises them.
             std::fs::remove_file(place.at("w").join(path)).unwrap();
             call
         };

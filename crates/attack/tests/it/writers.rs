@@ -1,4 +1,4 @@
-//! Several writers at once, none of whom knows of the others.
+//! Concurrent writers that do not know of each other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn bench(scratch: &Scratch, state: &str) -> Bench {
     BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder(state)).open()
 }
 
-/// Adds one to a number in a file, as a careful model would: read, then write if nobody was faster. Says how often somebody was.
+/// Increments a number in a file optimistically, as a careful model would: read, then write if unchanged. Returns the number of conflicts.
 fn increment(bench: &Bench) -> u32 {
     let mut lost = 0;
     loop {
@@ -42,7 +42,7 @@ fn guarded_writes_of_several_gates_lose_no_update() {
     std::fs::write(scratch.folder("w").join("counter.txt"), "0\n").unwrap();
     let count = |bench: &Bench| (0..EACH).map(|_| increment(bench)).sum::<u32>();
     let states = ["s1", "s2", "s3"];
-    // Usually they meet at once; a machine with one busy core may need a few rounds.
+    // Usually they conflict immediately; a machine with one busy core may need a few rounds.
     for round in 1..=10 {
         let lost: u32 = std::thread::scope(|scope| {
             let writers = states.map(|state| scope.spawn(|| count(&bench(&scratch, state))));
@@ -63,7 +63,7 @@ fn a_reader_beside_writers_always_finds_the_file_under_its_name() {
     let scratch = Scratch::new();
     let workspace = scratch.folder("w");
     std::fs::write(workspace.join("a.txt"), "version 0\n").unwrap();
-    // Whoever may read this file and no other must not be told of the names that content has for an instant.
+    // A reader with access to only this file must not see the names of temporary files.
     let grant = "agents: {narrow: {tool_permissions: {read_file: {allowed: true, paths: [a.txt]}}}}";
     let reader =
         BenchOptions::new(Profile::Native, &workspace, &scratch.folder("reader")).config(grant).open();
@@ -83,7 +83,7 @@ fn a_reader_beside_writers_always_finds_the_file_under_its_name() {
                 );
             }
         });
-        // Another program that replaces the file in its own way, and keeps the old content under another name.
+        // Another program that replaces the file in its own way, and keeps a hard link to the old content.
         scope.spawn(|| {
             let (fresh, kept) = (workspace.join("fresh"), workspace.join("kept"));
             while !over.load(Ordering::Relaxed) {
@@ -104,7 +104,7 @@ fn a_reader_beside_writers_always_finds_the_file_under_its_name() {
     });
 }
 
-/// Makes a call until it is not overtaken any more.
+/// Retries a call until it has no conflict.
 fn insist(bench: &Bench, tool: &str, arguments: &Value) {
     loop {
         let called = bench.call(tool, arguments.clone());

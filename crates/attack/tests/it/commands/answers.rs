@@ -1,4 +1,4 @@
-//! What a command answers, in the words of each profile.
+//! The answers of commands in each profile.
 
 use serde_json::{Value, json};
 use toolgate_attack::Scratch;
@@ -41,13 +41,13 @@ fn every_profile_answers_with_output_and_exit_code() {
     }
 }
 
-/// The same once more without any rights, where this runs as root.
+/// The same as an unprivileged user, if this runs as root.
 #[test]
 fn an_ordinary_user_can_run_commands_too() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    // The test binary lies where only its owner may go, so it is copied to where everybody may.
+    // Only its owner can reach the test binary's directory, so it is copied to one that is accessible to all.
     let scratch = Scratch::new();
     let copy = scratch.path().join("it");
     copy_program(&std::env::current_exe().unwrap(), &copy);
@@ -128,7 +128,7 @@ fn long_output_is_cut_at_its_limit_with_a_notice() {
             let called = desk.run(line);
             assert!(called.failed.is_none(), "{line}: {}", called.answer.text);
             let bytes = match profile {
-                // The studio bounds the output, whatever it takes as JSON; a notice tells both sizes.
+                // The studio limits the output itself, whatever its size as JSON; a notice gives both sizes.
                 Profile::Studio => {
                     let answer: Value = serde_json::from_str(&called.answer.text).unwrap();
                     let output = answer["output"].as_str().unwrap();
@@ -157,7 +157,7 @@ fn the_whole_of_a_long_output_is_beside_the_answer() {
         assert_eq!(desk.run("seq 1 100000; exit 3").full_text.as_ref(), Some(&all), "{profile}");
         let both = desk.run("seq 1 50000 >&2; seq 50001 100000").full_text.unwrap();
         assert_eq!(both.len(), all.len(), "{profile}");
-        // As clean as the answer, and not without end.
+        // As sanitised as the answer, and bounded.
         let endless = desk.run("yes \"$(printf 'a\\033[31mb')\" | head -c 6000000").full_text.unwrap();
         assert!(endless.starts_with("ab\nab\n") && endless.len() < (4 << 20) + 100, "{profile}");
         assert!(endless.ends_with(" of 6000000 bytes kept]\n"), "{profile}");
@@ -175,7 +175,7 @@ fn a_commit_is_made_in_a_name() {
     let line = "git add a.txt && git commit -q -m one && git log -1 --format='%an <%ae> %cn <%ce> %s'";
     for (cwd, said) in [
         (".", "Toolgate <toolgate@localhost> Toolgate <toolgate@localhost> one\n"),
-        // What a repository says about itself holds.
+        // A repository's own settings take precedence.
         (
             "named/inner/sub",
             "Inner \"I\" Person <toolgate@localhost> Inner \"I\" Person <toolgate@localhost> one\n",

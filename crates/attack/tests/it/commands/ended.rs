@@ -1,4 +1,4 @@
-//! What ends a command that does not end by itself.
+//! What terminates a command that does not end by itself.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ fn cancelling_ends_a_command_and_output_comes_while_it_runs() {
     let options = CallOptions::default();
     let (token, heard) = (options.cancelled.clone(), Arc::new(Mutex::new(String::new())));
     let listening = Arc::clone(&heard);
-    // Nothing but what the command says can end this call.
+    // Only the command's output can end this call.
     let progress = move |said: ProgressUpdate<'_>| {
         let mut heard = listening.lock().unwrap();
         heard.push_str(said.text);
@@ -67,7 +67,7 @@ fn a_flood_is_ended() {
 #[test]
 fn limits_of_the_system_are_told_with_a_remedy_for_the_operator() {
     let resources = ResourceLimits { cpu_seconds: 1, file_size: 4096, ..ResourceLimits::default() };
-    // On a busy machine a second of the processor takes a while.
+    // On a busy machine a second of processor time takes a while.
     let long = "limits: {timeout: 10m}";
     let desk = Desk::with(Profile::Native, |options| options.resources(resources).config(long));
     for (line, words) in [

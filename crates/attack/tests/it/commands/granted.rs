@@ -1,4 +1,4 @@
-//! Commands of an agent that was granted only some files.
+//! Commands of an agent with a restricted grant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ fn an_agent_sees_only_the_paths_that_it_was_granted() {
     let run =
         |agent: &str, line: &str| desk.bench.call_as(caller(agent), desk.tool, json!({"command": line}));
     let before = Tree::of(&desk.workspace);
-    // In one stream: what comes in two may be heard in another order.
+    // In one stream: the order of two is not deterministic.
     let line = "exec 2>&1; cat docs/a.txt; cat other/b.txt; echo done > /tmp/x && cat /tmp/x";
     let (text, _) = native(&run("writer", line));
     assert!(
         text.starts_with("granted\n") && text.ends_with("done\n") && !text.contains("withheld"),
         "{text}"
     );
-    // Names are all that a grant knows, and whoever changes files can change names: nothing is changed, not even what was granted.
+    // A grant consists of names, and a process that can write can rename: nothing is changed, not even what was granted.
     for line in [
         "echo x > other/b.txt",
         "echo y > docs/c.txt",
@@ -49,7 +49,7 @@ fn an_agent_sees_only_the_paths_that_it_was_granted() {
         assert!(before.differences(&Tree::of(&desk.workspace)).is_empty(), "{line}");
     }
     assert_eq!(code_of(&run("reader", "true")), Some(ErrorCode::NotPermitted));
-    // Whoever was granted everything changes what he likes.
+    // A caller without restrictions can change files.
     native(&desk.run("echo y > docs/c.txt"));
     assert_eq!(std::fs::read_to_string(desk.workspace.join("docs/c.txt")).unwrap(), "y\n");
 }

@@ -1,4 +1,4 @@
-//! Files of the workspace that have another name outside of it, as package stores, caches and `cp -al` make them.
+//! Workspace files with another hard link outside, as package stores, caches and `cp -al` create them.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn link(original: &Path, name: &Path) {
     std::fs::hard_link(original, name).unwrap();
 }
 
-/// What a file is, but for how many names it has.
+/// A file's state except for its link count.
 fn state(path: &Path) -> (String, u32, std::time::SystemTime) {
     use std::os::unix::fs::MetadataExt as _;
     let found = path.metadata().unwrap();
@@ -54,11 +54,11 @@ fn no_command_changes_a_file_outside_through_a_hard_link() {
         assert_eq!(state(&outside), before, "`{line}` changed the file outside: {answer}");
         assert!(answer.contains("hard links") && answer.contains("sandbox.hard_links"), "{line}: {answer}");
     }
-    // A directory above it that is moved away takes the protection along.
+    // Moving a directory above it does not remove the protection.
     let moved = "mv lib moved; echo x >> moved/linked.js; echo x >> lib/linked.js";
     native(&desk.run(moved));
     assert_eq!(state(&outside), before);
-    // It can be read, and its neighbours can be changed.
+    // It can be read, and its siblings can be changed.
     let (said, _) = native(&desk.run("cat lib/linked.js && echo new > lib/new.js && cat lib/new.js"));
     assert_eq!(said, format!("{OUTSIDE}new\n"));
 }

@@ -1,4 +1,4 @@
-//! What a command does not see or change: denied files, also while they move, secrets of the gate, what is mounted read-only.
+//! What a command cannot see or change: denied files, also while they move, the gate's secrets, read-only mounts.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn denied_files_are_not_there_for_commands() {
 
 const MOVED_SECRET: &str = "nobody-reads-this";
 
-/// How many of some commands ran while somebody kept moving files; the others were refused, and none saw a secret.
+/// How many of some commands ran while files kept moving; the others were refused, and none saw a secret.
 fn ran_while_moving(moves: &'static [(&'static str, &'static str)], command: &str, times: usize) -> usize {
     let desk = Desk::new(Profile::Native);
     desk.write("a/.env", MOVED_SECRET);
@@ -75,7 +75,7 @@ fn ran_while_moving(moves: &'static [(&'static str, &'static str)], command: &st
             called.answer.text
         );
     }
-    // As soon as nothing moves any more, commands run.
+    // Once nothing moves any more, commands run.
     let calm = desk.run(command);
     assert!(code_of(&calm).is_none() && !calm.answer.text.contains(MOVED_SECRET), "{}", calm.answer.text);
     calls.iter().filter(|called| code_of(called).is_none()).count()
@@ -159,7 +159,7 @@ fn a_history_shows_no_more_than_the_workspace() {
     }
 }
 
-/// What the operator denies, and what lies outside a scope, is no more to be seen in the history than in the files.
+/// What the operator denies, and what is outside a scope, is no more visible in the history than in the files.
 #[test]
 fn a_history_shows_nothing_that_the_operator_denies() {
     let deny = ["internal/**", "*.Draft", "{plans,Pläne}/[qQ]*", "notes/secret.md"].map(str::to_owned);
@@ -192,7 +192,7 @@ fn a_history_shows_nothing_that_the_operator_denies() {
         }
         git(&desk.workspace, &["add", "-A", "-f"]);
         git(&desk.workspace, &["commit", "-q", "-m", "second"]);
-        // What was renamed away from a denied name shows nothing of it.
+        // A file that was renamed from a denied name reveals nothing of it.
         git(&desk.workspace, &["mv", hidden[0], "moved.bin"]);
         git(&desk.workspace, &["commit", "-q", "-m", "third"]);
         for (from, to) in [("HEAD~2", "HEAD~1"), ("HEAD~1", "HEAD~2")] {

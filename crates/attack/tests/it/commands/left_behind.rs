@@ -1,4 +1,4 @@
-//! What a command leaves under protected names is taken away before its answer.
+//! What a command leaves under protected names is quarantined before its answer.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn what_was_taken_away_is_named_so_that_nothing_else_can_be_read_into_it() {
     }
 }
 
-/// What the disk says that a directory takes.
+/// The disk usage of a directory.
 fn space_below(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     entries
@@ -85,7 +85,7 @@ fn what_commands_leave_is_kept_within_bounds() {
     let bounds = "retention: {quarantine: {max_bytes: 4MiB}}\n";
     let desk = Desk::with(Profile::Native, |options| options.config(bounds));
     let quarantine = desk.state.join("quarantine.toolgate");
-    // Of a person, by chance, while a command ran.
+    // Made by a person, by chance, while a command ran.
     let small = desk.run("echo export A=1 > .envrc").call;
     for _ in 0..6 {
         let called = desk.run("head -c 3000000 /dev/urandom > .envrc");
@@ -94,13 +94,13 @@ fn what_commands_leave_is_kept_within_bounds() {
         let held = space_below(&quarantine);
         assert!(held <= BOUND + (64 << 10), "{held} bytes are kept");
     }
-    // Larger than the bound by itself.
+    // Larger than the limit by itself.
     let large = desk.run("head -c 9000000 /dev/zero > .envrc").call;
     assert!(!desk.workspace.join(".envrc").exists());
     assert!(space_below(&quarantine) <= BOUND + (64 << 10));
     let note = std::fs::read_to_string(quarantine.join(large.to_string()).join("0-.envrc.json")).unwrap();
     assert!(note.contains("\"kept\":false") && note.contains("@project/.envrc"), "{note}");
-    // A flood of large files does not cost a person the small one.
+    // A flood of large files does not evict the person's small one.
     let kept = std::fs::read_to_string(quarantine.join(small.to_string()).join("0-.envrc")).unwrap();
     assert_eq!(kept, "export A=1\n");
 }
@@ -160,7 +160,7 @@ fn symlinks_that_lead_out_and_pipes_are_told_in_the_answer() {
     assert!(text.contains("[left behind: `@project/out` is a symlink that leads out of the mount"), "{text}");
     assert!(text.contains("[left behind: `@project/pipe` is a FIFO"), "{text}");
     assert!(desk.workspace.join("out").is_symlink() && desk.workspace.join("pipe").exists());
-    // Many are counted.
+    // Beyond a number, they are counted.
     let (text, answer) = native(&desk.run("for n in $(seq 30); do ln -s / many$n; done; echo done"));
     assert_eq!(answer["left_behind"].as_array().unwrap().len(), 8, "{answer}");
     assert!(text.contains("[left behind: 22 more]"), "{text}");

@@ -150,7 +150,7 @@ fn a_failed_command_tells_the_model_its_exit_code_and_the_operator_the_rest() {
         "{}",
         called.answer.text
     );
-    // The operator sees what it said; the record, which never quotes arguments, does not keep it.
+    // The operator sees the output; the audit record, which never quotes arguments, does not contain it.
     assert!(called.failed.unwrap().1.terminal_note.unwrap().contains("confidential reason"));
     let reason = desk.bench.record(called.call).denial.unwrap().reason;
     assert_eq!(reason, "the command ended with exit code 7");
@@ -177,7 +177,7 @@ fn a_manifest_is_held_to_what_it_declares() {
         ("success_codes: [0, 7]", "exit 7", None),
         ("timeout: 300ms", "echo begun; sleep 1000", Some(ErrorCode::Timeout)),
         ("limits: {output: 1KiB}", "seq 1 100000", Some(ErrorCode::ResourceLimit)),
-        // On a busy machine a second of the processor takes a while.
+        // On a busy machine a second of processor time takes a while.
         ("timeout: 10m\nlimits: {cpu_time: 1s}", "while :; do :; done", Some(ErrorCode::ResourceLimit)),
         ("output: {parse: json}", "echo not json", Some(ErrorCode::OutputInvalid)),
         (

@@ -1,4 +1,4 @@
-//! Commands through the whole gate, in a real sandbox: what they answer, what ends them, and what they cannot do.
+//! Commands through the whole gate, in a real sandbox: answers, termination and confinement.
 
 mod answers;
 mod ended;
@@ -20,7 +20,7 @@ use toolgate_types::{Caller, ErrorCode};
 
 use crate::fixture::write;
 
-/// The profiles that have a shell, and what they call it.
+/// The profiles with a shell, and its name.
 const SHELLS: [(Profile, &str); 3] =
     [(Profile::Native, "run_command"), (Profile::Sidecar, "run_command"), (Profile::Studio, "bash")];
 
@@ -50,8 +50,8 @@ impl Desk {
         self.bench.call(self.tool, json!({"command": command}))
     }
 
-    /// Runs a command that does not end by itself, and says `word` first. Its time begins before it does, so on a busy machine
-    /// it is given more of it until it came to say that. Answers with the time in milliseconds as well.
+    /// Runs a command that never ends and prints `word` first. Its timeout starts before it does, so on a busy machine the timeout is doubled until
+    /// the word was printed. Also returns the timeout in milliseconds.
     fn run_out_of_time(&self, command: &str, word: &str) -> (CallResponse, u64) {
         let mut times = (0..7).map(|doubled| 300 << doubled);
         let begun = times.find_map(|time| {
@@ -71,7 +71,7 @@ fn structured(called: &CallResponse) -> Value {
     called.structured().unwrap()
 }
 
-/// What a native answer says, as text and as data.
+/// A native answer, as text and as data.
 fn native(called: &CallResponse) -> (String, Value) {
     assert!(called.failed.is_none(), "{}", called.answer.text);
     (called.answer.text.clone(), structured(called))
@@ -98,7 +98,7 @@ cwd: "@project"
 policy: {"*": allow}
 "#;
 
-/// Git on the host, as the person whose repository it is.
+/// Git on the host, as the repository's owner.
 pub(crate) fn git(repository: &std::path::Path, arguments: &[&str]) {
     let status = std::process::Command::new("git")
         .arg("-C")

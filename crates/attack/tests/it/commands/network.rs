@@ -1,4 +1,4 @@
-//! What a command reaches of the network, and how it is told about the rest.
+//! A command's network access, and how it learns of denials.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ fn wanting_the_network_is_told_as_data() {
     assert_eq!(structured(&desk.run("true"))["metadata"]["denied"], json!([]));
 }
 
-/// Leads every name to one server on this machine, by way of an address that the proxy takes for public.
+/// Resolves every name to one server on this machine, by an address that the proxy considers public.
 struct ToTest(SocketAddr);
 
 impl Resolve for ToTest {

@@ -1,4 +1,4 @@
-//! Commands that work together while they overlap, and then a person uses git.
+//! Overlapping commands that cooperate, and a person who then uses git.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -25,14 +25,14 @@ use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 use super::native;
 
-/// Longer than anything takes that works.
+/// The timeout of every wait in these tests.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Builds a repository whose configuration names a program, says so, and takes away what makes it one before it ends.
+/// Builds a repository whose configuration names a program, signals that, and removes its `HEAD` before it ends.
 const BUILD: &str = "mkdir -p evil/objects evil/refs && printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = \"touch PROOF; false\"\\n' > evil/config && \
      echo 'ref: refs/heads/main' > evil/HEAD && touch built && while [ ! -e begun ]; do sleep 0.02; done; mv evil/HEAD head";
 
-/// Begins while the repository is there, and puts it together again when the first command is over.
+/// Starts while the repository is complete, and restores `HEAD` when the first command is over.
 const FINISH: &str = "touch begun; while [ ! -e over ]; do sleep 0.02; done; mv head evil/HEAD";
 
 fn begin(bench: &Bench, line: &str) -> JoinHandle<CallResponse> {
@@ -59,13 +59,13 @@ fn use_git(workspace: &Path) {
             let mut command = Command::new("git");
             command.arg("-C").arg(workspace.join(folder)).args(arguments);
             command.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", workspace);
-            // How it ends does not matter: only what it runs on the way.
+            // Its exit code does not matter: only what it executes.
             let _ = command.output().expect("git is installed");
         }
     }
 }
 
-/// Two commands of these gates build together what neither of them may leave.
+/// Two commands of these gates together build what neither of them may leave.
 fn attack(workspace: &Path, first: &Bench, second: &Bench, proof: &Path) -> (CallResponse, CallResponse) {
     let building = begin(first, &BUILD.replace("PROOF", proof.to_str().unwrap()));
     wait_for(&workspace.join("built"));
@@ -111,7 +111,7 @@ fn two_gates_on_one_workspace_build_nothing_that_git_obeys() {
 fn two_commands_that_end_together_leave_nothing_and_it_is_told() {
     let (scratch, workspace, _) = place();
     let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
-    // Neither ends before both have left what they may not leave: nothing is written anew after the first was taken away.
+    // Neither ends before both have left their file: nothing is written again after the first was quarantined.
     let leave = |name: &str| {
         format!(
             "mkdir {name} && echo x > {name}/.envrc && touch {name}.left; until [ -e one.left ] && [ -e other.left ]; do sleep 0.02; done"
@@ -123,13 +123,13 @@ fn two_commands_that_end_together_leave_nothing_and_it_is_told() {
     for name in names {
         assert!(workspace.join(format!("{name}.left")).exists() && workspace.join(name).exists());
         assert!(!workspace.join(name).join(".envrc").exists(), "{name}");
-        // Whichever looks first takes both away, and the other finds nothing.
+        // The first to scan quarantines both, and the other finds nothing.
         let told = format!("[quarantined: `@project/{name}/.envrc`");
         assert!(texts.iter().any(|text| text.contains(&told)), "{name}: {texts:?}");
     }
 }
 
-/// Keeps trying to put a repository of its own in the place of the real one, until it is stopped, and ends in the middle of it.
+/// Keeps trying to replace the real repository by its own, until it is stopped, and ends in the middle of it.
 const SWAP: &str = "mkdir -p e/objects e/refs && printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = \"touch PROOF; false\"\\n' > e/config && \
      echo 'ref: refs/heads/main' > e/HEAD && touch built; while [ ! -e over ]; do mv -T .git gone; mv -T e .git; mv -T .git e; mv -T gone .git; done 2>/dev/null; \
      mv -T .git gone; mv -T e .git; true";
@@ -159,7 +159,7 @@ fn a_real_repository_is_not_swapped_while_commands_overlap() {
     assert!(!proof.exists(), "git ran a program that the model chose");
 }
 
-/// A server that does what it is told, line by line, as the gate starts one behind itself: with a runner of its own beside that of commands.
+/// A server that executes lines on request, as the gate starts one behind itself: with a runner of its own beside that of commands.
 struct Server {
     input: File,
     output: BufReader<File>,
@@ -215,7 +215,7 @@ impl Server {
         assert_eq!(answer, "done\n");
     }
 
-    /// What is taken away after one of its calls.
+    /// What is quarantined after one of its calls.
     fn look(&self) -> Vec<String> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(self.process.quarantine(CallId::fresh())).unwrap()
@@ -226,7 +226,7 @@ impl Server {
 fn a_server_and_a_command_build_nothing_that_git_obeys() {
     let (before, after) = BUILD.split_once(" && touch built").unwrap();
     let hide = after.rsplit_once("; ").unwrap().1;
-    // The server builds, and the command puts it together.
+    // The server builds, and the command completes it.
     let (scratch, workspace, proof) = place();
     let state = scratch.folder("s");
     let bench = BenchOptions::new(Profile::Native, &workspace, &state).commands().open();
@@ -242,7 +242,7 @@ fn a_server_and_a_command_build_nothing_that_git_obeys() {
     assert!(text.contains("[quarantined: `@project/evil/HEAD` has a protected name"), "{text}");
     use_git(&workspace);
     assert!(!proof.exists(), "git ran a program that the model chose");
-    // A command builds, and the server puts it together: its own next call finds it.
+    // A command builds, and the server completes it: its own next call finds it.
     for name in ["evil", "built", "begun", "over"] {
         let _ = std::fs::remove_dir_all(workspace.join(name));
         let _ = std::fs::remove_file(workspace.join(name));

@@ -1,4 +1,4 @@
-//! Commands that are not run: for where, what, how, or because somebody said no.
+//! Commands that are refused: by their directory, their line, their arguments, or by the approver.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ fn no_argument_gets_past_the_gate_that_does_not_fit() {
     ] {
         assert_eq!(code_of(&desk.bench.call(desk.tool, arguments)), Some(code));
     }
-    // More time than a call has is cut to what it has.
+    // A timeout beyond the call's own is reduced to it.
     let called = desk.bench.call(desk.tool, json!({"command": "echo hi", "timeout_ms": u64::MAX}));
     assert_eq!(called.answer.text, "hi\n");
 }
@@ -133,7 +133,7 @@ fn whoever_is_asked_sees_the_whole_command() {
     assert_eq!(card.summary, ["run in src", "may change @project", "network: none"]);
     assert!(!desk.bench.call_as(caller(), desk.tool, arguments).answer.is_error);
     assert!(desk.workspace.join("src/ran").exists());
-    // Where there is nothing to ask, nobody is asked.
+    // Without a reason to ask, there is no question.
     let blocked = desk.bench.call_as(caller(), desk.tool, json!({"command": "sudo ls"}));
     assert_eq!((code_of(&blocked), asked.asked().len()), (Some(ErrorCode::CommandBlocked), 2));
 }

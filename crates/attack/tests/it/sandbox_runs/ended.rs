@@ -27,7 +27,7 @@ fn endings_are_told_as_they_are() {
     }
 }
 
-/// Asked to end as soon as the command has said that it is ready.
+/// Cancelled as soon as the command has printed that it is ready.
 fn cancelled_when_ready() -> (Cancellation, impl FnMut(&[u8])) {
     let flag = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&flag);
@@ -50,13 +50,14 @@ fn a_command_that_is_asked_to_end_may_tidy_up() {
     let soon = Cancellation::new(Some(Instant::now() + Duration::from_millis(50)), || false);
     let ran = shop.run_until(&shop.shell("echo ready; exec sleep 300"), &soon, &mut |_| {}).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(15), Some(TerminationReason::Deadline)));
-    // A call that is cancelled already does not wait for anything either.
+    // A call that is already cancelled does not wait for anything either.
     let now = Cancellation::new(None, || true);
     let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
     assert_eq!(ended.stopped, Some(TerminationReason::Cancelled));
 }
 
-/// `SIGTERM` reaches the command even where it is sent while process 1 is being started: a command that it did not reach ends by `SIGKILL` after the grace period.
+/// `SIGTERM` reaches the command even if it is sent while process 1 is starting: a command that it did not reach is killed by `SIGKILL` after the
+/// grace period.
 #[test]
 fn a_command_that_is_cancelled_while_it_starts_ends_by_sigterm() {
     let shop = Shop::open();
@@ -89,7 +90,7 @@ fn five_hundred_commands_leave_nothing_behind() {
         String::from_utf8_lossy(&endured.stderr)
     );
     assert_eq!(lines[0], lines[1], "files, mounts and children after one command and after 501");
-    // Cells are made for commands that run at once; the second time there are no more of them than the first.
+    // Namespace sets are created for concurrent commands; the second time there are no more of them than the first.
     assert_eq!(lines[2], lines[3], "after many at once, and after many more");
     assert!(lines[3].ends_with(" 0"), "{told}");
 }

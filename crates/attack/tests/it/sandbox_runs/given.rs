@@ -1,4 +1,4 @@
-//! What a command begins with: its program, its arguments, its places and its way out, and nothing besides.
+//! What a command starts with: its program, arguments, mounts and network, and nothing else.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -17,8 +17,8 @@ use crate::sandbox_host::secret;
 fn what_cannot_be_run_is_said_to_be_so() {
     let shop = Shop::open();
     shop.write("plain.txt", "plain\n");
-    // Written by another process: a handle of this one might go along to a process that is just being started, and nobody can start
-    // what somebody has open for writing.
+    // Written by another process: a concurrently forked child could inherit a descriptor of this one, and executing a file that is open for writing
+    // fails with `ETXTBSY`.
     let line =
         "printf '\\1\\2\\3' > garbage; echo '#!/nonexistent/interpreter' > lost; chmod +x garbage lost";
     assert!(
@@ -99,7 +99,7 @@ fn a_cover_whose_place_is_not_what_it_was_stops_everything() {
         }
     }
     assert!(!shop.folder.path().join("ran").exists());
-    // A link is covered itself, wherever it leads.
+    // A symlink is masked itself, wherever it leads.
     let mut job = shop.shell("cat link; rm -f link; mv link moved; echo x > link; readlink link; cat target");
     job.mounts[0].overlays.push(MountOverlay::Mask { path: "link".into(), directory: false });
     job.mounts[0].overlays.push(MountOverlay::Mask { path: "target".into(), directory: false });
@@ -117,7 +117,7 @@ fn the_only_way_out_is_the_one_that_is_given() {
         "exec 3<>/dev/tcp/127.0.0.1/{PROXY_PORT} && cat <&3; echo > /dev/tcp/127.0.0.1/{} && echo ESCAPED",
         elsewhere.local_addr().unwrap().port()
     );
-    // The handles that processes take along which are started meanwhile.
+    // Duplicates of the listener, as processes that are forked concurrently hold them.
     let inherited = Mutex::new(Vec::new());
     let serve = |listener: std::net::TcpListener| -> std::io::Result<Box<dyn Send>> {
         inherited.lock().unwrap().push(listener.try_clone()?);
@@ -128,7 +128,7 @@ fn the_only_way_out_is_the_one_that_is_given() {
     let proxied = Job { network: Network::Proxied(&serve), ..shop.job("bash", &["-c", &line]) };
     for _ in 0..3 {
         assert_eq!(shop.run(&proxied).unwrap().text(), "through\n");
-        // The next command is in the same network, and finds nobody there.
+        // The next command is in the same network namespace, and finds no server there.
         let alone = shop.run(&shop.job("bash", &["-c", &line])).unwrap();
         assert_eq!((alone.text().as_str(), alone.ended.exit), ("", Exit::Code(1)));
     }

@@ -1,4 +1,4 @@
-//! Streams that are handed to whoever talks with the command.
+//! Streams that are piped to a peer of the command.
 
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -9,7 +9,7 @@ use toolgate_types::Cancellation;
 
 use super::{Ran, Shop};
 
-/// Runs a command on a thread of its own, and talks with it until `talk` is done; then it is to end.
+/// Runs a command on a thread of its own, and talks with it until `talk` is done; then it is terminated.
 fn talked_with(
     shop: &Shop,
     line: &str,
@@ -21,7 +21,7 @@ fn talked_with(
         let running = scope.spawn(move || {
             let take = |taken: PipeEnds| sender.send(taken).unwrap();
             let streams = CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: until.as_fd() });
-            // That nobody may be asked whether it must end shows here: this would end it at once.
+            // The cancellation must be ignored here: it would terminate the command right away.
             shop.run_until(
                 &Job { stdio: streams, ..shop.shell(line) },
                 &Cancellation::new(None, || true),
@@ -36,7 +36,7 @@ fn talked_with(
         talk(&mut input, &mut output);
         drop(leash);
         let ran = running.join().unwrap();
-        // Nobody holds the other ends any more, but for a moment a process that another test is just starting.
+        // The other ends are closed, except that a process forked by another test may hold them for a moment.
         let mut rest = Vec::new();
         output.read_to_end(&mut rest).unwrap();
         rustix::fs::fcntl_setfl(&input, rustix::fs::OFlags::NONBLOCK).unwrap();
@@ -71,12 +71,12 @@ fn whoever_is_handed_the_streams_talks_with_the_command_until_it_is_to_end() {
     let ran = ran.unwrap();
     assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(TerminationReason::Cancelled)));
     assert_eq!((ran.text().as_str(), ran.error.as_slice()), ("", b"bye\n".as_slice()));
-    // All that it started goes with it, whatever it listens to.
+    // All of its descendants end with it, whatever signals they ignore.
     let family =
         "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 300' & (sleep 300 &); echo ready; sleep 300";
     let ran = talked_with(&shop, family, |_, output| assert_eq!(line(output), "ready\n")).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(9), Some(TerminationReason::Cancelled)));
-    // One that ends by itself is waited for by nobody.
+    // A command may also end by itself.
     let ran =
         talked_with(&shop, "seq 1 100000 >&2; exit 5", |_, output| assert_eq!(line(output), "")).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.truncated), (Exit::Code(5), false));

@@ -1,4 +1,4 @@
-//! Where layers of the sandbox are missing.
+//! Sandboxes with missing layers.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use toolgate_attack::{Order, Report};
 
 use crate::sandbox_host::{Host, Who, secret};
 
-/// Every namespace, by its word.
+/// Every namespace, by name.
 const NAMESPACES: [&str; 7] = [
     "user_namespace",
     "pid_namespace",
@@ -17,7 +17,7 @@ const NAMESPACES: [&str; 7] = [
     "private_proc",
 ];
 
-/// What commands try where there is no namespace, and must not be able to.
+/// What commands try without namespaces, and must not be able to do.
 const PRISON: &str = "cat $OUTSIDE/secret.txt; echo x > $OUTSIDE/new; kill -9 $NEIGHBOUR; \
     bash -c 'echo > /dev/tcp/127.0.0.1/'$TCP; $ATTACKER connect $OUTSIDE/run/docker.sock; \
     $ATTACKER abstract $ABSTRACT; cat /proc/$GATE/environ; echo in > inside; cat inside; echo ran";
@@ -28,7 +28,7 @@ fn without_namespaces_the_other_layers_still_hold() {
         let mut host = Host::new(who, false);
         let mut order = host.order(PRISON);
         order.without = NAMESPACES.map(str::to_owned).to_vec();
-        // Whoever requires them gets a refusal, and so does whoever has something to hide.
+        // If namespaces are required, the command is refused, and so it is if something must be masked.
         let covered = Order { require: Some(Vec::new()), ..order.clone() };
         let refused = host.carry_out(covered).refused.unwrap();
         assert!(refused.contains("must be protected"), "{refused}");
@@ -71,7 +71,7 @@ fn a_sandbox_in_a_sandbox_says_what_it_lacks() {
         }
         assert!(!refused.contains("landlock") && !refused.contains("seccomp"), "{refused}");
         assert!(!refused.contains(host.path("w").to_str().unwrap()), "{refused}");
-        // Who asks for less gets what there is: Landlock and the filter, once more.
+        // With lower requirements it runs with what is available: Landlock and seccomp, once more.
         order.require = Some(["landlock", "seccomp", "no_new_privileges"].map(str::to_owned).to_vec());
         let report = nested(&host, &order);
         assert_eq!(report.output, "inner\n", "{report:?}");

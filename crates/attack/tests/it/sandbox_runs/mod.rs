@@ -1,4 +1,4 @@
-//! Ordinary commands in the sandbox: what goes in, what comes out, how they end, and what is left of them.
+//! Ordinary commands in the sandbox: input, output, termination and leftovers.
 
 mod given;
 mod shown;
@@ -18,18 +18,18 @@ use toolgate_sandbox::{
 };
 use toolgate_types::Cancellation;
 
-/// A sandbox with a folder to work in.
+/// A sandbox with a directory to work in.
 struct Shop {
     sandbox: Sandbox,
     folder: TempDir,
     opened: File,
 }
 
-/// No input, and room for all that tests write.
+/// No input, and enough room for all output of the tests.
 const PLENTY: CapturedStdio =
     CapturedStdio { input: None, max_output: 1 << 24, on_output_limit: OnOutputLimit::Stop };
 
-/// What one command did.
+/// The result of one command.
 struct Ran {
     ended: CommandExit,
     output: Vec<u8>,
@@ -77,7 +77,7 @@ impl Shop {
         self.run_until(job, &Cancellation::never(), &mut |_| {})
     }
 
-    /// `heard` is told the output so far.
+    /// `heard` is called with the output so far.
     fn run_until(
         &self,
         job: &Job<'_>,

@@ -10,7 +10,7 @@ use crate::fixture::copy_program;
 use crate::sandbox_host::secret;
 use crate::sandbox_shown::Shown;
 
-/// Everything that a command can do with a socket and two FIFOs; nothing of it waits.
+/// Everything that a command can do with a socket and two FIFOs, without blocking.
 const ATTACK: &str = "./attacker escape connect $D/service.sock; dd if=$D/told.fifo iflag=nonblock bs=64 count=1 2>/dev/null; \
     echo x | dd of=$D/heard.fifo oflag=nonblock conv=notrunc,nocreat 2>/dev/null; ls $D >/dev/null && echo seen";
 
@@ -21,7 +21,7 @@ fn shop(options: SandboxOptions) -> Shop {
     shop
 }
 
-/// What the attack says, and whether anything came of it.
+/// The output of the attack; fails if it reached the host.
 fn attack(shop: &Shop, shown: &Shown) -> String {
     let mut job = shop.shell(ATTACK);
     job.environment.push(("D".to_owned(), shown.path().display().to_string()));
@@ -32,7 +32,7 @@ fn attack(shop: &Shop, shown: &Shown) -> String {
     said
 }
 
-/// The host's own process is heard, so that silence means something.
+/// The same attack from the host succeeds, so that its failure inside means something.
 fn assert_that_the_host_is_heard(shop: &Shop, shown: &Shown) {
     let line = ATTACK.replace("./attacker", &shop.folder.path().join("attacker").display().to_string());
     let ran = Command::new("sh").args(["-c", &line]).env("D", shown.path()).output().unwrap();
@@ -45,10 +45,10 @@ fn assert_that_the_host_is_heard(shop: &Shop, shown: &Shown) {
 fn sockets_and_fifos_of_the_host_are_not_reached_in_what_is_shown_also_those_made_later() {
     let read = tempfile::Builder::new().prefix("toolgate-attack-").tempdir_in("/var/tmp").unwrap();
     let shop = shop(SandboxOptions { read: vec![read.path().to_path_buf()], ..SandboxOptions::default() });
-    // The view is there before the sockets are.
+    // The view is created before the sockets are.
     assert_eq!(shop.says("echo made"), "made\n");
     for parent in [read.path(), Path::new("/opt"), Path::new("/usr/local")] {
-        // Only root writes below the system's directories.
+        // Only root can write below the system's directories.
         let Ok(shown) = Shown::within(parent, secret("outside")) else { continue };
         assert_eq!(attack(&shop, &shown), "seen\n");
         assert_that_the_host_is_heard(&shop, &shown);

@@ -1,4 +1,4 @@
-//! What a command reads and says, each stream whole and its own.
+//! A command's input and output, each stream complete and separate.
 
 use toolgate_sandbox::{CapturedStdio, CommandStdio, Exit, Job, OnOutputLimit, TerminationReason};
 
@@ -35,7 +35,7 @@ fn input_is_delivered_and_ends() {
     let ran = shop.run(&job).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.output_bytes), (Exit::Code(0), 1 << 20));
     assert!(ran.output == content);
-    // Nobody has to read it, and nobody waits for more where there is none.
+    // Input need not be read, and an absent one is empty.
     let unread = Job { stdio: reading(content), ..shop.job("true", &[]) };
     assert_eq!(shop.run(&unread).unwrap().ended.exit, Exit::Code(0));
     assert_eq!(shop.run(&shop.job("cat", &[])).unwrap().output, b"");
