@@ -1,6 +1,6 @@
-//! Runs every benchmark and gathers what they print about other programs into one table.
+//! Runs every benchmark and collects its comparisons with other programs into one table.
 //!
-//! A benchmark that compares prints a line such as
+//! A comparison is a line such as
 //! `RATIO search/20k-files ours=41.2ms peer=40.0ms(rg) ratio=1.03 bound=1.15`.
 
 use crate::Fault;

@@ -1,4 +1,4 @@
-//! Starting other programs in the repository.
+//! Runs other programs in the repository.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use crate::Fault;
 
-/// The repository's folder, which cargo tells tasks that it runs.
+/// The root of the repository, from the variable that cargo sets for tasks.
 pub(crate) fn root() -> Result<PathBuf, Fault> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run this as `cargo xtask`")?;
     let root = Path::new(&package).parent().ok_or("the package has no folder above it")?;
     Ok(root.to_owned())
 }
 
-/// A program in the repository's folder.
+/// A program with the repository's root as its working directory.
 pub(crate) fn program(name: &str, arguments: &[&str]) -> Result<Command, Fault> {
     let mut command = Command::new(name);
     command.args(arguments).current_dir(root()?);
@@ -25,14 +25,14 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Fault> {
     program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), arguments)
 }
 
-/// Runs to the end, with its output passed through.
+/// Runs a command with its output passed through.
 pub(crate) fn succeed(mut command: Command) -> Result<(), Fault> {
     println!("$ {}", as_typed(&command));
     let status = command.status().map_err(|error| cannot_start(&command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", as_typed(&command)).into()) }
 }
 
-/// Runs to the end and hands back what it printed.
+/// Runs a command and returns its output.
 pub(crate) fn output(mut command: Command) -> Result<String, Fault> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| cannot_start(&command, &error))?;
     if !output.status.success() {
@@ -41,14 +41,14 @@ pub(crate) fn output(mut command: Command) -> Result<String, Fault> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Which of a program's two streams to listen to.
+/// Which of a program's two streams to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Output,
     Error,
 }
 
-/// Runs to the end, passing the output through and showing each line of one stream to `listen`. Whether it succeeded.
+/// Runs a command with its output passed through, and calls `listen` with each line of one stream. Returns whether it succeeded.
 pub(crate) fn listen(
     mut command: Command,
     stream: Stream,
@@ -74,7 +74,7 @@ pub(crate) fn listen(
     Ok(child.wait()?.success())
 }
 
-/// Whether a program is there.
+/// Whether a program is installed.
 pub(crate) fn is_installed(name: &str, arguments: &[&str]) -> bool {
     let status = Command::new(name).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
@@ -84,7 +84,7 @@ fn cannot_start(command: &Command, error: &std::io::Error) -> Fault {
     format!("cannot start `{}`: {error}", as_typed(command)).into()
 }
 
-/// The command as a person would type it.
+/// The command line as a person would type it.
 pub(crate) fn as_typed(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());

@@ -1,8 +1,9 @@
-//! Other people's programs against the gate: the official Python client, the Inspector, the conformance suite, servers behind the bridge, and the
-//! official clients of models against a scripted one.
+//! Third-party programs against the gate: the official Python client, the Inspector, the conformance suite, servers behind the bridge, and the
+//! vendors' official model clients against a scripted model.
 //!
-//! Everything they need is installed below the target folder, in the versions that `tests/foreign` pins, by the ordinary package managers. Where the
-//! target folder lies in one of which every command has its own, such as `/tmp`, no server could be shown it: then it is the user's cache.
+//! Their packages are installed below the target directory, in the versions that `tests/foreign` pins, by the ordinary package managers. If the
+//! target directory is below a path that is private to every command, such as `/tmp`, the sandbox could not show it to a server: then the user's
+//! cache directory is used.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +11,10 @@ use crate::Fault;
 use crate::command::{cargo, is_installed, program, root, succeed};
 use crate::metadata::Metadata;
 
-/// Where the tests and the pinned versions are.
+/// The tests and the pinned versions.
 const TESTS: &str = "tests/foreign";
 
-/// Far more than the tests take, so that a hanging one fails.
+/// A timeout far above the tests' duration, so that a hanging one fails.
 const SECONDS: &str = "900";
 
 pub(crate) fn run() -> Result<(), Fault> {
@@ -25,7 +26,7 @@ pub(crate) fn run() -> Result<(), Fault> {
     place.test(&target.join("debug"))
 }
 
-/// Where packages go: a folder that the sandbox can show to servers.
+/// The directory for packages, which the sandbox can show to servers.
 fn folder(target: &Path) -> Result<PathBuf, Fault> {
     if !["/tmp", "/proc", "/dev", "/mnt"].iter().any(|own| target.starts_with(own)) {
         return Ok(target.join("foreign"));
@@ -42,7 +43,7 @@ struct Place {
 }
 
 impl Place {
-    /// Installs anew whenever what is pinned has changed, and not otherwise.
+    /// Reinstalls if the pinned versions have changed, and not otherwise.
     fn install_packages(
         &self,
         name: &str,
@@ -83,7 +84,7 @@ impl Place {
         for name in ["package.json", "package-lock.json"] {
             std::fs::copy(self.tests.join(name), folder.join(name))?;
         }
-        // `npm ci` wants packages for all other systems in the lock too; this keeps to the lock as well.
+        // `npm ci` also requires the packages of all other platforms in the lock file; this respects the lock file too.
         let arguments = ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
         let mut npm = program("npm", &arguments)?;
         npm.current_dir(folder);
@@ -100,7 +101,7 @@ impl Place {
         succeed(program("python3", &arguments)?)
     }
 
-    /// Puts the servers that are ours beside the packages, where the sandbox can show them.
+    /// Copies our own servers beside the packages, where the sandbox can show them.
     fn servers(&self) -> Result<PathBuf, Fault> {
         let folder = self.installed.join("servers");
         std::fs::create_dir_all(&folder)?;

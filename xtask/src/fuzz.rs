@@ -1,7 +1,6 @@
 //! Builds the fuzz targets with libFuzzer's instrumentation and runs each for a while.
 //!
-//! cargo-fuzz is not needed: it passes the same flags. `fuzz/` is a workspace of its own, because only nightly
-//! compilers can instrument.
+//! cargo-fuzz is not needed: it passes the same flags. `fuzz/` is a workspace of its own, because only nightly compilers can instrument.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +9,7 @@ use crate::Fault;
 use crate::command::{Stream, listen, output, program, root, succeed};
 use crate::metadata::Metadata;
 
-/// What cargo-fuzz passes to the compiler, without AddressSanitizer: there is no unsafe code to watch, and speed finds more.
+/// The flags that cargo-fuzz passes to the compiler, without AddressSanitizer: there is no unsafe code to check, and more executions find more.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -45,7 +44,7 @@ pub(crate) fn run(seconds: &str) -> Result<(), Fault> {
     if runs.iter().all(|run| run.clean) { Ok(()) } else { Err("fuzzing found something".into()) }
 }
 
-/// How fuzzing one target went.
+/// The result of fuzzing one target.
 struct Run {
     name: String,
     executions: u64,
@@ -88,7 +87,7 @@ fn targets() -> Result<Vec<String>, Fault> {
     Ok(binaries.map(|target| target.name).collect())
 }
 
-/// A cargo of the nightly toolchain, freed from the toolchain that runs this task.
+/// The cargo of the nightly toolchain, without the variables of the toolchain that runs this task.
 fn nightly(arguments: &[&str]) -> Result<Command, Fault> {
     let mut command = program("rustup", &["run", "nightly", "cargo"])?;
     command.args(arguments).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");

@@ -1,4 +1,4 @@
-//! Format, clippy, tidy, and the dependency rules where cargo-deny is there to read them.
+//! Format, clippy, tidy, and the dependency rules if cargo-deny is installed.
 
 use crate::command::{cargo, is_installed, succeed};
 use crate::steps::Steps;
@@ -11,14 +11,14 @@ pub(crate) fn run() -> Result<(), Fault> {
     steps.finish()
 }
 
-/// What `lint` and `test` have in common.
+/// The checks that `lint` and `test` share.
 pub(crate) fn check(steps: &mut Steps) {
     steps.take("Tidy", tidy::run);
     steps.take("Format", || succeed(cargo(&["fmt", "--all", "--check"])?));
     steps.take("Clippy", || {
         succeed(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?)
     });
-    // They stand outside the workspace, where nothing else would see them break.
+    // They are outside the workspace, where no other check covers them.
     steps.take("Fuzz targets", || {
         succeed(cargo(&[
             "check",
@@ -31,7 +31,7 @@ pub(crate) fn check(steps: &mut Steps) {
     });
 }
 
-/// Licences, sources and bans need no network; advisories do, and are asked for by name.
+/// Licences, sources and bans need no network; advisories do, and are a separate task.
 fn dependencies() -> Result<(), Fault> {
     if !is_installed("cargo-deny", &["--version"]) {
         println!(

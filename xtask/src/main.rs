@@ -1,7 +1,7 @@
 //! Developer tasks. `cargo xtask --help` lists them.
 //!
-//! These run on a developer's machine and start compilers, so they hold the ambient authority that the product's
-//! crates do not have. They depend on none of those crates.
+//! These run on a developer's machine and start compilers, so they hold the ambient authority that the product's crates do not have. They depend on
+//! none of those crates.
 
 #![allow(
     clippy::disallowed_methods,
@@ -24,7 +24,7 @@ mod torture;
 
 use std::process::ExitCode;
 
-/// Why a task failed, in words for a developer.
+/// Why a task failed, for a developer.
 type Fault = Box<dyn std::error::Error>;
 
 const HELP: &str = "\

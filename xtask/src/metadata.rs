@@ -1,4 +1,4 @@
-//! What cargo says about a workspace.
+//! The workspace's metadata.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::Fault;
 use crate::command::output;
 
-/// The parts of `cargo metadata` that tasks ask for.
+/// The parts of `cargo metadata` that tasks use.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
@@ -24,9 +24,9 @@ pub(crate) struct Package {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
-    /// Where it lies, if it is a folder and not a package of the registry.
+    /// Its path, unless it is a package of the registry.
     pub(crate) path: Option<PathBuf>,
-    /// `dev`, `build`, or nothing for an ordinary one.
+    /// `dev`, `build`, or `None` for a normal one.
     pub(crate) kind: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Target {
 }
 
 impl Metadata {
-    /// Asks a cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn ask(mut cargo: Command) -> Result<Self, Fault> {
         cargo.args(["metadata", "--format-version", "1", "--no-deps"]);
         Ok(serde_json::from_str(&output(cargo)?)?)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Fault;
 
-/// The steps taken so far.
+/// The steps so far.
 #[derive(Default)]
 pub(crate) struct Steps {
     taken: Vec<Taken>,
@@ -17,7 +17,7 @@ struct Taken {
 }
 
 impl Steps {
-    /// Takes a step. A step that fails does not keep the next ones from being taken: one round shows everything.
+    /// Runs a step. A failure does not prevent the next steps: one run shows everything.
     pub(crate) fn take(&mut self, title: &'static str, step: impl FnOnce() -> Result<(), Fault>) {
         println!("\n=== {title}");
         let start = Instant::now();
@@ -28,7 +28,7 @@ impl Steps {
         self.taken.push(Taken { title, elapsed: start.elapsed(), fault });
     }
 
-    /// Prints how long each step took, and whether all went well.
+    /// Prints the duration of each step, and whether all succeeded.
     pub(crate) fn finish(self) -> Result<(), Fault> {
         println!("\n=== Summary");
         for Taken { title, elapsed, fault } in &self.taken {

@@ -6,7 +6,7 @@ use crate::command::{cargo, is_installed, program, succeed};
 use crate::steps::Steps;
 use crate::{Fault, foreign, lint, torture};
 
-/// Programs that tests compare with or drive, and the Debian packages that hold them.
+/// Programs that tests compare with or drive, and their Debian packages.
 const NEEDED: &[(&str, &str)] = &[
     ("rg", "ripgrep"),
     ("git", "git"),
@@ -21,17 +21,17 @@ const NEEDED: &[(&str, &str)] = &[
     ("npm", "npm"),
 ];
 
-/// Programs that make disks to cut the power of, users to take rights from, a clock that jumps and system calls that fail.
+/// Programs for the torture tests: disks for power cuts, users without permissions, a clock that jumps and system calls that fail.
 const TORTURING: &[(&str, &str)] =
     &[("mkfs.ext4", "e2fsprogs"), ("setpriv", "util-linux"), ("cc", "gcc"), ("strace", "strace")];
 
 /// Programs that benchmarks compare with.
 const COMPARED: &[(&str, &str)] = &[("rg", "ripgrep"), ("bwrap", "bubblewrap"), ("find", "findutils")];
 
-/// Where proptest is told which cases to make up.
+/// The variable with proptest's seed.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// Here everybody gets the same cases, so that a change fails for what it changed. `cargo test` makes up others each time.
+/// A fixed seed, so that a change fails only for what it changed. `cargo test` uses random ones.
 const SAME_CASES: &str = "8420";
 
 pub(crate) fn run() -> Result<(), Fault> {
@@ -56,12 +56,12 @@ pub(crate) fn run() -> Result<(), Fault> {
     steps.finish()
 }
 
-/// Installs the programs that benchmarks compare with, where they are missing.
+/// Installs the programs that benchmarks compare with, if missing.
 pub(crate) fn prepare_benchmarks() -> Result<(), Fault> {
     prepare(COMPARED)
 }
 
-/// Installs what torturing needs, where it is missing.
+/// Installs what the torture tests need, if missing.
 pub(crate) fn prepare_torture() -> Result<(), Fault> {
     prepare(TORTURING)
 }

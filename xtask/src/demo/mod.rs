@@ -1,4 +1,4 @@
-//! A walk through what the gate allows, refuses, records and puts back, with the real binary on real files; afterwards the gate is served.
+//! A demonstration of what the gate allows, refuses, audits and undoes, with the real binary on real files; afterwards the gate is served.
 
 mod scene;
 mod walk;
@@ -27,10 +27,10 @@ pub(crate) fn run() -> Result<(), Fault> {
     if surprises.is_empty() { serve(&binary, &folder) } else { Err(surprises.join("; ").into()) }
 }
 
-/// Serves the demonstration over HTTP until somebody ends it.
+/// Serves the demonstration over HTTP until it is interrupted.
 fn serve(binary: &Path, folder: &Path) -> Result<(), Fault> {
     const USUAL: &str = "127.0.0.1:8420";
-    // Another gate may be served there already.
+    // Another gate may listen there already.
     let listen = if TcpListener::bind(USUAL).is_ok() { USUAL } else { "127.0.0.1:0" };
     let mut command = Command::new(binary);
     command.args(["serve", "--listen", listen]).current_dir(folder).stdin(Stdio::null());
@@ -40,19 +40,19 @@ fn serve(binary: &Path, folder: &Path) -> Result<(), Fault> {
     );
     println!("\n$ {}", as_typed(&command));
     match command.status()?.code() {
-        // Ended as it was asked to.
+        // A regular end.
         Some(0 | 130) => Ok(()),
         _ => Err("the gate could not be served".into()),
     }
 }
 
-/// Takes one step, and says so if it ended otherwise than it should.
+/// Runs one step, and returns a message if its exit code is unexpected.
 fn take(number: usize, step: &Step, binary: &Path, folder: &Path) -> Result<Option<String>, Fault> {
     let mut command = Command::new(binary);
     command.args(step.arguments).current_dir(folder).stdin(Stdio::null()).env_remove("TOOLGATE_TOKEN");
     println!("\n{number}. {}\n   {}\n\n$ {}", step.title, step.explanation, as_typed(&command));
     let status = command.status()?;
-    // No code means that a signal ended it, which is never what was expected.
+    // Without an exit code a signal ended it, which is never expected.
     let exit = status.code().unwrap_or(-1);
     if exit != 0 {
         println!("(exit code {exit})");

@@ -1,11 +1,11 @@
-//! The files that the demonstration works on.
+//! The files of the demonstration.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::Fault;
 
-/// Files of the demonstration, from its folder.
+/// The files, by their paths in the demonstration's directory.
 const FILES: &[(&str, &str)] = &[
     (
         "toolgate.yaml",
@@ -31,7 +31,7 @@ cwd: "@project"
 policy: {"*": allow}
 "#;
 
-/// Makes the folder anew.
+/// Recreates the directory.
 pub(super) fn set(folder: &Path) -> Result<(), Fault> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),

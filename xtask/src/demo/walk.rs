@@ -1,8 +1,8 @@
 //! The steps of the demonstration, as data.
 
-/// The exit code of a call that was done.
+/// The exit code of a successful call.
 const DONE: i32 = 0;
-/// The exit code of a call that was refused.
+/// The exit code of a refused call.
 const DENIED: i32 = 3;
 
 /// One command, and what it shows.

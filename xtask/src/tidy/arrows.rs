@@ -1,14 +1,14 @@
-//! Which crate may use which.
+//! The allowed dependencies between crates.
 
 use std::path::Path;
 
 use super::finding::Finding;
 use crate::metadata::{Dependency, Metadata, Package};
 
-/// Where the allowed arrows are kept.
+/// The file with the allowed dependencies.
 pub(super) const FILE: &str = "xtask/arrows.txt";
 
-/// The allowed arrows, in the order of the file.
+/// The allowed dependencies, in the order of the file.
 pub(super) struct Arrows(Vec<Allowed>);
 
 struct Allowed {
@@ -17,7 +17,7 @@ struct Allowed {
     targets: Vec<String>,
 }
 
-/// A crate of the workspace and those it uses, by the names of their folders.
+/// A crate of the workspace and those it uses, by the names of their directories.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Crate {
     pub(super) name: String,
@@ -25,7 +25,7 @@ pub(super) struct Crate {
 }
 
 impl Arrows {
-    /// Reads lines such as `policy: types manifest`.
+    /// Parses lines such as `policy: types manifest`.
     pub(super) fn parse(text: &str) -> Self {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
         let allowed = lines.filter_map(|(index, line)| {
@@ -41,7 +41,7 @@ impl Arrows {
         self.0.iter().map(|allowed| &*allowed.name).collect()
     }
 
-    /// What the workspace has and the file does not allow, and what the file names and the workspace does not have.
+    /// Dependencies that the file does not allow, and crates that the workspace does not have.
     pub(super) fn compare(&self, crates: &[Crate]) -> Vec<Finding> {
         let mut findings: Vec<Finding> = crates.iter().flat_map(|member| self.check(member)).collect();
         let exists = |name: &str| name == "*" || crates.iter().any(|member| member.name == name);
@@ -81,7 +81,7 @@ impl Arrows {
     }
 }
 
-/// The crates of the workspace that lies in `root`.
+/// The crates of the workspace in `root`.
 pub(super) fn crates(metadata: &Metadata, root: &Path) -> Vec<Crate> {
     let read = |package: &Package| {
         let uses = package.dependencies.iter().filter_map(|dependency| used(dependency, root)).collect();
@@ -90,7 +90,7 @@ pub(super) fn crates(metadata: &Metadata, root: &Path) -> Vec<Crate> {
     metadata.packages.iter().filter_map(read).collect()
 }
 
-/// The folder of a dependency on another crate of the workspace; development dependencies do not count.
+/// The directory of a dependency on another crate of the workspace; development dependencies do not count.
 fn used(dependency: &Dependency, root: &Path) -> Option<String> {
     let path = dependency.path.as_deref().filter(|path| path.starts_with(root))?;
     if dependency.kind.as_deref() == Some("dev") { None } else { folder(path) }

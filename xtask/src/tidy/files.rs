@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::Fault;
 
-/// Folders that hold what others wrote, or what machines did.
+/// Directories with third-party or generated files.
 const SKIPPED: &[&str] = &["target", ".git", "node_modules", "corpus", "artifacts"];
 
-/// Kinds of files that people write.
+/// The extensions of hand-written files.
 const KINDS: &[&str] = &["rs", "toml", "md", "yaml", "yml", "txt", "sh"];
 
-/// A file with its path from the root, `/` between names.
+/// A file with its path relative to the root, separated by `/`.
 pub(super) struct File {
     pub(super) path: String,
     pub(super) text: String,
@@ -47,7 +47,7 @@ fn gather(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<(), Faul
                 gather(&entry.path(), &format!("{path}/"), files)?;
             }
         } else if name.rsplit_once('.').is_some_and(|(_, kind)| KINDS.contains(&kind)) {
-            // A file that is not text is some test's hostile input.
+            // A file that is not UTF-8 is a test's hostile input.
             files.extend(std::fs::read_to_string(entry.path()).ok().map(|text| File { path, text }));
         }
     }

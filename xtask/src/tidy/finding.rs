@@ -1,13 +1,13 @@
-//! What tidy has to say.
+//! The findings of tidy.
 
 use std::fmt;
 
-/// One thing to correct, or to think about.
+/// One error or note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     level: Level,
     file: String,
-    /// Counted from one; zero is the file as a whole.
+    /// From 1; 0 is the file as a whole.
     line: usize,
     message: String,
     remedy: String,
@@ -20,7 +20,7 @@ enum Level {
 }
 
 impl Finding {
-    /// Something that must be corrected.
+    /// An error, which must be corrected.
     pub(super) fn error(
         file: impl Into<String>,
         line: usize,
@@ -31,7 +31,7 @@ impl Finding {
         Self { level: Level::Error, file, line, message, remedy }
     }
 
-    /// Something to think about.
+    /// A note to think about.
     pub(super) fn note(
         file: impl Into<String>,
         line: usize,

@@ -4,7 +4,7 @@ use super::arrows;
 use super::files::File;
 use super::finding::Finding;
 
-/// Every crate takes the workspace's lints.
+/// Every crate inherits the workspace's lints.
 pub(super) fn check(file: &File) -> Option<Finding> {
     let is_crate = file.path.ends_with("/Cargo.toml") && !file.path.starts_with("fuzz/");
     let lints = file.text.lines().skip_while(|line| line.trim() != "[lints]").nth(1);
@@ -15,7 +15,7 @@ pub(super) fn check(file: &File) -> Option<Finding> {
     })
 }
 
-/// Members stand in the order of the arrows, which is the order to read them in.
+/// Members are in the order of the arrows, which is the order to read them in.
 pub(super) fn same_order(arrows: &[&str], manifest: &str) -> Option<Finding> {
     let start = manifest.lines().position(|line| line.starts_with("members = ["))?;
     let members: Vec<&str> = manifest
@@ -31,7 +31,7 @@ pub(super) fn same_order(arrows: &[&str], manifest: &str) -> Option<Finding> {
     })
 }
 
-/// Every dependency on what others wrote has a reason beside it.
+/// Every third-party dependency has a reason beside it.
 pub(super) fn reasons(manifest: &str) -> Vec<Finding> {
     let lines = manifest.lines().enumerate().map(|(index, line)| (index + 1, line));
     let lines = lines.skip_while(|(_, line)| *line != "[workspace.dependencies]").skip(1);

@@ -1,4 +1,4 @@
-//! Rules that compilers do not know.
+//! Rules that compilers do not check.
 
 mod arrows;
 mod files;

@@ -6,7 +6,7 @@ use super::finding::Finding;
 /// More lines of production code than one thing usually has.
 const LONG_FILE: usize = 500;
 
-/// Places of one machine, which say nothing on another. Written in pieces, or this file would name them.
+/// Paths of one machine, which are meaningless on another. Written in pieces, or this file would contain them.
 const MACHINE_PLACES: &[&str] = &[concat!("/", "root/"), concat!("/", "work/")];
 
 pub(super) fn check(file: &File) -> Vec<Finding> {
@@ -22,7 +22,7 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// A test that is not run is a defect that looks like a check.
+/// An ignored test is a defect that looks like a check.
 fn ignored_tests(file: &File) -> impl Iterator<Item = Finding> {
     let lines = file.text.lines().enumerate();
     let ignored = lines.filter(|(_, line)| {
@@ -34,7 +34,7 @@ fn ignored_tests(file: &File) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Every lifted lint says why.
+/// Every lint exception has a reason.
 fn unexplained_allowances(file: &File) -> impl Iterator<Item = Finding> {
     let lines = file.text.lines().enumerate().filter(|(_, line)| is_allowance(line.trim_start()));
     lines.filter_map(|(index, _)| {
@@ -70,7 +70,7 @@ fn machine_places(file: &File) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Whether a line holds a path that begins with this place, rather than one with such a folder inside.
+/// Whether a line contains a path that begins with this one, rather than one with such a directory inside.
 fn names(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(start, _)| {
         let before = line.get(..start).and_then(|before| before.chars().next_back());
