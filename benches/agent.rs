@@ -1,5 +1,5 @@
-//! What a conversation costs beside what the model says: processor time per token through adapter and loop, how soon a word is shown after its bytes
-//! are there, how soon the result of a call goes back, and how much memory five hundred conversations take that are under way at once.
+//! The overhead of a conversation besides the model: CPU time per token through adapter and loop, the latency from a token's bytes to its event, the
+//! latency until the result of a call is sent back, and the memory of five hundred concurrent conversations.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,8 +42,8 @@ const TOKENS: u32 = 2_000;
 /// Turns of each kind.
 const TURNS: usize = 41;
 
-/// Processor time of this thread, on which everything but the database and the server runs, beside that of reading the same bytes from the same kind of
-/// server and doing nothing with them.
+/// CPU time of this thread, on which everything but the database and the server runs, compared with reading the same bytes from the same kind of
+/// server and discarding them.
 fn tokens() {
     for (wire, word) in [(Wire::Anthropic, "anthropic"), (Wire::OpenaiChat, "chat")] {
         let frames = frames(wire, TOKENS);
@@ -54,7 +54,7 @@ fn tokens() {
             .map(|number| {
                 let told = Arc::new(Mutex::new(0_usize));
                 let count = Arc::clone(&told);
-                // As `toolgate run --json` tells them.
+                // As `toolgate run --json` prints them.
                 let events = sequenced(move |event| {
                     *count.lock().unwrap() += serde_json::to_string(&event).unwrap().len();
                 });
@@ -73,7 +73,7 @@ fn tokens() {
     }
 }
 
-/// What it takes to read an answer from the network alone.
+/// Reading an answer from the network alone.
 fn plain_reading(frames: Vec<Vec<u8>>) -> Duration {
     let server = Server::start(move |stream, _| write_all(stream, &frames));
     let mut stream = TcpStream::connect(server.address).unwrap();
@@ -94,12 +94,12 @@ fn plain_reading(frames: Vec<Vec<u8>>) -> Duration {
     times[TURNS / 2]
 }
 
-/// From the moment a server writes a word to the moment that somebody is told of it.
+/// From the moment a server writes a token to the moment its event is emitted.
 fn first_word() {
     let (written, moments) = mpsc::channel();
     let server = Server::start(move |stream, _| {
         for (number, frame) in frames(Wire::Anthropic, 3).iter().enumerate() {
-            // The third frame holds the first word.
+            // The third frame contains the first token.
             if number == 2 {
                 written.send(Instant::now()).unwrap();
             }
@@ -128,9 +128,9 @@ fn first_word() {
 /// Calls of one turn, each in a step of its own.
 const CALLS: usize = 15;
 
-/// From the last byte of a step that calls a tool to the first byte of the request that brings its result back: the message is decoded and kept, the
-/// call goes through the gate and is recorded, its result is kept, and everything is encoded again. Beside it a client that reads the same file from the
-/// disk and sends a request of the same size.
+/// From the last byte of a step that calls a tool to the first byte of the request with its result: the message is decoded and persisted, the call
+/// goes through the gate and is audited, its result is persisted, and everything is encoded again. Compared with a client that reads the same file
+/// from the disk and sends a request of the same size.
 fn next_request() {
     let (server, moments) = TimedServer::start();
     let world = World::new(Wire::Anthropic, server);
@@ -155,7 +155,7 @@ fn next_request() {
     report_extra("agent/next-request", ours, bare, "bare_client", Duration::from_millis(5));
 }
 
-/// A turn without a gate, a record or a loop.
+/// A turn without a gate, an audit log or a loop.
 fn bare_turn(address: SocketAddr, files: &std::path::Path) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -175,7 +175,7 @@ fn bare_turn(address: SocketAddr, files: &std::path::Path) {
     }
 }
 
-/// A server that asks for one file after the other, and tells how long each next request took to begin.
+/// A server that requests one file after the other, and reports how long each next request took to arrive.
 struct TimedServer;
 
 impl TimedServer {
@@ -183,7 +183,7 @@ impl TimedServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, moments) = mpsc::channel();
-        // A client may open a second connection while the end of an answer is still read from the first.
+        // A client may open a second connection while the end of an answer is still being read from the first.
         let state = Arc::new(Mutex::new((0, None::<Instant>)));
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -235,10 +235,10 @@ fn call_frames(number: usize) -> Vec<Vec<u8>> {
     frames.iter().map(|frame| event(frame).into_bytes()).collect()
 }
 
-/// Conversations at once.
+/// Concurrent conversations.
 const MANY: usize = 500;
 
-/// What one of them may take.
+/// The memory limit of one of them.
 const BYTES_EACH: u64 = 256 * 1024;
 
 /// Each has a history of some length and is in the middle of an answer.
@@ -270,7 +270,7 @@ fn many() {
     );
 }
 
-/// A gate, an agent and a store.
+/// A gate, an agent and a session store.
 struct World {
     agent: Arc<Agent>,
     store: SessionStore,
@@ -292,7 +292,7 @@ impl World {
             _ => format!("http://{address}/v1"),
         };
         let mut endpoint = Endpoint::new(base).key(Some(ApiKey::new("no-key")));
-        // Nothing is asked about the model.
+        // The model's capabilities are stated, so the server is not queried.
         endpoint.stated.supports_tools = Some(true);
         endpoint.stated.context_window = Some(200_000);
         endpoint.stated.max_output_tokens = Some(32_000);
@@ -368,7 +368,7 @@ impl World {
     }
 }
 
-/// Nine messages, of some kilobytes together.
+/// Nine messages of some kilobytes in total.
 fn history() -> Vec<Message> {
     let mut messages = Vec::new();
     for number in 0..3 {
@@ -395,7 +395,7 @@ struct Server {
 }
 
 impl Server {
-    /// `answer` writes the chunks of a response; it may say that the connection is done with.
+    /// `answer` writes the chunks of a response; it may end the connection.
     fn start(mut answer: impl FnMut(&mut TcpStream, &mut bool) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -415,7 +415,7 @@ impl Server {
     }
 }
 
-/// Reads a request and forgets it; says whether there was one.
+/// Reads and discards a request; returns whether there was one.
 fn take_request(reader: &mut BufReader<TcpStream>) -> bool {
     let mut length = 0;
     loop {
@@ -433,7 +433,7 @@ fn take_request(reader: &mut BufReader<TcpStream>) -> bool {
     }
 }
 
-/// Each frame by itself, as they come from a model.
+/// Each frame separately, as from a model.
 fn write_all(stream: &mut TcpStream, frames: &[Vec<u8>]) {
     for frame in frames {
         stream.write_all(&chunk(frame)).unwrap();
@@ -448,7 +448,7 @@ fn chunk(frame: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// An answer of so many words, over Anthropic Messages or Chat Completions.
+/// An answer of this many words, over Anthropic Messages or Chat Completions.
 fn frames(wire: Wire, words: u32) -> Vec<Vec<u8>> {
     let words = (0..words).map(|_| " word");
     let event =
@@ -481,13 +481,13 @@ fn frames(wire: Wire, words: u32) -> Vec<Vec<u8>> {
     lines.into_iter().map(String::into_bytes).collect()
 }
 
-/// What this thread has used so far.
+/// The CPU time of this thread so far.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Bytes of memory that this process has.
+/// The resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

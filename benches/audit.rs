@@ -1,7 +1,6 @@
-//! How close group commit comes to the bare disk, and what a record costs when nobody waits for the disk.
+//! How close group commit comes to the bare disk, and the cost of a record without a waiter.
 //!
-//! Everything is measured in one run on one disk, the two that are compared in many short turns, because a
-//! disk that others use changes its pace from one moment to the next.
+//! Everything is measured in one run on one disk, and the two that are compared alternate in short rounds, because the speed of a shared disk varies.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a benchmark may stop at the first failure")]

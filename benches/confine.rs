@@ -1,4 +1,4 @@
-//! The walk before every command, beside the floor: reading the same directories and doing nothing with what is in them.
+//! The scan before every command, compared with the floor: reading the same directories and ignoring their entries.
 
 #![allow(
     clippy::disallowed_methods,
@@ -24,7 +24,7 @@ fn main() {
         let folder = tempfile::tempdir().unwrap();
         let tree = folder.path().canonicalize().unwrap();
         grow(&tree, files);
-        // A tree that was changed a moment ago is walked again, which is another question.
+        // A tree that was changed a moment ago is scanned again, which would be another measurement.
         std::thread::sleep(Duration::from_millis(50));
         plain(name, files, &tree);
     }
@@ -46,7 +46,7 @@ fn plain(name: &str, files: usize, tree: &Path) {
     println!("  {:.3} us for an entry", ours.as_secs_f64() * 1e6 / files as f64);
     let (ours, found) = in_turns(ROUNDS, || confine(&workspace), || find(tree));
     report(&format!("confine/{name}-beside-find"), ours, found, "find", 1.0);
-    // What is on unless an operator switches it off: every file is asked how many names it has.
+    // The default: `st_nlink` of every file is checked.
     let protecting = mounted(MountRules::new()).with_hard_links(HardLinks::Protect);
     let (ours, found) = in_turns(ROUNDS, || confine(&protecting), || find_linked(tree));
     report(&format!("confine/{name}-hard-links"), ours, found, "find -links", 1.0);
@@ -62,7 +62,7 @@ fn plain(name: &str, files: usize, tree: &Path) {
     report(&format!("confine/{name}-strays"), ours, floor, "readdir", 1.5);
 }
 
-/// Twenty files in a folder, forty folders in one above: about the shape of a project with its dependencies.
+/// Twenty files per directory, forty directories in one above: about the shape of a project with its dependencies.
 fn grow(tree: &Path, files: usize) {
     for folder in 0..files / 20 {
         let path = tree.join(format!("packages{}/module{folder}/src", folder / 40));
@@ -83,7 +83,7 @@ fn grow(tree: &Path, files: usize) {
     }
 }
 
-/// How many files there are, by reading every directory with the standard library.
+/// The number of files, by reading every directory with the standard library.
 fn count(folder: &Path) -> usize {
     fs::read_dir(folder)
         .unwrap()

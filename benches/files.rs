@@ -1,4 +1,4 @@
-//! File calls through the whole gate, beside the same work done by hand.
+//! File calls through the whole gate, compared with the same work done directly.
 
 #![allow(
     clippy::disallowed_methods,
@@ -24,7 +24,7 @@ fn main() {
     fs::create_dir_all(&workspace).unwrap();
     let limits = Limits { max_read_bytes: 2 << 20, ..Profile::Native.limits() };
     let bench = Bench::with_limits(&workspace, &scratch.path().join("state"), limits);
-    // `cargo bench --bench files -- edit` measures that alone.
+    // `cargo bench --bench files -- edit` runs only that one.
     let wanted = std::env::args().nth(1).filter(|name| !name.starts_with('-'));
     for (name, measure) in [
         ("read", read as fn(&Bench, &Path)),
@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// Each sample is several calls, so that the clock does not count, and few enough to fit between two other processes.
+/// Each sample is several calls, so that the clock's overhead does not matter, and few enough that it is rarely preempted.
 const BATCH: u32 = 20;
 
 fn read(bench: &Bench, workspace: &Path) {
@@ -59,7 +59,7 @@ fn read(bench: &Bench, workspace: &Path) {
     report_extra("read/1KiB-gated", ours / BATCH, plain / BATCH, "fs::read", Duration::from_micros(25));
 }
 
-/// What a read of 1 MiB costs beside reading and hashing it: the first time, and when it was just read.
+/// A read of 1 MiB, compared with reading and hashing it: a file other than the last one read, and the same file again.
 fn large(bench: &Bench, workspace: &Path) {
     let text = "0123456789abcde\n".repeat(1 << 16);
     for (name, begin) in [("one.txt", "1"), ("other.txt", "2"), ("again.txt", "3")] {
@@ -68,7 +68,7 @@ fn large(bench: &Bench, workspace: &Path) {
     let plain = || {
         black_box(Sha256::of(&fs::read(workspace.join("one.txt")).unwrap()));
     };
-    // What is read was never read last.
+    // Alternates, so that a file is never the last one read.
     let mut names = ["one.txt", "other.txt"].into_iter().cycle();
     let first = || {
         black_box(bench.call("read_file", json!({"path": names.next()}), true));

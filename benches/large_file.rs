@@ -1,4 +1,4 @@
-//! A file of 2 GiB: hashed, read by window, refused; and how much memory that took.
+//! A file of 2 GiB: hashed, read by window, rejected; and the memory that took.
 
 #![allow(
     clippy::disallowed_methods,
@@ -56,7 +56,7 @@ fn main() {
     );
 }
 
-/// The most memory that this process ever had.
+/// The peak resident memory of this process.
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

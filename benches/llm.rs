@@ -1,4 +1,5 @@
-//! What a streamed token costs on every wire, beside reading each of its frames as JSON and doing nothing for it; and that long arguments cost what they are long.
+//! The cost of a streamed token on every wire, compared with parsing each of its frames as JSON and discarding it; and that long arguments take
+//! linear time.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +45,7 @@ fn tokens() {
     }
 }
 
-/// Ollama sends calls whole; everybody else in pieces.
+/// Ollama sends calls complete; the others stream them.
 fn long_arguments() {
     for (wire, name) in WIRES.into_iter().filter(|(wire, _)| *wire != Wire::Ollama) {
         let streams = [1, 2, 4].map(|times| arguments(wire, times << 18));
@@ -58,7 +59,7 @@ fn long_arguments() {
     }
 }
 
-/// The number of events that come of a stream which finishes.
+/// The number of events of a stream that finishes.
 fn decoded<'b>(wire: Wire, pieces: impl Iterator<Item = &'b Vec<u8>>) -> usize {
     let model = ModelName { provider: "bench".to_owned(), name: "model".to_owned() };
     let mut decoder = StepDecoder::new(wire, &model);
@@ -74,7 +75,7 @@ fn decoded<'b>(wire: Wire, pieces: impl Iterator<Item = &'b Vec<u8>>) -> usize {
     events
 }
 
-/// A frame as it stands in a stream.
+/// A frame as it appears in a stream.
 fn framed(wire: Wire, frame: &Value) -> Vec<u8> {
     match (wire, frame["type"].as_str()) {
         (Wire::Ollama, _) => format!("{frame}\n"),
@@ -85,7 +86,7 @@ fn framed(wire: Wire, frame: &Value) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A step of so many tokens for the person.
+/// A step of text tokens.
 fn text(wire: Wire) -> Vec<Value> {
     let tokens = (0..TOKENS).map(|_| " word");
     match wire {
@@ -110,7 +111,7 @@ fn text(wire: Wire) -> Vec<Value> {
     }
 }
 
-/// A step with one call, whose arguments have so many bytes and come in pieces of twenty, as a stream.
+/// The stream of a step with one call, whose arguments have this many bytes in chunks of twenty.
 fn arguments(wire: Wire, bytes: usize) -> Vec<Vec<u8>> {
     let whole = format!("{{\"content\":\"{}\"}}", "x".repeat(bytes));
     let pieces = whole.as_bytes().chunks(20).map(|piece| String::from_utf8(piece.to_vec()).unwrap());

@@ -1,6 +1,6 @@
-//! `toolgate mcp` beside the floor of any server on standard input and output: `cat`, which answers with as many bytes and does nothing for them.
+//! `toolgate mcp` compared with the floor of any stdio server: `cat`, which answers with as many bytes and does no work.
 //!
-//! The bridge is measured by the processor time that the gate itself spends on a call of a server behind it; that server is a second gate, in the sandbox.
+//! The bridge is measured by the CPU time that the gate itself spends on a call of an upstream server; that server is a second gate, in the sandbox.
 
 #![allow(
     clippy::disallowed_methods,
@@ -39,7 +39,7 @@ impl Lines {
         self.input.write_all(lines.as_bytes()).unwrap();
     }
 
-    /// The next answer. That tools changed, as they do when a server behind the gate is there, is none.
+    /// The next answer, skipping `tools/list_changed` notifications, which come when an upstream server has started.
     fn hear(&mut self) -> &str {
         loop {
             self.answer.clear();
@@ -50,12 +50,12 @@ impl Lines {
         }
     }
 
-    /// What it has used of the processor so far.
+    /// Its CPU time so far.
     fn processor_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let ticks = |index: usize| fields[index].parse::<u64>().unwrap();
-        // Fields 14 and 15 of the whole line, in hundredths of a second.
+        // `utime` and `stime`, fields 14 and 15 of the whole line, in hundredths of a second.
         Duration::from_millis((ticks(11) + ticks(12)) * 10)
     }
 }
@@ -67,7 +67,7 @@ impl Drop for Lines {
     }
 }
 
-/// A gate that has been greeted.
+/// An initialised gate.
 fn gate(binary: &Path, folder: &Path, state: &str) -> Lines {
     let mut command = Command::new(binary);
     command.current_dir(folder).arg("--state-dir").arg(folder.join(state));
@@ -95,13 +95,13 @@ fn call(tool: &str, arguments: &Value) -> String {
     calls(tool, arguments, 1)
 }
 
-/// So many calls at once. An id stands for one of them.
+/// This many calls in one write, each with its own id.
 fn calls(tool: &str, arguments: &Value, at_once: usize) -> String {
     let params = json!({"name": tool, "arguments": arguments});
     (1..=at_once).map(|id| numbered(id, "tools/call", &params)).collect()
 }
 
-/// The same conversation with the gate and with `cat`, which is given what the gate answers.
+/// The same exchange with the gate and with `cat`, which is sent the gate's answers.
 fn compare(name: &str, rounds: usize, gate: &mut Lines, asked: &str, bound: f64) {
     let mut echo = Lines::start(&mut Command::new("cat"));
     let at_once = asked.lines().count();
@@ -112,7 +112,7 @@ fn compare(name: &str, rounds: usize, gate: &mut Lines, asked: &str, bound: f64)
         assert!(!one.contains("\"isError\":true") && one.contains("\"result\""), "{one:.300}");
         answer.push_str(one);
     }
-    // What is said at once fits into the pipes and the buffer of `cat`.
+    // One write fits into the pipes and the buffer of `cat`.
     let conversation = |with: &mut Lines, said: &str| {
         with.say(said);
         (0..at_once).for_each(|_| assert!(!with.hear().is_empty()));
@@ -147,7 +147,7 @@ fn main() {
     bridge(&mut served);
 }
 
-/// From the start of the process to the first list of tools.
+/// From the start of the process to the first tool list.
 fn first_list(binary: &Path, folder: &Path) {
     let ours = || {
         let mut command = Command::new(binary);
@@ -167,7 +167,7 @@ fn first_list(binary: &Path, folder: &Path) {
     report("mcp/first-list", ours, cat, "cat", 8.0);
 }
 
-/// What a call of a server behind the gate costs the gate.
+/// The CPU time that a call of an upstream server costs the gate.
 fn bridge(gate: &mut Lines) {
     const CALLS: u32 = 4000;
     let asked = call("inner__read_file", &json!({"path": "small.txt"}));

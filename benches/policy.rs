@@ -1,4 +1,4 @@
-//! What a decision costs, and how fast an answer is filtered.
+//! The cost of a policy decision, and the throughput of output filtering.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,10 +24,10 @@ fn main() {
     output();
 }
 
-/// Each sample is several decisions, so that the clock does not count.
+/// Each sample is several decisions, so that the clock's overhead does not matter.
 const BATCH: u32 = 50;
 
-/// Twenty policies, of which most could apply to the tool that is called.
+/// Twenty policies, of which most could apply to the called tool.
 fn policies() -> String {
     let mut text = String::from("permit(principal, action, resource);\n");
     for number in 0..15 {
@@ -127,7 +127,7 @@ fn decision() {
     );
 }
 
-/// How fast an answer must at least be filtered, in bytes of its JSON text a second.
+/// The minimum throughput of filtering, in bytes of JSON text per second.
 const BYTES_A_SECOND: f64 = 200e6;
 
 fn answer(rows: usize) -> Value {
@@ -146,7 +146,7 @@ fn answer(rows: usize) -> Value {
     json!({"total": rows.len(), "rows": rows})
 }
 
-/// The times of filtering an answer, in order.
+/// The times of filtering an answer, sorted.
 fn times(policy: &OutputPolicy, answer: &Value, rounds: usize) -> Vec<f64> {
     let mut times: Vec<f64> = (0..rounds)
         .map(|_| {
@@ -164,8 +164,8 @@ fn times(policy: &OutputPolicy, answer: &Value, rounds: usize) -> Vec<f64> {
 
 fn output() {
     use OutputRule::{Allow, Mask, Redact};
-    // A sample of the small one fits between two other processes. Of the large one, which no cache holds,
-    // only the best time says something on a busy machine, so it is told and not bounded.
+    // A sample of the small one is rarely preempted. Of the large one, which exceeds the CPU caches, only the best time is meaningful on a busy
+    // machine, so it is reported without a bound.
     let (small, large) = (answer(300), answer(5000));
     let (small_bytes, large_bytes) = (small.to_string().len() as f64, large.to_string().len() as f64);
     for (name, rules) in [

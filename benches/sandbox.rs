@@ -1,4 +1,4 @@
-//! `/bin/true` with every layer on, beside `posix_spawn` and beside bubblewrap; from a small parent, from a large one, and many at a time.
+//! `/bin/true` with every layer on, compared with `posix_spawn` and with bubblewrap; from a small parent, from a large one, and many concurrently.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,7 +1,7 @@
-//! Searching and finding beside ripgrep, in one run over one tree.
+//! Search and find compared with ripgrep, in one run over one tree.
 //!
-//! Wants `rg` in the path, and says so when there is none.
-//! The measured processes take turns, so that whatever else the machine does falls on both alike.
+//! Needs `rg` in `PATH`, and says so if it is missing.
+//! The measured processes alternate, so that other load on the machine affects both alike.
 
 #![allow(
     clippy::disallowed_methods,
@@ -66,7 +66,7 @@ fn main() {
     });
 }
 
-/// 20 × 20 directories of 50 files of half a kilobyte to nine and a half, five of them with the needle.
+/// 20 × 20 directories of 50 files of 0.5 to 9.5 KB, five of them with the needle.
 fn grow(tree: &Path) -> usize {
     let mut random = Random(0x2545_F491_4F6C_DD1D);
     let letters = b"abcdefghijklmnopqrstuvwxyz";
@@ -127,7 +127,7 @@ fn against_ripgrep(what: &str, tree: &Path, arguments: &[&str], ours: &dyn Fn())
     report(&format!("search/20k-files/{}", what.replace([' ', ','], "-")), ours, theirs, "rg", 1.15);
 }
 
-/// Hundredths of a second that this process and the ones it waited for have spent.
+/// CPU time of this process and of the children it waited for, in hundredths of a second.
 fn cpu_ticks() -> [u64; 2] {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<u64> =

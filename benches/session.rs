@@ -1,5 +1,5 @@
-//! What keeping a conversation costs: opening a long one beside reading the same messages from a file of lines, and keeping one more message beside
-//! writing it and waiting for the disk.
+//! The cost of storing a conversation: opening a long one compared with reading the same messages from a file of lines, and appending one message
+//! compared with writing and syncing it.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,9 +21,9 @@ use toolgate_types::SessionId;
 
 const MESSAGES: usize = 2000;
 const OTHERS: usize = 6;
-/// How long a person may wait for a conversation of that length.
+/// The maximum time to open a conversation of that length.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// What a message may cost beside the disk: a hop to the thread of the database and back, and SQLite.
+/// The maximum overhead of a message besides the disk: a round trip to the database thread, and SQLite.
 const KEEPING: Duration = Duration::from_micros(500);
 
 fn main() {
@@ -50,7 +50,7 @@ fn opening(runtime: &Runtime, database: &Path, lines: &Path, messages: &[Message
         let read: Vec<Message> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read.len(), messages.len());
     };
-    // With nothing open, as a command begins: the file is opened, its tables are looked at, and the session is held.
+    // A cold start, as for a command: the file is opened, its schema is checked, and the session is locked.
     let cold = || {
         runtime.block_on(async {
             let store = SessionStore::open(database).await.unwrap();
@@ -88,7 +88,7 @@ fn id(number: usize) -> SessionId {
     format!("s{number}").parse().unwrap()
 }
 
-/// The conversation that is measured, and others written in turns with it, so that none lies in one piece.
+/// The measured conversation, interleaved with others, so that none is stored contiguously.
 async fn furnish(database: &Path, messages: &[Message]) {
     let store = SessionStore::open(database).await.unwrap();
     let mut sessions = Vec::new();
@@ -114,7 +114,7 @@ fn model() -> ModelName {
     ModelName { provider: "scripted".to_owned(), name: "demo".to_owned() }
 }
 
-/// Turns of four: a question, two calls, what came of them, an answer.
+/// Turns of four messages: a prompt, two calls, their results, an answer.
 fn conversation() -> Vec<Message> {
     (0..MESSAGES / 4).flat_map(turn).collect()
 }

@@ -1,7 +1,7 @@
-//! What the benchmarks share: a gate over a scratch workspace, and medians of runs that take turns.
+//! Shared parts of the benchmarks: a gate over a scratch workspace, and medians of alternating runs.
 //!
-//! Every comparison happens in one run with the peer measured in between, so that whatever else the machine does falls on both alike. A line that begins with
-//! `RATIO` is gathered by `cargo xtask bench`.
+//! Every comparison happens in one run that alternates with the peer, so that other load on the machine affects both alike. Lines that begin with
+//! `RATIO` are collected by `cargo xtask bench`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,7 +26,7 @@ use toolgate_tools::{ModelAnswer, Profile, ProfiledGate, ToolComponents};
 use toolgate_types::{Caller, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
-/// A gate of the native profile over a folder, with its state beside it.
+/// A gate with the native profile over a directory, with its state beside it.
 pub struct Bench {
     front: Arc<ProfiledGate>,
     runtime: tokio::runtime::Runtime,
@@ -34,7 +34,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A gate in `warn` mode over this folder.
+    /// A gate in `warn` mode over this directory.
     #[must_use]
     pub fn over(workspace: &Path, state: &Path) -> Self {
         Self::with_limits(workspace, state, Profile::Native.limits())
@@ -81,19 +81,19 @@ impl Bench {
         Self { front: Arc::new(ProfiledGate::new(Profile::Native, Arc::new(gate))), runtime, caller }
     }
 
-    /// The gate, as the profile dresses it.
+    /// The gate with its profile.
     #[must_use]
     pub fn front(&self) -> &Arc<ProfiledGate> {
         &self.front
     }
 
-    /// Who calls.
+    /// The caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// One call, which must be answered as expected.
+    /// One call, which must succeed or fail as expected.
     pub fn call(&self, tool: &str, arguments: Value, succeeds: bool) -> ModelAnswer {
         let call = ToolCall::new(tool, arguments);
         let calling = self.front.call(call, self.caller.clone(), CallOptions::default());
@@ -103,7 +103,7 @@ impl Bench {
     }
 }
 
-/// The program itself, built now so that it is never an old one.
+/// The release binary, rebuilt so that it is never stale.
 ///
 /// # Panics
 /// It cannot be built.
@@ -117,7 +117,7 @@ pub fn release_binary() -> PathBuf {
     this.ancestors().find(|folder| folder.ends_with("release")).unwrap().join("toolgate")
 }
 
-/// Runs both in turns and returns the median of each.
+/// Runs both alternately and returns the median of each.
 pub fn in_turns(rounds: usize, mut ours: impl FnMut(), mut peer: impl FnMut()) -> (Duration, Duration) {
     let time = |work: &mut dyn FnMut()| {
         let begun = Instant::now();
@@ -134,7 +134,7 @@ pub fn in_turns(rounds: usize, mut ours: impl FnMut(), mut peer: impl FnMut()) -
     (times.0[rounds / 2], times.1[rounds / 2])
 }
 
-/// Prints a comparison that `cargo xtask bench` gathers.
+/// Prints a comparison that `cargo xtask bench` collects.
 pub fn report(name: &str, ours: Duration, peer: Duration, peer_name: &str, bound: f64) {
     let ratio = ours.as_secs_f64() / peer.as_secs_f64();
     println!(
@@ -144,7 +144,7 @@ pub fn report(name: &str, ours: Duration, peer: Duration, peer_name: &str, bound
     );
 }
 
-/// Prints how much ours takes over the floor, as a share of what it may take.
+/// Prints the overhead over the floor, as a fraction of the allowance.
 pub fn report_extra(name: &str, ours: Duration, floor: Duration, floor_name: &str, allowance: Duration) {
     let extra = ours.saturating_sub(floor);
     let share = extra.as_secs_f64() / allowance.as_secs_f64();
