@@ -1,4 +1,4 @@
-//! Any text: what comes out is JSON, and JSON comes out as it was, unless it is a string that holds the arguments.
+//! Any text: the result is JSON, and valid JSON is unchanged, unless it is a string that contains the arguments.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

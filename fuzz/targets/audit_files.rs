@@ -1,4 +1,4 @@
-//! Any bytes as an audit log: checked and read without a panic, and never taken for a good log with records nobody wrote.
+//! Any bytes as an audit log: verified and queried without a panic.
 #![no_main]
 
 use std::fs;

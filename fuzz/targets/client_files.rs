@@ -1,5 +1,5 @@
-//! Any text as the file of an MCP client: refused, or edited so that it means what it did and the new entry; its servers left out, or turned into a
-//! configuration that is understood.
+//! Any text as the configuration file of an MCP client: rejected, or edited so that its meaning is kept and the new entry added; its servers are left
+//! out, or converted into a valid configuration.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

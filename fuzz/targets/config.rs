@@ -1,4 +1,4 @@
-//! Any bytes as a configuration: read, or refused with problems that can be shown.
+//! Any bytes as a configuration: parsed, or rejected with problems that can be shown.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any edit of any text: either a result that a plain search-and-replace gives too, or an error.
+//! Any edit of any text: either the result of a plain search and replace, or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|input: (&str, &str, &str, bool)| {
         Ok(edited) => {
             assert!(count == 1 || (replace_all && count > 0));
             assert_eq!(edited.text, original.replace(old, new));
-            // The diff that is shown says exactly what was done.
+            // The diff that is shown is exactly the change.
             let diff = unified(original, &edited.text, "file", "file", 3);
             if let Ok(files) = patch::parse(&diff) {
                 assert_eq!(patch::apply(&files[0], original).unwrap().text, edited.text);

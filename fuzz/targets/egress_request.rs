@@ -1,4 +1,4 @@
-//! Any bytes from a command: read the same however they arrive, and nothing goes on but to a host that was named.
+//! Any bytes from a command: parsed the same however they are split, and forwarded only to a host that was named.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -53,7 +53,7 @@ fn hello(bytes: &[u8]) {
     }
 }
 
-/// What is read does not depend on what follows it, and is not there before its last byte.
+/// A parsed value does not depend on what follows it, and is incomplete before its last byte.
 fn whole<T: PartialEq + std::fmt::Debug>(
     reader: fn(&[u8]) -> Result<ParseStatus<T>, RefusalReason>,
     bytes: &[u8],
@@ -67,7 +67,7 @@ fn whole<T: PartialEq + std::fmt::Debug>(
     Some((value, &bytes[length..]))
 }
 
-/// The head that a server gets is one head, for the host of the URL.
+/// The head sent to a server is one head, for the host of the URL.
 fn passed_on(forward: &ForwardRequest) {
     let head = std::str::from_utf8(&forward.head).unwrap();
     let lines: Vec<&str> = head.strip_suffix("\r\n\r\n").unwrap().split("\r\n").collect();
@@ -83,7 +83,7 @@ fn passed_on(forward: &ForwardRequest) {
     assert_eq!(named("transfer-encoding") == 1, forward.body == BodyFraming::Chunked);
 }
 
-/// The end of a body is the same in one piece and byte by byte.
+/// The end of a body is the same in one chunk and byte by byte.
 fn body(framing: BodyFraming, bytes: &[u8]) {
     let (mut at_once, mut slowly) = (BodyReframer::new(framing), BodyReframer::new(framing));
     let (mut out, mut slow_out) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ fn body(framing: BodyFraming, bytes: &[u8]) {
     }
 }
 
-/// A second opinion on the rules, from the name alone.
+/// An independent check of the rules, from the name alone.
 fn judge(host: Host, port: u16) {
     static RULES: OnceLock<NetworkAllowlist> = OnceLock::new();
     let rules = RULES

@@ -1,4 +1,4 @@
-//! Any document and any node: an update changes the one key, or is refused; the body stays byte for byte.
+//! Any document and any node: an update changes the one key, or is rejected; the body stays byte for byte.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

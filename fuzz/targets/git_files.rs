@@ -1,5 +1,5 @@
-//! Any bytes in the files by which git finds a repository and its configuration, and any globs that become pathspecs: what is looked at has an end, the file
-//! that leads to the repository stays protected, and no pathspec lets in what is denied by name.
+//! Any bytes in the files by which git finds a repository and its configuration, and any globs that become pathspecs: the scan terminates, the file
+//! that leads to the repository stays protected, and no pathspec includes what is denied by name.
 #![no_main]
 
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use toolgate_types::Cancellation;
 use toolgate_workspace::{ConfineRequest, Mount, MountAccess, MountRules, Workspace};
 
-/// What every pathspec begins with: it counts from the root of the worktree, and means no more than it says.
+/// The prefixes of pathspecs: relative to the root of the worktree, with only these magic words.
 const BEGINNINGS: [&str; 3] = [":(top)", ":(top,glob)", ":(top,exclude,icase,glob)"];
 
 fn scene() -> &'static Path {
@@ -42,7 +42,7 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], Vec<String>, Vec<String>)| {
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
     let wanted = [ConfineRequest { alias: "@project", writable: true }];
     let confined = workspace.confine(&wanted, None, &Cancellation::never());
-    // A rule may hide it together with a directory around it.
+    // A rule may mask it together with a directory around it.
     if let Some(confined) = confined.ok().filter(|_| deny.is_empty() && scope.is_empty()) {
         let is_covered = confined[0].overlays().iter().any(|cover| cover.path() == Path::new(".git"));
         assert!(is_covered, "a command could replace `.git`");

@@ -1,4 +1,4 @@
-//! Any bytes as what a client writes: cut into lines and taken apart without a panic, the same however they come, and every answer is one line of JSON.
+//! Any bytes from a client: split into lines and parsed without a panic, the same however they arrive, and every answer is one line of JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as a file of pins: refused, or read so that nothing hidden is left in what an operator is shown, and every schema in it is judged in
-//! a moment.
+//! Any bytes as a pin file: rejected, or parsed so that nothing invisible is left in what an operator is shown, and every schema in it is checked in
+//! bounded time.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

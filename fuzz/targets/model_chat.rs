@@ -1,4 +1,4 @@
-//! Any bytes as what a model sends over OpenAI Chat Completions: a step that finished, or one that failed.
+//! Any bytes as a stream of OpenAI Chat Completions: a finished step, or a failed one.
 #![no_main]
 
 #[path = "shared/step.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes as a stream of server-sent events: told apart as a plain reading tells them, however they come.
+//! Any bytes as server-sent events: the same events however the stream is split.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use toolgate_llm::stream_events;
 fuzz_target!(|bytes: &[u8]| {
     let events = stream_events(&[bytes]);
     assert_eq!(events, stream_events(&bytes.chunks(3).collect::<Vec<_>>()));
-    // Names and data come from the stream, and nothing comes twice.
+    // Names and data come from the stream, and nothing is emitted twice.
     if let Ok(events) = events {
         assert!(events.iter().map(|(name, data)| name.len() + data.len()).sum::<usize>() <= bytes.len());
     }

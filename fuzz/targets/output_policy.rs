@@ -1,13 +1,11 @@
-//! Any rules over any answer: refused, or filtered so that nothing redacted is left whole and filtering again
-//! changes nothing.
+//! Any rules over any answer: rejected, or filtered so that nothing redacted is left and filtering is idempotent.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use toolgate_policy::{OutputPolicy, OutputRule};
 
-// Lines are patterns, each after `+` (allow), `~` (mask) or `-` (redact); the first other line and all after
-// it are the answer.
+// Lines are patterns, each after `+` (allow), `~` (mask) or `-` (redact); the first other line and all after it are the answer.
 fuzz_target!(|text: &str| {
     let mut rules = Vec::new();
     let mut rest = text;
@@ -37,7 +35,7 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// Whether nothing is left but shapes.
+/// Whether only structure is left.
 fn is_bare(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.values().all(is_bare),

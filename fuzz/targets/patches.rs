@@ -1,4 +1,4 @@
-//! Any text as a patch of any text: parsed, applied or refused, never a panic. A `\u{1}` parts the patch from the text it is for.
+//! Any text as a patch of any text: parsed, applied or rejected, never a panic. A `\u{1}` separates the patch from its target text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

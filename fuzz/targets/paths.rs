@@ -90,7 +90,7 @@ fuzz_target!(|input: (bool, u8, &str)| {
                 let climbs = target.split('/').any(|name| name == "..");
                 assert!(!target.starts_with('/') && !climbs, "{path:?} would be written at {target}");
             }
-            // Only a path that would be refused is tried for real: the scene must stay as it is.
+            // Only a path that would be refused is really written: the fixture must not change.
             if view.resolved(path).is_err() {
                 assert!(
                     view.write(path, b"x", None, &NoopRecorder).is_err(),

@@ -1,4 +1,4 @@
-//! Any text as a token, a key set and a public key: only the one good token is believed, and nothing waits.
+//! Any text as a token, a key set and a public key: only the one valid token is accepted, and nothing blocks.
 #![no_main]
 
 use std::pin::pin;

@@ -1,12 +1,11 @@
-//! Any bytes as tool manifests: read, or refused with problems that can be shown. What was read renders without
-//! letting a value become an option.
+//! Any bytes as tool manifests: parsed, or rejected with problems that can be shown. A parsed one renders without turning a value into an option.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 use toolgate_manifest::{RealPaths, ToolManifest};
 
-/// Arguments for every property: what the fuzzer wrote is a good source of hostile text.
+/// Arguments for every property: the fuzzer's own text is a good source of hostile input.
 fn input(tool: &ToolManifest, text: &str) -> Value {
     let properties = tool.input.get("properties").and_then(Value::as_object);
     let entries = properties.into_iter().flatten().map(|(name, _)| (name.clone(), Value::from(text)));

@@ -1,10 +1,10 @@
-//! What is true of every step, whatever bytes it is made of.
+//! Invariants of every step, whatever its bytes.
 
 use std::collections::HashSet;
 
 use toolgate_llm::{FinishReason, MAX_CALLS, ModelName, ProviderError, StepDecoder, StepEvent, Wire};
 
-/// Decodes any bytes: without a panic, the same however they come, with one finish at the end or none, and with calls that have ids of their own.
+/// Decodes any bytes: without a panic, the same however they are split, with one finish at the end or none, and with unique call ids.
 pub fn decode(wire: Wire, bytes: &[u8]) {
     let (events, failed) = decoded(wire, &[bytes]);
     let in_pieces = decoded(wire, &bytes.chunks(7).collect::<Vec<_>>());
@@ -16,7 +16,7 @@ pub fn decode(wire: Wire, bytes: &[u8]) {
     let ids: HashSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
     assert!(ids.len() == calls.len() && calls.len() <= MAX_CALLS && !ids.contains(""));
     assert!(*reason != FinishReason::ToolCalls || !calls.is_empty());
-    // What may be made was said to be complete, every one.
+    // Every call that may be made was marked as complete.
     let ended = events.iter().filter(|event| matches!(event, StepEvent::CallEnd { .. })).count();
     assert!(*reason != FinishReason::ToolCalls || ended == calls.len());
 }
