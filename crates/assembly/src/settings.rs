@@ -323,11 +323,9 @@ impl Settings {
     /// What calls come with: the token that was given, else the person at this machine.
     pub fn credential(&self, overrides: &SettingsOverrides) -> Result<Credential, BuildError> {
         let Some(token) = &overrides.token else { return Ok(self.caller.clone().into()) };
-        if let Some(agent) = &overrides.agent {
-            return Err(BuildError::usage(format!(
-                "a token says itself for which agent it calls, so not for `{agent}`"
-            ))
-            .help("leave out --agent, or --token and the variable TOOLGATE_TOKEN"));
+        if overrides.agent.is_some() {
+            return Err(BuildError::usage("`--agent` cannot be combined with a token")
+                .help("leave out --agent, or --token and the variable TOOLGATE_TOKEN"));
         }
         let Caller { session, run, trust, .. } = self.caller.clone();
         Ok(Credential::Token { token: token.clone(), session, run, trust })

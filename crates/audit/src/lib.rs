@@ -5,14 +5,14 @@
 //! arguments or output, only their digests. It is synchronous and needs no runtime; a [`Ticket`] can be awaited on any.
 //!
 //! ```
-//! # use toolgate_audit::{AuditLog, LogOptions, Filter, show, verify, VerifyOptions, Entry};
+//! # use toolgate_audit::{AuditLog, LogOptions, RecordFilter, query_records, verify, VerifyOptions, AuditEntry};
 //! # use toolgate_types::{CallId, Caller, Sha256, StateKey, ToolClass, Trust};
 //! # let scratch = tempfile::tempdir()?;
 //! # let directory = scratch.path().join("audit");
 //! # let caller = Caller { subject: "alice".into(), permissions: Default::default(), agent: None,
 //! #     session: "s1".parse()?, run: None, trust: Trust::Guided };
 //! let (log, _recovered) = AuditLog::open(LogOptions::new(&directory), &StateKey::new([7; 32]))?;
-//! let ticket = log.append(&Entry {
+//! let ticket = log.append(&AuditEntry {
 //!     call: CallId::fresh(),
 //!     client_call_id: None,
 //!     caller: &caller,
@@ -29,7 +29,7 @@
 //! log.close()?;
 //!
 //! assert!(verify(&directory, &VerifyOptions::default())?.problem.is_none());
-//! let newest = show(&directory, Filter::default())?.next().unwrap()?;
+//! let newest = query_records(&directory, RecordFilter::default())?.next().unwrap()?;
 //! assert_eq!((newest.seq, newest.tool.name.as_str()), (1, "read_file"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -17,12 +17,12 @@
 //! ```
 //! use std::net::TcpListener;
 //! use std::sync::Arc;
-//! use toolgate_egress::{Direct, Egress, Rules, environment};
+//! use toolgate_egress::{EgressProxy, NetworkAllowlist, SystemDialer, environment};
 //!
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
-//! let rules = Rules::parse(&["example.com", "*.example.org:8443"])?;
+//! let rules = NetworkAllowlist::parse(&["example.com", "*.example.org:8443"])?;
 //! let variables = environment(listener.local_addr()?.port(), &rules);
-//! let egress = Egress::start(listener, rules, Arc::new(Direct), Box::new(|_event| {}))?;
+//! let egress = EgressProxy::start(listener, rules, Arc::new(SystemDialer), Box::new(|_event| {}))?;
 //! // … the command runs with `variables` …
 //! let report = egress.stop();
 //! assert!(report.refused.is_empty());

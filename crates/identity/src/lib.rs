@@ -35,7 +35,7 @@
 //! let verifier = Verifier::new(VerifierOptions::new(
 //!     vec![issuer],
 //!     Arc::new(SystemTime::now),
-//!     Arc::new(HttpFetch::new()),
+//!     Arc::new(HttpKeyFetcher::new()),
 //! ))?;
 //! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 //! # runtime.block_on(async {

@@ -185,6 +185,6 @@ impl From<Vec<u8>> for SharedSecret {
 
 impl fmt::Debug for SharedSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Secret(…)")
+        formatter.write_str("SharedSecret(…)")
     }
 }

@@ -62,7 +62,7 @@ impl StepEvents {
 
 impl fmt::Debug for StepEvents {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Events(…)")
+        formatter.write_str("StepEvents(…)")
     }
 }
 

@@ -62,7 +62,7 @@ impl StreamRecorder {
 
 impl fmt::Debug for StreamRecorder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Recorder(…)")
+        formatter.write_str("StreamRecorder(…)")
     }
 }
 

@@ -17,16 +17,16 @@
 //!
 //! ```
 //! use std::path::Path;
-//! use toolgate_search::{SearchOptions, Start, Target, search};
-//! use toolgate_types::Stop;
+//! use toolgate_search::{SearchOptions, SearchTarget, WalkRoot, search};
+//! use toolgate_types::Cancellation;
 //!
-//! let folder = tempfile::tempdir()?;
-//! std::fs::write(folder.path().join("notes.txt"), "one\ntwo needles\n")?;
-//! let handle = std::fs::File::open(folder.path())?;
+//! let directory = tempfile::tempdir()?;
+//! std::fs::write(directory.path().join("notes.txt"), "one\ntwo needles\n")?;
+//! let handle = std::fs::File::open(directory.path())?;
 //!
 //! let everything = |_: &Path, _is_directory: bool| true;
 //! let options = SearchOptions::new("needle");
-//! let found = search(Target::Tree(Start::root(&handle)), &everything, &options, &Stop::never())?;
+//! let found = search(SearchTarget::Tree(WalkRoot::root(&handle)), &everything, &options, &Cancellation::never())?;
 //! assert_eq!(found.matches[0].path, Path::new("notes.txt"));
 //! assert_eq!(found.matches[0].number, 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -81,7 +81,7 @@ impl Cancellation {
 impl fmt::Debug for Cancellation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Stop")
+            .debug_struct("Cancellation")
             .field("deadline", &self.deadline)
             .field("reason", &self.reason())
             .finish()

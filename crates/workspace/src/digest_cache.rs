@@ -62,7 +62,7 @@ impl CacheSlot<'_> {
 /// Without the text: file contents do not belong in logs.
 impl fmt::Debug for DigestCache {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LastLarge").finish_non_exhaustive()
+        formatter.debug_struct("DigestCache").finish_non_exhaustive()
     }
 }
 

@@ -39,7 +39,9 @@ impl SandboxLauncher {
 impl ServerLauncher for SandboxLauncher {
     fn launch(&self, process: &ProcessSettings) -> Result<LaunchedServer, Failure> {
         let means = self.context.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let means = means.ok_or_else(|| Failure::new(ErrorCode::Internal, "nothing runs processes"))?;
+        let means = means.ok_or_else(|| {
+            Failure::new(ErrorCode::Internal, "no sandbox backend is available on this machine")
+        })?;
         let started = means.runner.start(&ConfinedProcess {
             program: process.program.clone(),
             arguments: process.arguments.clone(),

@@ -119,7 +119,7 @@ async fn unusable_token(
     if let Some((token, failure)) = refused {
         let reason = failure.operator_note.unwrap_or(failure.message);
         if is_permanently_invalid(settings, &token.0).await {
-            let failed = CliError::error(format!("the token proves nothing: {reason}"));
+            let failed = CliError::error(format!("the token was rejected: {reason}"));
             return CliError {
                 code: DENIED,
                 ..failed.help("give a good one with --token or the variable TOOLGATE_TOKEN; `toolgate token mint` makes one")

@@ -287,7 +287,7 @@ fn a_gate_is_not_served_to_a_token_that_can_never_be_good() {
     {
         let (code, said) = served(&place, token);
         assert_eq!(code, 3, "{reason}: {said}");
-        assert!(said.contains(&format!("the token proves nothing: {reason}")), "{said}");
+        assert!(said.contains(&format!("the token was rejected: {reason}")), "{said}");
         assert!(said.contains("TOOLGATE_TOKEN") && !said.contains(token), "{said}");
     }
     assert_eq!(served(&place, &good), (0, String::new()));

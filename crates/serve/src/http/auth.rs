@@ -37,7 +37,7 @@ impl fmt::Debug for AuthRequirement {
         formatter.write_str(match self {
             Self::Token(_) => "Token",
             Self::Issued { .. } => "Issued",
-            Self::None => "Nothing",
+            Self::None => "None",
         })
     }
 }

@@ -44,7 +44,7 @@ pub struct ReadyCheck(pub Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl fmt::Debug for ReadyCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Ready(…)")
+        formatter.write_str("ReadyCheck(…)")
     }
 }
 

@@ -58,7 +58,7 @@ impl Default for RejectedHosts {
 
 impl fmt::Debug for RejectedHosts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("RefusedHosts(…)")
+        formatter.write_str("RejectedHosts(…)")
     }
 }
 

@@ -173,7 +173,11 @@ impl HttpServer {
         let streams = self.options.limits.max_streams.saturating_sub(self.streams.available_permits());
         let gauges = [
             ("toolgate_http_connections", "Connections.", self.connections.len()),
-            ("toolgate_http_sessions", "Sessions of the older era.", self.sessions.count()),
+            (
+                "toolgate_http_sessions",
+                "Open sessions of the session protocol (2025-11-25 and before).",
+                self.sessions.count(),
+            ),
             ("toolgate_http_streams", "Streams that go on.", streams),
             (
                 "toolgate_http_answers_waiting",

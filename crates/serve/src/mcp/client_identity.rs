@@ -83,7 +83,7 @@ fn digest<'a>(purpose: &[u8], parts: impl Iterator<Item = &'a str>) -> [u8; 32] 
 
 impl fmt::Debug for ClientIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Visitor").field("credential", &self.credential).finish_non_exhaustive()
+        formatter.debug_struct("ClientIdentity").field("credential", &self.credential).finish_non_exhaustive()
     }
 }
 

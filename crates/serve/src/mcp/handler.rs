@@ -281,7 +281,7 @@ pub(crate) fn page<Item: Clone>(
             .parse()
             .ok()
             .filter(|start| *start <= items.len())
-            .ok_or_else(|| ErrorData::invalid_params("this cursor was not handed out", None))?,
+            .ok_or_else(|| ErrorData::invalid_params("unknown cursor", None))?,
     };
     let rest = items.get(start..).unwrap_or_default();
     let next = (rest.len() > size).then(|| (start + size).to_string());

@@ -89,7 +89,7 @@ impl McpHandler {
             Some(cursor) => {
                 let read = FileCursor::read(&cursor, &self.service.aliases);
                 Some(read.ok_or_else(|| {
-                    ErrorData::invalid_params("this cursor was not handed out; begin again without one", None)
+                    ErrorData::invalid_params("unknown cursor; begin again without one", None)
                 })?)
             }
         };
