@@ -12,7 +12,7 @@ use toolgate_types::{
 use toolgate_workspace::Workspace;
 
 use crate::call_log::{CallEnd, LoggedCall};
-use crate::crew::{self, NamedPath, RunLog};
+use crate::crew::{self, RefusedPath, RunLog};
 use crate::profile::{FileTools, Profile};
 
 /// A longer field is part of the answer, not a fact about it.
@@ -201,11 +201,11 @@ impl ProfiledGate {
     }
 
     /// The path argument of a call, if the profile mentions it in a refusal.
-    fn named(&self, call: &ToolCall) -> Option<NamedPath> {
-        if self.profile == Profile::Crew { NamedPath::of(&call.arguments) } else { None }
+    fn named(&self, call: &ToolCall) -> Option<RefusedPath> {
+        if self.profile == Profile::Crew { RefusedPath::of(&call.arguments) } else { None }
     }
 
-    fn explain(&self, named: Option<NamedPath>, failure: &mut Failure) {
+    fn explain(&self, named: Option<RefusedPath>, failure: &mut Failure) {
         if self.profile == Profile::Crew && failure.code.is_denial() {
             crew::explain_refusal(named, failure);
         }

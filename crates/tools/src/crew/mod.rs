@@ -11,7 +11,7 @@ use toolgate_types::{ErrorCode, Outcome};
 
 use crate::profiled_gate::ModelAnswer;
 
-pub(crate) use refusal::{NamedPath, explain_refusal};
+pub(crate) use refusal::{RefusedPath, explain_refusal};
 pub use run::{RunError, initialise_run};
 pub(crate) use run_log::RunLog;
 pub(crate) use tools::{about_file, tools};

@@ -8,14 +8,14 @@ use toolgate_types::Failure;
 const MAX_PATH_BYTES: usize = 200;
 
 /// A path as a call names it. Nothing is resolved: the file may not exist, and the caller may not have access.
-pub(crate) struct NamedPath {
+pub(crate) struct RefusedPath {
     /// The alias, known or not.
     mount: Option<String>,
     /// Slashes only, no `.` and no empty components; `..` stays, because it may be the reason of the refusal.
     path: String,
 }
 
-impl NamedPath {
+impl RefusedPath {
     /// The path among the arguments of a call.
     pub(crate) fn of(arguments: &Value) -> Option<Self> {
         let text = arguments.get("path").and_then(Value::as_str)?;
@@ -29,9 +29,9 @@ impl NamedPath {
 }
 
 /// Adds the mount, the path and the reason. Details that the failure already has take precedence.
-pub(crate) fn explain_refusal(named: Option<NamedPath>, failure: &mut Failure) {
+pub(crate) fn explain_refusal(named: Option<RefusedPath>, failure: &mut Failure) {
     let reason = json!(failure.message);
-    if let Some(NamedPath { mount, path }) = named {
+    if let Some(RefusedPath { mount, path }) = named {
         failure.details.entry("mount").or_insert(json!(mount));
         failure.details.entry("path").or_insert(json!(path));
     }
@@ -53,10 +53,10 @@ mod tests {
             ("/etc/passwd", None, "/etc/passwd"),
             ("a/../b", None, "a/../b"),
         ] {
-            let named = NamedPath::of(&json!({"path": written})).unwrap();
+            let named = RefusedPath::of(&json!({"path": written})).unwrap();
             assert_eq!((named.mount.as_deref(), named.path.as_str()), (mount, path), "{written}");
         }
-        assert!(NamedPath::of(&json!({"path": 1})).is_none());
-        assert!(NamedPath::of(&json!("text")).is_none());
+        assert!(RefusedPath::of(&json!({"path": 1})).is_none());
+        assert!(RefusedPath::of(&json!("text")).is_none());
     }
 }
