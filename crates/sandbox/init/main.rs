@@ -23,6 +23,7 @@ mod number {
     pub const WAIT4: usize = 61;
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
+    pub const SETPGID: usize = 109;
     pub const SIGTIMEDWAIT: usize = 128;
     pub const PRCTL: usize = 157;
     pub const EXIT_GROUP: usize = 231;
@@ -40,6 +41,7 @@ mod number {
     pub const WAIT4: usize = 260;
     pub const KILL: usize = 129;
     pub const FCNTL: usize = 25;
+    pub const SETPGID: usize = 154;
     pub const SIGTIMEDWAIT: usize = 137;
     pub const PRCTL: usize = 167;
     pub const EXIT_GROUP: usize = 94;
@@ -75,6 +77,7 @@ fn call(number: usize, arguments: [usize; 4]) -> isize {
     result
 }
 
+const SIGINT: usize = 2;
 const SIGKILL: usize = 9;
 const SIGTERM: usize = 15;
 const SIGCHLD: usize = 17;
@@ -90,6 +93,7 @@ const CHILD_STACK: usize = 32 * 1024;
 struct Becoming {
     arguments: *const usize,
     environment: *const usize,
+    is_namespace: bool,
 }
 
 extern "C" fn start(stack: *const usize) -> ! {
@@ -97,9 +101,9 @@ extern "C" fn start(stack: *const usize) -> ! {
     let (count, arguments) = unsafe { (*stack, stack.add(1)) };
     // SAFETY: the gate passes a mode and a program before the program's own arguments.
     let (mode, command) = unsafe { (*(*arguments.add(1) as *const u8), arguments.add(2)) };
-    // SAFETY: the environment begins after the arguments and their null.
-    let becoming = unsafe { Becoming { arguments: command, environment: arguments.add(count + 1) } };
     let is_namespace = mode == b'n';
+    // SAFETY: the environment begins after the arguments and their null.
+    let becoming = unsafe { Becoming { arguments: command, environment: arguments.add(count + 1), is_namespace } };
     // `PR_SET_DUMPABLE` 0: no process inside may ptrace this one or open its files through `/proc`. Without a namespace, `PR_SET_CHILD_SUBREAPER`
     // sends orphans here.
     call(number::PRCTL, [4, 0, 0, 0]);
@@ -107,7 +111,7 @@ extern "C" fn start(stack: *const usize) -> ! {
         call(number::PRCTL, [36, 1, 0, 0]);
     }
     call(number::FCNTL, [REPORT, 2, 1, 0]);
-    let waited: u64 = (1 << (SIGCHLD - 1)) | (1 << (SIGTERM - 1));
+    let waited: u64 = (1 << (SIGCHLD - 1)) | (1 << (SIGTERM - 1)) | (1 << (SIGINT - 1));
     mask(waited);
     let child = start_child((stack as usize - CHILD_STACK) & !15, &becoming);
     // Close the pipes: they must report end of file when the command ends, not when this process does.
@@ -149,6 +153,12 @@ fn start_child(stack: usize, becoming: &Becoming) -> isize {
 }
 
 extern "C" fn become_command(becoming: &Becoming) -> ! {
+    // Without a namespace: a process group of its own (`setpgid`), which `SIGTERM` is sent to, and `PR_SET_PDEATHSIG`, so that the command does not
+    // outlive a process 1 that is killed.
+    if !becoming.is_namespace {
+        call(number::SETPGID, [0, 0, 0, 0]);
+        call(number::PRCTL, [1, SIGKILL, 0, 0]);
+    }
     mask(0);
     // SAFETY: the program's path is the first of its arguments.
     let program = unsafe { *becoming.arguments };
@@ -162,7 +172,8 @@ fn mask(signals: u64) {
     call(number::SIGPROCMASK, [2, &raw const signals as usize, 0, 8]);
 }
 
-/// Reaps children until the command ends.
+/// Reaps children until the command ends, or until the gate sends `SIGINT`: kill everything. With a namespace the gate kills this process instead, and
+/// the kernel the rest.
 fn wait_for(child: isize, waited: u64, is_namespace: bool) -> i32 {
     loop {
         loop {
@@ -176,6 +187,9 @@ fn wait_for(child: isize, waited: u64, is_namespace: bool) -> i32 {
             }
         }
         let signal = call(number::SIGTIMEDWAIT, [&raw const waited as usize, 0, 0, 8]);
+        if signal == SIGINT as isize {
+            return SIGKILL as i32;
+        }
         if signal == SIGTERM as isize {
             // All processes except this one; without a namespace, the command's process group.
             let whom = if is_namespace { -1 } else { -child };

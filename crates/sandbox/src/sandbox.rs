@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use toolgate_types::Cancellation;
 
 use crate::bare_binds::BareBinds;
@@ -282,7 +282,9 @@ impl Sandbox {
         let heard = supervise(ears, OutputLimits::of(&job.stdio), until, DiskWatch::new(job), sink);
         // Process 1 has exited or is killed now; either way it is reaped, and with it everything in its namespace.
         if heard.is_err() {
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+            // Without a PID namespace, process 1 kills its descendants on `SIGINT`.
+            let signal = if self.has(Layer::PidNamespace) { Signal::KILL } else { Signal::INT };
+            let _ = rustix::process::kill_process(process, signal);
         }
         wait(process)?;
         let heard = heard?;
@@ -361,7 +363,8 @@ impl Sandbox {
                 (None, None)
             }
         };
-        Ok((process, ChildPipes { output, error, report, input, process: handle }))
+        let has_pid_namespace = self.has(Layer::PidNamespace);
+        Ok((process, ChildPipes { output, error, report, input, process: handle, has_pid_namespace }))
     }
 
     fn clone_flags(&self) -> i32 {

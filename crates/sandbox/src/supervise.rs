@@ -33,6 +33,8 @@ pub(crate) struct ChildPipes {
     pub(crate) input: Option<(OwnedFd, Vec<u8>)>,
     /// Pidfd of process 1.
     pub(crate) process: OwnedFd,
+    /// Whether killing process 1 kills everything that it started.
+    pub(crate) has_pid_namespace: bool,
 }
 
 /// The result of supervision.
@@ -185,7 +187,12 @@ impl Supervision<'_> {
         self.signal(signal)
     }
 
+    /// Without a PID namespace, killing process 1 would leave its descendants running: `SIGINT` makes it kill them first.
     fn signal(&self, signal: Signal) -> Result<(), SandboxError> {
+        let signal = match signal {
+            Signal::KILL if !self.pipes.has_pid_namespace => Signal::INT,
+            other => other,
+        };
         match rustix::process::pidfd_send_signal(&self.pipes.process, signal) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(SandboxError::system("the command cannot be ended")(error)),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use toolgate_attack::Order;
-use toolgate_sandbox::{Exit, Job, LimitHit, ResourceLimits, TerminationReason};
+use toolgate_sandbox::{Exit, Job, Layer, LimitHit, ResourceLimits, TerminationReason};
 use toolgate_types::Cancellation;
 
 use super::Shop;
@@ -66,6 +66,35 @@ fn a_command_that_is_cancelled_while_it_starts_ends_by_sigterm() {
         let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
         assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(TerminationReason::Cancelled)));
     }
+}
+
+/// Without a PID namespace the kernel kills nothing by itself when process 1 ends. The commands ignore `SIGTERM`, or are killed for too much output.
+#[test]
+fn without_a_pid_namespace_nothing_outlives_a_command_that_is_ended() {
+    let shop = Shop::without(&[Layer::PidNamespace, Layer::PrivateProc]);
+    let marked = |name: &str| {
+        let mark = format!("OUTLIVED={name}-{}", std::process::id());
+        let (variable, value) = mark.split_once('=').unwrap();
+        (mark.clone(), vec![(variable.to_owned(), value.to_owned())])
+    };
+    let alive = |mark: &str| {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let environments = processes.filter_map(|process| std::fs::read(process.path().join("environ")).ok());
+        environments
+            .filter(|found| found.split(|byte| *byte == 0).any(|pair| pair == mark.as_bytes()))
+            .count()
+    };
+    let line = "setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & trap '' TERM; echo ready; while :; do sleep 1; done";
+    let (stop, mut heard) = cancelled_when_ready();
+    let (mark, environment) = marked("cancelled");
+    let ran = shop.run_until(&Job { environment, ..shop.shell(line) }, &stop, &mut heard).unwrap();
+    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(9), Some(TerminationReason::Cancelled)));
+    assert_eq!(alive(&mark), 0, "cancelled");
+
+    // One that obeys ends by `SIGTERM`, before the grace period is over.
+    let now = Cancellation::new(None, || true);
+    let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
+    assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(TerminationReason::Cancelled)));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 use toolgate_sandbox::{
-    BindMount, CapturedStdio, CommandExit, CommandStdio, Job, Network, OnOutputLimit, ResourceLimits,
+    BindMount, CapturedStdio, CommandExit, CommandStdio, Job, Layer, Network, OnOutputLimit, ResourceLimits,
     Sandbox, SandboxError, SandboxOptions, Stream,
 };
 use toolgate_types::Cancellation;
@@ -47,6 +47,14 @@ impl Shop {
         let folder = tempfile::tempdir().unwrap();
         let opened = File::open(folder.path()).unwrap();
         Self { sandbox: Sandbox::prepare(SandboxOptions::default()).unwrap(), folder, opened }
+    }
+
+    /// One that does without some layers.
+    fn without(layers: &[Layer]) -> Self {
+        let mut options = SandboxOptions::default();
+        options.without = layers.iter().copied().collect();
+        options.require = layers.iter().fold(options.require, |required, layer| required.without(*layer));
+        Self { sandbox: Sandbox::prepare(options).unwrap(), ..Self::open() }
     }
 
     fn job(&self, program: &str, arguments: &[&str]) -> Job<'_> {
