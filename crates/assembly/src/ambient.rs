@@ -1,4 +1,4 @@
-//! What this process takes from its surroundings, in one place: environment, current folder, host paths.
+//! Ambient authority, in one place: the environment, the current directory, host paths.
 #![expect(
     clippy::disallowed_methods,
     reason = "the binary owns ambient authority; everything behind it works on handles"
@@ -15,7 +15,7 @@ use cap_std::fs::Dir;
 use crate::atomic_file::AtomicFile;
 use crate::error::BuildError;
 
-/// Where the process stands.
+/// The current directory, the home directories and the variables of the process.
 #[derive(Clone, Debug)]
 pub struct HostEnvironment {
     /// The current directory.
@@ -57,7 +57,7 @@ impl HostEnvironment {
         self.variables.get(name).cloned()
     }
 
-    /// A path as a person writes it: trimmed, `~` expanded, made absolute, without `.` and `..`.
+    /// A path as a user writes it: trimmed, `~` expanded, made absolute, without `.` and `..`.
     pub fn absolute(&self, path: &Path) -> Result<PathBuf, BuildError> {
         let text = path.to_str().map_or(path, |text| Path::new(text.trim()));
         if text.as_os_str().is_empty() {
@@ -78,7 +78,7 @@ impl HostEnvironment {
         Ok(without_dots(&expanded))
     }
 
-    /// A path as messages name it: from the current folder where it lies below.
+    /// A path as messages show it: relative to the current directory where it lies below it.
     pub fn display_path(&self, path: &Path) -> String {
         path.strip_prefix(&self.current_dir).unwrap_or(path).display().to_string()
     }
@@ -98,7 +98,7 @@ fn without_dots(path: &Path) -> PathBuf {
     clean
 }
 
-/// Opens a folder, making it first if it is missing.
+/// Opens a directory (`O_DIRECTORY`), creating it and its parents first if it is missing.
 pub fn open_or_create_directory(path: &Path) -> io::Result<File> {
     match open_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -109,14 +109,14 @@ pub fn open_or_create_directory(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a folder.
+/// Opens a directory; `O_DIRECTORY` refuses anything else.
 pub fn open_directory(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = i32::try_from(rustix::fs::OFlags::DIRECTORY.bits()).unwrap_or(0);
     std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Opens a folder of the gate's own, making it for this user alone if it is missing.
+/// Opens a directory of the gate's own, creating it with mode 0700 if it is missing.
 pub fn open_private_directory(path: &Path) -> io::Result<Dir> {
     use std::os::unix::fs::DirBuilderExt as _;
     match Dir::open_ambient_dir(path, ambient_authority()) {
@@ -128,14 +128,14 @@ pub fn open_private_directory(path: &Path) -> io::Result<Dir> {
     }
 }
 
-/// Whether there is a folder with an entry in it whose name ends like this.
+/// Whether the directory exists and has an entry whose name ends with `ending`.
 pub fn has_entry(folder: &Path, ending: &str) -> bool {
     let entries = std::fs::read_dir(folder);
     let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.any(|name| name.as_encoded_bytes().ends_with(ending.as_bytes()))
 }
 
-/// A file of an operator that is longer than this is none.
+/// An operator's file longer than this is refused.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads a file that the command line names. It may be a pipe (`--config <(…)`, `/dev/stdin`), which is read until its writer closes it.
@@ -162,7 +162,7 @@ pub fn read_regular(file: File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads to the end, which must come soon.
+/// Reads to the end of the stream, and fails after `MAX_FILE_BYTES`.
 pub fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
@@ -173,7 +173,7 @@ pub fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The files of a folder by name, without those that begin with a dot; `None` where the path is no folder.
+/// The files of a directory, sorted by name, without those whose name begins with a dot; `None` if the path is not a directory.
 pub fn list_directory(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -192,10 +192,10 @@ pub fn list_directory(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
-/// More names than this in a folder are not offered to anybody.
+/// The most entries of a directory that are listed.
 const MAX_ENTRIES: usize = 1000;
 
-/// What a folder holds, by name, and whether each is a folder; nothing where it cannot be read.
+/// The entries of a directory by name, each with whether it is a directory; empty if the directory cannot be read.
 pub fn directory_entries(path: &Path) -> Vec<(String, bool)> {
     let Ok(found) = std::fs::read_dir(path) else { return Vec::new() };
     let entry = |entry: std::fs::DirEntry| {
@@ -207,7 +207,7 @@ pub fn directory_entries(path: &Path) -> Vec<(String, bool)> {
     named
 }
 
-/// What changes when a file or folder is written: who it is, how large, and when it was touched.
+/// What changes when a file or directory is written: device and inode, size, `mtime` and `ctime`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFingerprint {
     identity: (u64, u64),
@@ -216,7 +216,7 @@ pub struct FileFingerprint {
     changed: (i64, i64),
 }
 
-/// The stamp of what is at a path, if anything is.
+/// The fingerprint of the file at a path, if there is one.
 pub fn fingerprint(path: &Path) -> Option<FileFingerprint> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::metadata(path).ok()?;
@@ -234,12 +234,12 @@ pub fn mode(path: &Path) -> io::Result<u32> {
     Ok(std::fs::metadata(path)?.permissions().mode())
 }
 
-/// Whether something is there.
+/// Whether the path exists; symlinks are followed.
 pub fn exists(path: &Path) -> bool {
     std::fs::metadata(path).is_ok()
 }
 
-/// Writes a new file, whole or not at all; whoever comes first wins. Missing folders are made.
+/// Writes a new file, whole or not at all; fails if another process created it first. Missing parent directories are created.
 pub fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let private = if mode & 0o077 == 0 { 0o700 } else { 0o777 };
@@ -256,23 +256,24 @@ fn parent_directory(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Makes a file that only this user may read, and that was not there before, to be written bit by bit.
+/// Creates a file with mode 0600 that must not exist yet (`O_EXCL`), to be written in pieces.
 pub fn create_private_file(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Puts other content into a file of the operator, in one step and only while it is what was read. A link stays, and what it leads to changes.
+/// Replaces the content of an operator's file atomically, and only if it still holds the bytes that were read. A symlink is kept and its target
+/// replaced.
 pub fn replace_file(path: &Path, read: &[u8], content: &[u8]) -> io::Result<()> {
     with_atomic_file(&real_path(path), |spot| spot.replace(read, content))
 }
 
-/// The program that runs.
+/// The path of the running executable.
 pub fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// The real place of a file or folder, as far as it exists.
+/// The canonical path; where the file does not exist, the canonical path of its nearest existing parent with the rest appended.
 pub fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = std::fs::canonicalize(path) {
         return real;
@@ -283,7 +284,7 @@ pub fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// The real places of many files and folders, as `real_path` finds them; every folder on the way is looked at once.
+/// The canonical paths of many files, as [`real_path`] finds them; each parent directory is resolved only once.
 #[derive(Default)]
 pub struct RealPathCache(HashMap<PathBuf, PathBuf>);
 
@@ -306,11 +307,11 @@ impl RealPathCache {
     }
 }
 
-/// What a configuration is called that is found.
+/// The name of a configuration file that is searched for.
 pub const CONFIG_NAME: &str = "toolgate.yaml";
 
-/// `toolgate.yaml` in this directory or the nearest one above. Whatever has that name counts, also a FIFO or a dangling symlink: what cannot be read must
-/// not be passed over in favour of one above, or of the defaults.
+/// `toolgate.yaml` in this directory or the nearest one above. Anything of that name counts, also a FIFO or a dangling symlink: a file that cannot be
+/// read must not be skipped in favour of one further up, or of the defaults.
 pub fn find_upward(start: &Path) -> io::Result<Option<PathBuf>> {
     for directory in start.ancestors() {
         let candidate = directory.join(CONFIG_NAME);

@@ -1,4 +1,5 @@
-//! One name in an open folder. What was looked at is what is read and written, whatever becomes of the way there meanwhile.
+//! A file name in an open directory. The directory is held by descriptor, so a rename or symlink on the path cannot redirect a later read or write
+//! (TOCTOU).
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -23,18 +24,18 @@ impl<'f> AtomicFile<'f> {
         Self { directory, name }
     }
 
-    /// What the file holds. A link is not followed, and a pipe or a device is none.
+    /// The content of the file. Symlinks are not followed (`O_NOFOLLOW`); a FIFO or a device is refused.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         read_regular(self.open()?)
     }
 
     fn open(&self) -> io::Result<File> {
-        // Without `NONBLOCK`, opening a pipe waits for somebody who writes into it.
+        // Without `O_NONBLOCK`, opening a FIFO blocks until a writer opens its other end.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(self.directory, self.name, flags, Mode::empty())?))
     }
 
-    /// Writes a new file, whole or not at all; whoever comes first wins.
+    /// Writes a new file, whole or not at all: `link` from a temporary file fails with `EEXIST` if another process created it first.
     pub fn write_new(&self, content: &[u8], mode: u32) -> io::Result<()> {
         let draft = self.temp_file(content, mode, None)?;
         let placed = self.directory.hard_link(&draft, self.directory, self.name);
@@ -43,18 +44,18 @@ impl<'f> AtomicFile<'f> {
         self.sync_directory()
     }
 
-    /// Writes a file that only this user may read, in one step and over what is there. That is never followed where it is a link: in a folder that others
-    /// write as well, one could lead anywhere.
+    /// Writes a file with mode 0600 by rename, replacing the current one. A symlink at this name is refused: in a directory that others can write
+    /// too, it could point anywhere.
     pub fn replace_private(&self, content: &[u8]) -> io::Result<()> {
         self.require_regular_file()?;
         let draft = self.temp_file(content, 0o600, None)?;
         self.rename_into_place(&draft)
     }
 
-    /// Puts other content into a file, in one step and only while it is what was read. Whoever owns it and may read it stays the same.
+    /// Replaces the content by rename, and only if the file still holds the bytes that were read. Owner, group and mode are kept.
     pub fn replace(&self, read: &[u8], content: &[u8]) -> io::Result<()> {
         let like = self.open()?.metadata()?;
-        // Until the draft belongs to whom the file does, nobody else reads it.
+        // Mode 0600 until owner and group are set: the content must not be readable by others in between.
         let draft = self.temp_file(content, 0o600, Some(&like))?;
         match self.read() {
             Ok(now) if now == read => self.rename_into_place(&draft),
@@ -65,7 +66,7 @@ impl<'f> AtomicFile<'f> {
         }
     }
 
-    /// Refuses a link, a folder or a device at a place where a plain file is expected, or nothing.
+    /// Refuses anything but a regular file or no file: a symlink, a directory, a device.
     pub fn require_regular_file(&self) -> io::Result<()> {
         match self.directory.symlink_metadata(self.name) {
             Ok(found) if found.is_file() => Ok(()),
@@ -78,7 +79,7 @@ impl<'f> AtomicFile<'f> {
         }
     }
 
-    /// A file that was not there before, beside the one whose content it has; with the owner and mode of another one, if it is to be like that.
+    /// A new temporary file in the same directory with this content, and with the owner, group and mode of `like` if given.
     fn temp_file(&self, content: &[u8], mode: u32, like: Option<&Metadata>) -> io::Result<String> {
         let draft = format!(".{}.{}.new", self.name.to_string_lossy(), CallId::fresh());
         let mut options = OpenOptions::new();
@@ -105,7 +106,7 @@ impl<'f> AtomicFile<'f> {
     }
 }
 
-/// Gives a file the owner, the group and the mode of another one.
+/// Gives a file the owner, group and mode of another one.
 fn copy_ownership(file: &File, like: &Metadata) -> io::Result<()> {
     let is = file.metadata()?;
     if (is.uid(), is.gid()) != (like.uid(), like.gid()) {
@@ -116,7 +117,7 @@ fn copy_ownership(file: &File, like: &Metadata) -> io::Result<()> {
             ))
         })?;
     }
-    // A change of owner takes bits away, so the mode comes last.
+    // `fchown` clears the set-user-ID and set-group-ID bits, so `fchmod` comes last.
     Ok(fchmod(file, Mode::from_raw_mode(like.mode() & 0o7777))?)
 }
 
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
     use crate::ambient::open_directory;
 
-    /// Whatever the umask of whoever runs it.
+    /// Independent of the umask of the process.
     #[test]
     fn a_file_that_is_replaced_keeps_its_mode_and_its_owner() {
         let scratch = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ mod tests {
         let spot = AtomicFile::new(&folder, OsStr::new("file"));
         for mode in [0o664, 0o600, 0o666, 0o640, 0o2755] {
             std::fs::write(&path, "old").unwrap();
-            // Only root can give files away.
+            // Only root may `chown`.
             let owner = geteuid().is_root().then_some(12345);
             chown(&path, owner, owner).unwrap();
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
     }
 
-    /// Only root can make such a file, and then be one who may not give files away.
+    /// Only root can make such a file, and then drop the capability to `chown`.
     #[test]
     fn a_file_whose_owner_cannot_be_kept_is_left_alone() {
         if !geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Whose tokens are believed: what the configuration says, or this machine's own secret.
+//! Which tokens are accepted: those of the declared issuer, or those signed with this machine's own secret.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::ownership::{OwnershipError, check_file};
 use crate::secrets;
 use crate::settings::Settings;
 
-/// The issuer and the audience of tokens that this machine signs for itself.
+/// The issuer and the audience of tokens that this machine signs itself.
 pub const LOCAL_ISSUER: &str = "toolgate";
 /// The id of the secret that they are signed with.
 pub const LOCAL_KEY_ID: &str = "local";
 
-/// Where this machine's own secret is.
+/// The file of this machine's own secret.
 pub fn local_secret(settings: &Settings) -> PathBuf {
     settings.state_dir.join("keys/callers.key")
 }
 
-/// Who can tell whether a token is good, if anybody can: what the configuration declares, else this machine's secret, once there is one.
+/// The verifier of tokens: as the configuration declares it, else with this machine's secret, if it exists.
 pub fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
     if let Some(verifier) = &settings.supplied.verifier {
         return Ok(Some(Arc::clone(verifier)));
@@ -104,7 +104,7 @@ fn issuer(callers: &CallersConfig, settings: &Settings) -> Result<Issuer, LoadEr
     })
 }
 
-/// The algorithms that are listed, else those that the keys name.
+/// The listed algorithms, else those that the keys name.
 fn algorithms(callers: &CallersConfig) -> Vec<Algorithm> {
     let named: Vec<&str> = match &callers.algorithms {
         Some(listed) => listed.iter().map(|algorithm| algorithm.value.as_str()).collect(),
@@ -119,7 +119,7 @@ fn algorithms(callers: &CallersConfig) -> Vec<Algorithm> {
     algorithms
 }
 
-/// The key itself, or what is wrong with how it is declared.
+/// The key, or the problem in its declaration.
 fn key_source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, ConfigProblem>, BuildError> {
     let config = &settings.loaded.config;
     let key_id = || key.kid.as_ref().map(|kid| kid.value.clone());
@@ -151,7 +151,7 @@ fn key_source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, 
     })
 }
 
-/// A mistake where the file makes it, as far as that can be told.
+/// The problem with its position in the file, where the error names a key.
 fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -> ConfigProblem {
     let help = Some(error.help().to_owned());
     let place = callers.keys.iter().find(|key| match (error, &key.source) {
@@ -169,7 +169,7 @@ fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -
     }
 }
 
-/// Keys that others could replace by their own.
+/// Warns of key files that another user could replace.
 pub fn warnings(settings: &Settings) -> Result<Vec<ConfigWarning>, BuildError> {
     let config = &settings.loaded.config;
     let mut warnings = Vec::new();

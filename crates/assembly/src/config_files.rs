@@ -10,7 +10,7 @@ use crate::ambient::{HostEnvironment, list_directory, read_regular_file};
 use crate::settings::LoadedConfig;
 use crate::trust::CoveredConfig;
 
-/// A file or folder that the configuration names.
+/// A file or directory that the configuration names.
 #[derive(Clone, Debug)]
 pub struct ConfiguredPath {
     /// Where it is named.
@@ -19,17 +19,17 @@ pub struct ConfiguredPath {
     pub path: PathBuf,
 }
 
-/// Where the content of files comes from that a configuration names and that decide something.
+/// Where the content of the files comes from that a configuration names: manifests, policies, system prompts, keys.
 #[derive(Clone, Debug)]
 pub enum FileSource {
-    /// A person named the configuration: each is read from disk when it is needed.
+    /// The configuration was named explicitly: its files are read from disk when they are needed.
     OnDisk,
-    /// The user agreed to exactly these bytes, which were read once; the disk is not asked again.
+    /// The user agreed to exactly these bytes, which were read once; the disk is not read again.
     Agreed(Arc<CoveredConfig>),
 }
 
 impl FileSource {
-    /// The files of a directory by name; `None` where the path is no directory.
+    /// The files of a directory by name; `None` if the path is not a directory.
     fn list(&self, path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
         match self {
             Self::OnDisk => list_directory(path),
@@ -37,7 +37,7 @@ impl FileSource {
         }
     }
 
-    /// What a file holds. A FIFO or a device is refused: opening one could block for ever.
+    /// The content of a file. A FIFO or a device is refused: opening or reading it could block for ever.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         match self {
             Self::OnDisk => read_regular_file(path),
@@ -49,7 +49,7 @@ impl FileSource {
 /// One file with its content.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// The file as messages name it.
+    /// The path as messages show it.
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
@@ -57,25 +57,25 @@ pub struct SourceFile {
     pub bytes: Vec<u8>,
 }
 
-/// How the names of manifests end.
+/// The file extensions of manifests.
 pub const MANIFEST_EXTENSIONS: &[&str] = &["yaml", "yml"];
-/// How the names of policies end.
+/// The file extensions of policies.
 pub const POLICY_EXTENSIONS: &[&str] = &["cedar"];
 
 impl ConfiguredPath {
-    /// The files: itself, or what a folder holds, by name. Folders in a folder are not looked into.
+    /// The file itself, or the files of the directory by name. Subdirectories are not searched.
     pub fn files(&self, endings: &[&str], from: &FileSource) -> io::Result<Vec<PathBuf>> {
         let Some(files) = from.list(&self.path)? else { return Ok(vec![self.path.clone()]) };
         Ok(files.into_iter().filter(|file| ends_with(file, endings)).collect())
     }
 }
 
-/// Whether a file's name ends like this.
+/// Whether a file has one of these extensions.
 pub fn ends_with(file: &Path, endings: &[&str]) -> bool {
     file.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
 }
 
-/// Reads everything that is named.
+/// Reads all files of these paths.
 pub fn read_all(
     named: &[ConfiguredPath],
     endings: &[&str],
@@ -92,7 +92,7 @@ pub fn read_all(
                 .collect::<io::Result<Vec<SourceFile>>>()
         });
         match read {
-            // A file that is named twice, by itself and in its folder, is one file.
+            // A file that is named twice, by itself and through its directory, counts once.
             Ok(read) => {
                 let is_new = |content: &SourceFile| !contents.iter().any(|known| known.path == content.path);
                 let fresh: Vec<SourceFile> = read.into_iter().filter(is_new).collect();
@@ -110,7 +110,7 @@ fn read(path: PathBuf, from: &FileSource, surroundings: &HostEnvironment) -> io:
     Ok(SourceFile { name, path, bytes })
 }
 
-/// A problem with something that is named and cannot be read.
+/// The problem of a named path that cannot be read.
 pub fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> ConfigProblem {
     let message = format!("`{}` cannot be read: {error}", at.value.as_str());
     config.problem_at(at, message, Some("name something that exists and that you may read".to_owned()))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Whose turn it is to correct something.
+/// What has to be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildErrorKind {
     /// The configuration or an argument is wrong.
@@ -14,7 +14,7 @@ pub enum BuildErrorKind {
 /// Why no gate could be built, with the remedy where there is one.
 #[derive(Debug)]
 pub struct BuildError {
-    /// Whose turn it is.
+    /// What has to be corrected.
     pub kind: BuildErrorKind,
     /// What is wrong.
     pub message: String,
@@ -28,7 +28,7 @@ impl BuildError {
         Self { kind: BuildErrorKind::Configuration, message: message.into(), help: None }
     }
 
-    /// A refusal of the machine.
+    /// A failure of the machine.
     pub fn error(message: impl Into<String>) -> Self {
         Self { kind: BuildErrorKind::Environment, message: message.into(), help: None }
     }

@@ -1,4 +1,4 @@
-//! From settings to a gate.
+//! Builds a gate from settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,17 +29,17 @@ pub struct AssembledGate {
     pub gate: ProfiledGate,
     /// The mounts.
     pub workspace: Arc<Workspace>,
-    /// The names of all tools, whoever may use them.
+    /// The names of all tools, before permissions are applied.
     pub tools: Vec<String>,
-    /// The servers behind it, where somebody looks after them.
+    /// The upstream MCP servers, if any were started.
     pub servers: Option<Arc<Servers>>,
 }
 
 /// How a gate is built.
 pub struct GateBuildOptions<'r> {
-    /// Asked about calls that need an approval.
+    /// Decides calls that need an approval.
     pub approver: Arc<dyn Approver>,
-    /// Whether calls may come with tokens.
+    /// Whether calls may carry tokens.
     pub verify_tokens: TokenVerification,
     /// Where blocking work runs.
     pub blocking: BlockingStrategy,
@@ -56,7 +56,7 @@ impl GateBuildOptions<'_> {
     }
 }
 
-/// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
+/// Files of a run that the gate writes and that are read-only for the model; the state of the workflow changes only through its guard.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
 
 /// Opens the mounts.
@@ -90,7 +90,7 @@ pub fn workspace(settings: &Settings, own: &GateOwnedPaths) -> Result<Workspace,
     Ok(workspace.with_hard_links(hard_links(&settings.loaded.config.sandbox)))
 }
 
-/// What of a mount tools reach: what the operator says of it, and of all mounts.
+/// The deny and scope globs of a mount, joined with those that hold for all mounts.
 pub fn rules(settings: &Settings, deny: &[String], scope: &[String]) -> Result<MountRules, BuildError> {
     let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
     let rules = MountRules::new().deny(&all).and_then(|rules| rules.scope(scope));
@@ -117,7 +117,7 @@ fn state_mount(settings: &Settings) -> Result<Mount, BuildError> {
         .map_err(|error| BuildError::usage(error.to_string()))
 }
 
-/// How the audit record is written.
+/// The options of the audit log.
 pub fn log_options(settings: &Settings) -> LogOptions {
     let quiet_warn = |warning: toolgate_audit::AuditWarning| warn(&warning.to_string());
     let mut options = LogOptions::new(&settings.audit_dir);
@@ -130,16 +130,16 @@ pub fn log_options(settings: &Settings) -> LogOptions {
     options
 }
 
-/// Opens everything and puts the gate together.
+/// Opens workspace, journal and audit log, and builds the gate.
 pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<AssembledGate, BuildError> {
     let GateBuildOptions { approver, verify_tokens: tokens, blocking, servers, wait_on } = how;
     let state = open_private_directory(&settings.state_dir).map_err(|error| state_error(settings, &error))?;
     let key = state_dir::key(settings)?;
     let own = GateOwnedPaths::of(settings);
     let workspace = Arc::new(workspace(settings, &own)?);
-    // What commands of a killed gate left is taken away before anything else is done in the mounts.
+    // Files that commands of a killed gate left under protected names are quarantined before anything else happens in the mounts.
     sandbox_settings::recover(settings, &own, &workspace)?;
-    // Interrupted changes are put back before the record of their calls says that they were interrupted, and by the rules of the present mounts.
+    // Interrupted changes are rolled back before the audit log records their calls as interrupted, and under the rules of the current mounts.
     let bounds = settings.loaded.config.retention.undo.into();
     let reserve = sandbox_settings::disk_reserve(settings);
     let journal = open_journal(&state, &key)
@@ -190,51 +190,51 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
     Ok(AssembledGate { gate: front, workspace, tools, servers })
 }
 
-/// What the gate keeps in its state directory.
+/// The entries that the gate keeps in its state directory.
 pub const STATE_DIRECTORIES: [&str; 10] =
     ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST];
 
-/// The ending keeps every gate from showing it, also one that was given another state directory.
+/// Every gate hides names with this suffix, also one with another state directory.
 pub const JOURNAL: &str = "journal.toolgate";
-/// So does this.
+/// Quarantined files; hidden by the suffix, like [`JOURNAL`].
 pub const QUARANTINE: &str = "quarantine.toolgate";
 
-/// And this.
+/// Baselines of command runs; hidden by the suffix.
 const BASELINES: &str = "baselines.toolgate";
 
-/// And this.
+/// Long outputs; hidden by the suffix.
 pub const OUTPUTS: &str = "outputs.toolgate";
 
-/// And this.
+/// Conversations; hidden by the suffix.
 pub const SESSIONS: &str = "sessions.toolgate";
 
-/// Agreements to configurations that were found; only in the default state directory.
+/// Agreements to found configurations; only in the default state directory.
 pub const TRUST: &str = "trust.toolgate";
 
-/// Where conversations are kept.
+/// The directory of conversations.
 pub fn sessions_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(SESSIONS)
 }
 
-/// Where outputs are kept that are too long for an answer.
+/// The directory of outputs that are too long for a response.
 pub fn outputs_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(OUTPUTS)
 }
 
-/// Where what commands leave under protected names goes.
+/// The directory of files that commands left under protected names.
 pub fn quarantine_directory(settings: &Settings) -> PathBuf {
     settings.state_dir.join(QUARANTINE)
 }
 
-/// Where it is written down what was there before commands ran. Gates of one user share it whatever state directory each of them has; where there is no
-/// default one, or it cannot be used, those with the same state directory do.
+/// Where the state before each command run is recorded. All gates of one user share the default state directory for this, whatever state directory
+/// each of them has; if there is none or it cannot be used, gates with the same state directory share that.
 pub fn baselines_directories(settings: &Settings) -> Vec<PathBuf> {
     let states = settings.default_state_dir.iter().chain([&settings.state_dir]);
     states.map(|state| state.join(BASELINES)).collect()
 }
 
-/// Whether calls that only read are made although there is no record. A directory that the operator cannot write is a mishap; a full disk, which a model
-/// can bring about, a record that was changed, or that another process holds, is a reason to stop.
+/// Whether read-only calls continue without an audit log. A directory that the operator cannot write is a mishap. A full disk (which a model can
+/// cause), a log that was tampered with, or one that another process has locked is a reason to stop.
 pub fn continues_without_audit(settings: &Settings, error: &AuditError) -> bool {
     let is_mishap = matches!(error, AuditError::Io { .. })
         && matches!(
@@ -264,7 +264,7 @@ fn report_recovery(recovered: &AuditRecovery, journal: &Journal) {
     }
 }
 
-/// What earlier processes left behind, and what became of it.
+/// Reports calls and changes that earlier processes left unfinished, and what became of them.
 fn tell_of_interruptions(recorded: &[CallId], journal: &Journal) {
     let recovery = journal.recovery();
     for call in recorded {
@@ -284,7 +284,7 @@ fn tell_of_interruptions(recorded: &[CallId], journal: &Journal) {
     report_torn_entries(recovery.torn);
 }
 
-/// Entries of the journal that carry no seal of this user's.
+/// Warns of journal entries without a valid seal of this user's state key.
 pub fn report_unsealed_entries(count: usize) {
     if count > 0 {
         let entries = if count == 1 { "entry" } else { "entries" };
@@ -296,7 +296,7 @@ pub fn report_unsealed_entries(count: usize) {
     }
 }
 
-/// Entries of the journal that a power cut took.
+/// Warns of journal entries that were torn by a power loss.
 pub fn report_torn_entries(count: usize) {
     if count > 0 {
         let entries = if count == 1 { "entry is" } else { "entries are" };

@@ -1,9 +1,9 @@
-//! The composition root: from a configuration and the surroundings of a process to a running gate.
+//! The composition root: from a configuration and the environment of a process to a running gate.
 //!
-//! [`settings`] joins `toolgate.yaml` with what the command line or a program overrides, [`gate_builder`] opens state, record, journal and workspace and
-//! builds the gate, [`load`] reads what it decides by (tools, policies, callers), and [`reload`] replaces that while the gate runs. Everything that is taken
-//! from the process is a [`HostEnvironment`](ambient::HostEnvironment): current directory, home, user, variables. What an operator should know is a
-//! `tracing` event of the target [`notices::TARGET`].
+//! [`settings`] joins `toolgate.yaml` with the overrides of the command line or an embedding program, [`gate_builder`] opens state, audit log,
+//! journal and workspace and builds the gate, [`load`] reads what decisions depend on (tools, policies, callers), and [`reload`] replaces that while
+//! the gate runs. All ambient input is a [`HostEnvironment`](ambient::HostEnvironment): current directory, home, user, variables. Notices for the
+//! operator are `tracing` events with the target [`notices::TARGET`].
 
 pub mod error;
 pub mod notices;

@@ -1,4 +1,4 @@
-//! What a gate decides by, from the files that say it: tools, policies, agents, callers, rates.
+//! What the gate's decisions depend on, loaded from files: tools, policies, agents, callers, rate limits.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::web_search;
 /// Why something could not be loaded.
 #[derive(Debug)]
 pub enum LoadError {
-    /// Files say it wrongly.
+    /// Mistakes in files, with their positions.
     Problems(Vec<ConfigProblem>),
     /// Anything else.
     Failed(BuildError),
@@ -52,21 +52,21 @@ impl From<LoadError> for BuildError {
     }
 }
 
-/// Whether tokens will have to be verified.
+/// Whether tokens are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenVerification {
-    /// None will come.
+    /// No call carries a token.
     Disabled,
-    /// Some may come.
+    /// Calls may carry a token.
     Enabled,
 }
 
-/// The servers behind a gate, and who waits for them to say which tools they have; without anybody, those count that are known already.
+/// The upstream servers, and whether to wait until they have listed their tools.
 #[derive(Clone, Copy)]
 pub struct UpstreamServers<'g> {
     /// The servers.
     pub servers: &'g Servers,
-    /// The runtime to wait on; without it, only tools that are known already count.
+    /// The runtime to wait on; without it, only tools that are already known are loaded.
     pub wait_on: Option<&'g Runtime>,
 }
 
@@ -97,7 +97,7 @@ pub fn load(
     loaded
 }
 
-/// What a gate decides by, over its tools.
+/// The configuration of the gate for these tools.
 fn gate_config(
     settings: &Settings,
     tokens: TokenVerification,
@@ -119,7 +119,7 @@ fn gate_config(
     })
 }
 
-/// The manifests that are in use: those that the configuration names, else the profile's own.
+/// The manifests in use: those that the configuration names, else the ones shipped with the profile.
 pub fn manifest_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
     let supplied = &settings.supplied.manifests;
     if !settings.loaded.config.tools.is_empty() || !supplied.is_empty() {
@@ -137,7 +137,7 @@ pub fn manifest_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<Config
     Ok(shipped.map(content).collect())
 }
 
-/// A tool that came along and whose program the operator does not allow is left out: nobody asked for it.
+/// A shipped tool whose program is not in `allowed_commands` is left out silently: the operator did not ask for it.
 fn is_allowed(settings: &Settings, name: &str, text: &str) -> bool {
     let Some(allowed) = &settings.loaded.config.allowed_commands else { return true };
     let program =
@@ -150,7 +150,7 @@ fn declared_tools(settings: &Settings) -> Result<LoadedTools, Vec<ConfigProblem>
     declared_tools_in(settings, &manifest_files(settings)?)
 }
 
-/// A server brings tools too, and a profile that is full has room for none of them, whichever are wanted.
+/// A profile with a fixed tool set has no room for the tools of a server, so declaring one is a problem.
 pub fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<ConfigProblem>> {
     if !settings.profile.is_full() {
         return Ok(());
@@ -170,7 +170,7 @@ pub fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<ConfigPr
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// The aliases of all mounts, each with whether it may be changed.
+/// The aliases of all mounts, each with whether it is writable.
 fn aliases(settings: &Settings) -> Vec<(&str, bool)> {
     let mut mounts = vec![("@project", true)];
     mounts.extend(settings.mounts.iter().map(|mount| (mount.alias.as_str(), !mount.read_only)));
@@ -178,7 +178,7 @@ fn aliases(settings: &Settings) -> Vec<(&str, bool)> {
     mounts
 }
 
-/// The arguments of a tool that are paths. Tools that are only looked at have no workspace, but the configuration says which mounts there are.
+/// The path arguments of a tool. Tools that are only inspected have no workspace, so their mounts come from the configuration.
 fn path_inputs(tool: &dyn Tool, settings: &Settings) -> PathInputs {
     let inputs = tool.path_inputs();
     let is_known = !inputs.mounts.is_empty() || settings.loaded.file().is_none();
@@ -214,7 +214,7 @@ pub fn declared_tools_in(
     load_manifests(&named, &surroundings)
 }
 
-/// Every tool.
+/// The registry of all tools.
 pub fn registry(
     settings: &Settings,
     workspace: &Arc<Workspace>,
@@ -235,15 +235,15 @@ pub fn registry(
     Ok(registry)
 }
 
-/// The policies that are in use.
+/// The policies in use.
 pub fn policy_files(settings: &Settings) -> Result<Vec<SourceFile>, Vec<ConfigProblem>> {
     let mut files = read_all(&settings.policies, POLICY_EXTENSIONS, &settings.loaded, &settings.environment)?;
     files.extend(settings.supplied.policies.iter().cloned());
     Ok(files)
 }
 
-/// Policies, checked against every tool. A tool that waits for an operator, or whose server does not name it now, is the one that was agreed to: what a
-/// server says or leaves out cannot make a policy wrong.
+/// Policies, checked against every tool. A server's tool that awaits approval, or that its server does not list now, counts as it was agreed to: a
+/// server cannot invalidate a policy by what it lists or omits.
 pub fn policies(
     settings: &Settings,
     registry: &Registry,
@@ -274,7 +274,7 @@ pub fn policies(
         tools.push(PolicyTool { name, class, schema, paths });
     }
     let absent = agreed.iter().filter(|tool| !tools.iter().any(|known| known.name == tool.name));
-    // What a server calls a path is its own.
+    // Only the server knows which of its arguments are paths.
     let absent = absent.map(|tool| PolicyTool {
         name: &tool.name,
         class: tool.class,
@@ -291,7 +291,7 @@ pub fn policies(
     }
 }
 
-/// A problem of a policy, with the line it is on.
+/// A problem of a policy, with its position.
 fn locate_problem(found: &PolicyProblem, sources: &[PolicySource<'_>]) -> ConfigProblem {
     let PolicyProblem { file, line, column, message, help } = found;
     let text = sources.iter().find(|source| source.file == file).map_or("", |source| source.text);

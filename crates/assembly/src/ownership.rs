@@ -1,4 +1,4 @@
-//! Whether another user of this machine could have written a file or directory that the gate is about to believe.
+//! Whether another user of this machine could have written a file or directory that the gate is about to trust.
 #![expect(
     clippy::disallowed_methods,
     reason = "owner and mode are read from host paths, before anything is opened through a handle"
@@ -46,11 +46,11 @@ pub enum OwnershipError {
     },
 }
 
-/// Refuses a file that another user could have written: the file itself, and the directory in which it could be replaced.
+/// Refuses a file that another user could have written, or replaced through its directory.
 pub fn check_file(path: &Path) -> Result<(), OwnershipError> {
     check(path, &metadata(path)?, Sticky::Refused)?;
     let parent = path.parent().unwrap_or(Path::new("/"));
-    // In a sticky directory only the owner of an entry renames or removes it, so an entry of this user's stays what it is.
+    // In a sticky directory only the owner of an entry can rename or remove it, so this user's entry cannot be replaced.
     check(parent, &metadata(parent)?, Sticky::Allowed)
 }
 
@@ -59,15 +59,15 @@ pub fn check_directory(path: &Path) -> Result<(), OwnershipError> {
     check(path, &metadata(path)?, Sticky::Refused)
 }
 
-/// Refuses a directory of this user's own in which another user could plant an entry, or that another user could replace: by its mode, by that of a directory
-/// above it, or by a symlink on the way. What is not there yet is judged by where it would be made.
+/// Refuses a directory of this user's own in which another user could plant an entry, or that another user could replace: through its mode, the mode
+/// of a directory above it, or a symlink on the path. A directory that does not exist yet is judged by where it would be created.
 pub fn check_own_directory(path: &Path) -> Result<(), OwnershipError> {
     let way = ResolvedPath::resolve(path)
         .map_err(|source| OwnershipError::Io { path: path.to_path_buf(), source })?;
     for link in &way.links {
         let found = std::fs::symlink_metadata(link)
             .map_err(|source| OwnershipError::Io { path: link.clone(), source })?;
-        // The mode of a symlink means nothing: who may replace it is up to its directory.
+        // The mode of a symlink is ignored by the kernel: whether it can be replaced depends on its directory.
         check_owner(link, &found)?;
         check_above(link)?;
     }
@@ -79,7 +79,7 @@ pub fn check_own_directory(path: &Path) -> Result<(), OwnershipError> {
     check_above(&way.target)
 }
 
-/// Refuses a place below a directory in which another user could rename what leads there.
+/// Refuses a path below a directory in which another user could rename an entry on the path.
 fn check_above(path: &Path) -> Result<(), OwnershipError> {
     for directory in path.ancestors().skip(1) {
         let found = match std::fs::symlink_metadata(directory) {
@@ -89,7 +89,7 @@ fn check_above(path: &Path) -> Result<(), OwnershipError> {
             }
             Err(source) => return Err(OwnershipError::Io { path: directory.to_path_buf(), source }),
         };
-        // In a user namespace, root outside of it and everyone else that is not mapped has this number.
+        // In a user namespace every unmapped user has this uid, the host's root included.
         if found.uid() != OVERFLOW_UID {
             check(directory, &found, Sticky::Allowed)?;
         }
@@ -196,7 +196,7 @@ mod tests {
         }
         set_mode(&at("above"), 0o755);
         set_mode(&at("above/own"), 0o700);
-        // Only root may give files away.
+        // Only root may `chown`.
         if std::os::unix::fs::lchown(at("link"), Some(4711), None).is_ok() {
             assert!(matches!(check_own_directory(&at("link/own")), Err(OwnershipError::OtherOwner { .. })));
             std::os::unix::fs::chown(at("above"), Some(4711), None).unwrap();
@@ -209,7 +209,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("f");
         std::fs::write(&file, "").unwrap();
-        // Only root may give files away.
+        // Only root may `chown`.
         if std::os::unix::fs::chown(&file, Some(4711), None).is_ok() {
             assert!(matches!(check_file(&file), Err(OwnershipError::OtherOwner { owner: 4711, .. })));
         }

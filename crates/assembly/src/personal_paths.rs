@@ -1,4 +1,4 @@
-//! Where the person keeps what programs obey for them: home directories, and git's own configurations.
+//! Where the user keeps files that programs execute or obey: home directories and git's configuration files.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::ambient::{HostEnvironment, read_regular_file, real_path};
 use crate::error::BuildError;
 use crate::notices::warn;
 
-/// Users below this number are of the system, and their homes are its directories.
+/// Uids below this are system accounts, whose homes are system directories.
 const MIN_USER_UID: u32 = 1000;
 
-/// What has a say in every mount.
+/// The home directories and git configurations that are protected in every mount.
 pub fn personal_paths(surroundings: &HostEnvironment) -> Arc<PersonalPaths> {
     let mut homes: Vec<PathBuf> = surroundings.home.iter().map(|home| real_path(home)).collect();
     let passwd = read_regular_file(Path::new("/etc/passwd")).unwrap_or_default();
@@ -27,7 +27,7 @@ pub fn personal_paths(surroundings: &HostEnvironment) -> Arc<PersonalPaths> {
     Arc::new(PersonalPaths { homes, git_configs: git_configs(surroundings) })
 }
 
-/// The homes of this user and of other people, as `/etc/passwd` has them.
+/// The homes of this user and of other regular users in `/etc/passwd`.
 fn homes_in(passwd: &[u8], user: u32) -> Vec<PathBuf> {
     let home = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
@@ -39,7 +39,7 @@ fn homes_in(passwd: &[u8], user: u32) -> Vec<PathBuf> {
     passwd.split(|byte| *byte == b'\n').filter_map(home).collect()
 }
 
-/// The person may start git with another environment than this process has, so all of them count.
+/// All places that git reads count: the user may run git with another environment than this process has.
 fn git_configs(surroundings: &HostEnvironment) -> Vec<PathBuf> {
     let set = |name| surroundings.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let named = [set("GIT_CONFIG_SYSTEM"), set("GIT_CONFIG_GLOBAL"), Some(PathBuf::from("/etc/gitconfig"))];
@@ -55,7 +55,8 @@ fn git_configs(surroundings: &HostEnvironment) -> Vec<PathBuf> {
     configs
 }
 
-/// The root of the filesystem holds every home and the system itself; by device and inode, so that no symlink and no bind mount hides which directory it is.
+/// Refuses `/` as a mount: it holds every home and the system itself. Compared by device and inode, so neither a symlink nor a bind mount disguises
+/// it.
 pub fn refuse_root(alias: &str, path: &Path, directory: &std::fs::File) -> Result<(), BuildError> {
     let same = |one: &Stat, other: &Stat| one.st_dev == other.st_dev && one.st_ino == other.st_ino;
     let is_root = match (rustix::fs::fstat(directory), rustix::fs::stat("/")) {
@@ -70,11 +71,11 @@ pub fn refuse_root(alias: &str, path: &Path, directory: &std::fs::File) -> Resul
     Err(BuildError::usage(message).help("name the directory of a project instead"))
 }
 
-/// What a person should know who works in a home directory.
+/// The warning for a mount that is or holds a home directory.
 pub const HOLDS_HOME: &str =
     "is or holds a home directory; what shells, git, editors and agents obey there is read-only for tools";
 
-/// Says so, once for each start.
+/// Warns of such mounts, once per start.
 pub fn warn_of_homes(workspace: &Workspace) {
     let holding = workspace.mounts().iter().filter(|mount| mount.holds_home());
     for alias in holding.map(Mount::alias) {

@@ -1,4 +1,4 @@
-//! What belongs to the gate, wherever it lies: neither a mount nor the view of a command may show it.
+//! Paths that belong to the gate, wherever they are: no mount and no sandbox view of a command may show them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::gate_builder::{STATE_DIRECTORIES, log_options};
 use crate::settings::Settings;
 use crate::symlink_walk::ResolvedPath;
 
-/// Where everything of the gate's own really is. It is looked for once, and holds as long as the settings do.
+/// The canonical paths of everything that belongs to the gate. Resolved once, and valid as long as the settings.
 pub struct GateOwnedPaths {
-    /// The parts of the state directories and the record. A workspace may lie beside them in one folder.
+    /// The parts of the state directories and the audit log. A workspace may be their sibling in one directory.
     directories: Vec<PathBuf>,
-    /// What says which tools there are and what may be done with them.
+    /// The manifests and policies.
     declarations: Vec<PathBuf>,
-    /// All of it, with single files and whole state directories.
+    /// All of it, including single files and whole state directories.
     paths: Vec<PathBuf>,
 }
 
@@ -40,28 +40,28 @@ impl GateOwnedPaths {
         Self { directories, declarations, paths }
     }
 
-    /// What no mount may show.
+    /// The paths that no mount may show.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// A link in a mount cannot be kept from being replaced, so nothing of the gate may be reached through one.
+    /// A symlink inside a mount can be replaced by a tool, so no path of the gate may pass through one.
     pub fn refuse_links(&self, settings: &Settings) -> Result<(), BuildError> {
         let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
         let mounts = real_roots(mounts);
         let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
         own.into_iter().try_for_each(|path| refuse_link(path, &mounts))?;
-        // Nor may a mount: what replaces a directory by a symlink would choose where the next start lets tools write.
+        // The same for mounts: a tool that replaces a directory by a symlink would choose where the next start lets tools write.
         let writable = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
         let writable = real_roots(writable.chain([&settings.workspace]));
         let mounts = settings.mounts.iter().map(|mount| &mount.path);
         mounts.chain([&settings.workspace]).try_for_each(|path| refuse_link(path, &writable))
     }
 
-    /// A workspace inside the gate's own folders would hand them to the model.
+    /// Refuses a mount inside the gate's own directories, which would expose them to the model.
     pub fn refuse_mount(&self, alias: &str, path: &Path) -> Result<(), BuildError> {
         let place = real_path(path);
-        // Folders in a folder of manifests are not looked into, so nothing there can become a tool.
+        // Subdirectories of a manifest directory are not searched, so a file there cannot become a tool.
         if !self.declarations.contains(&place) && !self.directories.iter().any(|own| place.starts_with(own)) {
             return Ok(());
         }
@@ -86,12 +86,12 @@ fn refuse_link(path: &Path, mounts: &[PathBuf]) -> Result<(), BuildError> {
     }
 }
 
-/// Where mounts really are. `/` is left out: every symlink lies in it, and that it cannot be a mount is said when it is opened.
+/// The canonical roots of mounts. `/` is left out: every symlink lies below it, and it is refused as a mount when it is opened.
 fn real_roots<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
     paths.map(|path| real_path(path)).filter(|root| root.parent().is_some()).collect()
 }
 
-/// The files of the operator that decide what the gate does.
+/// The operator's files that decide what the gate does.
 fn named_files(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
     let beside = settings.key_files.iter().chain(&settings.system_files);
     settings.loaded.file().into_iter().chain(declarations(settings)).chain(beside)
@@ -101,7 +101,7 @@ fn declarations(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
     settings.tools.iter().chain(&settings.policies).map(|named| &named.path)
 }
 
-/// The state directories of this gate and of others of the same user.
+/// The state directories of this gate and of this user's other gates.
 fn state_directories(settings: &Settings) -> impl Iterator<Item = &Path> {
     let other = settings.default_state_dir.as_ref().filter(|other| **other != settings.state_dir);
     [Some(&settings.state_dir), other].into_iter().flatten().map(PathBuf::as_path)

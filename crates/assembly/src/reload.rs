@@ -1,9 +1,8 @@
-//! A gate that goes on while its files are edited: what they say is read anew when they change.
+//! Reload: replaces the gate's configuration while it runs, when a file changes.
 //!
-//! Asking is cheap: a handful of `stat` calls. What cannot be loaded changes nothing but the operator's terminal: the gate goes on with what it
-//! had, and complains once. State directory, audit record, profile and approvals are settled at the start and stay as they were; an edit of one of
-//! these keys is answered with its name. A trust level that asks more counts from the next call on, one that asks less from the next start.
-//! The servers behind the gate are asked as well: what they offer may change at any time.
+//! A check costs a handful of `stat` calls. If the new files cannot be loaded, the gate keeps its configuration and warns once. State directory,
+//! audit log, profile and approvals are fixed at the start; an edit of one of these keys is reported by name. A stricter trust level applies from the
+//! next call on, a laxer one from the next start. The upstream servers are polled as well, since their tools may change at any time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,42 +26,42 @@ use crate::settings::{Settings, re_resolve_settings};
 use crate::supplied::SuppliedParts;
 use crate::trust::ConfigOrigin;
 
-/// What came of looking.
+/// The result of a check.
 #[derive(Debug)]
 pub enum ReloadOutcome {
-    /// Nothing has changed since the last time.
+    /// Nothing has changed since the last check.
     Unchanged,
-    /// The gate decides by what the files say now.
+    /// The gate uses the new files.
     Replaced {
-        /// How often it was replaced so far.
+        /// How often the configuration has been replaced so far.
         generation: u64,
     },
-    /// The files changed and cannot be used, so that the gate goes on with what it had.
+    /// The files changed and cannot be used; the gate keeps its configuration.
     Rejected(BuildError),
 }
 
-/// How often files are looked at.
+/// How often the files are checked.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches the files that a gate was loaded from, and the servers behind it.
+/// Watches the files that a gate was loaded from, and the upstream servers.
 pub struct Reloader {
     overrides: SettingsOverrides,
     environment: HostEnvironment,
     supplied: SuppliedParts,
-    /// The file that was in use is the file that is watched, whatever appears nearer.
+    /// The file in use stays the watched one, even if another appears nearer.
     origin: ConfigOrigin,
     trust: Trust,
-    /// What the file said at the start.
+    /// The configuration at the start.
     initial_config: Config,
-    /// The keys that a change of was told, so that each is told once.
+    /// Keys whose change has been reported, so that each is reported once.
     reported_keys: Vec<String>,
     gate: Arc<Gate>,
     servers: Option<(Arc<Servers>, watch::Receiver<u64>)>,
-    /// What the gate cannot change while it runs.
+    /// Settings that cannot change while the gate runs.
     fixed: FixedSettings,
-    /// As it was before it was last read.
+    /// The fingerprints from before the files were last read.
     fingerprints: Vec<(PathBuf, Option<FileFingerprint>)>,
-    /// Where it is told that the tools of all servers are there, if somebody waits for that.
+    /// Signals that the tools of all servers are loaded, if a receiver was requested.
     complete: Option<watch::Sender<bool>>,
 }
 
@@ -82,7 +81,7 @@ impl FixedSettings {
         }
     }
 
-    /// The keys that a gate cannot go on with.
+    /// The changed keys that require a restart.
     fn changed(&self, now: &Self) -> Vec<&'static str> {
         let keys = [
             ("profile", self.profile != now.profile),
@@ -93,11 +92,11 @@ impl FixedSettings {
     }
 }
 
-/// Keys that are read once, at the start. Whatever else a file says counts from the next look on.
+/// Keys that are read once, at the start. All other keys apply from the next check on.
 const RESTART_KEYS: [&str; 8] =
     ["approval", "audit", "conversation", "model", "models", "on_violation", "retention", "serve"];
 
-/// How much is asked by what a file says, for whoever this process acts as.
+/// The trust level that the file sets for the agent that this process acts as.
 fn trust_of(config: &Config, overrides: &SettingsOverrides) -> Option<Trust> {
     let agent = overrides.agent.as_ref().and_then(|name| config.agent(name.as_str()));
     let said = agent.and_then(|agent| agent.trust.as_ref()).or(config.trust.as_ref());
@@ -105,7 +104,8 @@ fn trust_of(config: &Config, overrides: &SettingsOverrides) -> Option<Trust> {
 }
 
 impl Reloader {
-    /// Watches what `settings` were made of. `seen` is [`stamps`] from before the gate was built, so that nothing that happens in between is missed.
+    /// Watches the files that `settings` were made of. `fingerprints` is the result of [`fingerprints`] from before the gate was built, so that a
+    /// change in between is not missed.
     pub fn new(
         overrides: &SettingsOverrides,
         settings: &Settings,
@@ -137,7 +137,8 @@ impl Reloader {
         }
     }
 
-    /// Tells when the tools of all servers are there; nothing, where they are. Only a server that is met for the first time is waited for.
+    /// A receiver that turns `true` when the tools of all servers are loaded; `None` if they already are. Only servers without any pinned tool are
+    /// waited for.
     pub fn completion(&mut self) -> Option<watch::Receiver<bool>> {
         let (servers, _) = self.servers.as_ref()?;
         if servers.unknown_servers().is_empty() {
@@ -148,16 +149,16 @@ impl Reloader {
         Some(receiver)
     }
 
-    /// Waits for servers that are met for the first time, and loads the tools that they bring.
+    /// Waits for servers without any pinned tool, and loads their tools.
     async fn complete(&mut self) {
         let (Some(complete), Some((servers, _))) = (self.complete.take(), &self.servers) else { return };
         servers.wait_for_unknown(&servers.unknown_servers()).await;
         self.poll();
-        // Nobody may be waiting any more.
+        // The receiver may have been dropped.
         let _ = complete.send(true);
     }
 
-    /// Looks, and says what came of it.
+    /// Checks, and reports the outcome.
     fn poll(&mut self) {
         match self.check() {
             ReloadOutcome::Unchanged => {}
@@ -169,7 +170,7 @@ impl Reloader {
         }
     }
 
-    /// Looks at the files, and loads them anew when something changed.
+    /// Compares the fingerprints, and reloads if one changed.
     pub fn check(&mut self) -> ReloadOutcome {
         let now: Vec<_> =
             self.fingerprints.iter().map(|(path, _)| (path.clone(), fingerprint(path))).collect();
@@ -188,7 +189,7 @@ impl Reloader {
         let mut settings =
             re_resolve_settings(&self.overrides, self.trust, &self.origin, self.environment.clone())?;
         settings.supplied = self.supplied.clone();
-        // Before anything else is read, and also when it cannot be used: what mends it will be seen.
+        // Set before anything else is read, and also if loading fails: the edit that corrects it is then noticed.
         self.fingerprints = fingerprints(&settings);
         let fixed = self.fixed.changed(&FixedSettings::of(&settings));
         if !fixed.is_empty() {
@@ -197,7 +198,7 @@ impl Reloader {
         }
         let own = GateOwnedPaths::of(&settings);
         let workspace = Arc::new(gate_builder::workspace(&settings, &own)?);
-        // Before the servers are asked, so that nothing they say afterwards is missed.
+        // Marked before the servers are asked, so that no later change is missed.
         if let Some((_, changed)) = &mut self.servers {
             changed.mark_unchanged();
         }
@@ -213,15 +214,15 @@ impl Reloader {
 }
 
 impl Reloader {
-    /// How much is asked at least: what was written into the file since the start. What it said then was weighed against the command line already, and
-    /// a person may have chosen otherwise since.
+    /// The minimum trust level: the one that was written into the file since the start. The value at the start was already weighed against the
+    /// command line, and the user may have changed the level since.
     fn trust_now(&self, settings: &Settings) -> Trust {
         let [begun, now] =
             [&self.initial_config, &settings.loaded.config].map(|config| trust_of(config, &self.overrides));
         now.filter(|_| now != begun).unwrap_or(Trust::Autonomous)
     }
 
-    /// Says so where the agent that this process acts as is not declared any more. The gate knows no such agent, and denies its calls.
+    /// Warns if the agent that this process acts as is no longer declared. The gate denies the calls of an unknown agent.
     fn tell_of_agent(&self, settings: &Settings) {
         let agent = self.overrides.agent.as_ref();
         let removed = agent.filter(|name| settings.loaded.config.agent(name.as_str()).is_none());
@@ -232,7 +233,7 @@ impl Reloader {
         }
     }
 
-    /// Names the keys whose change does not count before the next start.
+    /// Reports the keys whose change takes effect only at the next start.
     fn report_restart_keys(&mut self, settings: &Settings) {
         let changed = self.initial_config.changed_keys(&settings.loaded.config);
         let waits = |key: &String| RESTART_KEYS.contains(&key.split('.').next().unwrap_or_default());
@@ -255,7 +256,7 @@ impl Reloader {
     }
 }
 
-/// Looks at the files about once a second, and at the servers whenever they have something to say, until it is dropped.
+/// Checks the files about once a second, and the servers whenever they signal a change, until the future is dropped.
 pub async fn watch_files(mut reloader: Reloader) {
     reloader.complete().await;
     loop {
@@ -269,11 +270,11 @@ pub async fn watch_files(mut reloader: Reloader) {
     }
 }
 
-/// Everything that settings were made of, as it is now.
+/// The current fingerprints of all files that the settings depend on.
 pub fn fingerprints(settings: &Settings) -> Vec<(PathBuf, Option<FileFingerprint>)> {
     let loaded = &settings.loaded;
     let mut paths: Vec<PathBuf> = loaded.file().into_iter().chain(&settings.key_files).cloned().collect();
-    // What was found holds as long as the agreement does, and a new agreement makes a change count.
+    // A found configuration is valid as long as its agreement, and a new agreement makes a change take effect.
     if let Some(agreement) = loaded.agreement(&settings.environment) {
         paths.push(agreement);
         paths.extend(settings.system_files.iter().cloned());
@@ -282,7 +283,7 @@ pub fn fingerprints(settings: &Settings) -> Vec<(PathBuf, Option<FileFingerprint
     for (named, endings) in [(&settings.tools, MANIFEST_EXTENSIONS), (&settings.policies, POLICY_EXTENSIONS)]
     {
         for one in named {
-            // The folder itself changes when a file comes or goes.
+            // The directory's own `mtime` changes when a file is added or removed.
             paths.push(one.path.clone());
             paths.extend(one.files(endings, &loaded.file_source).unwrap_or_default());
         }
@@ -325,7 +326,7 @@ mod tests {
 
     const CONFIG: &str = "workspace: w\nstate_dir: s\ntools: [tools.d]\npolicies: [rules]\n";
 
-    /// Without the state of the person who runs the tests.
+    /// Without the default state directory of the user who runs the tests.
     fn alone(settings: Settings) -> Settings {
         Settings { default_state_dir: None, ..settings }
     }
@@ -335,7 +336,7 @@ mod tests {
             Self::start_as(None, "")
         }
 
-        /// Acts as an agent, by a file that says more.
+        /// Acts as an agent, with more lines in the configuration.
         fn start_as(agent: Option<&str>, more: &str) -> Self {
             let folder = tempfile::tempdir().unwrap();
             write(folder.path(), "toolgate.yaml", &format!("{CONFIG}{more}"));
@@ -371,7 +372,7 @@ mod tests {
             write(self.folder.path(), name, content);
         }
 
-        /// The declared tools that a person sees.
+        /// The declared tools that the caller sees.
         fn tools(&self) -> Vec<String> {
             let built_in = self.settings.profile.tool_names();
             let tools = self.gate.visible_tools(&self.settings.caller);
@@ -428,7 +429,7 @@ mod tests {
             }
             assert_eq!(running.tools(), ["one"], "{file}");
             assert!(matches!(running.reloader.check(), ReloadOutcome::Unchanged), "{file} is told twice");
-            // As it was, but for what is wrong now.
+            // Restore the file, except for what is wrong now.
             if file.starts_with("tools.d") {
                 running.write(file, &manifest("one"));
             }
@@ -445,7 +446,7 @@ mod tests {
     }
 
     impl Running {
-        /// What becomes of a call in the words of its code; nothing, where it was made.
+        /// The error code of a call; `None` if it succeeded.
         fn call(&self, tool: &str, arguments: serde_json::Value) -> Option<toolgate_types::ErrorCode> {
             let call = toolgate_types::ToolCall::new(tool, arguments);
             let calling = self.gate.call(call, self.settings.caller.clone(), Default::default());
@@ -482,7 +483,7 @@ mod tests {
                 (running.call("write_file", write.clone()), running.call("list_directory", list.clone()));
             assert_eq!(found, (writing, listing), "{said:?}");
         }
-        // One that comes with more questions keeps them.
+        // A caller with a stricter trust level keeps it.
         running.settings.caller.trust = Trust::Supervised;
         assert_eq!(running.call("list_directory", list), Some(ApprovalUnavailable));
     }
@@ -524,7 +525,7 @@ mod tests {
             found
         };
         assert_eq!((read(&running), as_person(&mut running)), (None, None));
-        // What stands beside the removal holds at once: the denial, and then the trust.
+        // What is written together with the removal takes effect immediately: the denial, and then the trust level.
         for (rest, of_person) in
             [("deny: [a.txt]\n", Some(DeniedPath)), ("trust: supervised\n", Some(ApprovalUnavailable))]
         {
@@ -541,7 +542,7 @@ mod tests {
         assert_eq!(read(&running), None, "declared again");
     }
 
-    /// A gate with servers behind it that are all dead: nothing has to be installed for them.
+    /// A gate whose upstream servers are all dead, so that nothing has to be installed for them.
     fn with_servers(folder: &Path, runtime: &Runtime) -> (AssembledGate, Reloader) {
         let overrides =
             SettingsOverrides { config: Some(folder.join("toolgate.yaml")), ..SettingsOverrides::default() };
@@ -588,7 +589,7 @@ mod tests {
         assert!(matches!(reloader.check(), ReloadOutcome::Replaced { .. }));
         assert_eq!(names(), ["a"]);
 
-        // What is wrong is found after the servers were asked for their tools.
+        // The error is found after the servers were asked for their tools.
         write(
             folder.path(),
             "rules/bad.cedar",

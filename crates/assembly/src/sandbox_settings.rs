@@ -1,4 +1,4 @@
-//! How commands are confined: what the configuration says, as the sandbox takes it.
+//! The confinement of commands: the `sandbox` section of the configuration as sandbox options.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::notices::warn;
 use crate::protected_paths::GateOwnedPaths;
 use crate::settings::Settings;
 
-/// What the operator demands of the sandbox.
+/// The operator's requirements for the sandbox.
 pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<SandboxOptions, BuildError> {
     let config = &settings.loaded.config.sandbox;
     let standard = SandboxOptions::default();
@@ -45,7 +45,7 @@ pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<Sand
     })
 }
 
-/// The layers that are demanded. Two of them are always there, and so have no name in the configuration.
+/// The required layers. `Descriptors` and `Session` are always present, so the configuration has no name for them.
 fn required(config: &SandboxConfig) -> Layers {
     let named = config.required();
     let is_named = |layer: &Layer| named.iter().any(|name| name.as_str() == layer.as_str());
@@ -53,7 +53,7 @@ fn required(config: &SandboxConfig) -> Layers {
     Layer::ALL.iter().copied().filter(|layer| is_named(layer) || always(layer)).collect()
 }
 
-/// How much one command may use.
+/// The resource limits of one command.
 pub fn limits(config: &SandboxConfig) -> ResourceLimits {
     let standard = ResourceLimits::default();
     ResourceLimits {
@@ -66,7 +66,7 @@ pub fn limits(config: &SandboxConfig) -> ResourceLimits {
     }
 }
 
-/// What commands may do to files with another name outside of the workspace.
+/// What commands may do to files that have a hard link outside of the workspace.
 pub fn hard_links(config: &SandboxConfig) -> HardLinks {
     match config.hard_links.as_ref().map(|rule| rule.value) {
         Some(HardLinkRule::Allow) => HardLinks::Allow,
@@ -74,7 +74,7 @@ pub fn hard_links(config: &SandboxConfig) -> HardLinks {
     }
 }
 
-/// What of `sandbox` cannot be done.
+/// Problems in the `sandbox` section.
 pub fn problems(config: &Config) -> Vec<ConfigProblem> {
     let refused = config.sandbox.environment.iter().filter_map(|name| {
         let reason = refused_variable(&name.value)?;
@@ -88,7 +88,7 @@ pub fn problems(config: &Config) -> Vec<ConfigProblem> {
     refused.chain(hosts).collect()
 }
 
-/// What runs commands. The sandbox itself is made by the first of them.
+/// The runner of commands. The sandbox itself is created by the first command.
 pub fn runner(
     settings: &Settings,
     own: &GateOwnedPaths,
@@ -122,14 +122,14 @@ pub fn runner(
     Ok(Arc::new(runner.committing_as(identity(&settings.environment))))
 }
 
-/// What commands and changes must leave free on the disk of the record.
+/// The space that commands and changes must leave free on the filesystem of the audit log.
 pub fn disk_reserve(settings: &Settings) -> DiskReserve {
     let audit_dir = settings.audit_dir.clone();
     let open = move || open_private_directory(&audit_dir).map(Dir::into_std_file);
     DiskReserve::new(open, settings.loaded.config.audit.reserve)
 }
 
-/// Opens the first of these that can be used.
+/// Opens the first of these directories that can be used.
 fn open_first_usable(folders: &[PathBuf]) -> Result<Dir, Failure> {
     let mut notes = Vec::new();
     for folder in folders {
@@ -141,7 +141,8 @@ fn open_first_usable(folders: &[PathBuf]) -> Result<Dir, Failure> {
     Err(Failure::new(ErrorCode::Internal, "the command could not be started").operator_note(notes.join("; ")))
 }
 
-/// Takes away what commands of a gate left that was killed before it could look. What fails is told: commands try again before they start.
+/// Quarantines what commands left behind of a gate that was killed before its own check. A failure is only reported: the runner tries again before
+/// the next command.
 pub fn recover(
     settings: &Settings,
     own: &GateOwnedPaths,
@@ -168,7 +169,8 @@ pub fn recover(
     Ok(())
 }
 
-/// In whose name commands commit: whom the operator's own git names. Git itself is not asked: it would obey the rest of what it reads.
+/// The author of commits that commands make: as in the operator's git configuration. The files are parsed here and git itself is not run, since it
+/// would also obey the rest of them.
 fn identity(environment: &HostEnvironment) -> CommitIdentity {
     let set = |name| environment.var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let files = match (set("GIT_CONFIG_GLOBAL"), set("HOME")) {

@@ -1,4 +1,4 @@
-//! Secrets that tokens are signed with, kept in files of this user.
+//! Secrets that sign tokens, kept in files of this user.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use toolgate_identity::{SharedSecret, generate_secret};
 use crate::ambient::{mode, read_regular_file, write_new_file};
 use crate::error::BuildError;
 
-/// The group may read a secret, as deployments that mount secrets need; nobody else, and nobody may change it.
+/// The group may read a secret, since deployments mount secrets that way. Others may not read it, and neither may write it.
 const FORBIDDEN_MODE: u32 = 0o037;
 
 /// Why a secret cannot be used.
@@ -16,7 +16,7 @@ const FORBIDDEN_MODE: u32 = 0o037;
 pub enum SecretError {
     /// It is not there, or not readable.
     Unreadable(io::Error),
-    /// Others could sign with it.
+    /// Others could read it and sign with it, or replace it.
     Open,
 }
 
@@ -44,7 +44,7 @@ impl SecretError {
     }
 }
 
-/// Reads a secret. Of a text, the line end at its end is not part of it.
+/// Reads a secret. A line end at the end of a text file is not part of the secret.
 pub fn read(path: &Path) -> Result<SharedSecret, SecretError> {
     if mode(path).map_err(SecretError::Unreadable)? & FORBIDDEN_MODE != 0 {
         return Err(SecretError::Open);
@@ -57,12 +57,12 @@ pub fn read(path: &Path) -> Result<SharedSecret, SecretError> {
     Ok(bytes.into())
 }
 
-/// Reads a secret, after making one where there is none.
+/// Reads a secret, creating it if there is none.
 pub fn read_or_create(path: &Path) -> Result<SharedSecret, BuildError> {
     read_or_create_as(path, |secret| secret.expose().to_vec())
 }
 
-/// The same for a secret that people copy: one line of hexadecimal digits.
+/// The same for a secret that is copied by hand: one line of hexadecimal digits.
 pub fn read_or_create_hex(path: &Path) -> Result<String, BuildError> {
     let written = |secret: &SharedSecret| {
         let digits = secret.expose().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -76,7 +76,7 @@ pub fn read_or_create_hex(path: &Path) -> Result<String, BuildError> {
     })
 }
 
-/// Long enough not to be guessed, and of what may stand in a header.
+/// Long enough not to be guessed, and only characters that are valid in a header.
 fn is_header_safe(text: &str) -> bool {
     (32..=1024).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
@@ -96,7 +96,7 @@ fn read_or_create_as(
                     let failed = format!("the secret `{shown}` cannot be made: {error}");
                     Err(BuildError::usage(failed).help("name another state directory with --state-dir"))
                 }
-                // Whoever was faster made the one that counts.
+                // Another process created it first, and its secret is the valid one.
                 _ => read(path).map_err(explain),
             }
         }

@@ -1,4 +1,4 @@
-//! Configuration and command line, joined: what this process is to do.
+//! The settings of this process: configuration and command line joined.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,9 @@ use crate::state_dir;
 use crate::supplied::SuppliedParts;
 use crate::trust::{self, AgreementStore, ConfigOrigin, TrustPrompt};
 
-/// A configuration with the place it came from.
+/// A configuration and its origin.
 pub struct LoadedConfig {
-    /// What it says.
+    /// The parsed file.
     pub config: Config,
     /// Where it comes from.
     pub origin: ConfigOrigin,
@@ -31,21 +31,21 @@ pub struct LoadedConfig {
 
 /// Everything decided before a gate is built.
 pub struct Settings {
-    /// The profile that tools are offered in.
+    /// The profile in which tools are offered.
     pub profile: Profile,
-    /// The directory that is mounted as `@project`.
+    /// The directory mounted as `@project`.
     pub workspace: PathBuf,
     /// The other mounts.
     pub mounts: Vec<MountSettings>,
-    /// Globs that no tool reaches, in every mount.
+    /// Globs that no tool may access, in every mount.
     pub deny: Vec<String>,
     /// The state directory.
     pub state_dir: PathBuf,
-    /// The directory of the audit record.
+    /// The directory of the audit log.
     pub audit_dir: PathBuf,
-    /// Where other gates of this user keep their state; hidden as well.
+    /// The state directory of this user's other gates; hidden from tools as well.
     pub default_state_dir: Option<PathBuf>,
-    /// Where checkpoints of the record go, if not beside it.
+    /// The directory of the log's checkpoints, if not beside it.
     pub checkpoints: Option<PathBuf>,
     /// The key that checkpoints are signed with.
     pub key: Option<PathBuf>,
@@ -53,15 +53,15 @@ pub struct Settings {
     pub checkpoint_every: Option<u64>,
     /// What happens to calls that cannot be recorded.
     pub on_audit_failure: OnAuditFailure,
-    /// Limits of calls: the configuration over the profile.
+    /// The limits of calls: those of the configuration over those of the profile.
     pub limits: Limits,
-    /// How long a question waits for an answer.
+    /// The timeout of an approval question.
     pub approval_timeout: std::time::Duration,
     /// The run that `@state` belongs to.
     pub run: RunId,
     /// The caller of calls without a token.
     pub caller: Caller,
-    /// Manifests, policies, keys, and what models are told first: files of the operator that tools must not reach.
+    /// Tool manifests. Like the next three, files of the operator that tools must not access.
     pub tools: Vec<ConfiguredPath>,
     /// Cedar policies.
     pub policies: Vec<ConfiguredPath>,
@@ -73,28 +73,28 @@ pub struct Settings {
     pub loaded: LoadedConfig,
     /// What the program that builds the gate supplies.
     pub supplied: SuppliedParts,
-    /// The surroundings of the process.
+    /// The environment of the process.
     pub environment: HostEnvironment,
 }
 
-/// One more folder.
+/// A further mount.
 pub struct MountSettings {
     /// Its name, with `@`.
     pub alias: String,
     /// The directory.
     pub path: PathBuf,
-    /// Whether tools may only read there.
+    /// Whether it is read-only for tools.
     pub read_only: bool,
-    /// Globs outside of which tools reach nothing; all of it where there are none.
+    /// Globs outside of which tools have no access; empty for the whole mount.
     pub scope: Vec<String>,
-    /// Globs that no tool reaches.
+    /// Globs that no tool may access.
     pub deny: Vec<String>,
 }
 
-/// What a question waits by default.
+/// The default timeout of an approval question.
 const DEFAULT_APPROVAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Reads the configuration that is in use: the named one, one that was found and agreed to, or none.
+/// Reads the configuration in use: the named one, a found one that was agreed to, or none.
 pub fn load(
     overrides: &SettingsOverrides,
     surroundings: &HostEnvironment,
@@ -134,7 +134,7 @@ pub fn load_from(
 }
 
 impl LoadedConfig {
-    /// A configuration whose files are read from disk: a person named it, or it is only looked at.
+    /// A configuration whose files are read from disk: it was named explicitly, or is only inspected.
     pub fn read(
         origin: ConfigOrigin,
         bytes: &[u8],
@@ -155,18 +155,18 @@ impl LoadedConfig {
         self.origin.file()
     }
 
-    /// Where the agreement is kept that makes it count, if it needs one.
+    /// The file of the agreement that makes it effective, if it needs one.
     pub fn agreement(&self, surroundings: &HostEnvironment) -> Option<PathBuf> {
         let ConfigOrigin::Found(file) = &self.origin else { return None };
         Some(AgreementStore::of(surroundings).ok()?.path_of(file))
     }
 
-    /// The folder that relative paths start at.
+    /// The directory that relative paths start at.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A path of the configuration, on this machine.
+    /// Resolves a path of the configuration.
     pub fn resolve(
         &self,
         path: &DeclaredPath,
@@ -176,7 +176,7 @@ impl LoadedConfig {
     }
 }
 
-/// A path of a configuration that lies in `folder`, on this machine.
+/// Resolves a path of a configuration, relative to the directory of its file.
 pub fn resolve(
     path: &DeclaredPath,
     folder: &Path,
@@ -188,7 +188,7 @@ pub fn resolve(
     surroundings.absolute(&resolved)
 }
 
-/// Joins command line and configuration; the command line wins.
+/// Joins command line and configuration; the command line takes precedence.
 pub fn resolve_settings(
     overrides: &SettingsOverrides,
     default_trust: Trust,
@@ -199,8 +199,8 @@ pub fn resolve_settings(
     merge_settings(overrides, default_trust, loaded, surroundings)
 }
 
-/// The same while a gate runs: the file that was in use is the file that counts, whatever appears nearer, and no question is asked. An agent that is not
-/// declared any more is no reason to go on with the rest as it was: the gate denies its calls, since it knows no such agent.
+/// The same while a gate runs: the file in use stays in use, even if another appears nearer, and no question is asked. An agent that is no longer
+/// declared does not prevent the reload: the gate denies the calls of an agent it does not know.
 pub fn re_resolve_settings(
     overrides: &SettingsOverrides,
     trust: Trust,
@@ -222,7 +222,7 @@ pub fn merge_settings(
     join_any(overrides, default_trust, loaded, surroundings)
 }
 
-/// The same, whether or not the agent of the command line is declared.
+/// The same, without checking that the agent of the command line is declared.
 fn join_any(
     overrides: &SettingsOverrides,
     default_trust: Trust,
@@ -299,7 +299,7 @@ fn join_any(
 }
 
 impl Settings {
-    /// What was decided, for operators who wonder.
+    /// The settings in one line, for verbose output.
     fn summary(&self) -> String {
         let config = self.loaded.file().map_or("none".to_owned(), |file| file.display().to_string());
         let Limits { max_read_bytes, max_write_bytes, max_entries, max_matches, max_output_bytes, timeout } =
@@ -315,12 +315,12 @@ impl Settings {
         )
     }
 
-    /// A path of the configuration, on this machine.
+    /// Resolves a path of the configuration.
     pub fn resolve(&self, path: &DeclaredPath) -> Result<PathBuf, BuildError> {
         self.loaded.resolve(path, &self.environment)
     }
 
-    /// What calls come with: the token that was given, else the person at this machine.
+    /// The credential of calls: the given token, else the local user.
     pub fn credential(&self, overrides: &SettingsOverrides) -> Result<Credential, BuildError> {
         let Some(token) = &overrides.token else { return Ok(self.caller.clone().into()) };
         if overrides.agent.is_some() {
@@ -331,7 +331,7 @@ impl Settings {
         Ok(Credential::Token { token: token.clone(), session, run, trust })
     }
 
-    /// A permission for a tool that does not exist permits nothing, and its author may believe otherwise.
+    /// Warns of permissions for unknown tools: they permit nothing, and their author may believe otherwise.
     pub fn warn_of_unknown_tools(&self, known: &[String]) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         for problem in self.loaded.config.check_tools(&known) {
@@ -341,7 +341,7 @@ impl Settings {
     }
 }
 
-/// The files that tokens are checked with, and those of keys of models.
+/// The key files of callers and of model providers.
 fn key_files(
     config: &Config,
     resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, BuildError>,
@@ -360,7 +360,7 @@ fn key_files(
     files.chain(of_models).map(|at| resolve(&at.value)).collect()
 }
 
-/// The files with what stands before conversations. A model that could write there would speak to the next one as the operator does.
+/// The files of system prompts. A model that could write there would speak to the next one with the operator's authority.
 fn system_files(
     config: &Config,
     resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, BuildError>,
@@ -391,13 +391,13 @@ fn check_agent(overrides: &SettingsOverrides, config: &Config) -> Result<(), Bui
     })
 }
 
-/// Calls of one run belong together; calls without a run belong to the command line.
+/// Calls of one run share a session; calls without a run belong to the session `cli`.
 fn session(overrides: &SettingsOverrides) -> Result<SessionId, BuildError> {
     let name = overrides.run.as_ref().map_or("cli", RunId::as_str);
     name.parse().map_err(|error| BuildError::usage(format!("{error}")))
 }
 
-/// A run that nobody named is one per workspace.
+/// Without a name, there is one run per workspace.
 fn default_run(workspace: &Path) -> Result<RunId, BuildError> {
     let digest = Sha256::of(workspace.as_os_str().as_encoded_bytes()).to_string();
     let short: String = digest.chars().take(12).collect();
@@ -445,7 +445,7 @@ fn mounts(
     Ok(mounts)
 }
 
-/// Why an alias is not free, if it is not.
+/// Why an alias is reserved, if it is.
 pub fn reserved_alias(alias: &str) -> Option<&'static str> {
     match alias {
         "@project" => Some("@project is the workspace: use --workspace or `workspace:`"),
@@ -472,7 +472,7 @@ fn parse_mount(text: &str, surroundings: &HostEnvironment) -> Result<MountSettin
         return Err(BuildError::usage(format!("`{alias}` cannot be mounted by hand")).help(help));
     }
     let path = surroundings.absolute(Path::new(path))?;
-    // A package is what a run was made from; nothing in a run may change it.
+    // `@pkg` is the package that a run was made from; nothing in a run may change it.
     let read_only = read_only || alias == "@pkg";
     Ok(MountSettings { alias: alias.to_owned(), path, read_only, scope: Vec::new(), deny: Vec::new() })
 }

@@ -1,7 +1,7 @@
-//! Whether the state directory may be believed, and the key that its content is sealed with.
+//! Whether the state directory can be trusted, and the key that seals its content.
 //!
-//! What lies in a state directory is obeyed: interrupted changes are put back from it, agreements with servers are read from it. So it must be one that only this
-//! user can write, and that no tool can reach.
+//! The gate acts on the content of its state directory: it restores interrupted changes from it and reads the pins of servers. So only this user may
+//! be able to write it, and no tool may reach it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::ownership::{self, OwnershipError};
 use crate::secrets::read_or_create_hex;
 use crate::settings::Settings;
 
-/// Refuses state of another user, state that others can write, and state in a mount where tools could plant something.
+/// Refuses a state directory of another user, one that others can write, and one in a mount where tools could plant files.
 pub fn check(settings: &Settings) -> Result<(), BuildError> {
     refuse_others("state directory", &settings.state_dir)?;
     if !settings.audit_dir.starts_with(&settings.state_dir) {
@@ -34,8 +34,8 @@ fn not_owned(what: &str, path: &Path, error: &OwnershipError) -> BuildError {
     )
 }
 
-/// The user's default state directory may lie in a workspace that is, or holds, the home: there it is hidden from tools like all files of the gate, and nothing
-/// but this user's own gate ever wrote it. Every other place in a writable mount is one that a repository may have brought along.
+/// The user's default state directory may lie in a workspace that is, or holds, the home: there it is hidden from tools like all files of the gate,
+/// and only this user's gate ever wrote it. Any other directory in a writable mount may have come with a repository.
 fn refuse_mounted(settings: &Settings) -> Result<(), BuildError> {
     let state = real_path(&settings.state_dir);
     let is_default = settings.default_state_dir.as_deref() == Some(&*settings.state_dir);
@@ -45,7 +45,7 @@ fn refuse_mounted(settings: &Settings) -> Result<(), BuildError> {
     for (alias, path) in mounts.chain([("@project", &settings.workspace)]) {
         let root = real_path(path);
         let holds_home = home.as_ref().is_some_and(|home| home.starts_with(&root));
-        // `/` holds everything; that it cannot be a mount is said when it is opened.
+        // Everything is below `/`, which is refused as a mount when it is opened.
         let is_filesystem_root = root.parent().is_none();
         if state.starts_with(&root) && !holds_home && !is_filesystem_root {
             let message = format!(
@@ -60,13 +60,13 @@ fn refuse_mounted(settings: &Settings) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// The key of this user's state, made where there is none. It lies in the default state directory, so that a state directory that came from elsewhere cannot
-/// bring its own; only a process that has no such directory finds it in the one that it was given.
+/// The key of this user's state, created if there is none. It is kept in the default state directory, so that a state directory from elsewhere cannot
+/// bring its own key; only a process without a default state directory finds it in the given one.
 pub fn key(settings: &Settings) -> Result<StateKey, BuildError> {
     let directory = key_directory(settings)?;
     let path = directory.join("keys").join("state.key");
     let word = read_or_create_hex(&path)?;
-    // What lies above was checked already.
+    // The directories above were already checked.
     let checked =
         ownership::check_directory(&directory.join("keys")).and_then(|()| ownership::check_file(&path));
     checked.map_err(|error| not_owned("key", &path, &error))?;
@@ -91,7 +91,7 @@ fn key_directory(settings: &Settings) -> Result<PathBuf, BuildError> {
     }
 }
 
-/// A home that is not there or cannot be written: that of a service, or in a container.
+/// The home is missing or read-only, as for a service or in a container.
 fn cannot_be_made(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! The way to a file of a person: the links on it, where it ends, and the folder there, opened only while it is no link itself.
+//! Resolves the path of a user's file: collects its symlinks, then opens the parent directory component by component with `O_NOFOLLOW`.
 #![expect(clippy::disallowed_methods, reason = "a person's files may be anywhere, behind links as well")]
 
 use std::ffi::{OsStr, OsString};
@@ -11,29 +11,29 @@ use cap_std::fs::Dir;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
-/// More links than this on one way are a circle.
+/// More symlinks than this on one path are a loop; the kernel's own limit (`ELOOP`) is 40 too.
 const MAX_SYMLINKS: usize = 40;
 
-/// A way that was followed to its end. Whoever judges it judges what is opened: links and end were found in one walk, and a link that came
-/// afterwards is not followed.
+/// A fully resolved path. A check of it is a check of what is opened: symlinks and target come from one walk, and a symlink that is planted later is
+/// not followed.
 #[derive(Debug)]
 pub struct ResolvedPath {
-    /// Where each link is that was followed.
+    /// The symlinks that were followed.
     pub links: Vec<PathBuf>,
-    /// The link that leads to something that is not there.
+    /// The symlink whose target does not exist.
     pub dangling: Option<PathBuf>,
-    /// Without any link in it.
+    /// The path without any symlink.
     pub target: PathBuf,
 }
 
-/// A name on the way, and the link that named it.
+/// A component of the path, and the symlink it came from.
 struct PathComponent {
     name: OsString,
     link: Option<PathBuf>,
 }
 
 impl ResolvedPath {
-    /// Follows an absolute path, as far as it exists.
+    /// Resolves an absolute path, as far as it exists.
     pub fn resolve(path: &Path) -> io::Result<Self> {
         let mut way = Self { links: Vec::new(), dangling: None, target: PathBuf::from("/") };
         let mut ahead: Vec<PathComponent> = components(path, None).collect();
@@ -65,7 +65,7 @@ impl ResolvedPath {
         Ok(way)
     }
 
-    /// The same without the last name, which may be that of a link: the way to what is beside it.
+    /// The same without the last component, which may be a symlink: for access to the name itself.
     pub fn resolve_parent(path: &Path) -> io::Result<Self> {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Self::resolve(path);
@@ -74,20 +74,20 @@ impl ResolvedPath {
         Ok(Self { target: way.target.join(name), ..way })
     }
 
-    /// The name at the end.
+    /// The last component.
     pub fn name(&self) -> &OsStr {
         self.target.file_name().unwrap_or_default()
     }
 
-    /// Opens the folder that the file is in, to change it. Missing folders are made with this mode, or are an error.
+    /// Opens the parent directory for writing. Missing directories are created with this mode, or are an error if it is `None`.
     pub fn open_parent(&self, missing: Option<u32>) -> io::Result<Dir> {
         let found = self.walk(missing)?;
-        // What was only found so far is opened, so that it can be saved.
+        // Reopened without `O_PATH`, since `fsync` fails with `EBADF` on such a descriptor.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Dir::from_std_file(File::from(openat(&found, ".", flags, Mode::empty())?)))
     }
 
-    /// Finds the folder that the file is in, to read the file: that is allowed in a folder that cannot be listed as well.
+    /// Opens the parent directory with `O_PATH`, to read the file: that needs no read permission on the directory.
     pub fn open_parent_path(&self) -> io::Result<Dir> {
         Ok(Dir::from_std_file(File::from(self.walk(None)?)))
     }
@@ -102,7 +102,7 @@ impl ResolvedPath {
             let opened = match (open(), missing) {
                 (Err(Errno::NOENT), Some(mode)) => {
                     match mkdirat(&folder, name.as_os_str(), Mode::from_raw_mode(mode)) {
-                        // Somebody else may have been faster.
+                        // Another process may have created it first.
                         Ok(()) | Err(Errno::EXIST) => open(),
                         Err(error) => Err(error),
                     }
@@ -118,7 +118,7 @@ impl ResolvedPath {
     }
 }
 
-/// The names of a path, the last one first.
+/// The components of a path, last one first.
 fn components(path: &Path, link: Option<&Path>) -> impl Iterator<Item = PathComponent> {
     let names =
         path.components().rev().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
@@ -182,7 +182,7 @@ mod tests {
         std::fs::write(folder.join("file"), "held").unwrap();
         std::fs::set_permissions(&folder, Permissions::from_mode(0o300)).unwrap();
         let read = || {
-            // Root may list everything, and without these is like everybody.
+            // Root bypasses permission checks unless it drops its capabilities.
             let none = CapabilitySet::empty();
             set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
                 .unwrap();

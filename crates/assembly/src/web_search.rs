@@ -1,4 +1,4 @@
-//! `web_search`: who is asked, with which key.
+//! `web_search`: its backend and key.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use toolgate_tools::{
 use crate::notices::debug;
 use crate::settings::Settings;
 
-/// The tool, where the configuration says who is asked. Without its key it is there for the operator to wonder about, and for nobody to use.
+/// The tool, if the configuration declares a backend. Without its key the tool is registered but suspended: visible to the operator, offered to no
+/// caller.
 pub fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<ConfigProblem>> {
     let Some(declared) = declared(settings) else { return Ok(None) };
     let suspended = missing_key(settings, declared);
@@ -29,12 +30,12 @@ pub fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<ConfigPro
     made.map(Some).map_err(|error| vec![problem(settings, declared, &error)])
 }
 
-/// The names of tools that there are because of it.
+/// The name of the tool, if it is declared.
 pub fn names(settings: &Settings) -> impl Iterator<Item = &str> {
     declared(settings).map(|_| WEB_SEARCH).into_iter()
 }
 
-/// What keeps it from being used.
+/// What keeps the tool from being used.
 pub fn warnings(settings: &Settings) -> impl Iterator<Item = ConfigWarning> {
     let missing = declared(settings).and_then(|declared| Some((declared, missing_key(settings, declared)?)));
     let warning = missing.map(|(declared, reason)| {
@@ -45,7 +46,7 @@ pub fn warnings(settings: &Settings) -> impl Iterator<Item = ConfigWarning> {
     warning.or_else(|| without_effect(settings)).map(ConfigWarning::from).into_iter()
 }
 
-/// The key in a profile that has no such tool.
+/// A warning for `web_search` in a profile that has no such tool.
 fn without_effect(settings: &Settings) -> Option<ConfigProblem> {
     let ignored = settings.loaded.config.web_search.as_ref().filter(|_| !settings.profile.searches_web())?;
     let message =
@@ -58,7 +59,7 @@ fn declared(settings: &Settings) -> Option<&WebSearchConfig> {
     settings.loaded.config.web_search.as_ref().filter(|_| settings.profile.searches_web())
 }
 
-/// The variable that holds the key, if there has to be one.
+/// The environment variable of the key, if the backend needs one.
 fn key_variable(declared: &WebSearchConfig) -> Option<&str> {
     let named = declared.key_env.as_ref().map(|name| name.value.as_str());
     named.or(default_key_variable(declared.backend.value))

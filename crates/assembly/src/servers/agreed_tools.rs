@@ -1,4 +1,4 @@
-//! What policies can say about tools of servers, whether these are there or not.
+//! What policies can say about tools of servers, whether or not the servers list them now.
 
 use serde_json::json;
 use toolgate_connect::PinFile;
@@ -10,14 +10,14 @@ use super::pins;
 use crate::config_files::SourceFile;
 use crate::settings::Settings;
 
-/// A tool of a server as it was agreed to.
+/// A server's tool as it was agreed to.
 pub struct AgreedTool {
     pub name: String,
     pub class: ToolClass,
     pub schema: ToolSchema,
 }
 
-/// The tools of declared servers: those that something was agreed about, and those that policies name before anything is known about them.
+/// The tools of declared servers: those with a pin, and those that policies name before anything is known about them.
 pub fn agreed_tools(settings: &Settings, policies: &[SourceFile]) -> Vec<AgreedTool> {
     let pins = pins(settings);
     let mut tools = Vec::new();
@@ -51,7 +51,7 @@ fn class(server: &ServerConfig, tool: &str) -> ToolClass {
     own.or(server.class.as_ref()).map_or(ToolClass::Destructive, |class| class.value)
 }
 
-/// The names of a server's tools that stand in quotes in a text.
+/// The names of a server's tools that occur in double quotes in a text.
 fn named(server: &str, text: &str) -> Vec<String> {
     let quoted = text.split('"').skip(1);
     let of_server =

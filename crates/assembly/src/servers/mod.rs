@@ -1,4 +1,4 @@
-//! The MCP servers behind this gate: from what the configuration says to a bridge that goes on while files are edited.
+//! The upstream MCP servers: from their declarations to a bridge that stays up while files are edited.
 
 mod agreed_tools;
 mod server_settings;
@@ -30,16 +30,16 @@ use crate::protected_paths::GateOwnedPaths;
 use crate::sandbox_settings;
 use crate::settings::Settings;
 
-/// How much longer than its slowest server a person is kept waiting.
+/// Added to the longest startup timeout of the servers when the command waits for all of them.
 const WAIT_MARGIN: Duration = Duration::from_secs(1);
 
-/// How often servers that are met for the first time are looked at.
+/// How often servers without any pinned tool are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often it is looked at what servers left that can write, while nothing is called.
+/// How often files left by servers with write access are scanned while no call is running.
 const QUARANTINE_SCAN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long nobody wonders.
+/// After this delay the terminal shows which servers are being waited for.
 const WAIT_NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 /// Which servers are started.
@@ -52,7 +52,7 @@ pub enum ServerSelection {
 }
 
 impl ServerSelection {
-    /// The server that a tool's name begins with.
+    /// The server whose prefix the tool's name has.
     pub fn of_tool(tool: &str) -> Option<Self> {
         tool.split_once("__").map(|(server, _)| Self::Only(server.to_owned()))
     }
@@ -65,38 +65,38 @@ impl ServerSelection {
     }
 }
 
-/// The servers behind a gate.
+/// The upstream servers of a gate.
 pub struct Servers {
     bridge: Arc<Bridge>,
     launcher: Arc<SandboxLauncher>,
     pins: Pins,
     which: ServerSelection,
     report: fn(&str),
-    /// As it was before any server was started, so that nothing they say is missed.
+    /// Subscribed before any server is started, so that no change is missed.
     changes: watch::Receiver<u64>,
     state: Mutex<DeclaredServers>,
 }
 
-/// What was last declared.
+/// The servers as last declared.
 #[derive(Clone, Default)]
 struct DeclaredServers {
     servers: Vec<ServerSettings>,
     unknown: Vec<ServerSettings>,
     unusable: Vec<UnusableServer>,
-    /// What decides what a process sees, beside what is said about it: a server that was started under another one is started anew.
+    /// What else decides what a process sees: if it changes, running servers are restarted.
     launch_fingerprint: String,
 }
 
-/// What was declared before, to go back to.
+/// The previous declaration, to revert to.
 pub struct PreviousServers(DeclaredServers, Option<LaunchContext>);
 
 impl Servers {
-    /// A bridge without servers, looked after by this runtime.
+    /// A bridge without servers, supervised by this runtime.
     pub fn new(settings: &Settings, runtime: Handle, which: ServerSelection) -> Self {
         Self::with_reporter(settings, runtime, which, warn)
     }
 
-    /// The same, saying what is to be said to somebody else than the operator at the terminal.
+    /// The same, with warnings going to `report` instead of the operator's notices.
     fn with_reporter(settings: &Settings, runtime: Handle, which: ServerSelection, report: fn(&str)) -> Self {
         let launcher = Arc::new(SandboxLauncher::default());
         let pins = pins(settings);
@@ -104,7 +104,7 @@ impl Servers {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
             warn: Arc::new(report),
-            // Whatever else is not said: it may have been a file of the operator's own.
+            // Errors always reach the operator: one may be about a file of the operator's that was quarantined.
             error: Arc::new(warn),
             backoff: Backoff::default(),
             timeouts: ServerTimeouts::default(),
@@ -115,7 +115,7 @@ impl Servers {
         Self { bridge, launcher, pins, which, report, changes, state: Mutex::default() }
     }
 
-    /// Starts servers without a gate before them, and waits until each has said which tools it has, or has failed. Whoever asks tells what came of it.
+    /// Starts servers without a gate, and waits until each has listed its tools or failed. The caller reports the result.
     pub fn start(settings: &Settings, runtime: &Runtime, which: ServerSelection) -> Result<Self, BuildError> {
         let say = |text: &str| debug(|| text.to_owned());
         let servers = Self::with_reporter(settings, runtime.handle().clone(), which, say);
@@ -124,12 +124,12 @@ impl Servers {
         let runner = sandbox_settings::runner(settings, &own, &workspace)?;
         servers.configure(settings, &runner).map_err(LoadError::from)?;
         servers.wait(runtime);
-        // Which of them are none is found out where they are made.
+        // Tools that cannot be used are only found when they are built.
         drop(servers.bridge.tools());
         Ok(servers)
     }
 
-    /// From now on the servers are those of these settings. Servers that cannot be used are told and left out.
+    /// Replaces the declared servers. Servers that cannot be used are reported and left out.
     pub fn configure(
         &self,
         settings: &Settings,
@@ -148,7 +148,7 @@ impl Servers {
         let quarantine = gate_builder::quarantine_directory(settings);
         let means = LaunchContext { runner: Arc::clone(runner), limits, quarantine };
         let before = PreviousServers(self.state().clone(), self.launcher.replace(Some(means)));
-        // Asked before any of them is started and could make itself known.
+        // Evaluated before any of them is started, since a start may pin its tools.
         let is_strange = |server: &&ServerSettings| {
             self.pins.for_server(&server.name).is_ok_and(|pins| pins.tools().next().is_none())
         };
@@ -162,7 +162,7 @@ impl Servers {
         Ok(before)
     }
 
-    /// Goes back to what was declared before.
+    /// Reverts to the previous declaration.
     pub fn revert(&self, before: PreviousServers) {
         self.launcher.replace(before.1);
         self.apply(before.0);
@@ -181,7 +181,7 @@ impl Servers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until every server has said which tools it has, or has failed. Whoever sits at a terminal is told what is waited for.
+    /// Waits until every server has listed its tools or failed. On a terminal, it shows which servers are being waited for.
     pub fn wait(&self, runtime: &Runtime) {
         let servers = self.state().servers.clone();
         let Some(slowest) = servers.iter().map(|server| server.startup_timeout).max() else { return };
@@ -198,12 +198,12 @@ impl Servers {
         });
     }
 
-    /// Servers of which nothing was known when they were declared. The tools of others are there from the beginning, as they were agreed to.
+    /// Servers that had no pinned tools when they were declared. The tools of all others are available from the start, as they were agreed to.
     pub fn unknown_servers(&self) -> Vec<ServerSettings> {
         self.state().unknown.clone()
     }
 
-    /// Waits until each of these has said which tools it has, or has failed, but no longer than the slowest of them may take.
+    /// Waits until each of these has listed its tools or failed, up to the longest startup timeout among them.
     pub async fn wait_for_unknown(&self, strangers: &[ServerSettings]) {
         let slowest = strangers.iter().map(|server| server.startup_timeout).max().unwrap_or_default();
         let is_strange = |health: &ServerHealth| strangers.iter().any(|server| server.name == health.name);
@@ -212,11 +212,11 @@ impl Servers {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        // Who is late is told by the health of its server.
+        // A server that exceeds the timeout is reported by its health.
         let _ = tokio::time::timeout(slowest, all).await;
     }
 
-    /// Adds the tools of the servers. One that has the name of another is told and left out: what the operator wrote counts before what a server says.
+    /// Adds the tools of the servers. One whose name is taken is reported and left out: the operator's declaration takes precedence over a server's.
     pub fn register_tools(&self, registry: &mut Registry) {
         for tool in self.bridge.tools() {
             if let Err(error) = registry.register(tool) {
@@ -225,7 +225,7 @@ impl Servers {
         }
     }
 
-    /// Tells when the tools are others than at first.
+    /// Signals when the tools change.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
@@ -235,12 +235,12 @@ impl Servers {
         self.bridge.health()
     }
 
-    /// Servers that are declared and cannot be started as long as something is missing.
+    /// Declared servers that cannot be started because something is missing, such as an environment variable.
     pub fn unusable(&self) -> Vec<UnusableServer> {
         self.state().unusable.clone()
     }
 
-    /// What was agreed about their tools.
+    /// The pins of their tools.
     pub fn pins(&self) -> &Pins {
         &self.pins
     }
@@ -250,18 +250,18 @@ impl Servers {
         self.state().servers.iter().map(|server| server.name.clone()).collect()
     }
 
-    /// Ends every server, and returns when nothing of them is left.
+    /// Ends every server, and returns when all of their processes have ended.
     pub async fn close(&self) {
         self.bridge.close().await;
     }
 }
 
-/// What was agreed about the tools of servers.
+/// The pins of the tools of servers.
 fn pins(settings: &Settings) -> Pins {
     Pins::new(pins_directory(settings))
 }
 
-/// The ending keeps every gate from showing it, also one that was given another state directory.
+/// Every gate hides names with this suffix, also one with another state directory.
 pub const PINS: &str = "pins.toolgate";
 
 fn pins_directory(settings: &Settings) -> PathBuf {

@@ -1,4 +1,4 @@
-//! Starting the process of a server in the sandbox, like that of a command.
+//! Starts the process of a server in the sandbox, like a command.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -14,23 +14,23 @@ use toolgate_sandbox::ResourceLimits;
 use toolgate_tools::{CommandRunner, ConfinedProcess, LongRunningProcess};
 use toolgate_types::{CallId, ErrorCode, Failure};
 
-/// What runs commands, and how much each of them may use.
+/// The runner of commands, and the limits of each process.
 #[derive(Clone)]
 pub(super) struct LaunchContext {
     pub(super) runner: Arc<CommandRunner>,
     pub(super) limits: ResourceLimits,
-    /// Where what is taken away is kept.
+    /// The directory for quarantined files.
     pub(super) quarantine: PathBuf,
 }
 
-/// Starts processes with whatever runs commands now.
+/// Starts processes with the current runner.
 #[derive(Default)]
 pub(super) struct SandboxLauncher {
     context: RwLock<Option<LaunchContext>>,
 }
 
 impl SandboxLauncher {
-    /// From now on this runs processes; what did before.
+    /// Replaces the launch context, and returns the previous one.
     pub(super) fn replace(&self, means: Option<LaunchContext>) -> Option<LaunchContext> {
         std::mem::replace(&mut *self.context.write().unwrap_or_else(PoisonError::into_inner), means)
     }
@@ -67,7 +67,7 @@ impl ServerLauncher for SandboxLauncher {
     }
 }
 
-/// What a server says about its bounds, and the usual ones where it does not.
+/// The limits that a server declares, with the defaults for the rest.
 fn limits(own: ServerLimits, usual: ResourceLimits) -> ResourceLimits {
     ResourceLimits {
         memory: own.memory.unwrap_or(usual.memory),
@@ -84,7 +84,7 @@ struct ConfinedServer {
     process: LongRunningProcess,
     can_write: bool,
     quarantine: PathBuf,
-    /// Whether it was told what was taken away after its end.
+    /// Whether the findings after the end of the process have been reported.
     end_reported: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ impl RunningProcess for ConfinedServer {
         self.can_write
     }
 
-    /// Whoever looks while it runs looks once more when it has ended, and leaves what was found then here.
+    /// Quarantines what the process left under protected names. After its end, the findings of the final scan are returned, once.
     fn quarantine(&self) -> Result<Vec<String>, Failure> {
         let Some(end) = self.process.has_ended() else {
             return block_on(self.process.quarantine(CallId::fresh()));
@@ -122,7 +122,7 @@ impl RunningProcess for ConfinedServer {
     }
 }
 
-/// Wakes the thread that waits.
+/// Unparks the waiting thread.
 struct ThreadWaker(Thread);
 
 impl Wake for ThreadWaker {
@@ -131,7 +131,7 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// Waits on this thread. What is waited for is done by other threads and needs no runtime.
+/// Blocks this thread. The future is completed by other threads and needs no runtime.
 fn block_on<Answer>(future: impl Future<Output = Answer>) -> Answer {
     let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
     let mut future = pin!(future);

@@ -1,4 +1,4 @@
-//! What the configuration says about servers, as the bridge takes it.
+//! The `mcp_servers` section of the configuration as settings of the bridge.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,30 +19,30 @@ use toolgate_types::ToolClass;
 use crate::ambient::real_path;
 use crate::settings::Settings;
 
-/// How long a server may take to say which tools it has, unless said.
+/// The default timeout for a server to list its tools.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server that cannot be started as long as something is missing.
+/// A server that cannot be started because something is missing.
 #[derive(Clone, Debug)]
 pub struct UnusableServer {
     /// Its name in the configuration.
     pub name: String,
-    /// What is missing, and where that is said.
+    /// What is missing, with its position in the file.
     pub problem: ConfigProblem,
 }
 
 /// Why there are no settings for a server.
 enum ServerSettingsError {
-    /// It says something that cannot be.
+    /// Its declaration is invalid.
     Problems(Vec<ConfigProblem>),
-    /// Something is missing.
+    /// Something is missing, such as an environment variable.
     Missing(ConfigProblem),
 }
 
-/// What a variable of the environment holds.
+/// Looks up an environment variable.
 pub(crate) type VariableLookup<'e> = &'e dyn Fn(&str) -> Option<String>;
 
-/// The servers that are declared and not disabled, and those among them that lack something.
+/// The declared servers that are not disabled, and those that lack something.
 pub fn declared_servers(
     settings: &Settings,
     variable: VariableLookup<'_>,
@@ -100,7 +100,7 @@ fn server_settings(
     })
 }
 
-/// What the file alone cannot know: which mounts there are, what the proxy can open and what the sandbox shows.
+/// Problems that the file alone does not show: unknown mounts, hosts that the proxy cannot allow, paths that the sandbox does not show.
 fn process_problems(settings: &Settings, process: &manifest::ServerProcessConfig) -> Vec<ConfigProblem> {
     let config = &settings.loaded.config;
     let mut mounts = vec![("@project", true)];
@@ -143,7 +143,7 @@ fn process_problems(settings: &Settings, process: &manifest::ServerProcessConfig
     unknown.chain(hosts).chain(variables).chain(places).chain(shared).collect()
 }
 
-/// A folder to read that has something of a mount in it, or is in one: what is denied there would not be hidden.
+/// A `read` directory that overlaps a mount is refused: the deny rules of the mount would not apply to it.
 fn mount_overlap_problem(settings: &Settings, path: &Located<DeclaredPath>) -> Option<ConfigProblem> {
     let place = real_path(&settings.resolve(&path.value).ok()?);
     let project = ("@project", settings.workspace.clone());
@@ -214,7 +214,7 @@ fn remote(
     })
 }
 
-/// The text with what the variables of this process hold.
+/// Expands the environment variables in a text.
 fn expand(
     config: &Config,
     text: &Located<VariableText>,
@@ -227,7 +227,7 @@ fn expand(
     })
 }
 
-/// What holds for each tool, with what the server says in the place of what an entry leaves out, and last for those without an entry.
+/// The settings of each tool, with the server's values where an entry has none; last the default for tools without an entry.
 fn tools(
     config: &Config,
     server: &ServerConfig,

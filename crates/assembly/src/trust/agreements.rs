@@ -1,4 +1,4 @@
-//! What the user agreed to, one file for each configuration, in the user's own default state directory: never in one that a configuration names.
+//! The user's agreements, one file for each configuration, in the user's own default state directory: never in one that a configuration names.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,10 +18,10 @@ use crate::gate_builder::TRUST;
 use crate::ownership::check_directory;
 use crate::settings::default_state_dir;
 
-/// Contents are kept up to this size altogether, so that a difference can be shown later.
+/// Contents are kept up to this total size, so that a later prompt can show the difference.
 const MAX_KEPT_BYTES: usize = 256 * 1024;
 
-/// How the names of the files end.
+/// The suffix of agreement files.
 const FILE_SUFFIX: &str = ".json";
 
 /// The agreements of this user.
@@ -35,12 +35,11 @@ pub struct AgreementStore {
 pub struct Agreement {
     /// The configuration file.
     pub file: PathBuf,
-    /// Of all paths and contents.
-    /// The digest of its content.
+    /// The digest of all covered paths and contents.
     pub digest: Sha256,
-    /// When, as RFC 3339.
+    /// The time, as RFC 3339.
     pub agreed_at: String,
-    /// The configuration first.
+    /// The covered files, the configuration first.
     pub files: Vec<AgreedFile>,
 }
 
@@ -51,7 +50,7 @@ pub struct AgreedFile {
     pub path: String,
     /// The digest of its content.
     pub digest: Sha256,
-    /// What it held, if that was kept.
+    /// Its content, if it was kept.
     pub content: Option<String>,
 }
 
@@ -65,12 +64,12 @@ impl AgreementStore {
         Ok(Self { directory: state.join(TRUST), state })
     }
 
-    /// Where an agreement about a configuration is kept.
+    /// The file of the agreement to a configuration.
     pub fn path_of(&self, file: &Path) -> PathBuf {
         self.directory.join(name(file))
     }
 
-    /// The agreement about a configuration. What cannot be understood is none.
+    /// The agreement to a configuration. A file that cannot be parsed counts as none.
     pub fn find(&self, file: &Path) -> Result<Option<Agreement>, BuildError> {
         let Some(directory) = self.open()? else { return Ok(None) };
         let name = name(file);
@@ -81,7 +80,7 @@ impl AgreementStore {
         }
     }
 
-    /// Keeps an agreement, in place of an earlier one about the same configuration.
+    /// Stores an agreement, replacing an earlier one to the same configuration.
     pub fn store(&self, covered: &CoveredConfig) -> Result<(), BuildError> {
         open_private_directory(&self.directory).map_err(|error| self.unusable(&error))?;
         self.require_owner()?;
@@ -91,7 +90,7 @@ impl AgreementStore {
         kept.map_err(|error| self.unusable(&error))
     }
 
-    /// Takes an agreement back; whether there was one.
+    /// Revokes an agreement; returns whether there was one.
     pub fn revoke(&self, file: &Path) -> Result<bool, BuildError> {
         let Some(directory) = self.open()? else { return Ok(false) };
         match directory.remove_file(name(file)) {
@@ -101,7 +100,7 @@ impl AgreementStore {
         }
     }
 
-    /// All agreements, by path.
+    /// All agreements, sorted by path.
     pub fn all(&self) -> Result<Vec<Agreement>, BuildError> {
         let Some(directory) = self.open()? else { return Ok(Vec::new()) };
         let entries = directory.entries().map_err(|error| self.unusable(&error))?;
@@ -121,13 +120,13 @@ impl AgreementStore {
         self.reopen().map(Some)
     }
 
-    /// Opened for reading: what is opened with `O_PATH` cannot be synced, `fsync` says `EBADF`.
+    /// Opened for reading: on a descriptor opened with `O_PATH`, `fsync` fails with `EBADF`.
     fn reopen(&self) -> Result<Dir, BuildError> {
         let opened = open_directory(&self.directory).map_err(|error| self.unusable(&error))?;
         Ok(Dir::from_std_file(opened))
     }
 
-    /// Another user who could write here would agree in this user's name.
+    /// Another user who could write here could agree on this user's behalf.
     fn require_owner(&self) -> Result<(), BuildError> {
         for directory in [&self.state, &self.directory] {
             check_directory(directory).map_err(|error| {
@@ -149,7 +148,7 @@ fn name(file: &Path) -> String {
     format!("{}{FILE_SUFFIX}", Sha256::of(file.as_os_str().as_encoded_bytes()))
 }
 
-/// What was agreed to. Content is kept of what lies beside the configuration: what is elsewhere may be private, and is not copied.
+/// The agreement as JSON. Content is kept only of files below the configuration's directory: files elsewhere may be private, and are not copied.
 fn serialize(covered: &CoveredConfig) -> String {
     let mut room = MAX_KEPT_BYTES;
     let files = covered.files().iter().map(|(path, bytes)| {

@@ -1,12 +1,12 @@
-//! What an agreement is about: a configuration and the files that it names and that decide something, each read once.
+//! What an agreement covers: a configuration and the files that it names, each read once.
 //!
 //! | named by | covered by |
 //! |---|---|
 //! | `tools`, `policies` (files, and each file of a directory), `system_file`, `callers.keys.file`, `callers.keys.jwks_file` | path and content |
-//! | `secret_file`, `key_file`, `audit.key` | path: a secret changes without a change of what it is for, and is not copied |
+//! | `secret_file`, `key_file`, `audit.key` | path: a secret may be rotated without changing its purpose, and is not copied |
 //! | `workspace`, `state_dir`, `mounts`, `audit.directory`, `audit.checkpoints`, `sandbox.read`, `sandbox.path`, `read` of a server | path |
 //!
-//! A program that is named (`command` of a server or a manifest) is covered by its name and arguments, as the text of the file says them.
+//! A program that is named (`command` of a server or a manifest) is covered by its name and arguments, as the file has them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,16 @@ use crate::error::BuildError;
 use crate::ownership::check_file;
 use crate::settings::resolve;
 
-/// What separates digests of this from all others; another layout is another number.
+/// Domain separation for this digest; a new layout gets a new number.
 const DOMAIN: &[u8] = b"toolgate trust 1\n";
 
-/// A configuration names at most so many files.
+/// The most files that a configuration may name.
 const MAX_FILES: usize = 1000;
 
-/// All files together are at most so long.
+/// The largest total size of all files.
 const MAX_TOTAL_BYTES: usize = 32 * 1024 * 1024;
 
-/// A configuration that was found and read, and that nothing was done with.
+/// A configuration that was found and read, but not yet parsed.
 #[derive(Clone, Debug)]
 pub struct ConfigCandidate {
     /// The configuration file.
@@ -38,7 +38,7 @@ pub struct ConfigCandidate {
 }
 
 impl ConfigCandidate {
-    /// Reads the file once. A FIFO or a device is refused without waiting for it, and so is a file that another user can write.
+    /// Reads the file once. A FIFO or a device is refused without blocking, and so is a file that another user can write.
     pub fn read(file: &Path) -> Result<Self, BuildError> {
         let remedy = "name another file with --config, or do without one with --no-config";
         let bytes = read_regular_file(file).map_err(|error| {
@@ -54,7 +54,7 @@ impl ConfigCandidate {
         Sha256::of(&self.bytes)
     }
 
-    /// Reads what it names.
+    /// Reads the files that it names.
     pub fn cover(self, surroundings: &HostEnvironment) -> Result<CoveredConfig, BuildError> {
         let Self { file, bytes } = self;
         let config = Config::parse_bytes(&surroundings.display_path(&file), &bytes).map_err(|problems| {
@@ -75,7 +75,7 @@ impl ConfigCandidate {
     }
 }
 
-/// Refuses a file that another user can write, replace, or lead elsewhere.
+/// Refuses a file that another user can write, replace, or redirect by a symlink.
 pub fn require_owner(file: &Path) -> Result<(), BuildError> {
     let refused = |error: crate::ownership::OwnershipError| {
         BuildError::usage(format!("the configuration is not yours alone: {error}")).help(
@@ -89,14 +89,14 @@ pub fn require_owner(file: &Path) -> Result<(), BuildError> {
 /// A configuration and the content of the files that it names.
 #[derive(Debug)]
 pub struct CoveredConfig {
-    /// What it says.
+    /// The parsed configuration.
     pub config: Config,
     /// The directory that its relative paths start at.
     pub directory: PathBuf,
-    /// The configuration first, then in the order in which they are named.
+    /// The configuration first, then the files in the order in which they are named.
     files: Vec<(PathBuf, Vec<u8>)>,
     directories: Vec<(PathBuf, Vec<PathBuf>)>,
-    /// What is named and cannot be read.
+    /// Named files that cannot be read.
     pub problems: Vec<ConfigProblem>,
 }
 
@@ -111,13 +111,13 @@ impl CoveredConfig {
         &self.files
     }
 
-    /// What a directory held when it was read; `None` where it was no directory.
+    /// The files of a directory when it was read; `None` if it was not a directory.
     pub fn list(&self, path: &Path) -> Option<Vec<PathBuf>> {
         let found = self.directories.iter().find(|(known, _)| known == path);
         found.map(|(_, files)| files.clone())
     }
 
-    /// The content of one of them.
+    /// The content of a covered file.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let found = self.files.iter().find(|(known, _)| known == path);
         found.map(|(_, bytes)| bytes.clone()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -143,7 +143,7 @@ impl CoveredConfig {
         self.files.iter().filter(move |(path, _)| is_manifest(path))
     }
 
-    /// The digest of the paths and contents of all files: another path is another configuration.
+    /// The digest of the paths and contents of all files: a copy at another path is another configuration.
     pub fn digest(&self) -> Sha256 {
         let mut text = DOMAIN.to_vec();
         for (path, bytes) in &self.files {
@@ -163,7 +163,7 @@ struct CoveredFiles {
     problems: Vec<ConfigProblem>,
 }
 
-/// The files of a configuration, while they are read.
+/// Reads the files of a configuration.
 struct CoverageReader<'r> {
     config: &'r Config,
     directory: &'r Path,

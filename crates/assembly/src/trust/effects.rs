@@ -1,4 +1,4 @@
-//! What a configuration would do, the dangerous first. Every item is text of the file, to be sanitised by the one who shows it.
+//! What a configuration would do, the dangerous effects first. Every item is text of the file: the caller sanitises it before showing it.
 
 use std::path::{Path, PathBuf};
 
@@ -19,20 +19,20 @@ use crate::settings::resolve;
 /// Effects of one kind.
 #[derive(Debug)]
 pub struct EffectGroup {
-    /// What programs call it.
+    /// Its key in JSON output.
     pub key: &'static str,
     /// What the items have in common.
     pub title: &'static str,
-    /// What one is called, and what several are.
+    /// The noun in singular and plural.
     pub count: [&'static str; 2],
-    /// One line for each.
+    /// One line for each effect.
     pub items: Vec<String>,
 }
 
-/// Programs that run any text they are given.
+/// Programs that execute arbitrary text.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "xargs", "eval"];
 
-/// What it would do; the mistakes of its manifests, if there are any.
+/// The effects of the configuration, or the mistakes in its manifests.
 pub fn effects(
     covered: &CoveredConfig,
     surroundings: &HostEnvironment,
@@ -88,7 +88,7 @@ fn program(server: &ServerConfig, process: &ServerProcessConfig) -> String {
     format!("server {}{disabled}: {}{bounds}", server.name.value, words.join(" "))
 }
 
-/// What a program may change and reach.
+/// The mounts and hosts that a program can access.
 fn bounds(mounts: &[CommandMount], network: &[Located<String>]) -> String {
     let list = |before: &str, names: Vec<&str>| match names.is_empty() {
         true => String::new(),
@@ -211,7 +211,7 @@ fn variables(config: &Config) -> Vec<String> {
     found
 }
 
-/// Files and directories that a configuration names.
+/// The effects of files and directories that a configuration names.
 struct PathEffects<'p> {
     directory: &'p Path,
     environment: &'p HostEnvironment,
@@ -273,13 +273,13 @@ impl PathEffects<'_> {
         format!("{} ({what})", self.resolved(at).display())
     }
 
-    /// What lies beside the configuration came with it, and is no surprise.
+    /// Only paths outside of the configuration's directory are listed: those inside came with it.
     fn elsewhere(&self, at: &Located<DeclaredPath>, what: &str) -> Option<String> {
         (!self.resolved(at).starts_with(self.directory)).then(|| self.always(at, what))
     }
 }
 
-/// What asks a person less often, or protects less, than without this file.
+/// Settings that ask the user less often, or protect less, than the defaults.
 fn weakened_protections(config: &Config) -> Vec<String> {
     let mut less = Vec::new();
     let is_autonomous =
@@ -355,7 +355,7 @@ fn weakened_protections(config: &Config) -> Vec<String> {
     less
 }
 
-/// Words that models take for the operator's.
+/// System prompts: text that models take for the operator's.
 fn prompt_texts(config: &Config) -> Vec<String> {
     let agents = config.agents.iter().map(|agent| &agent.conversation);
     let told = agents.chain([&config.conversation]).filter_map(|one| one.system.clone());

@@ -1,6 +1,6 @@
-//! Folder trust: a configuration that was found is obeyed only as the user agreed to it, byte for byte.
+//! Trust on first use: a configuration that was found takes effect only if the user agreed to it, byte for byte.
 //!
-//! A repository brings a `toolgate.yaml` along, and a model may write one. Until the user has agreed to it nothing of it has an effect: it is read and
+//! A repository may contain a `toolgate.yaml`, and a model may write one. Until the user has agreed to it, nothing in it takes effect: it is read and
 //! digested, and no file that it names is opened. The bytes that were digested are the bytes that are parsed and used.
 
 mod agreements;
@@ -22,19 +22,20 @@ use crate::error::BuildError;
 use crate::load::LoadError;
 use crate::overrides::SettingsOverrides;
 
-/// Where a configuration comes from, which decides what makes it count.
+/// Where a configuration comes from, which decides whether it needs an agreement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigOrigin {
-    /// There is none: built-in defaults.
+    /// No file: built-in defaults.
     Defaults,
-    /// A person named this file.
+    /// This file was named explicitly.
     Named(PathBuf),
     /// This file was found; the user has to agree to its content.
     Found(PathBuf),
 }
 
 impl ConfigOrigin {
-    /// The file that a person names, else the nearest one upward: from the workspace where that is given, since the current directory may be a stranger's.
+    /// The file that was named, else the nearest one upward: from the workspace if that is given, since the current directory may belong to an
+    /// untrusted project.
     pub fn choose(overrides: &SettingsOverrides, surroundings: &HostEnvironment) -> Result<Self, BuildError> {
         if overrides.no_config {
             return Ok(Self::Defaults);
@@ -65,28 +66,28 @@ impl ConfigOrigin {
 /// Asks the user: what the configuration is, what it would do, and what was agreed to before.
 pub type AskUser = dyn Fn(&CoveredConfig, &[EffectGroup], Option<&Agreement>) -> bool;
 
-/// How the user is asked about a configuration that was found.
+/// How the user is asked about a found configuration.
 #[derive(Clone, Copy)]
 pub enum TrustPrompt<'p> {
-    /// Shows what it would do, and what changed since the last agreement; `true` is an agreement.
+    /// Shows its effects, and what changed since the last agreement; `true` means agreed.
     Ask(&'p AskUser),
-    /// Not at all: without an agreement the configuration is refused.
+    /// No question: without an agreement the configuration is refused.
     Never,
 }
 
-/// How the user stands to a configuration that was found.
+/// Whether the user agreed to a found configuration.
 #[derive(Debug)]
 pub enum TrustStatus {
     /// Agreed to, exactly as it is.
     Agreed(Arc<CoveredConfig>),
     /// Never agreed to.
     New(ConfigCandidate),
-    /// Agreed to as it was before.
+    /// Agreed to in an earlier version.
     Changed(ConfigCandidate, Box<Agreement>),
 }
 
 impl TrustStatus {
-    /// Looks. The files that it names are read only where the file itself is what the user agreed to.
+    /// Compares with the agreement. The files that it names are read only if the configuration itself is unchanged since the agreement.
     pub fn of(
         file: &Path,
         agreements: &AgreementStore,
@@ -105,7 +106,7 @@ impl TrustStatus {
     }
 }
 
-/// A configuration that was found, as the user agreed to it; asks where that is possible and needed.
+/// A found configuration with the user's agreement; asks if needed and possible.
 pub fn agreed(
     file: &Path,
     surroundings: &HostEnvironment,
@@ -130,7 +131,7 @@ pub fn agreed(
     }
 }
 
-/// What it would do; a configuration with a mistake in it, or in a manifest, cannot be agreed to.
+/// Its effects. A configuration with a mistake in it, or in a manifest, cannot be agreed to.
 pub fn check_usable(
     covered: &CoveredConfig,
     surroundings: &HostEnvironment,
@@ -142,7 +143,7 @@ pub fn check_usable(
     effects(covered, surroundings).map_err(wrong)
 }
 
-/// Why nothing of a file counts, and what to do about it.
+/// The error for a configuration without an agreement, and the remedy.
 fn not_agreed(file: &Path, is_changed: bool) -> BuildError {
     // The name of a directory may hold line breaks, and must not forge a line of this message.
     let path = file.display().to_string();
@@ -163,7 +164,7 @@ fn not_agreed(file: &Path, is_changed: bool) -> BuildError {
     ))
 }
 
-/// A path as a shell takes it.
+/// A path quoted for a shell.
 fn shell_quoted(file: &Path) -> String {
     let text = escaped_line(&file.display().to_string()).into_owned();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&byte);
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(files.read(&at("tools.d/one.yaml")).unwrap(), b"one");
         assert_eq!(files.read(&at("system.md")).unwrap(), b"kind");
         assert!(files.read(&at("tools.d/two.yaml")).is_err());
-        // Nor is any of it what was agreed to.
+        // The rewritten files do not match the agreement either.
         assert!(matches!(
             TrustStatus::of(&file, &agreements, &surroundings).unwrap(),
             TrustStatus::Changed(..)
