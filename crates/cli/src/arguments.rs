@@ -32,10 +32,10 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What was typed.
+    /// Parses the command line.
     ///
-    /// To describe every command takes longer than all else before a gate answers, so that only the one is described that the first word names which names
-    /// one. Where that does not fit, all are: whatever is said about it, about help too, comes from there.
+    /// Building clap's description of every command takes longer than the rest of the start, so only the first command that is named on the command line is
+    /// built. If its arguments do not parse, all commands are built and parsed again: every error message and help text comes from there.
     pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().collect();
         Self::for_one_command(&words).map_or_else(|| Self::try_parse_from(&words), Ok)
@@ -47,7 +47,7 @@ impl Cli {
         let all = Command::augment_subcommands(all);
         let mut commands = words.iter().map(|word| all.find_subcommand(word).cloned()).skip(1);
         match commands.next()? {
-            // The command has the common options itself. Where those below it were to know them too, each would be copied for each.
+            // The command gets the global options with `global(false)`: otherwise clap copies each of them into every nested subcommand.
             Some(command) => {
                 let command = GlobalOptions::augment_args(command).mut_args(|option| option.global(false));
                 let mut found = root.subcommand(command).try_get_matches_from(words).ok()?;
@@ -77,7 +77,7 @@ const AFTER: &str = "Examples:
 
 Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit (time, rate, resources, steps), 5 the model could not be asked, 130 interrupted.";
 
-// Options of every command. No documentation, here and where else arguments are grouped: it would be told as what the command does.
+// Options of every command. No doc comment, here and on other groups of arguments: clap would show it as the description of the command.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct GlobalOptions {
     /// Configuration file [default: a toolgate.yaml found upward from the workspace or here, and agreed to with `toolgate trust`]
@@ -150,7 +150,7 @@ pub(crate) struct GlobalOptions {
 }
 
 impl GlobalOptions {
-    /// What wins over the configuration.
+    /// The options that take precedence over the configuration.
     pub(crate) fn overrides(&self) -> SettingsOverrides {
         SettingsOverrides {
             config: self.config.clone(),

@@ -1,26 +1,26 @@
-//! Exit codes, a contract with scripts.
+//! Exit codes, a stable interface for scripts.
 
 use toolgate_assembly::error::{BuildError, BuildErrorKind};
 use toolgate_assembly::load::LoadError;
 
-/// Done.
+/// Success.
 pub(crate) const SUCCESS: u8 = 0;
-/// The tool answered with an error.
+/// The tool returned an error.
 pub(crate) const TOOL_ERROR: u8 = 1;
-/// Usage or configuration.
+/// Wrong usage or configuration.
 pub(crate) const USAGE: u8 = 2;
-/// Denied, or approval needed and nobody to ask.
+/// Denied, or approval was needed and there was no terminal to ask on.
 pub(crate) const DENIED: u8 = 3;
 /// A limit, a budget or a loop.
 pub(crate) const LIMIT: u8 = 4;
-/// The model could not be asked.
+/// The model provider failed.
 pub(crate) const PROVIDER: u8 = 5;
-/// The record is whole, and says itself that calls are not in it.
+/// The audit log is intact, and records itself that calls are missing from it.
 pub(crate) const GAPS: u8 = 6;
 /// Interrupted.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What a failed command says, and the code it ends with.
+/// The message of a failed command, and its exit code.
 #[derive(Debug)]
 pub(crate) struct CliError {
     pub(crate) code: u8,
@@ -50,7 +50,7 @@ impl CliError {
         Self { code: USAGE, message: message.into(), help: None }
     }
 
-    /// Anything else that went wrong.
+    /// Any other failure.
     pub(crate) fn error(message: impl Into<String>) -> Self {
         Self { code: TOOL_ERROR, message: message.into(), help: None }
     }

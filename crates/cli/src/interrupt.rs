@@ -1,4 +1,4 @@
-//! What happens at Ctrl-C: the call under way is told to end, and settles.
+//! Ctrl-C cancels the call in flight, which then completes as cancelled.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::{CliError, INTERRUPTED};
 
-/// Keeps `SIGXFSZ` from ending this process: a write beyond `RLIMIT_FSIZE` fails with `EFBIG`, and costs its own call alone. A handler, and not `SIG_IGN`:
-/// `execve` sets it back to the default, so that a command ends of the signal as everywhere.
+/// Keeps `SIGXFSZ` from ending this process: a write beyond `RLIMIT_FSIZE` then fails with `EFBIG`, and only its own call fails. A handler and not
+/// `SIG_IGN`: `execve` resets handlers to the default, so a command is still killed by the signal as usual.
 pub(crate) fn survive_file_size_limit() {
     let _ = register(Signal::XFSZ.as_raw(), Arc::new(AtomicBool::new(false)));
 }
 
-/// Somebody who notices signals.
+/// A task that waits for signals; aborted on drop.
 pub(crate) struct SignalTask(tokio::task::JoinHandle<()>);
 
 impl Drop for SignalTask {
@@ -27,7 +27,7 @@ impl Drop for SignalTask {
     }
 }
 
-/// Whether somebody asked this process to end.
+/// Whether SIGINT or SIGTERM was received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     requested: Arc<AtomicBool>,
@@ -35,19 +35,19 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From here on SIGINT and SIGTERM ask the call to end. Who asks twice does not want to wait: the process ends at once, and the next start
-    /// puts back what it left half-done. Where signals cannot be caught, they end the process as ever.
+    /// From here on SIGINT and SIGTERM cancel the call. A second signal ends the process immediately, and the next start rolls back unfinished
+    /// changes. If no handler can be installed, signals end the process as usual.
     pub(crate) fn install() -> Self {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM] {
-            // The first of the two looks at the flag before the second sets it.
+            // Handlers run in order: the first one checks the flag before the second one sets it.
             let _ = register_conditional_shutdown(signal, i32::from(INTERRUPTED), interrupt.flag());
             let _ = register(signal, interrupt.flag());
         }
         interrupt
     }
 
-    /// Notices signals for whoever waits for the token, as long as what it answers with is kept. Called within a runtime.
+    /// Cancels the token on a signal, as long as the returned task is kept. Must be called within a runtime.
     pub(crate) fn watch(&self) -> Result<SignalTask, CliError> {
         let unable =
             |error: std::io::Error| CliError::error(format!("signals cannot be watched for: {error}"));
@@ -58,7 +58,7 @@ impl Interrupt {
         here.set_nonblocking(true).map_err(unable)?;
         let here = tokio::net::UnixStream::from_std(here).map_err(unable)?;
         let token = self.token();
-        // It may have come before anybody watched.
+        // A signal may have arrived before the pipe was registered.
         if self.is_requested() {
             token.cancel();
         }
@@ -69,17 +69,17 @@ impl Interrupt {
         })))
     }
 
-    /// Whether a signal has come.
+    /// Whether a signal was received.
     pub(crate) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::SeqCst)
     }
 
-    /// True once a signal has come; asked by whatever works.
+    /// Set by a signal; polled by running work.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.requested)
     }
 
-    /// For whoever waits: cancelled by the one who notices that a signal has come.
+    /// Cancelled by the task of [`watch`](Self::watch) when a signal arrives.
     pub(crate) fn token(&self) -> CancellationToken {
         self.cancelled.clone()
     }

@@ -1,6 +1,6 @@
-//! What goes to standard error beside the results: notices to the operator, and with `--log` one line for each call, as text or as JSON.
+//! Output on standard error beside the results: notices to the operator, and with `--log` one line per call, as text or JSON.
 //!
-//! Only the gate's own events are written. Libraries log through the same interface, and some of them quote what they send.
+//! Only the gate's own events are written. Libraries use `tracing` too, and some of them log what they send.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ use toolgate_assembly::notices::TARGET as NOTICES;
 
 use crate::terminal::{escape_json, escape_line, is_verbose, warn};
 
-/// The targets of the gate begin with this.
+/// The prefix of the gate's event targets.
 const TARGET_PREFIX: &str = "toolgate";
 
 /// How a line is written.
@@ -45,8 +45,8 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
-/// Writes notices, and lines about calls where a format was asked for. To be called once, when [`set_quiet`](crate::terminal::set_quiet) and
-/// [`set_verbose`](crate::terminal::set_verbose) have been.
+/// Installs the subscriber for notices, and for log lines of calls if a format was given. Must be called once, after
+/// [`set_quiet`](crate::terminal::set_quiet) and [`set_verbose`](crate::terminal::set_verbose).
 pub(crate) fn install(format: Option<LogFormat>, level: LogLevel) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -55,14 +55,14 @@ pub(crate) fn install(format: Option<LogFormat>, level: LogLevel) {
         LogLevel::Debug => LevelFilter::DEBUG,
     };
     let notices = if is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    // A process has one subscriber, and this is it.
+    // Fails only if a subscriber is already set, and this is the only one of the process.
     let _ = set_global_default(StderrLog { calls: format.map(|format| (format, level)), notices });
 }
 
 struct StderrLog {
-    /// Lines about calls.
+    /// The format and level of log lines about calls.
     calls: Option<(LogFormat, LevelFilter)>,
-    /// What the operator should know beside the results.
+    /// The level of notices to the operator.
     notices: LevelFilter,
 }
 
@@ -82,7 +82,7 @@ impl Subscriber for StderrLog {
         Some(self.calls.map_or(self.notices, |(_, level)| level.max(self.notices)))
     }
 
-    /// There are no spans of ours; one number does for all.
+    /// The gate has no spans, so one id serves for all.
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)
     }
@@ -102,7 +102,7 @@ impl Subscriber for StderrLog {
             Some((LogFormat::Json, _)) => format_json(event.metadata(), fields.0),
             None => return,
         };
-        // That standard error is gone cannot be reported.
+        // An error is ignored, as there is nowhere to report it.
         let _ = io::stderr().write_all(line.as_bytes());
     }
 
@@ -111,7 +111,7 @@ impl Subscriber for StderrLog {
     fn exit(&self, _: &Id) {}
 }
 
-/// The fields of one event, in their order.
+/// The fields of one event, in order.
 #[derive(Default)]
 struct EventFields(Map<String, Value>);
 
@@ -169,7 +169,7 @@ fn format_text(metadata: &Metadata<'_>, fields: &Map<String, Value>) -> String {
     escape_line(&line) + "\n"
 }
 
-/// Whether a text can stand without quotes.
+/// Whether a text can be written without quotes.
 fn needs_no_quotes(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|letter| letter.is_ascii_graphic() && !matches!(letter, '"' | '=' | '\\'))

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::SUCCESS };
-            // Help that nobody reads any more is not an error.
+            // An error is ignored: a closed standard output is no failure of `--help`.
             let _ = error.print();
             return ExitCode::from(code);
         }
@@ -92,7 +92,7 @@ fn mcp(common: &GlobalOptions, command: McpCommand) -> Result<u8, CliError> {
     }
 }
 
-/// Says why something failed.
+/// Prints why a command failed.
 fn report(failed: &CliError) {
     let colour = wants_colour(io::stderr().is_terminal());
     let mut stderr = io::stderr().lock();

@@ -1,4 +1,4 @@
-//! From the command line to settings: the surroundings of this process, what was overridden, and the question about a configuration that was found.
+//! From the command line to settings: the environment of the process, the overrides, and the question about a found configuration.
 
 use std::io::{self, IsTerminal as _};
 
@@ -12,11 +12,11 @@ use crate::exit::CliError;
 use crate::terminal::confirm;
 use crate::trust_screen::overview;
 
-/// What is asked about a configuration that was found.
+/// The question about a found configuration.
 pub(crate) const TRUST_QUESTION: &str = "Agree to this configuration?";
 
-/// Joins command line and configuration; the command line wins. Asks about a configuration that was found where standard input and standard error are a
-/// terminal.
+/// Joins command line and configuration; the command line takes precedence. Asks about a found configuration if standard input and standard error are
+/// terminals.
 pub(crate) fn resolve_settings(common: &GlobalOptions, default_trust: Trust) -> Result<Settings, CliError> {
     let environment = HostEnvironment::detect()?;
     Ok(settings::resolve_settings(&common.overrides(), default_trust, environment, trust_prompt())?)
@@ -33,7 +33,7 @@ fn ask_on_terminal(covered: &CoveredConfig, effects: &[EffectGroup], before: Opt
     confirm(|screen| overview(covered, effects, before, screen), TRUST_QUESTION) == Some(true)
 }
 
-/// Reads the configuration that is in use; asks as [`resolve_settings`] does.
+/// Reads the configuration in use; asks as [`resolve_settings`] does.
 pub(crate) fn load_config(
     common: &GlobalOptions,
     environment: &HostEnvironment,
@@ -41,7 +41,7 @@ pub(crate) fn load_config(
     Ok(settings::load(&common.overrides(), environment, trust_prompt())?)
 }
 
-/// A variable of this process, where it is text.
+/// An environment variable of this process, if it is UTF-8.
 pub(crate) fn env_var(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

@@ -1,4 +1,4 @@
-//! How much the gate keeps in its state directory, beside how much it may: for `doctor` and for `/metrics`.
+//! The disk usage of the state directory with its limits, for `doctor` and `/metrics`.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use toolgate_workspace::QuarantineBounds;
 use toolgate_assembly::ambient::open_private_directory;
 use toolgate_assembly::gate_builder::{JOURNAL, OUTPUTS, QUARANTINE, SESSIONS};
 
-/// More names than this are not looked at; what is there is then at least as much.
+/// The most entries that are scanned; beyond it, the result is a lower bound.
 const MAX_SCANNED_ENTRIES: usize = 200_000;
-/// Directories deeper than this are not looked into: only a command makes them, and only in the quarantine.
+/// Deeper directories are not scanned: only a command creates them, and they only end up in the quarantine.
 const MAX_DEPTH: usize = 64;
 
-/// How much is kept of outputs.
+/// The retention limits of outputs.
 pub(crate) fn output_bounds(retention: &RetentionConfig) -> OutputBounds {
     let standard = OutputBounds::default();
     OutputBounds {
@@ -26,7 +26,7 @@ pub(crate) fn output_bounds(retention: &RetentionConfig) -> OutputBounds {
     }
 }
 
-/// How much is kept of conversations.
+/// The retention limits of conversations.
 pub(crate) fn session_bounds(retention: &RetentionConfig) -> SessionBounds {
     let standard = SessionBounds::default();
     SessionBounds {
@@ -35,7 +35,7 @@ pub(crate) fn session_bounds(retention: &RetentionConfig) -> SessionBounds {
     }
 }
 
-/// What each kind of state takes on the disk. The journal says how much it has let go.
+/// The disk usage of each kind of state. The journal reports how many entries it has dropped.
 pub(crate) fn state_usage(
     state_dir: &Path,
     retention: &RetentionConfig,
@@ -64,7 +64,7 @@ pub(crate) fn state_usage(
     areas.map(measured).into()
 }
 
-/// How many files there are below a directory, and how much they take.
+/// The number of files below a directory, and their total size.
 fn measure(top: Dir) -> (u64, u64) {
     let (mut open, mut files, mut bytes, mut looked_at) = (vec![(top, 0)], 0_u64, 0_u64, 0);
     while let Some((folder, depth)) = open.pop() {

@@ -1,4 +1,4 @@
-//! Speaking with the person at the terminal.
+//! Output to the operator and questions on the terminal.
 
 use std::fs::File;
 use std::future::Future;
@@ -20,35 +20,35 @@ use unicode_width::UnicodeWidthChar as _;
 use crate::approval_screen::{Requester, Screen, approval_choices, approval_text, scroll_notice};
 use crate::interrupt::Interrupt;
 
-/// How wide a terminal is that does not say.
+/// The width of a terminal that does not report one.
 const DEFAULT_COLUMNS: usize = 80;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Makes complaints silent.
+/// Suppresses warnings.
 pub(crate) fn set_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Makes remarks heard.
+/// Enables debug messages.
 pub(crate) fn set_verbose() {
     VERBOSE.store(true, Ordering::Relaxed);
 }
 
-/// Whether more is to be said.
+/// Whether debug messages are enabled.
 pub(crate) fn is_verbose() -> bool {
     VERBOSE.load(Ordering::Relaxed)
 }
 
-/// Says something to the operator, beside the results.
+/// Prints a warning on standard error.
 pub(crate) fn warn(message: &str) {
     if !QUIET.load(Ordering::Relaxed) {
         print_note(message);
     }
 }
 
-/// Says something that the operator only hears when asked for more.
+/// Prints a debug message on standard error, if enabled.
 pub(crate) fn debug(message: impl FnOnce() -> String) {
     if is_verbose() {
         print_note(&message());
@@ -56,30 +56,31 @@ pub(crate) fn debug(message: impl FnOnce() -> String) {
 }
 
 fn print_note(message: &str) {
-    // What goes on is moved in: a line end in a name or in words of a server begins no line of the gate's. That standard error is gone cannot be reported.
+    // Continuation lines are indented: a line break in a name or a server's text cannot forge a line of the gate. An error is ignored, as there is
+    // nowhere to report it.
     let _ = writeln!(io::stderr(), "toolgate: {}", escape_control_chars(message).replace('\n', "\n    "));
 }
 
-/// Whether colours are wanted on a stream.
+/// Whether to use colours on a stream: `NO_COLOR` and `TERM=dumb` disable them.
 pub(crate) fn wants_colour(is_terminal: bool) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     is_terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whether a terminal can be told to take back what it shows.
+/// Whether the terminal supports erasing.
 pub(crate) fn can_erase(is_terminal: bool) -> bool {
     is_terminal && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
-/// Wraps text in a colour where that is wanted.
+/// Wraps text in an SGR colour code, if wanted.
 pub(crate) fn paint(text: &str, code: &str, colour: bool) -> String {
     if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
-/// More marks than this on one letter are no writing: they would cover the rows above it.
+/// More combining marks than this on one letter are no legitimate text: they would cover the rows above.
 const MAX_COMBINING_MARKS: usize = 4;
 
-/// A number of messages in words.
+/// A number of messages with its noun.
 pub(crate) fn counted_messages(count: u64) -> String {
     match count {
         1 => "1 message".to_owned(),
@@ -87,15 +88,15 @@ pub(crate) fn counted_messages(count: u64) -> String {
     }
 }
 
-/// Shows a text that may come in pieces: what would command the terminal, hide or cover something is spelt out.
+/// Escapes text that may arrive in pieces: control sequences, invisible characters and stacked combining marks are written as escapes.
 #[derive(Debug, Default)]
 pub(crate) struct ControlEscaper {
-    /// How many marks stand on the last letter.
+    /// The number of combining marks on the last letter.
     marks: usize,
 }
 
 impl ControlEscaper {
-    /// What is shown for a character: itself, or how it is written.
+    /// The character itself, or its escape.
     pub(crate) fn escape(&mut self, character: char) -> impl Iterator<Item = char> + use<> {
         let is_mark = !character.is_ascii() && character.width() == Some(0);
         self.marks = if is_mark { self.marks + 1 } else { 0 };
@@ -106,18 +107,18 @@ impl ControlEscaper {
     }
 }
 
-/// Text of a model, made safe to look at: control characters and bidirectional tricks are shown, not obeyed.
+/// Untrusted text, safe to print: control characters and bidirectional overrides are shown, not obeyed.
 pub(crate) fn escape_control_chars(text: &str) -> String {
     let mut revealer = ControlEscaper::default();
     text.chars().flat_map(|character| revealer.escape(character)).collect()
 }
 
-/// The same for what must stay on one line, such as a path.
+/// The same for text that must stay on one line, such as a path.
 pub(crate) fn escape_line(text: &str) -> String {
     escape_control_chars(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// JSON with every hidden character as an escape. It has such characters in texts alone, and means the same.
+/// JSON with every invisible character as an escape. Such characters occur only in strings, so the meaning is the same.
 pub(crate) fn escape_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
@@ -132,7 +133,7 @@ pub(crate) fn escape_json(json: &str) -> String {
     text
 }
 
-/// Asks on the controlling terminal, whatever the standard streams are.
+/// Asks on the controlling terminal (`/dev/tty`), whatever the standard streams are.
 pub(crate) struct TerminalApprover {
     pub(crate) interrupt: Interrupt,
 }
@@ -153,7 +154,7 @@ impl Approver for TerminalApprover {
             };
             match prompt_approval(&terminal, &question, Requester::Person, &stop) {
                 Ok(Some(reply)) => reply,
-                // The time is up, or the call is at its end, and saying so is the gate's: silence is not the same as a no.
+                // The timeout expired or the call ended, which the gate reports itself: no answer is not the same as a refusal.
                 Ok(None) => {
                     let _ = writeln!(&terminal);
                     std::future::pending().await
@@ -165,16 +166,16 @@ impl Approver for TerminalApprover {
         })
     }
 
-    /// This process makes one call, and its memory ends with it.
+    /// This process makes one call, and a session grant would end with it.
     fn can_grant_session(&self) -> bool {
         false
     }
 }
 
-/// How long a person may think about a change of their own files.
+/// The timeout of a question about the user's own files.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Shows something on the controlling terminal and asks for a yes. Silence and everything else is a no; `None` where nobody can be asked.
+/// Shows a text on the controlling terminal and asks for confirmation. Anything but a yes, and no answer, is a no; `None` if there is no terminal.
 pub(crate) fn confirm(show: impl FnOnce(Screen) -> String, question: &str) -> Option<bool> {
     let terminal = open_terminal().ok()?;
     let screen = screen(&terminal);
@@ -193,7 +194,7 @@ pub(crate) fn open_terminal() -> io::Result<File> {
     if terminal.is_terminal() { Ok(terminal) } else { Err(io::Error::other("not a terminal")) }
 }
 
-/// Ends what a line editor began: typed text is shown again, lines are whole lines, and pastes are not marked.
+/// Undoes what a line editor set: restores echo and canonical mode, and disables bracketed paste.
 pub(crate) fn restore_terminal() {
     let Ok(terminal) = open_terminal() else { return };
     if let Ok(mut modes) = tcgetattr(&terminal) {
@@ -204,10 +205,10 @@ pub(crate) fn restore_terminal() {
     let _ = (&terminal).write_all(b"\x1b[?2004l\r\n");
 }
 
-/// What anything can show that is no terminal.
+/// The screen of anything that is no terminal.
 pub(crate) const PLAIN_SCREEN: Screen = Screen { columns: 120, rows: None, unicode: true, colour: false };
 
-/// What the terminal can show.
+/// The screen of the terminal.
 pub(crate) fn screen(terminal: impl AsFd) -> Screen {
     let size = tcgetwinsize(terminal).ok();
     let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
@@ -216,7 +217,7 @@ pub(crate) fn screen(terminal: impl AsFd) -> Screen {
     Screen { columns, rows, unicode: is_utf8_locale(), colour: wants_colour(true) }
 }
 
-/// Whether the locale is one of UTF-8, asked the way the system does.
+/// Whether the locale is UTF-8, by the precedence of `LC_ALL`, `LC_CTYPE`, `LANG`.
 fn is_utf8_locale() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
@@ -224,7 +225,7 @@ fn is_utf8_locale() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The answer, or nothing when the time is up or nobody wants it any more; the cursor then stands behind the choices.
+/// The answer, or `None` after the timeout or a cancellation; the cursor is then behind the choices.
 pub(crate) fn prompt_approval(
     mut terminal: &File,
     question: &ApprovalRequest,
@@ -233,7 +234,7 @@ pub(crate) fn prompt_approval(
 ) -> io::Result<Option<ApprovalReply>> {
     let screen = screen(terminal);
     terminal.write_all(approval_text(question, asker, screen).as_bytes())?;
-    // What was typed before the question was seen is not an answer to it; what is typed once the choices are seen is.
+    // Input from before the question was displayed is not an answer to it; input after the choices are displayed is.
     let _ = tcflush(terminal, QueueSelector::IFlush);
     terminal.write_all(approval_choices(question, screen).as_bytes())?;
     let Some(answer) = read_line(terminal, question.timeout, stop)? else { return Ok(None) };
@@ -247,10 +248,10 @@ pub(crate) fn prompt_approval(
     }))
 }
 
-/// How long a signal can go unnoticed that comes just before the terminal is waited for.
+/// The longest time that a signal goes unnoticed if it arrives just before `poll`.
 const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A line from the terminal, or nothing when the time is up or somebody says stop. Never blocks longer than that.
+/// A line from the terminal, or `None` after the timeout or when `stop` returns true. Never blocks longer than that.
 fn read_line(mut terminal: &File, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<Option<String>> {
     let deadline = Instant::now() + patience;
     let mut line = Vec::new();

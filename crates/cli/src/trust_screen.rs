@@ -1,4 +1,5 @@
-//! A configuration as the user is asked about it. The file is hostile: nothing of it reaches the terminal unsanitised, or stands where the gate speaks.
+//! A found configuration as it is shown before the question. The file is untrusted: nothing of it reaches the terminal unsanitised, or in the first
+//! column, where the gate's own text is.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,30 +11,30 @@ use toolgate_types::Sha256;
 use crate::approval_screen::{Screen, quoted_diff};
 use crate::terminal::{escape_line, paint};
 
-/// More items of a group are counted.
+/// The most items of a group; the rest is counted.
 const MAX_ITEMS: usize = 100;
 
-/// Longer items are cut, and say so.
+/// Longer items are truncated and marked.
 const MAX_ITEM_CHARS: usize = 2000;
 
-/// Longer differences are cut, and say so.
+/// Longer diffs are truncated and marked.
 const MAX_DIFF_LINES: usize = 1000;
 
-/// Lines around a change.
+/// The context lines around a change.
 const CONTEXT_LINES: usize = 3;
 
-/// What became of one file since the last agreement.
+/// The change of one file since the last agreement.
 #[derive(Debug)]
 pub(crate) struct FileDiff {
     pub(crate) path: String,
-    /// The path as people are shown it: from the configuration's directory, where it lies below.
+    /// The displayed path: relative to the configuration's directory if it is below it.
     label: String,
     pub(crate) state: &'static str,
-    /// The difference, where the old content was kept and both are text.
+    /// The diff, if the old content was kept and both are text.
     pub(crate) diff: Option<String>,
 }
 
-/// What changed since an agreement.
+/// The changes since an agreement.
 pub(crate) fn differences(covered: &CoveredConfig, before: &Agreement) -> Vec<FileDiff> {
     let mut found = Vec::new();
     let path = |path: &Path| path.to_string_lossy().into_owned();
@@ -70,7 +71,7 @@ fn label(covered: &CoveredConfig, path: &str) -> String {
     below.map_or_else(|_| path.to_owned(), |below| below.to_string_lossy().into_owned())
 }
 
-/// Everything that a person is shown before the question: what changed since the last agreement, if there was one, and what it would do.
+/// Everything that is shown before the question: the changes since the last agreement, if there was one, and the effects.
 pub(crate) fn overview(
     covered: &CoveredConfig,
     effects: &[EffectGroup],
@@ -99,7 +100,7 @@ pub(crate) fn overview(
             let _ = writeln!(text, "and {more} more");
         }
     }
-    // What was shown first may have scrolled away by now.
+    // The first lines may have scrolled away by now.
     let count = |group: &EffectGroup| {
         let [one, several] = group.count;
         format!("{} {}", group.items.len(), if group.items.len() == 1 { one } else { several })

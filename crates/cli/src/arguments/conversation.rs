@@ -16,7 +16,7 @@ pub(crate) struct RunArguments {
     pub(crate) conversation: ConversationArguments,
 }
 
-// How a conversation is held.
+// Options of a conversation.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConversationArguments {
     /// The model: anthropic/NAME, openai/NAME, openai-chat/NAME, openrouter/NAME, ollama/NAME, scripted/FILE, or of a provider under `models:` [default: `model:` of the configuration, else what the environment has a key for]

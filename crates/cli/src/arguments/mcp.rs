@@ -86,7 +86,7 @@ pub(crate) struct McpInstall {
     pub(crate) dry_run: bool,
 }
 
-/// A name that every client takes.
+/// A name that every client accepts.
 fn entry_name(text: &str) -> Result<String, String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     match (1..=64).contains(&text.len()) && text.bytes().all(allowed) {

@@ -1,4 +1,4 @@
-//! The calls of a sitting: each one line on the screen, and the whole of it for whoever wants to look.
+//! The tool calls of a chat: one line each on the screen, and the full details on request.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -11,17 +11,17 @@ use super::streaming_wrapper::{char_columns, truncate_columns};
 use crate::approval_screen::{Screen, quoted};
 use crate::terminal::{escape_line, paint};
 
-/// More output of a running call than this is not kept for looking at; the result is.
+/// At most this much output of a running call is kept; the result is kept in full.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
-/// When the calls of a sitting take more memory than this, the oldest are forgotten; the conversation still has them.
+/// When the calls of a chat take more memory than this, the oldest are evicted; the stored conversation still has them.
 const MAX_HISTORY_BYTES: usize = 32 * 1024 * 1024;
 
-/// Arguments that say what a call is about, best first.
+/// Arguments that best summarise a call, in order of preference.
 const SUMMARY_ARGUMENTS: [&str; 10] =
     ["path", "command", "pattern", "query", "glob", "from", "file", "url", "name", "message"];
 
-/// A call as it was shown.
+/// A call as it is displayed.
 #[derive(Debug)]
 pub(crate) struct DisplayedCall {
     pub(crate) id: CallId,
@@ -31,7 +31,7 @@ pub(crate) struct DisplayedCall {
     input_text: Option<String>,
     output: String,
     result: Option<DisplayedResult>,
-    /// About how many bytes it keeps, once it has ended.
+    /// Its approximate size in memory, once it has ended.
     bytes: usize,
 }
 
@@ -42,23 +42,23 @@ struct DisplayedResult {
     metadata: ResultMetadata,
 }
 
-/// Those that are remembered, oldest first.
+/// The calls in memory, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct CallHistory {
     calls: VecDeque<DisplayedCall>,
-    /// How many there were before these.
+    /// How many older calls were evicted.
     evicted: usize,
-    /// The weight of those that have ended.
+    /// The total size of the calls that have ended.
     bytes: usize,
 }
 
-/// A call that somebody asks for by its number.
+/// The result of looking up a call by its number.
 #[derive(Debug)]
 pub(crate) enum CallLookup<'c> {
     Found(&'c DisplayedCall),
-    /// It was made, and is forgotten here.
+    /// It was made, and has been evicted.
     Evicted,
-    /// There was none.
+    /// There is no such call.
     Unknown,
 }
 
@@ -95,7 +95,7 @@ impl CallHistory {
         self.evict_oldest();
     }
 
-    /// Forgets what takes too much room. A call that is under way and the newest one stay, and so do all after them.
+    /// Evicts the oldest calls while the history exceeds its budget. A running call, the newest call, and all calls after a running one stay.
     fn evict_oldest(&mut self) {
         while self.bytes > MAX_HISTORY_BYTES
             && self.calls.len() > 1
@@ -110,14 +110,14 @@ impl CallHistory {
         self.calls.iter().rev().find(|call| call.id == id)
     }
 
-    /// The call with this number, as lines say it.
+    /// The call with the number that its line shows.
     pub(crate) fn by_number(&self, number: usize) -> CallLookup<'_> {
         let Some(before) = number.checked_sub(1) else { return CallLookup::Unknown };
         let Some(place) = before.checked_sub(self.evicted) else { return CallLookup::Evicted };
         self.calls.get(place).map_or(CallLookup::Unknown, CallLookup::Found)
     }
 
-    /// How many there were.
+    /// The number of calls so far, including evicted ones.
     pub(crate) fn count(&self) -> usize {
         self.evicted + self.calls.len()
     }
@@ -128,7 +128,7 @@ impl DisplayedCall {
         self.number
     }
 
-    /// About how many bytes it keeps.
+    /// Its approximate size in memory.
     fn memory_bytes(&self) -> usize {
         let input = self.input_text.as_ref().map_or_else(|| self.input.to_string().len(), String::len);
         let ended = self.result.as_ref().map_or(0, |DisplayedResult { result, metadata, .. }| {
@@ -138,7 +138,7 @@ impl DisplayedCall {
         self.tool.len() + input + self.output.len() + ended
     }
 
-    /// The call on one row, however narrow: what is called, about what, and how it went.
+    /// The call on one row, truncated to the screen: tool, subject and outcome.
     pub(crate) fn line(&self, screen: Screen) -> String {
         let dot = if screen.unicode { "●" } else { "*" };
         let (word, code) = self.outcome();
@@ -160,14 +160,14 @@ impl DisplayedCall {
             .join(" ")
     }
 
-    /// How it went, behind output that was shown meanwhile.
+    /// The outcome, on a row of its own below live output.
     pub(crate) fn end_line(&self, screen: Screen) -> String {
         let (word, code) = self.outcome();
         let corner = if screen.unicode { "└" } else { "\\" };
         format!("  {corner} {}", paint(word.trim_matches(['(', ')']), code, screen.colour))
     }
 
-    /// How it went, and in which colour.
+    /// The outcome and its colour.
     fn outcome(&self) -> (String, &'static str) {
         let Some(DisplayedResult { status, metadata, .. }) = &self.result else {
             return (String::new(), "36");
@@ -182,7 +182,7 @@ impl DisplayedCall {
         }
     }
 
-    /// What the call is about, in a few words.
+    /// A short summary of the arguments.
     fn subject(&self) -> String {
         if let Some(input_text) = &self.input_text {
             return input_text.clone();
@@ -197,7 +197,7 @@ impl DisplayedCall {
         }
     }
 
-    /// What it changed, as a diff, where the answer has one.
+    /// The diff of its change, if the result has one.
     pub(crate) fn diff(&self) -> Option<&str> {
         let DisplayedResult { status: ToolStatus::Success, metadata, .. } = self.result.as_ref()? else {
             return None;
@@ -205,7 +205,7 @@ impl DisplayedCall {
         metadata.structured.as_ref()?.get("diff")?.as_str().filter(|diff| !diff.is_empty())
     }
 
-    /// Everything about it.
+    /// All details of the call.
     pub(crate) fn details(&self, screen: Screen) -> String {
         let mut text = format!("{}\n", self.line(screen));
         let input = match &self.input_text {
@@ -215,7 +215,7 @@ impl DisplayedCall {
         let _ = write!(text, "call {}\ninput, {}", self.id, quoted(&input, screen));
         match &self.result {
             Some(ended) => {
-                // What was shown while it ran may be more than the model was told.
+                // The live output may be longer than the result that the model received.
                 let more = ended.metadata.full_output.as_deref().unwrap_or(&self.output);
                 if more.len() > ended.result.len() {
                     let _ = write!(text, "output, {}", quoted(more, screen));

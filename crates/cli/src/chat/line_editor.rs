@@ -1,6 +1,6 @@
-//! The line that a person types, with history and completion.
+//! The input line of the chat, with history and completion.
 //!
-//! The editor blocks while somebody thinks, so it has a thread of its own; the conversation and the servers behind the gate go on beside it.
+//! The editor blocks while it waits for input, so it runs on its own thread; the conversation and the upstream servers continue.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
@@ -20,34 +20,34 @@ use super::slash_command::COMMANDS;
 use crate::exit::CliError;
 use crate::terminal::{escape_line, warn};
 
-/// Lines that are remembered.
+/// The most lines that the history keeps.
 const MAX_HISTORY_LINES: usize = 1000;
 
-/// What came from the person.
+/// An input of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EditorInput {
     Text(String),
     /// Ctrl-C.
     Interrupted,
-    /// Ctrl-D, or the end of a file.
+    /// Ctrl-D, or end of file.
     End,
 }
 
-/// What the prompt looks like, without colours and with them.
+/// The prompt, without and with colours.
 pub(crate) struct PromptText {
     pub(crate) plain: String,
     pub(crate) styled: String,
 }
 
-/// Somebody who waits for a line, and the prompt that it is asked for with.
+/// A request for a line: the prompt, and the channel for the answer.
 type LineRequest = (PromptText, oneshot::Sender<io::Result<EditorInput>>);
 
-/// Where lines come from.
+/// The source of input lines.
 pub(crate) struct InputReader(mpsc::Sender<LineRequest>);
 
 impl InputReader {
-    /// Begins to wait for lines: from the terminal where there is one, else one after the other from standard input.
-    /// What is typed is remembered in a file, if one is named.
+    /// Starts the reader: a line editor if standard input is a terminal, else plain lines from standard input. Typed lines are saved in the history
+    /// file, if one is given.
     pub(crate) fn start(history: Option<PathBuf>, mounts: Vec<(String, PathBuf)>) -> Result<Self, CliError> {
         let (sender, mut wanted) = mpsc::channel::<LineRequest>(1);
         let work = move || {
@@ -59,7 +59,7 @@ impl InputReader {
                     Ok(None) => read_plain(),
                     Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
                 };
-                // Nobody waits any more when the program is about to end.
+                // The receiver is gone when the program is about to exit.
                 let _ = answer.send(line);
             }
         };
@@ -87,7 +87,7 @@ fn read_plain() -> io::Result<EditorInput> {
     }
 }
 
-/// A terminal that is typed at.
+/// A line editor on a terminal.
 struct TerminalEditor {
     editor: Editor<PromptCompleter, DefaultHistory>,
     history: Option<PathBuf>,
@@ -106,7 +106,7 @@ impl TerminalEditor {
         let mut editor = Editor::with_config(config).map_err(readline_error)?;
         editor.set_helper(Some(PromptCompleter { mounts }));
         if let Some(history) = &history {
-            // Made here with its mode, so that nobody else can read it for a moment.
+            // Created here with mode 0600, so that it is never readable by others, not even briefly.
             match write_new_file(history, b"", 0o600) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     warn(&format!("lines will not be remembered: {error}"));
@@ -149,7 +149,7 @@ struct PromptCompleter {
 }
 
 impl PromptCompleter {
-    /// Where the word begins that is completed, and what it may become.
+    /// Where the completed word begins, and its candidates.
     fn candidates(&self, line: &str) -> (usize, Vec<String>) {
         if line.starts_with('/') && !line.contains(char::is_whitespace) {
             let names = COMMANDS.iter().map(|command| command.name).filter(|name| name.starts_with(line));
@@ -172,7 +172,7 @@ impl PromptCompleter {
         let Some((_, root)) = self.mounts.iter().find(|(known, _)| known == alias) else { return Vec::new() };
         let is_plain = |name: &str| escape_line(name) == name && !name.contains(char::is_whitespace);
         let found = directory_entries(&root.join(beneath)).into_iter();
-        // What hides something in its name is not put on the screen; nor is what begins with a dot, unless it is asked for.
+        // Names with invisible characters are not offered; nor are dotfiles, unless the prefix begins with a dot.
         let fitting = found.filter(|(name, _)| {
             name.starts_with(begun) && is_plain(name) && (begun.starts_with('.') || !name.starts_with('.'))
         });

@@ -1,4 +1,4 @@
-//! A conversation at the terminal: what is typed, what is shown, and who decides.
+//! The interactive chat: input, display and approvals.
 
 mod streaming_wrapper;
 mod tail_pane;
@@ -14,7 +14,7 @@ pub(crate) use self::signals::ChatSignals;
 pub(crate) use self::streaming_wrapper::{StreamingWrapper, truncate_columns};
 pub(crate) use self::view::{ChatView, ViewOptions};
 
-/// What a terminal of so many columns shows in the end, row by row: what the terminal itself broke stands on two of them.
+/// The final content of a terminal with this many columns, row by row: a line that the terminal itself wrapped takes two rows.
 #[cfg(test)]
 fn seen(columns: u16, written: impl IntoIterator<Item = String>) -> String {
     let size = |count: u16| std::num::NonZero::new(count).unwrap();

@@ -1,4 +1,4 @@
-//! The room that person and model share: lines in, turns held, commands done.
+//! The read-eval-print loop of the chat: reads lines, runs turns and commands.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -29,16 +29,16 @@ use crate::terminal::{
     PLAIN_SCREEN, can_erase, counted_messages, escape_line, paint, restore_terminal, screen,
 };
 
-/// Two presses of Ctrl-C at the prompt mean that somebody wants to leave, when they come within this time.
+/// Two presses of Ctrl-C at the prompt within this time leave the chat.
 const DOUBLE_PRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The conversations that `/sessions` lists.
+/// The most conversations that `/sessions` lists.
 const MAX_LISTED_SESSIONS: u32 = 10;
 
-/// The models of one provider that `/model` lists.
+/// The most models of one provider that `/model` lists.
 const MAX_LISTED_MODELS: usize = 20;
 
-/// How much of what was said last is shown when a conversation goes on.
+/// How much of the last message is shown when a conversation is resumed.
 const MAX_REMINDER_CHARS: usize = 600;
 
 pub(crate) struct Repl {
@@ -48,12 +48,12 @@ pub(crate) struct Repl {
     lines: InputReader,
     person: Person,
     signals: ChatSignals,
-    /// What the model should know that happened between turns.
+    /// A note for the model about what happened between turns.
     pending_note: Option<String>,
     on_terminal: bool,
 }
 
-/// What comes after a line.
+/// What to do after a line.
 enum ReplAction {
     Continue,
     Quit,
@@ -92,7 +92,7 @@ impl Repl {
         })
     }
 
-    /// Stays until somebody leaves.
+    /// Runs until the user leaves.
     pub(crate) async fn run(mut self) -> Result<u8, CliError> {
         self.print_banner();
         let mut code = SUCCESS;
@@ -121,7 +121,7 @@ impl Repl {
                 },
                 ParsedInput::Prompt(words) => {
                     let ended = self.run_turn(words).await?;
-                    // A person at a terminal has seen how it went; a script has not.
+                    // On a terminal the user has seen the outcome; a script needs the exit code.
                     code = if self.on_terminal { SUCCESS } else { ended };
                 }
             }
@@ -131,7 +131,7 @@ impl Repl {
         }
     }
 
-    /// The next line; nothing when this process was asked to end.
+    /// The next line; `None` when the process received SIGTERM.
     async fn next_line(&self, pressed: Option<Instant>) -> Result<Option<EditorInput>, CliError> {
         let reading = self.lines.next_line(self.prompt());
         let mut reading = std::pin::pin!(reading);
@@ -145,13 +145,13 @@ impl Repl {
                     restore_terminal();
                     return Ok(None);
                 }
-                // The second of two quick ones, before the line editor was there to see it.
+                // The second of two quick presses, received before the line editor was reading.
                 () = self.signals.wait_interrupt() => {
                     if is_double_press(pressed) {
                         restore_terminal();
                         return Ok(Some(EditorInput::Interrupted));
                     }
-                    // A terminal that is too plain for the line editor: the line begins anew by itself.
+                    // A terminal that is too limited for the line editor: the line starts over by itself.
                     print_text("\n");
                 }
             }
@@ -169,7 +169,7 @@ impl Repl {
         }
     }
 
-    /// A turn.
+    /// Runs one turn.
     async fn run_turn(&mut self, words: String) -> Result<u8, CliError> {
         let words = match self.pending_note.take() {
             Some(aside) => format!("({aside})\n\n{words}"),
@@ -186,7 +186,7 @@ impl Repl {
         ended.map(|ended| exit_code(ended.reason, asked))
     }
 
-    /// What is in use, said once.
+    /// Prints model, workspace and trust level, once at the start.
     fn print_banner(&self) {
         let settings = &self.context.settings;
         let told = format!(
@@ -201,7 +201,7 @@ impl Repl {
         }
     }
 
-    /// What a conversation was about that goes on.
+    /// Prints the title and the last message of a resumed conversation.
     fn print_reminder(&self, session: &Session) {
         let SessionSummary { id, title, messages, .. } = session.summary();
         print_text(
@@ -248,7 +248,7 @@ impl Repl {
         Ok(ReplAction::Continue)
     }
 
-    /// The model, and those that can be used in its place.
+    /// Lists the current model, and the others that are available.
     async fn list_models(&self) -> Result<(), CliError> {
         print_text(&current_screen().line(&self.conversation.agent.model().to_string(), ""));
         let stop = self.signals.begin_turn();
@@ -318,7 +318,7 @@ impl Repl {
         }));
     }
 
-    /// Puts back the newest change of this conversation, and tells the model with the next words.
+    /// Undoes the newest change of this conversation, and informs the model with the next prompt.
     async fn undo(&mut self) -> Result<(), CliError> {
         let Some(session) = &self.conversation.session else {
             print_text("nothing to undo\n");
@@ -367,7 +367,7 @@ impl Repl {
     }
 }
 
-/// Whether Ctrl-C now would be the second of two.
+/// Whether Ctrl-C now would be the second press.
 fn is_double_press(pressed: Option<Instant>) -> bool {
     pressed.is_some_and(|at| at.elapsed() < DOUBLE_PRESS_TIMEOUT)
 }
@@ -381,12 +381,12 @@ fn age(minutes: i64) -> String {
     }
 }
 
-/// What the screen is like now.
+/// The current screen: its size may have changed.
 fn current_screen() -> Screen {
     if io::stdout().is_terminal() { screen(io::stdout()) } else { PLAIN_SCREEN }
 }
 
-/// Says something; a screen that is gone is noticed by whoever reads the next line.
+/// Prints a text. An error is ignored: a closed terminal is noticed when the next line is read.
 fn print_text(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

@@ -1,4 +1,4 @@
-//! Ctrl-C in a sitting: it stops what the model is doing, and not the program.
+//! Signals in a chat: Ctrl-C cancels the model's turn, and not the program.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -10,27 +10,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::{CliError, INTERRUPTED};
 
-/// Who asks so often during one turn does not want to wait: the process ends, and the next start puts back what it left half-done.
+/// This many presses during one turn end the process immediately; the next start rolls back unfinished changes.
 const FORCE_EXIT_PRESSES: u32 = 3;
 
-/// What signals do at the moment.
+/// The current reaction to signals.
 #[derive(Clone)]
 pub(crate) struct ChatSignals {
     turn: Arc<Mutex<TurnSignals>>,
-    /// Cancelled when this process was asked to end.
+    /// Cancelled on SIGTERM.
     ended: CancellationToken,
 }
 
 struct TurnSignals {
-    /// What Ctrl-C stops; nothing is stopped between turns.
+    /// The turn that Ctrl-C cancels; `None` between turns.
     running: Option<CancellationToken>,
     pressed: u32,
-    /// Told of Ctrl-C between turns, where the line editor does not see it itself.
+    /// Notified of Ctrl-C between turns, when the line editor does not see it itself.
     idle: Arc<tokio::sync::Notify>,
 }
 
 impl ChatSignals {
-    /// From here on Ctrl-C stops the turn, and SIGTERM the turn and the sitting.
+    /// From here on SIGINT cancels the turn, and SIGTERM the turn and the chat.
     pub(crate) fn install() -> Result<Self, CliError> {
         let unable =
             |error: std::io::Error| CliError::error(format!("signals cannot be watched for: {error}"));
@@ -50,7 +50,7 @@ impl ChatSignals {
         Ok(signals)
     }
 
-    /// A turn begins, which Ctrl-C stops.
+    /// Starts a turn; the token is cancelled by Ctrl-C.
     pub(crate) fn begin_turn(&self) -> CancellationToken {
         let token = self.ended.child_token();
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,12 +58,12 @@ impl ChatSignals {
         token
     }
 
-    /// The turn is over.
+    /// Ends the turn.
     pub(crate) fn end_turn(&self) {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner).running = None;
     }
 
-    /// Cancelled when this process was asked to end.
+    /// Cancelled on SIGTERM.
     pub(crate) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }
@@ -78,7 +78,7 @@ impl ChatSignals {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         match &turn.running {
             Some(running) => running.cancel(),
-            // Kept for whoever waits next: nobody may be waiting just now.
+            // `notify_one` stores a permit for the next waiter, since there may be none now.
             None => return turn.idle.notify_one(),
         }
         turn.pressed += 1;

@@ -1,21 +1,21 @@
-//! What is typed at the prompt: words for the model, or a command for this program.
+//! Parses a line of the prompt: a message to the model, or a slash command.
 
 use toolgate_types::Trust;
 
-/// What a person typed.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ParsedInput {
-    /// Words for the model.
+    /// A message to the model.
     Prompt(String),
     /// A command.
     Command(SlashCommand),
     /// Nothing.
     Empty,
-    /// Something that looks like a command and is none, with what to do instead.
+    /// An unknown or malformed command, with a message that says what to do instead.
     Invalid(String),
 }
 
-/// A command for this program.
+/// A command to this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SlashCommand {
     Help,
@@ -31,7 +31,7 @@ pub(crate) enum SlashCommand {
     Quit,
 }
 
-/// How a command is written, and what it does.
+/// The syntax of a command, and its description.
 pub(crate) struct CommandHelp {
     pub(crate) name: &'static str,
     pub(crate) argument: &'static str,
@@ -57,14 +57,14 @@ const fn command_help(name: &'static str, argument: &'static str, meaning: &'sta
     CommandHelp { name, argument, meaning }
 }
 
-/// Understands what was typed. A line that goes on below ends with a backslash, which is no part of it.
+/// Parses a line. A backslash at the end of a line continues it and is removed.
 pub(crate) fn parse_input(text: &str) -> ParsedInput {
     let text = text.replace("\\\n", "\n");
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return ParsedInput::Empty;
     }
-    // A path such as /etc/hosts at the beginning is no command; two slashes say that one is meant.
+    // A path such as /etc/hosts at the beginning is a prompt and not a command; `//` escapes a leading slash.
     let Some(rest) = trimmed.strip_prefix('/').filter(|rest| !rest.contains('\n')) else {
         return ParsedInput::Prompt(trimmed.to_owned());
     };

@@ -1,48 +1,48 @@
-//! Words of a model on a terminal, as they come.
+//! Wraps the model's streamed text for a terminal.
 //!
-//! What the gate says begins in the first column, and nothing that a model says does: rows are broken here and not by the terminal, and each of
-//! them is moved in. So no answer can be taken for a question of the gate, a call or a prompt. What would command the terminal is shown instead.
+//! The gate's own output begins in the first column, and no text of a model does: rows are wrapped here instead of by the terminal, and each is
+//! indented. So no response can be mistaken for a question of the gate, a call or a prompt. Terminal control sequences are shown escaped.
 
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::terminal::{ControlEscaper, paint};
 
-/// How far everything that a model says is moved in.
+/// The indentation of all text from a model.
 pub(crate) const INDENT: &str = "  ";
 
-/// No character is wider than this, so a row has room for one, however narrow the terminal is.
+/// The width of the widest character. A row holds at least one, however narrow the terminal is.
 const MAX_CHAR_COLUMNS: usize = 2;
 
-/// What stands where a text was cut.
+/// Marks a truncated text.
 const ELLIPSIS: &str = "...";
 
-/// Of a text that is cut to this, nothing could be understood.
+/// A text truncated to this width or less would be unreadable and is left out.
 const MIN_CUT_COLUMNS: usize = 4;
 
-/// What a tab is shown as.
+/// Replaces a tab.
 const TAB_SPACES: &str = "    ";
 
-/// A text that grows, in rows.
+/// A growing text, wrapped into rows.
 #[derive(Debug)]
 pub(crate) struct StreamingWrapper {
-    /// The columns of a row, without what it is moved in by.
+    /// The columns of a row, without the indentation.
     columns: usize,
-    /// Whether the terminal can be told to take back what stands at the end of a row.
+    /// Whether the terminal can erase characters at the end of a row.
     can_erase: bool,
-    /// The colour of all of it.
+    /// The SGR code of its colour.
     colour: &'static str,
-    /// The columns that are used in this row; none in a row that was not begun.
+    /// The columns used in this row; 0 if the row is still empty.
     used: usize,
-    /// The word that is being written, as far as it stands in this row.
+    /// The current word, as far as it is in this row.
     word: String,
     word_width: usize,
     escaper: ControlEscaper,
-    /// The last character was shown, and may carry a mark that only says how.
+    /// Whether the last character was shown as itself, and may be followed by a variation selector or another modifier.
     may_take_modifier: bool,
 }
 
 impl StreamingWrapper {
-    /// For a terminal of so many columns. The last of them stays empty: terminals differ about what comes after it.
+    /// For a terminal with this many columns. The last column stays empty: terminals differ in when they wrap after it.
     pub(crate) fn new(columns: usize, can_erase: bool, colour: &'static str) -> Self {
         let columns = columns.saturating_sub(INDENT.len() + 1).max(MAX_CHAR_COLUMNS);
         Self {
@@ -57,7 +57,7 @@ impl StreamingWrapper {
         }
     }
 
-    /// What to write for more of the text.
+    /// The output for the next piece of text.
     pub(crate) fn push(&mut self, text: &str) -> String {
         let mut written = String::new();
         for character in text.chars() {
@@ -72,7 +72,7 @@ impl StreamingWrapper {
                     let shown = self.escaper.escape(other);
                     self.may_take_modifier = true;
                     for shown in shown {
-                        // What is spelt out carries nothing.
+                        // An escaped character takes no modifier.
                         self.may_take_modifier &= shown == other;
                         self.push_char(shown, &mut written);
                     }
@@ -82,7 +82,7 @@ impl StreamingWrapper {
         paint(&written, self.colour, !self.colour.is_empty() && !written.trim().is_empty())
     }
 
-    /// What to write when it is over: the cursor goes to the beginning of a row.
+    /// The output at the end of the text: moves the cursor to the beginning of a row.
     pub(crate) fn end(&mut self) -> &'static str {
         let is_open = self.used > 0;
         (self.used, self.may_take_modifier) = (0, false);
@@ -95,7 +95,7 @@ impl StreamingWrapper {
         self.may_take_modifier = false;
         match self.used < self.columns {
             true => self.write(space, 1, written),
-            // A row is not begun by the space that it was broken at.
+            // The space at which a row was wrapped does not begin the next one.
             false => self.break_row(written),
         }
     }
@@ -110,8 +110,8 @@ impl StreamingWrapper {
         self.word_width += width;
     }
 
-    /// Breaks the row before the word that is being written, where that can be taken back. About other characters than ASCII terminals
-    /// differ: whoever takes back as many columns as they may have, may take back words that stand before them.
+    /// Wraps before the current word if it can be erased. Only for ASCII: terminals differ in the width of other characters, and erasing too many
+    /// columns would remove preceding words.
     fn wrap_word(&mut self, written: &mut String) {
         let is_short = (1..=self.columns / 2).contains(&self.word_width) && self.word_width < self.used;
         let is_movable = self.can_erase && is_short && self.word.is_ascii();
@@ -146,8 +146,8 @@ impl StreamingWrapper {
     }
 }
 
-/// How many columns a character takes at most, and at least one: a mark may stand where there is no letter to carry it. About letters
-/// terminals agree; of whatever else is not ASCII, each is taken for wide.
+/// The most columns that a terminal may use for a character, at least one: a combining mark may have no base letter. Terminals agree on letters; any
+/// other non-ASCII character counts as wide.
 pub(crate) fn char_columns(character: char) -> usize {
     match character {
         plain if plain.is_ascii() => 1,
@@ -157,7 +157,7 @@ pub(crate) fn char_columns(character: char) -> usize {
     }
 }
 
-/// A text that must stay on one row, cut where it does not fit; nothing of it where there is no room for a few letters.
+/// A text truncated to fit one row; empty if there is no room for a few letters.
 pub(crate) fn truncate_columns(text: &str, columns: usize) -> String {
     let whole: usize = text.chars().map(char_columns).sum();
     match columns {
@@ -180,7 +180,7 @@ mod tests {
 
     const WORDS: &str = "The quick brown fox jumps over the lazy dog.\n\n    indented\tcode, averyveryverylongwordthatfitsnowhere end";
 
-    /// What a terminal of 30 columns shows of a text that comes in pieces of so many characters.
+    /// What a terminal of 30 columns shows of a text that arrives in pieces of this many characters.
     fn shown(text: &str, piece: usize) -> String {
         shown_on(30, text, piece)
     }

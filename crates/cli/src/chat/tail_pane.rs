@@ -1,4 +1,4 @@
-//! Output of a command while it runs: the last lines of it, and how many there were.
+//! The live output of a running command: its last lines, and their total number.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -8,28 +8,28 @@ use super::streaming_wrapper::truncate_columns;
 use crate::approval_screen::{GUTTER_COLUMNS, Screen};
 use crate::terminal::{escape_control_chars, paint};
 
-/// The lines that are kept in sight.
+/// The number of lines shown.
 const MAX_VISIBLE_LINES: usize = 8;
 
-/// A line longer than this is cut before it is looked at further.
+/// Longer lines are cut before any further processing.
 const MAX_LINE_CHARS: usize = 2048;
 
-/// Output is drawn anew no more often than this: a flood of it must not become a flood of drawing.
+/// The minimum interval between redraws, so that a flood of output does not flood the terminal.
 const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The rows that show output.
+/// The rows that show the output.
 #[derive(Debug)]
 pub(crate) struct TailPane {
     screen: Screen,
-    /// Whether rows can be drawn anew; where not, the first lines are shown and the rest is counted.
+    /// Whether rows can be redrawn; if not, the first lines are printed and the rest is counted.
     can_redraw: bool,
-    /// The last lines; the newest may not be complete.
+    /// The last lines; the newest may be incomplete.
     lines: VecDeque<String>,
-    /// How many lines there were.
+    /// The number of lines so far.
     total: usize,
     /// Whether the next character begins a line.
     at_start: bool,
-    /// How many rows are on the screen.
+    /// The number of rows on the screen.
     drawn: usize,
     drawn_at: Option<Instant>,
 }
@@ -47,7 +47,7 @@ impl TailPane {
         }
     }
 
-    /// What to write for more output.
+    /// The terminal output for the next chunk.
     pub(crate) fn push(&mut self, chunk: &str) -> String {
         let mut written = String::new();
         for character in chunk.chars() {
@@ -66,7 +66,7 @@ impl TailPane {
         }
     }
 
-    /// What to write when there will be no more. `where_whole` says how to see the rest.
+    /// The terminal output at the end. `where_whole` says how to see the rest.
     pub(crate) fn end(&mut self, where_whole: &str) -> String {
         let mut written = match self.can_redraw {
             true => self.draw(),
@@ -82,7 +82,7 @@ impl TailPane {
         written
     }
 
-    /// Where nothing can be drawn anew, a line is printed when it is complete.
+    /// Without redrawing, a line is printed when it is complete.
     fn begin_line(&mut self) -> String {
         let printed = if self.can_redraw { String::new() } else { self.print_last() };
         self.lines.push_back(String::new());
@@ -114,7 +114,7 @@ impl TailPane {
         written
     }
 
-    /// A line on one row, behind the edge.
+    /// A line on one row, behind the gutter.
     fn row(&self, line: &str) -> String {
         let line = escape_control_chars(line).replace('\t', "    ");
         let room = self.screen.columns.saturating_sub(GUTTER_COLUMNS + 1);

@@ -1,4 +1,4 @@
-//! A conversation on the screen, event by event.
+//! Renders the events of a conversation on the screen.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -13,26 +13,26 @@ use crate::approval_screen::{Screen, quoted_diff};
 use crate::conversation::Person;
 use crate::terminal::paint;
 
-/// A stream that something is shown on.
+/// A stream to display on.
 pub(crate) type Stream = Box<dyn Write + Send>;
 
-/// What is shown where.
+/// Where to display what.
 pub(crate) struct ViewOptions {
-    /// Where the words of the model go, if anywhere.
+    /// For the model's text, if it is displayed.
     pub(crate) answer: Option<Stream>,
-    /// Where everything else goes, if anywhere.
+    /// For everything else, if it is displayed.
     pub(crate) notices: Option<Stream>,
-    /// What the terminal can show; asked anew now and then, because it may be made wider.
+    /// The properties of the terminal; queried again from time to time, since its size may change.
     pub(crate) screen: Box<dyn Fn() -> Screen + Send>,
-    /// Whether the terminal can be told to take something back.
+    /// Whether the terminal can erase rows.
     pub(crate) can_erase: bool,
-    /// Whether calls can be opened later, so that it is worth saying how.
+    /// Whether `/open` is available, so that hints mention it.
     pub(crate) can_open: bool,
-    /// Who is asked about calls, on the same screen.
+    /// The approval questions on the same screen.
     pub(crate) person: Person,
 }
 
-/// Shows a conversation.
+/// Displays a conversation.
 pub(crate) struct ChatView(Mutex<ViewState>);
 
 struct ViewState {
@@ -40,29 +40,29 @@ struct ViewState {
     calls: CallHistory,
     context: Option<ContextUsage>,
     cursor: CursorRow,
-    /// Calls that are under way and that no output was shown of.
+    /// Running calls without any output shown so far.
     waiting: Vec<CallId>,
-    /// Whether the newest of them stands in the row of the cursor.
+    /// Whether the newest of them is drawn in the cursor's row.
     status_drawn: bool,
-    /// The question about this call showed what it would change.
+    /// The call whose approval question has already shown its diff.
     asked_about: Option<CallId>,
-    /// What was said in this turn, by message.
+    /// The texts of this turn, by message.
     messages: Vec<(MessageId, String)>,
 }
 
-/// Where the cursor is.
+/// What is in the cursor's row.
 enum CursorRow {
-    /// At the beginning of a row.
+    /// Nothing; the cursor is in the first column.
     Nothing,
-    /// In an answer.
+    /// The model's answer.
     Text(StreamingWrapper),
-    /// In what a model says to itself.
+    /// The model's reasoning.
     Thinking(StreamingWrapper),
-    /// Below the output of a call.
+    /// The output of a call, which is above the cursor.
     Output(CallId, TailPane),
 }
 
-/// How full the context is.
+/// How much of the context window is used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ContextUsage {
     pub(crate) used: u64,
@@ -86,7 +86,7 @@ impl ChatView {
         Self(Mutex::new(state))
     }
 
-    /// Shows what happened. A stream that is gone is noticed by whoever writes the results.
+    /// Displays an event. An error is ignored: a closed stream is noticed where the results are written.
     pub(crate) fn show(&self, event: ChatEvent) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = state.show(event);
@@ -96,12 +96,12 @@ impl ChatView {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).context
     }
 
-    /// Another conversation has another context.
+    /// Resets the usage: another conversation has another context.
     pub(crate) fn forget_context(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).context = None;
     }
 
-    /// Looks at the calls.
+    /// Gives access to the calls.
     pub(crate) fn calls<Seen>(&self, look: impl FnOnce(&CallHistory, Screen) -> Seen) -> Seen {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         look(&state.calls, (state.options.screen)())
@@ -119,7 +119,7 @@ impl ViewState {
                 self.text(&text)
             }
             ChatEvent::ThinkingDelta { text, .. } => self.thinking(&text),
-            // A call is shown when it is about to be made, as the gate reads it.
+            // A call is shown when it starts, as the gate parsed it.
             ChatEvent::ToolInputDelta { .. } => Ok(()),
             ChatEvent::ToolStart { tool_id, tool_name, input, input_text, .. } => {
                 self.finish_row()?;
@@ -196,7 +196,7 @@ impl ViewState {
         self.calls.output(id, chunk);
         match &self.cursor {
             CursorRow::Output(other, _) if *other == id => {}
-            // One at a time; the rest can be opened.
+            // One at a time; the output of the others can be opened later.
             CursorRow::Output(..) => return Ok(()),
             _ => {
                 self.finalize_call_line(id)?;
@@ -235,7 +235,7 @@ impl ViewState {
         self.draw_status()
     }
 
-    /// The line of a call stays as it is, because something will stand below it.
+    /// Makes the line of a call permanent, because output follows below it.
     fn finalize_call_line(&mut self, id: CallId) -> io::Result<()> {
         if !self.waiting.contains(&id) {
             return Ok(());
@@ -278,7 +278,7 @@ impl ViewState {
     }
 
     fn end(&mut self, reason: EndReason, text: &str) -> io::Result<()> {
-        // What is said in words that are not the model's was not heard yet; why it could not be asked was.
+        // A closing text that the agent wrote itself was not shown yet; a provider error was.
         let was_heard = self.messages.iter().any(|(_, said)| said.trim() == text.trim());
         let is_error = matches!(reason, EndReason::ProviderError | EndReason::Failed);
         if !text.is_empty() && !was_heard && !is_error {
@@ -298,7 +298,7 @@ impl ViewState {
         }
     }
 
-    /// Goes to the beginning of a row.
+    /// Moves the cursor to the beginning of a row.
     fn finish_row(&mut self) -> io::Result<()> {
         if self.options.person.take_open_row() {
             self.write_notice("\n")?;
@@ -317,7 +317,7 @@ impl ViewState {
         }
     }
 
-    /// The newest call that is under way, in the row of the cursor.
+    /// Draws the newest running call in the cursor's row.
     fn draw_status(&mut self) -> io::Result<()> {
         self.clear_status()?;
         let Some(id) = self.waiting.last().copied().filter(|_| self.options.can_erase) else { return Ok(()) };
@@ -346,7 +346,7 @@ fn write(stream: &mut Option<Stream>, text: &str) -> io::Result<()> {
     }
 }
 
-/// Why a turn ended that did not end by itself.
+/// Why a turn ended, if the model did not end it.
 fn end_explanation(reason: EndReason) -> Option<&'static str> {
     match reason {
         EndReason::Done => None,
@@ -365,7 +365,7 @@ fn end_explanation(reason: EndReason) -> Option<&'static str> {
     }
 }
 
-/// The gauge of the prompt.
+/// The context usage in the prompt.
 pub(crate) fn gauge(context: Option<ContextUsage>, screen: Screen) -> String {
     let Some(fraction) = context.and_then(|context| context.fraction) else { return String::new() };
     let percent = (fraction * 100.0).clamp(0.0, 100.0).round();

@@ -1,21 +1,21 @@
-//! Where clients keep their files.
+//! Where clients keep their configuration files.
 
 use std::path::PathBuf;
 
-/// A file of a person.
+/// The configuration file of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigLocation {
-    /// In the home folder.
+    /// In the home directory.
     Home(&'static str),
-    /// In the folder of configurations.
+    /// In the configuration directory (`XDG_CONFIG_HOME`).
     Config(&'static str),
-    /// Where programs with windows keep theirs.
+    /// In the directory of desktop applications.
     Application(&'static str),
-    /// In the folder that a variable names, else in this folder of the home folder.
+    /// In the directory that a variable names, else in this directory below the home directory.
     Variable(&'static str, &'static str, &'static str),
 }
 
-/// The folders that files are in.
+/// The directories that the files are in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BaseDirectories {
     pub(crate) home: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub(crate) struct BaseDirectories {
 }
 
 impl ConfigLocation {
-    /// The file; `None` where there is no home.
+    /// The file; `None` if there is no home directory.
     pub(crate) fn resolve(
         self,
         folders: &BaseDirectories,

@@ -1,8 +1,8 @@
-//! An entry where there is one already: what it says of the program changes, and what somebody added to it stays.
+//! Merges an entry into an existing one: the command is replaced, and the user's other keys stay.
 
 use serde_json::{Map, Value};
 
-/// Keys that say where a server is, and mean nothing beside a program.
+/// Keys of a remote server, which are invalid beside a command.
 const REMOTE_KEYS: &[&str] = &[
     "url",
     "serverUrl",
@@ -15,40 +15,40 @@ const REMOTE_KEYS: &[&str] = &[
     "transport",
 ];
 
-/// A file with an entry in it.
+/// The text of a file with the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InstalledEntry {
     pub(crate) text: String,
-    /// Keys of an older entry that are as they were.
+    /// Keys of the existing entry that were kept.
     pub(crate) kept: Vec<String>,
-    /// Keys of an older entry that are gone.
+    /// Keys of the existing entry that were removed.
     pub(crate) left_out: Vec<String>,
 }
 
-/// A file with an entry taken out of it.
+/// The text of a file without the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemovedEntry {
     pub(crate) text: String,
-    /// What the entry was.
+    /// The removed entry.
     pub(crate) entry: Value,
 }
 
 impl RemovedEntry {
-    /// Whether the entry is one of a gate, whichever program of that name it starts.
+    /// Whether the entry starts a gate, by the name of its program.
     pub(crate) fn is_gate_entry(&self) -> bool {
         let words = self.command_line();
         let program = words.first().and_then(|program| program.rsplit('/').next());
         program == Some("toolgate") && words.contains(&"mcp")
     }
 
-    /// The program and its arguments, in one list or in two.
+    /// The program and its arguments, from one list or from two keys.
     pub(crate) fn command_line(&self) -> Vec<&str> {
         let listed = |key: &str| self.entry.get(key).and_then(Value::as_array).into_iter().flatten();
         let program = self.entry.get("command").and_then(Value::as_str);
         program.into_iter().chain(listed("command").chain(listed("args")).filter_map(Value::as_str)).collect()
     }
 
-    /// What somebody added to it; only the names, because the rest may be secret.
+    /// The other keys of the entry; only their names, because the values may be secret.
     pub(crate) fn other_keys(&self) -> Vec<&str> {
         let known = ["command", "args", "type", "enabled", "tools"];
         let keys = self.entry.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
@@ -56,10 +56,10 @@ impl RemovedEntry {
     }
 }
 
-/// What an entry becomes.
+/// The merged entry.
 pub(super) struct MergedEntry {
     pub(super) value: Value,
-    /// The older entry says all of it already.
+    /// Whether the existing entry is already up to date.
     pub(super) changes_nothing: bool,
     pub(super) left_out: Vec<String>,
     kept: Vec<String>,

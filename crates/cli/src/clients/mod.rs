@@ -1,6 +1,6 @@
-//! Programs that can use the gate as an MCP server: where each keeps its servers, and what an entry looks like there.
+//! MCP clients: where each keeps its servers, and the format of an entry there.
 //!
-//! Nothing here opens a file: texts come in and go out.
+//! Nothing here opens a file: functions take and return text.
 
 mod server_entry;
 mod merge_entry;
@@ -56,21 +56,21 @@ pub(crate) enum InstallScope {
     Project,
 }
 
-/// What there is to know about a client.
+/// The properties of a client.
 pub(crate) struct ClientInfo {
-    /// What people call it.
+    /// Its display name.
     pub(crate) title: &'static str,
-    /// Its file for all sessions of a person.
+    /// Its file for all sessions of a user.
     pub(crate) user: ConfigLocation,
-    /// Its file in a project, if it has one.
+    /// Its file in a project, if it supports one.
     pub(crate) project: Option<&'static str>,
-    /// How the file is written.
+    /// The format of the file.
     pub(crate) file: ConfigFileFormat,
-    /// What makes it read the file again.
+    /// What makes it reload the file.
     pub(crate) next: &'static str,
 }
 
-/// How a client writes down its servers.
+/// How a client stores its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigFileFormat {
     /// JSON, with the servers in an object of this name.
@@ -79,7 +79,7 @@ pub(crate) enum ConfigFileFormat {
     Toml { section: &'static str },
 }
 
-/// What a server looks like in JSON.
+/// The format of a server's JSON entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonEntryFormat {
     /// `command` and `args`.
@@ -189,7 +189,7 @@ impl McpClient {
 }
 
 impl ConfigFileFormat {
-    /// The text of a file with an entry in it. What somebody added to an older entry stays.
+    /// The text of a file with the entry. Other keys of an existing entry stay.
     pub(crate) fn install(
         self,
         text: &str,
@@ -202,7 +202,7 @@ impl ConfigFileFormat {
         }
     }
 
-    /// The text of a file without an entry, and what the entry was; nothing where there is none.
+    /// The text of a file without the entry, and the entry; `None` if there is none.
     pub(crate) fn uninstall(self, text: &str, name: &str) -> Result<Option<RemovedEntry>, String> {
         match self {
             Self::Json { section, .. } => {
@@ -215,19 +215,19 @@ impl ConfigFileFormat {
         }
     }
 
-    /// Whether files like this are JSON.
+    /// Whether the format is JSON.
     pub(crate) fn is_json(self) -> bool {
         matches!(self, Self::Json { .. })
     }
 
-    /// The entry by itself, as a person would paste it.
+    /// The entry on its own, to be pasted.
     pub(crate) fn snippet(self, name: &str, entry: &ServerEntry) -> Result<String, String> {
         self.install("", name, entry).map(|installed| installed.text)
     }
 }
 
 fn install_json(text: &str, section: &str, name: &str, entry: &Value) -> Result<InstalledEntry, String> {
-    // What cannot be read is told by the edit below.
+    // A file that cannot be parsed is reported by `set_member` below.
     let root = parse_jsonc(text).unwrap_or_default();
     let merged = merge_entry(root.get(section).and_then(|servers| servers.get(name)), entry);
     if merged.changes_nothing {

@@ -1,4 +1,4 @@
-//! What a client is to start.
+//! The command that a client starts.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ pub(crate) struct ServerEntry {
     pub(crate) arguments: Vec<String>,
 }
 
-/// `mcp` with the options that were given. A client starts it from a folder of its own choosing, so that every path is
-/// absolute and the folder to work in is always said: `workspace`, unless the configuration says it.
+/// `mcp` with the given options. A client starts it in a directory of its own choosing, so every path is absolute and the workspace is always passed:
+/// `workspace`, unless the configuration sets it.
 pub(crate) fn gate_arguments(
     common: &GlobalOptions,
     config: Option<&Path>,
@@ -21,7 +21,7 @@ pub(crate) fn gate_arguments(
 ) -> Option<Vec<String>> {
     let text = |path: PathBuf| path.to_str().map(str::to_owned);
     let path = |path: &Path| absolute(path).and_then(text);
-    // The directory that the client opens must not decide which configuration counts.
+    // The client's current directory must not decide which configuration is used.
     let mut words = match config {
         Some(file) => vec!["mcp".to_owned(), "--config".to_owned(), path(file)?],
         None => vec!["mcp".to_owned(), "--no-config".to_owned()],

@@ -1,12 +1,11 @@
-//! An entry in a TOML file. Comments and order stay, and a file that would say anything else afterwards than before
-//! plus the entry is not touched.
+//! An entry in a TOML file. Comments and order are kept, and the file is left alone if its parsed content would change by more than the entry.
 
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, TomlError};
 
 use super::{InstalledEntry, RemovedEntry, ServerEntry, merge_entry};
 
-/// The text with a table `[section.name]` in it.
+/// The text with a table `[section.name]`.
 pub(super) fn install(
     text: &str,
     section: &str,
@@ -55,7 +54,7 @@ pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<
         }
         table
     };
-    // A table that shows only what is in it is gone with the last of that.
+    // An implicit table disappears with its last member.
     match written.parse::<DocumentMut>() {
         Ok(found) if without_empty(plain_table(found.as_table())) == without_empty(expected) => {
             Ok(Some(RemovedEntry { text: written, entry }))
@@ -64,19 +63,19 @@ pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<
     }
 }
 
-/// What a file says, as JSON would.
+/// The content of a file as JSON.
 pub(crate) fn read_toml(text: &str) -> Result<Value, String> {
     let document: DocumentMut = text.parse().map_err(|error| parse_error(text, &error))?;
     Ok(Value::Object(plain_table(document.as_table())))
 }
 
-/// The line of a mistake and what it is, without what stands there: that may be a secret.
+/// The line and the kind of a mistake, without the text at it, which may be a secret.
 fn parse_error(text: &str, error: &TomlError) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     format!("it is not TOML: line {}: {}", before.matches('\n').count() + 1, error.message())
 }
 
-/// The comments of a file that has nothing else. They are the end of it for the editor, and stay the beginning here.
+/// The comments of a file without any item. `toml_edit` treats them as trailing; here they stay at the beginning.
 fn lone_comments(document: &mut DocumentMut) -> String {
     let comments = document.trailing().as_str().unwrap_or_default().trim_end().to_owned();
     if !document.is_empty() || comments.is_empty() {
@@ -86,17 +85,17 @@ fn lone_comments(document: &mut DocumentMut) -> String {
     format!("{comments}\n\n")
 }
 
-/// A table that shows only what is in it.
+/// A table without a header of its own.
 fn implicit_table() -> Table {
     let mut table = Table::new();
     table.set_implicit(true);
     table
 }
 
-/// The table of a server, made if it is missing.
+/// The table of a server, created if missing.
 fn server<'t>(servers: &'t mut dyn TableLike, name: &str) -> Option<&'t mut dyn TableLike> {
     if servers.get(name).is_none() {
-        // Behind `servers.other.command = …` there can be no table with a head of its own.
+        // With dotted keys such as `servers.other.command = …` there can be no `[servers.name]` header.
         let table = match servers.is_dotted() {
             true => Item::Value(InlineTable::new().into()),
             false => Item::Table(Table::new()),
@@ -106,7 +105,7 @@ fn server<'t>(servers: &'t mut dyn TableLike, name: &str) -> Option<&'t mut dyn 
     servers.get_mut(name)?.as_table_like_mut()
 }
 
-/// A text in quotes and on one line: the editor itself would spread line ends over several.
+/// A basic string on one line: `toml_edit` itself would use a multi-line string for line breaks.
 fn quoted_line(text: &str) -> toml_edit::Value {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -121,7 +120,7 @@ fn quoted_line(text: &str) -> toml_edit::Value {
     quoted.parse().unwrap_or_else(|_| text.into())
 }
 
-/// Sets a value; what is said about it on its line stays.
+/// Sets a value; a comment on its line stays.
 fn set(table: &mut dyn TableLike, key: &str, mut value: toml_edit::Value) {
     if let Some(Item::Value(before)) = table.get(key) {
         *value.decor_mut() = before.decor().clone();
@@ -132,7 +131,7 @@ fn set(table: &mut dyn TableLike, key: &str, mut value: toml_edit::Value) {
     }
 }
 
-/// The editor ends lines as Unix does.
+/// Restores CRLF line ends: `toml_edit` writes LF.
 fn restore_line_ends(before: &str, after: String) -> String {
     let (all, windows) = (before.matches('\n').count(), before.matches("\r\n").count());
     match windows > 0 && windows == all {
@@ -141,11 +140,11 @@ fn restore_line_ends(before: &str, after: String) -> String {
     }
 }
 
-/// Puts back the comments that stood above what was taken out. The editor takes them for a part of it, and they may be about anything.
+/// Restores the comments above the removed entry. `toml_edit` treats them as part of it, but they may be about anything.
 fn restore_comments(before: &str, after: String) -> String {
     let is_remark = |line: &&&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let mut left: Vec<&str> = after.split_inclusive('\n').collect();
-    // Both from the end, so that an empty line behind what was taken out stays with what follows it.
+    // Both from the end, so that an empty line after the removed entry stays with what follows it.
     let (mut lines, mut taken) = (Vec::new(), Vec::new());
     let put_back = |taken: &mut Vec<_>, lines: &mut Vec<_>| {
         let above = taken.iter().rev().take_while(is_remark).count();
@@ -165,11 +164,11 @@ fn restore_comments(before: &str, after: String) -> String {
     }
     put_back(&mut taken, &mut lines);
     lines.reverse();
-    // Where more than lines was taken out, nobody can tell what stood above it.
+    // If more than whole lines were removed, the comments cannot be attributed.
     if left.is_empty() { lines.concat() } else { after }
 }
 
-/// What a table says, whatever it looks like.
+/// The content of a table, whatever its syntax.
 fn plain_table(table: &dyn TableLike) -> Map<String, Value> {
     table.iter().map(|(key, item)| (key.to_owned(), plain(item))).collect()
 }
@@ -189,7 +188,7 @@ fn plain_value(value: &toml_edit::Value) -> Value {
         Toml::String(text) => Value::String(text.value().clone()),
         Toml::Integer(number) => json!(number.value()),
         Toml::Boolean(flag) => json!(flag.value()),
-        // These are compared only, so that their kind stands beside what they say.
+        // Only compared, so the type is kept beside the value.
         Toml::Float(number) => json!({"float": number.value().to_string()}),
         Toml::Datetime(time) => json!({"time": time.value().to_string()}),
         Toml::Array(items) => items.iter().map(plain_value).collect(),
@@ -212,7 +211,7 @@ mod tests {
         install(before, "mcp_servers", "gate", &entry())
     }
 
-    /// Every way to write servers, and what becomes of it.
+    /// Every syntax for servers, and the result.
     #[test]
     fn an_entry_is_added_or_replaced_and_the_rest_is_kept() {
         let cases = [
@@ -247,7 +246,7 @@ mod tests {
         insta::assert_snapshot!("toml", told.replace('\r', "<CR>"));
     }
 
-    /// What stands above the entry may be about anything, such as a server that somebody switched off.
+    /// The comments above an entry may be about anything, such as a disabled server.
     #[test]
     fn comments_above_an_entry_stay_without_it() {
         for (before, expected) in [

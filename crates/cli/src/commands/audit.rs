@@ -1,4 +1,4 @@
-//! `toolgate audit`: the record, read back and checked.
+//! `toolgate audit`: reads and verifies the audit log.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::exit::{CliError, GAPS, SUCCESS, TOOL_ERROR};
 use crate::startup::resolve_settings;
 use crate::terminal::{escape_json, escape_line, paint, wants_colour};
 
-/// How often a followed log is looked at.
+/// How often a followed log is polled.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(common: &GlobalOptions, command: AuditCommand) -> Result<u8, CliError> {
@@ -62,7 +62,7 @@ fn verify(
         ..VerifyOptions::default()
     };
     let report = toolgate_audit::verify(&settings.audit_dir, &options).map_err(failed)?;
-    // Whoever brings checkpoints or a key wants more than a checksum, and must be told when there is no more.
+    // With given checkpoints or a given key the user expects more than an intact hash chain, so a log without any checkpoint is reported.
     let unproven = wants_proof && report.problem.is_none() && report.checkpoints == 0;
     let text = match common.json {
         true => format!("{}\n", report_json(&report, unproven)),
@@ -76,7 +76,7 @@ fn verify(
     })
 }
 
-/// A key as digits, or as a file that holds them.
+/// A public key in hexadecimal digits, or the file that holds it.
 fn read_key(text: &str, surroundings: &HostEnvironment) -> Result<PublicKey, CliError> {
     if let Ok(key) = text.trim().parse() {
         return Ok(key);
@@ -214,7 +214,7 @@ fn tail(common: &GlobalOptions, settings: &Settings, lines: usize, follow: bool)
     Ok(SUCCESS)
 }
 
-/// A day, a moment, or a time ago.
+/// A date, a timestamp, or a duration before now.
 fn parse_time(text: &str) -> Result<Timestamp, CliError> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment);

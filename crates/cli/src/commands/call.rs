@@ -1,4 +1,4 @@
-//! `toolgate call`: one call through the whole gate.
+//! `toolgate call`: one call through the gate.
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
@@ -24,7 +24,7 @@ use crate::terminal::{
     warn,
 };
 
-/// Arguments longer than this are no tool call.
+/// Longer arguments are rejected.
 const MAX_ARGUMENTS_BYTES: u64 = 64 * 1024 * 1024;
 
 pub(crate) fn run(
@@ -33,7 +33,7 @@ pub(crate) fn run(
     arguments: &str,
     timeout: Option<Duration>,
 ) -> Result<u8, CliError> {
-    // A person typed the call, so nothing is asked unless somebody says so.
+    // The user typed the call, so by default no approval is asked.
     let settings = resolve_settings(common, Trust::Autonomous)?;
     let arguments = parse_arguments(arguments)?;
     let credential = settings.credential(&common.overrides())?;
@@ -85,13 +85,13 @@ pub(crate) fn run(
     Ok(called.failed.map_or(SUCCESS, |(_, failure)| exit_code(failure.code)))
 }
 
-/// Shows output as it comes to whoever sits at the terminal, moved in, so that no line of it can be taken for the gate's. It is not the answer, which
-/// follows on standard output; where that is the same terminal, what was shown already is not shown again.
+/// Shows live output on the terminal, indented, so that no line of it can be mistaken for the gate's. It is not the result, which follows on standard
+/// output; if that is the same terminal, what was already shown is not repeated.
 struct ProgressPrinter(Arc<Mutex<LiveOutput>>);
 
 struct LiveOutput {
     prose: StreamingWrapper,
-    /// All that was shown.
+    /// All text shown so far.
     words: String,
 }
 
@@ -103,7 +103,7 @@ impl ProgressPrinter {
             prose: StreamingWrapper::new(screen(&stderr).columns, can_erase(true), colour),
             words: String::new(),
         };
-        // An object holds the output in a form of its own, and would show it a second time.
+        // A result that is an object contains the output in another form, and would show it a second time.
         let is_twice = io::stdout().is_terminal() && answers_with_object(settings);
         (!common.quiet && stderr.is_terminal() && !is_twice).then(|| Self(Arc::new(Mutex::new(live()))))
     }
@@ -122,31 +122,31 @@ impl ProgressPrinter {
         })
     }
 
-    /// Ends the row that was begun.
+    /// Ends the current row.
     fn end(&self) {
         let _ = write!(io::stderr(), "{}", self.lock().prose.end());
     }
 
-    /// What of an answer was not shown while it came.
+    /// The part of a result that was not shown live.
     fn rest(&self, text: &str) -> String {
         let live = self.lock();
         if let Some(rest) = text.strip_prefix(live.words.as_str()) {
             return rest.to_owned();
         }
-        // Output that was cut, or whose lines overwrite each other, is another text in the answer: of its lines, those that were not shown are left.
+        // Truncated output, or lines overwritten with `\r`, differ from the result's text: its lines that were not shown remain.
         let shown: HashSet<&str> = live.words.split(['\n', '\r']).collect();
         let is_new = |line: &&str| !shown.contains(line.trim_end_matches(['\n', '\r']));
         text.split_inclusive('\n').filter(is_new).collect()
     }
 }
 
-/// Whether an answer of the profile is an object rather than text.
+/// Whether the profile's results are objects rather than text.
 fn answers_with_object(settings: &Settings) -> bool {
     matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio)
 }
 
-/// Exactly what a model is given, and which pictures, sounds and documents it is given beside that. Lines end for people, and for readers of objects that
-/// would stand one beside the other. A terminal would obey control characters of file names and contents, so they are escaped where standard output is one.
+/// Prints exactly what a model receives, and a line for each image, audio or document beside it. A line end is added for people and for readers of
+/// consecutive objects. Control characters of file names and contents are escaped if standard output is a terminal, since it would obey them.
 fn print_answer(
     settings: &Settings,
     called: &CallResponse,
@@ -173,7 +173,7 @@ fn print_answer(
     }
 }
 
-/// What came along, and how much of it.
+/// The type and size of an attachment.
 fn describe_attachment(attachment: &Attachment) -> String {
     let bytes = |base64: &str| {
         let digits = base64.trim_end_matches('=').len();
@@ -193,7 +193,7 @@ fn describe_attachment(attachment: &Attachment) -> String {
     }
 }
 
-/// What came along, as MCP has it.
+/// An attachment as MCP content.
 fn attachment_json(attachment: &Attachment) -> Value {
     match attachment {
         Attachment::Image { mime_type, data } => {
@@ -229,8 +229,8 @@ fn parse_arguments(text: &str) -> Result<Value, CliError> {
     })
 }
 
-/// The answer and what is known about it. `operatorNote` stands beside the answer because whoever asks for this is the operator: a runtime hands
-/// `text` or `structured` to its model, and never the note.
+/// The result and its metadata. It includes `operatorNote`, because `--json` output is for the operator: a runtime passes `text` or `structured` to
+/// its model, and never the note.
 fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
     let CallResponse { answer, call, decision, failed, duration, .. } = called;
     let mut value = json!({
@@ -249,7 +249,7 @@ fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
     value
 }
 
-/// What the person at the keyboard may know and the model may not.
+/// Prints what the operator may see and the model may not.
 fn explain(called: &CallResponse, stage: Stage, failure: &Failure) {
     let note = failure.operator_note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (decision, code) = (called.decision.as_str(), failure.code.as_str());

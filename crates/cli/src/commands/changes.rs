@@ -48,7 +48,7 @@ fn journal_changes(gate: &Gate) -> Result<Vec<ChangeSet>, CliError> {
     Ok(sets)
 }
 
-/// Changes that are not listed because the journal has let them go.
+/// Warns of changes that are not listed because the journal dropped them by its retention limits.
 fn report_dropped(dropped: DroppedEntries) {
     if dropped.entries > 0 {
         let calls = if dropped.entries == 1 { "call are" } else { "calls are" };
@@ -59,7 +59,7 @@ fn report_dropped(dropped: DroppedEntries) {
     }
 }
 
-/// Whether a change was made in the workspace that is in use now. An undo that found nothing to do belongs where the call is that it put back.
+/// Whether a change was made in the current workspace. An undo without changes of its own belongs to the workspace of the call that it undid.
 fn is_in_workspace(set: &ChangeSet, known: &[ChangeSet], workspace: &Workspace) -> bool {
     let undone = |set: &&ChangeSet| known.iter().find(|other| Some(other.call) == set.undoes);
     let mut chain = std::iter::successors(Some(set), undone);
@@ -125,7 +125,7 @@ pub(crate) fn undo(
     let runtime = runtime(TokenVerification::Disabled)?;
     let mut rows = Vec::new();
     for call in calls {
-        // One undoing is all or nothing; between two of them is a good place to stop.
+        // Each undo is atomic, so an interrupt is honoured between two of them.
         if interrupt.is_requested() {
             return Err(CliError {
                 code: INTERRUPTED,
@@ -158,7 +158,7 @@ pub(crate) fn undo(
     Ok(SUCCESS)
 }
 
-/// The newest change here that is still in force, or all of a session, newest first.
+/// The newest change here that is still in effect, or all of a session, newest first.
 pub(crate) fn select_changes(
     gate: &Gate,
     workspace: &Workspace,
@@ -174,7 +174,7 @@ pub(crate) fn select_changes(
     })
 }
 
-/// Why something could not be put back.
+/// The error of a failed undo.
 pub(crate) fn undo_failure(error: UndoError) -> CliError {
     let failed = CliError::error(error.to_string());
     match error {

@@ -1,4 +1,4 @@
-//! `toolgate check`: every problem of configuration, manifests and policies, with file, line and remedy.
+//! `toolgate check`: every problem in configuration, manifests and policies, with file, line and remedy.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ use crate::exit::{CliError, SUCCESS, USAGE};
 use crate::startup::env_var;
 use crate::terminal::warn;
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 struct CheckReport {
     files: Vec<String>,
@@ -67,7 +67,7 @@ pub(crate) fn run(common: &GlobalOptions, files: &[PathBuf], strict: bool) -> Re
         }
     }
     if !(manifests.is_empty() && policies.is_empty()) {
-        // What these are about is said by the configuration that lies here, agreed to or not: it is only looked at.
+        // The local configuration gives these files their context, agreed to or not: it is only parsed.
         let loaded = match origin.file() {
             Some(file) => parse_only(&read(file, &surroundings)?, &surroundings)?,
             None => load_from(ConfigOrigin::Defaults, &surroundings, TrustPrompt::Never)?,
@@ -81,12 +81,12 @@ pub(crate) fn run(common: &GlobalOptions, files: &[PathBuf], strict: bool) -> Re
     report.print(common.json, strict)
 }
 
-/// A configuration that is only looked at: nothing of it has an effect, so that it need not be agreed to.
+/// A configuration that is only parsed: nothing in it takes effect, so it needs no agreement.
 fn parse_only(content: &SourceFile, surroundings: &HostEnvironment) -> Result<LoadedConfig, CliError> {
     Ok(LoadedConfig::read(ConfigOrigin::Named(content.path.clone()), &content.bytes, surroundings)?)
 }
 
-/// A file without mistakes is not a file that counts.
+/// Warns that a correct file is not yet in effect without an agreement.
 fn warn_unless_agreed(file: &Path, surroundings: &HostEnvironment) {
     let standing = AgreementStore::of(surroundings)
         .and_then(|agreements| TrustStatus::of(file, &agreements, surroundings));
@@ -106,7 +106,7 @@ enum CheckedFileKind {
     Policy,
 }
 
-/// A policy by its name; a manifest by the key that every manifest has and no configuration.
+/// A policy by its extension; a manifest by the key `tool`, which every manifest has and no configuration.
 fn detect_kind(content: &SourceFile) -> CheckedFileKind {
     if ends_with(&content.path, POLICY_EXTENSIONS) {
         return CheckedFileKind::Policy;
@@ -119,7 +119,7 @@ fn detect_kind(content: &SourceFile) -> CheckedFileKind {
 
 fn read(file: &Path, surroundings: &HostEnvironment) -> Result<SourceFile, CliError> {
     let path = surroundings.absolute(file)?;
-    // Somebody may name a pipe; one that is found would be waited for in vain.
+    // A named file may be a pipe; a FIFO that was found would block for ever.
     let is_found = path.file_name().is_some_and(|name| name == CONFIG_NAME);
     let bytes = if is_found { read_regular_file(&path) } else { read_file(&path) };
     let bytes = bytes.map_err(|error| {
@@ -129,7 +129,7 @@ fn read(file: &Path, surroundings: &HostEnvironment) -> Result<SourceFile, CliEr
 }
 
 impl CheckReport {
-    /// A configuration with everything that it names.
+    /// Checks a configuration with everything that it names.
     fn config(&mut self, common: &GlobalOptions, content: &SourceFile) -> Result<(), CliError> {
         self.files.push(content.name.clone());
         let config = match Config::parse_bytes(&content.name, &content.bytes) {
@@ -162,7 +162,7 @@ impl CheckReport {
         }
         let manifests = self.collect(load::manifest_files(&settings))?;
         let policies = self.collect(load::policy_files(&settings))?.unwrap_or_default();
-        // What policies and agents say about tools cannot be judged while not all of these are known.
+        // Policies and permissions of agents cannot be checked against an incomplete list of tools.
         let Some(manifests) = manifests else { return Ok(()) };
         self.files.extend(file_names(&manifests).filter(|_| !config.tools.is_empty()));
         self.files.extend(file_names(&policies));
@@ -174,9 +174,9 @@ impl CheckReport {
         self.policies(&settings, &declared, &policies)
     }
 
-    /// The servers behind the gate. Nothing is started.
+    /// Checks the upstream servers without starting them.
     fn servers(&mut self, settings: &Settings) -> Result<(), CliError> {
-        // Whether a variable is set is worth a warning; what it holds is nobody's business here.
+        // Only whether a variable is set matters here; its value may be a secret and is not read.
         let is_set = |name: &str| {
             env_var(name).map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
         };
@@ -189,7 +189,7 @@ impl CheckReport {
         Ok(())
     }
 
-    /// Manifests and policies by themselves.
+    /// Checks manifests and policies on their own.
     fn check_standalone(
         &mut self,
         settings: &Settings,
@@ -230,7 +230,7 @@ impl CheckReport {
         if files.is_empty() {
             return Ok(());
         }
-        // Tools are only looked at, so that they need no folder to work in.
+        // Tools are only inspected, so they need no workspace.
         let nowhere = Workspace::new(Vec::new()).map_err(|error| CliError::usage(error.to_string()))?;
         let nowhere = Arc::new(nowhere);
         let Some(runner) =
@@ -245,7 +245,7 @@ impl CheckReport {
         Ok(())
     }
 
-    /// What was loaded; problems are kept for the end.
+    /// The loaded value; problems are collected.
     fn collect<Loaded>(
         &mut self,
         loaded: Result<Loaded, impl Into<LoadError>>,
@@ -254,7 +254,7 @@ impl CheckReport {
             Ok(loaded) => Ok(Some(loaded)),
             Err(LoadError::Failed(failed)) => Err(failed.into()),
             Err(LoadError::Problems(problems)) => {
-                // What was found twice, by two ways of looking, is one problem.
+                // A problem that two checks found is reported once.
                 let fresh = problems.into_iter().filter(|problem| !self.problems.contains(problem));
                 let fresh: Vec<ConfigProblem> = fresh.collect();
                 self.problems.extend(fresh);
@@ -296,7 +296,7 @@ fn reserved_alias_problem(config: &Config, mount: &MountConfig) -> Option<Config
     Some(config.problem_at(&mount.alias, message, Some(help.to_owned())))
 }
 
-/// Mounts with which no gate starts: the root of the filesystem, the gate's own directories, and what is no directory.
+/// Mounts with which no gate starts: `/`, the gate's own directories, and files.
 fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, CliError> {
     let (config, own) = (&settings.loaded.config, GateOwnedPaths::of(settings));
     let mut problems = Vec::new();
@@ -309,7 +309,7 @@ fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, CliError> {
                     format!("`{}` is no directory and cannot be mounted as `{alias}`", path.display());
                 Err(BuildError::usage(message).help("name a directory"))
             }
-            // What is missing is made or warned of; what this user may not open another one may.
+            // A missing directory is created or warned of elsewhere; one that this user cannot open may be accessible to another.
             Err(_) => Ok(()),
         });
         if let Err(BuildError { message, help, .. }) = refused {
@@ -319,12 +319,12 @@ fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, CliError> {
     Ok(problems)
 }
 
-/// Folders that are named and are not there.
+/// Named directories that do not exist.
 fn missing_directories(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
     let config = &settings.loaded.config;
     let sandbox = &config.sandbox;
     let folders = sandbox.read.iter().chain(sandbox.path.iter().flatten());
-    // A directory that may be written is made when the gate starts.
+    // A writable mount is created when the gate starts.
     let mounts = config.mounts.iter().filter(|mount| mount.access == Access::ReadOnly);
     let mounts = mounts.map(|mount| &mount.path);
     let servers = processes(config).flat_map(|process| &process.read);
@@ -339,7 +339,7 @@ fn missing_directories(settings: &Settings) -> Result<Vec<ConfigWarning>, CliErr
     Ok(warnings)
 }
 
-/// The processes of servers that are started.
+/// The processes of enabled servers.
 fn processes(config: &Config) -> impl Iterator<Item = &ServerProcessConfig> {
     let started = config.mcp_servers.iter().filter(|server| !server.disabled);
     started.filter_map(|server| match &server.transport {
@@ -348,7 +348,7 @@ fn processes(config: &Config) -> impl Iterator<Item = &ServerProcessConfig> {
     })
 }
 
-/// Servers whose program would not be found.
+/// Servers whose program does not exist in the sandbox.
 fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
     let config = &settings.loaded.config;
     let processes: Vec<&ServerProcessConfig> = processes(config).collect();
@@ -361,7 +361,7 @@ fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> 
     let is_there = |process: &&&ServerProcessConfig| {
         let program = Path::new(&process.program.value);
         let found = sandbox.find_program(process.program.value.as_ref()).is_some_and(|place| exists(&place));
-        // What lies in a folder of its own is seen there as it is here; what lies in a mount is seen elsewhere.
+        // A `read` directory has the same path inside the sandbox; a mount has another one.
         found || program.starts_with("/mnt") || (program.is_absolute() && exists(program))
     };
     let missing = processes.iter().filter(|process| !is_there(process));
@@ -373,7 +373,7 @@ fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> 
     Ok(missing.map(warning).collect())
 }
 
-/// Programs that a command would not find.
+/// Programs of manifests that do not exist in the sandbox.
 fn missing_programs(settings: &Settings, files: &[SourceFile]) -> Result<Vec<ConfigWarning>, CliError> {
     let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &GateOwnedPaths::of(settings))?) else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! `toolgate doctor`: what this machine can enforce, layer by layer, and how the servers behind the gate are.
+//! `toolgate doctor`: what this machine can enforce, layer by layer, and the health of the upstream servers.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -35,7 +35,7 @@ use crate::interrupt::Interrupt;
 use crate::state_usage::state_usage;
 use crate::terminal::escape_line;
 
-/// One thing that was tried.
+/// The result of one check.
 struct DoctorCheck {
     name: String,
     status: CheckStatus,
@@ -46,13 +46,13 @@ struct DoctorCheck {
 enum CheckStatus {
     /// Works.
     Ok,
-    /// Missing; something else stands in for it.
+    /// Missing; a fallback is used.
     Fallback,
     /// Missing; the gate refuses to work without it.
     Missing,
-    /// A server behind the gate, or a provider of models, that cannot be used, or something that has run out of room; everything else works.
+    /// An unusable upstream server or model provider, or an exhausted space limit; everything else works.
     Failing,
-    /// Not set up, and nothing needs it.
+    /// Not set up, and not needed.
     Unused,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn run(common: &GlobalOptions, offline: bool) -> Result<u8, CliError>
     Ok(if broken { TOOL_ERROR } else { SUCCESS })
 }
 
-/// What is in use. A file that was found and not agreed to is told of; the machine is examined without it.
+/// The configuration in use. A found file without an agreement is reported; the checks run without it.
 fn configuration(common: &GlobalOptions) -> Result<(Settings, DoctorCheck), CliError> {
     let surroundings = HostEnvironment::detect()?;
     let origin = ConfigOrigin::choose(&common.overrides(), &surroundings)?;
@@ -150,14 +150,14 @@ fn root_mount(settings: &Settings, folder: &std::fs::File) -> Option<DoctorCheck
     Some(check_result("workspace", CheckStatus::Missing, refused.message))
 }
 
-/// Nothing is said of a workspace that is a project.
+/// A warning if the workspace holds a home directory.
 fn home_directory(settings: &Settings) -> Option<DoctorCheck> {
     let root = real_path(&settings.workspace);
     let holds_home = personal_paths(&settings.environment).homes.iter().any(|home| home.starts_with(&root));
     holds_home.then(|| check_result("workspace", CheckStatus::Fallback, format!("it {HOLDS_HOME}")))
 }
 
-/// Every layer that commands are confined by. One that the operator does not demand may be missing.
+/// Every layer of the sandbox. Only a required layer must be present.
 fn layers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     let options = sandbox_options(settings, &GateOwnedPaths::of(settings))?;
     let required = options.require;
@@ -187,7 +187,7 @@ fn layers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     Ok(sandbox.layers().iter().map(finding).collect())
 }
 
-/// Every server behind the gate, started for a moment.
+/// Every upstream server, started briefly.
 fn servers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     let runtime = serving_runtime()?;
     let servers = Servers::start(settings, &runtime, ServerSelection::All)?;
@@ -223,7 +223,7 @@ fn servers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     Ok(health.iter().map(finding).chain(lacking).collect())
 }
 
-/// Every key set of callers that an issuer publishes, fetched once. A gate that runs and cannot fetch one goes on with the keys that it has.
+/// Every key set that an issuer publishes, fetched once. A running gate that cannot fetch one continues with its cached keys.
 fn key_sets(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     let callers = settings.loaded.config.callers.as_ref();
     let is_published = |key: &CallerKey| matches!(key.source, KeySourceConfig::KeySetUrl(_));
@@ -258,7 +258,7 @@ fn key_sets(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     Ok(probed.into_iter().map(finding).collect())
 }
 
-/// Every provider of models, and the model that would be spoken with.
+/// Every model provider, and the model that would be used.
 fn providers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     let interrupt = Interrupt::install();
     let runtime = serving_runtime()?;
@@ -292,7 +292,7 @@ fn provider_finding(provider: &ProviderModels) -> DoctorCheck {
     }
 }
 
-/// What is known of the model that would be spoken with, where its provider lists its models.
+/// What is known of the model that would be used, if its provider lists its models.
 fn chosen_finding(name: &str, listed: &[ProviderModels]) -> Option<DoctorCheck> {
     let (provider, model) = name.split_once('/')?;
     let models = listed.iter().find(|listed| listed.name == provider)?.models.as_ref().ok()?;
@@ -354,7 +354,7 @@ fn unnamed_files(folder: &std::fs::File) -> DoctorCheck {
     }
 }
 
-/// Asks to exchange two names that do not exist: a kernel that can, says that they do not exist.
+/// Probes `renameat2` with `RENAME_EXCHANGE` on two missing names: a kernel that supports it returns `ENOENT`.
 fn exchange(folder: &std::fs::File) -> DoctorCheck {
     match rustix::fs::renameat_with(
         folder,
@@ -385,7 +385,7 @@ fn state_directory(settings: &Settings) -> DoctorCheck {
     }
 }
 
-/// An undo journal that no gate of this version starts on, or that is full.
+/// An undo journal of an unsupported format, or a full one.
 fn journal(settings: &Settings) -> Option<DoctorCheck> {
     let state = open_private_directory(&settings.state_dir).ok()?;
     let folder = state.open_dir(JOURNAL).ok()?;
@@ -400,7 +400,7 @@ fn journal(settings: &Settings) -> Option<DoctorCheck> {
     Some(check_result("undo journal", CheckStatus::Failing, format!("changes are refused: {bound}")))
 }
 
-/// A disk that has less left than must be.
+/// A filesystem with less free space than the reserve.
 fn disk_reserve(settings: &Settings) -> Option<DoctorCheck> {
     let (refused, note) = match toolgate_assembly::sandbox_settings::disk_reserve(settings).headroom(0) {
         Headroom::Enough => return None,
@@ -411,7 +411,7 @@ fn disk_reserve(settings: &Settings) -> Option<DoctorCheck> {
     Some(check_result("disk reserve", CheckStatus::Failing, format!("{refused}: {note}; {remedy}")))
 }
 
-/// How much is kept of each kind of state, beside how much may be.
+/// The size of each kind of state, with its limit.
 fn retained_state(settings: &Settings) -> Vec<DoctorCheck> {
     let usage = state_usage(&settings.state_dir, &settings.loaded.config.retention, None);
     let finding = |StateUsage { area, files, bytes, max_bytes, .. }: StateUsage| {
@@ -428,7 +428,7 @@ fn retained_state(settings: &Settings) -> Vec<DoctorCheck> {
     usage.into_iter().map(finding).collect()
 }
 
-/// A number of bytes for people.
+/// A number of bytes in binary units.
 fn human_size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|(unit, _)| bytes >= *unit) {

@@ -28,7 +28,7 @@ use crate::startup::resolve_settings;
 use crate::state_usage::{output_bounds, state_usage};
 use crate::terminal::warn;
 
-/// By then whoever started the gate has been answered, and what starting took is not needed any more.
+/// When the program's start-up pages are released: by then the client has its first response and they are no longer needed.
 const MEMORY_TRIM_DELAY: Duration = Duration::from_millis(150);
 
 pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
@@ -85,7 +85,7 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     served.map(|()| SUCCESS)
 }
 
-/// Serves, unless somebody says why not. Serving comes to its end even then: what was read by that time is answered and recorded.
+/// Serves until `useless` completes. Even then the server shuts down gracefully: requests that were read are answered and recorded.
 async fn serve_unless(
     useless: impl Future<Output = CliError>,
     serving: impl Future<Output = Result<(), CliError>>,
@@ -96,7 +96,7 @@ async fn serve_unless(
         biased;
         failed = useless => {
             ending.cancel();
-            // Why it ended is worth more than what went wrong while it did.
+            // The reason for the end is more useful than an error during the shutdown.
             let _ = serving.await;
             Err(failed)
         }
@@ -104,8 +104,8 @@ async fn serve_unless(
     }
 }
 
-/// Ends when the token is one that no call will ever be made with: a client shows that its server ended, and what it said last. Otherwise every call would
-/// be refused, and nobody be told why. A token that may be good later is only complained about.
+/// Completes if no call can ever succeed with the token: clients show that their server ended and its last message. Otherwise every call would be
+/// refused without a visible reason. A token that may become valid later only causes a warning.
 async fn unusable_token(
     common: &GlobalOptions,
     settings: &Settings,
@@ -130,7 +130,8 @@ async fn unusable_token(
     std::future::pending().await
 }
 
-/// Whether neither time nor the issuer's keys can make a token good. Whose tokens are believed may change with the configuration, which is then read anew.
+/// Whether neither time nor new keys of the issuer can make a token valid. The accepted issuers may change with the configuration, which is read
+/// again here.
 async fn is_permanently_invalid(settings: &Settings, token: &str) -> bool {
     let Ok(Some(verifier)) = callers::verifier(settings) else { return true };
     verifier.verify(token).await.is_err_and(|error| {
@@ -145,7 +146,7 @@ async fn is_permanently_invalid(settings: &Settings, token: &str) -> bool {
     })
 }
 
-/// What the doors of this process serve.
+/// The service behind the transports of this process.
 pub(crate) fn service(
     settings: &Settings,
     built: AssembledGate,
@@ -165,13 +166,13 @@ pub(crate) fn service(
     })
 }
 
-/// The mounts, in their order.
+/// The aliases of the mounts, in order.
 fn aliases(settings: &Settings) -> Vec<String> {
     let more = settings.mounts.iter().map(|mount| mount.alias.clone());
     std::iter::once("@project".to_owned()).chain(more).collect()
 }
 
-/// Every process is a sitting of its own.
+/// Every process is a session of its own.
 fn session() -> Result<SessionId, CliError> {
     let id = CallId::fresh().to_string();
     let last = id.rsplit('-').next().unwrap_or_default();
@@ -184,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// What is being served when the token turns out to be useless is not dropped.
+    /// A request in flight when the token turns out to be invalid is still answered.
     #[tokio::test]
     async fn whoever_is_served_no_more_still_gets_what_was_asked_for() {
         let (ending, is_settled) = (CancellationToken::new(), AtomicBool::new(false));

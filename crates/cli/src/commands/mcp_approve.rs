@@ -1,4 +1,4 @@
-//! `toolgate mcp approve`: an operator sees what is new or changed about tools of servers, and agrees to it or not.
+//! `toolgate mcp approve`: shows the operator new or changed tools of servers, and asks for approval.
 
 use serde_json::{Value, json};
 use toolgate_assembly::servers::Servers;
@@ -59,14 +59,14 @@ pub(crate) fn run(
     Ok(SUCCESS)
 }
 
-/// What is agreed to without asking.
+/// What is approved without a question.
 #[derive(Debug)]
 pub(crate) enum ApprovalSelection {
     /// Nothing.
     Interactive,
-    /// Whatever is offered, unseen.
+    /// Everything that is pending, unseen.
     All,
-    /// Exactly the definitions with these digests, which somebody has seen.
+    /// Exactly the definitions with these digests, which the operator has reviewed.
     Only(Vec<Sha256>),
 }
 
@@ -79,7 +79,7 @@ impl ApprovalSelection {
         }
     }
 
-    /// A digest that nothing has says that something else is offered than was shown: then nothing at all is agreed to.
+    /// An unknown digest means that the servers now offer something else than was reviewed: then nothing is approved.
     fn require_known_digests(&self, waiting: &[PendingTool]) -> Result<(), CliError> {
         let Self::Only(digests) = self else { return Ok(()) };
         let is_unknown = |digest: &&Sha256| !waiting.iter().any(|one| one.digest == **digest);
@@ -91,18 +91,18 @@ impl ApprovalSelection {
     }
 }
 
-/// A tool that somebody has to agree to.
+/// A tool that awaits approval.
 struct PendingTool {
     server: ServerName,
     tool: String,
     state: PinState,
     digest: Sha256,
-    /// What it is, or what is different about it.
+    /// Its definition, or what changed in it.
     diff: String,
     description: String,
-    /// Why no tool can be made of it, if none can.
+    /// Why the definition cannot become a tool, if it cannot.
     unusable: Option<String>,
-    /// What in it a person should look at before agreeing.
+    /// Findings in the definition that the operator should review.
     advice: Vec<Finding>,
 }
 
@@ -110,7 +110,7 @@ struct PendingTool {
 enum ApprovalAnswer {
     Yes,
     No,
-    /// Nobody could be asked.
+    /// There was no terminal to ask on.
     NoTerminal,
 }
 
@@ -171,7 +171,7 @@ impl PendingTool {
         format!("{}__{}", self.server, escape_line(&self.tool))
     }
 
-    /// What a person reads before agreeing. Every word of the server stands behind an edge.
+    /// The text of the question. Every line from the server is behind the gutter.
     fn question(&self, screen: Screen) -> String {
         let (name, state) = (self.name(), self.state.as_str());
         let description = match self.description.is_empty() {
@@ -181,7 +181,7 @@ impl PendingTool {
         let useless =
             self.unusable.as_ref().map(|reason| format!("It cannot be used: {}\n", escape_line(reason)));
         let what = if self.state == PinState::Changed { "What is different, in " } else { "All of it, in " };
-        // What a server says to the model stands last, right above the question.
+        // Findings come last, right above the question.
         let advice: String =
             self.advice.iter().map(|finding| screen.line(&advice_line(finding), "1;33")).collect();
         let addresses = if advice.is_empty() { "" } else { "It may address the model:\n" };

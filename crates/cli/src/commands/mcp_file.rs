@@ -1,4 +1,4 @@
-//! The file of a client, as `mcp install` and `mcp uninstall` read, show and change it.
+//! The configuration file of an MCP client, as `mcp install` and `mcp uninstall` read, show and change it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,17 +19,17 @@ use crate::exit::{CliError, DENIED};
 use crate::startup::env_var;
 use crate::terminal::confirm;
 
-/// A file of a client.
+/// The configuration file of a client.
 pub(super) struct ClientFile {
     pub(super) path: PathBuf,
-    /// What it holds, if it is there.
+    /// Its content, if it exists.
     pub(super) read: Option<Vec<u8>>,
-    /// The folders that tools see.
+    /// The mounts that tools can access.
     visible: Vec<VisibleMount>,
 }
 
 impl ClientFile {
-    /// Reads the file that somebody means.
+    /// Reads the selected file.
     pub(super) fn read(
         settings: &Settings,
         wanted: &McpInstall,
@@ -56,9 +56,9 @@ impl ClientFile {
         std::str::from_utf8(self.read.as_deref().unwrap_or_default()).map_err(|_| "it is not UTF-8 text")
     }
 
-    /// Writes the file and says where its old content is kept.
+    /// Writes the file, and returns the path of the backup.
     pub(super) fn write(&self, text: &str, scope: InstallScope) -> io::Result<Option<PathBuf>> {
-        // Somebody was asked meanwhile, which may have taken long.
+        // Checked again: the question may have taken long, and a tool may have planted a symlink since (TOCTOU).
         self.recheck(scope)?.write(self.read.as_deref(), text, scope)
     }
 
@@ -77,7 +77,7 @@ impl ClientFile {
     }
 }
 
-/// A folder that tools see, and what of it they do not reach.
+/// A mount that tools can access, and its deny rules.
 struct VisibleMount {
     directory: PathBuf,
     is_writable: bool,
@@ -100,19 +100,19 @@ impl VisibleMount {
         Ok(all)
     }
 
-    /// Whether a place lies within, and tools are kept from it.
+    /// Whether a path is inside, and denied to tools.
     fn denies(&self, place: &Path) -> bool {
         place.strip_prefix(&self.directory).is_ok_and(|location| !self.rules.reaches(location))
     }
 }
 
-/// What is going to be written, through folders that stay the same whatever is put in their places.
+/// The file to write, by open directory descriptors: they stay the same directories whatever is renamed or linked into their place.
 struct WriteTarget<'f> {
-    /// As it was named.
+    /// The path as it was named.
     path: &'f Path,
     name: OsString,
     directory: Dir,
-    /// Where the path was named; the file itself is elsewhere where that is a link.
+    /// The directory of the named path; if that is a symlink, the file itself is elsewhere.
     link_directory: Dir,
 }
 
@@ -128,7 +128,7 @@ impl WriteTarget<'_> {
         Ok(Some(backup))
     }
 
-    /// Keeps what the file holds beside it: as it was before the first change, and as it was before the last one.
+    /// Backs up the content beside the file: as it was before the first change, and before the last one.
     fn back_up(&self, content: &[u8]) -> io::Result<PathBuf> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let [first, last] = ["", "-last"].map(|ending| format!("{name}.before{ending}.toolgate"));
@@ -150,9 +150,9 @@ impl WriteTarget<'_> {
     }
 }
 
-/// A link of a person may lead anywhere where something is. One in a folder that a model can write may be the model's, or have come
-/// with a repository, so that it must lead neither out of such folders nor to what tools are kept from: what it leads to would be changed, and what that holds
-/// be kept where the model reads it.
+/// Checks the symlinks on the path. A user's own symlink may point to any existing file. One in a directory that a model can write may come from the
+/// model or from a repository, so it must neither leave such directories nor point to a file that is denied to tools: its target would be changed,
+/// and the target's content backed up where the model can read it.
 fn check_links(way: ResolvedPath, seen: &[VisibleMount]) -> io::Result<ResolvedPath> {
     let lies_within =
         |place: &Path| seen.iter().any(|seen| seen.is_writable && place.starts_with(&seen.directory));
@@ -170,7 +170,7 @@ fn check_links(way: ResolvedPath, seen: &[VisibleMount]) -> io::Result<ResolvedP
     }
 }
 
-/// Shows what is going to happen and asks, unless somebody agreed before.
+/// Shows the change and asks, unless `--yes` was given.
 pub(super) fn confirm_change(wanted: &McpInstall, shown: String, question: &str) -> Result<(), CliError> {
     let denied = |failed: CliError| CliError { code: DENIED, ..failed };
     if wanted.yes {
@@ -206,7 +206,7 @@ fn file_path(settings: &Settings, wanted: &McpInstall, facts: &ClientInfo) -> Re
     }
 }
 
-/// Where this system keeps files of a person.
+/// Where this system keeps a user's configuration files.
 fn base_directories(surroundings: &HostEnvironment) -> BaseDirectories {
     let home = surroundings.home.clone();
     let in_home = |path: &str| home.as_ref().map(|home| home.join(path));
@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// A project that a model writes, and a folder of somebody's home that it must not.
+    /// A project that a model can write, and a home directory that it cannot.
     struct Ground {
         project: PathBuf,
         home: PathBuf,
@@ -244,7 +244,7 @@ mod tests {
             Self { project, home, _folder: folder }
         }
 
-        /// With a file to change, if it holds something.
+        /// A client file, with this content if given.
         fn file(&self, holds: Option<&str>) -> ClientFile {
             let path = self.project.join(".vscode/mcp.json");
             if let Some(holds) = holds {
@@ -259,7 +259,7 @@ mod tests {
             vec![VisibleMount { directory: real_path(&self.project), is_writable: true, rules }]
         }
 
-        /// What a command does: the folder is elsewhere, and a link has its name.
+        /// What a hostile command does: it moves the directory away and puts a symlink in its place.
         fn swap(&self) {
             std::fs::rename(self.project.join(".vscode"), self.project.join("moved")).unwrap();
             symlink(&self.home, self.project.join(".vscode")).unwrap();
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A person reads the question, and a model has all the time.
+    /// The user reads the question, and the model has time to act.
     #[test]
     fn a_link_that_is_planted_during_the_question_leads_nowhere() {
         let ground = Ground::new();
@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// At every instant there is a folder or a link, and nobody knows which.
+    /// The directory is replaced by a symlink and back, over and over.
     #[test]
     fn a_folder_that_keeps_becoming_a_link_leads_nowhere() {
         let ground = Ground::new();
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(ground.names_in_home(), [""; 0]);
     }
 
-    /// Whoever keeps dotfiles in the workspace has links that lead into it, and may find one there that leads out again.
+    /// A user with dotfiles in the workspace has symlinks into it, and one there may lead out again.
     #[test]
     fn a_link_that_leads_in_and_out_again_is_refused() {
         let ground = Ground::new();
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// What a repository brings along, or a command makes, beside what nobody may read.
+    /// A symlink from a repository or a command to a file that is denied to tools.
     #[test]
     fn a_link_to_what_tools_are_kept_from_is_refused() {
         let ground = Ground::new();
@@ -402,7 +402,7 @@ mod tests {
             let way = ResolvedPath::resolve(&path).unwrap();
             assert_eq!(check_links(way, &seen).is_err(), is_refused, "{target} {named}");
         }
-        // Without a link it is what the person named.
+        // Without a symlink it is the file that the user named.
         let named = ResolvedPath::resolve(&ground.project.join("credentials.json")).unwrap();
         assert!(check_links(named, &seen).is_ok());
     }

@@ -1,4 +1,4 @@
-//! `toolgate mcp import`: servers of a client, behind the gate.
+//! `toolgate mcp import`: moves the servers of a client behind the gate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::exit::{CliError, SUCCESS};
 use crate::startup::load_config;
 use crate::terminal::{escape_line, warn};
 
-/// Where the servers go when there is no configuration yet.
+/// The configuration that is created if there is none.
 const DEFAULT_CONFIG_FILE: &str = "toolgate.yaml";
 
 pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliError> {
@@ -80,7 +80,7 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliE
     Ok(SUCCESS)
 }
 
-/// The servers of a file in JSON, or in TOML as Codex has it.
+/// The servers of a JSON file, or of a TOML file as Codex has it.
 fn parse_servers(file: &Path, text: &str) -> Result<Imported, CliError> {
     let cannot = |error: &dyn std::fmt::Display, help: &str| {
         CliError::usage(format!("`{}` cannot be imported: {error}", file.display())).help(help)
@@ -107,13 +107,13 @@ fn parse_servers(file: &Path, text: &str) -> Result<Imported, CliError> {
     })
 }
 
-/// Whether a client starts the program that runs here, whatever it is called.
+/// Whether a program is this executable, under whatever name.
 fn is_this_program(program: &str) -> bool {
     let path = Path::new(program);
     path.is_absolute() && this_program().is_ok_and(|own| real_path(&own) == real_path(path))
 }
 
-/// Leaves those that somebody named, as they are called here or by the client.
+/// Keeps only the selected servers, by their name here or in the client.
 fn select_servers(imported: &mut Imported, wanted: &[String]) -> Result<(), CliError> {
     if wanted.is_empty() {
         return Ok(());
@@ -133,7 +133,7 @@ fn select_servers(imported: &mut Imported, wanted: &[String]) -> Result<(), CliE
     Ok(())
 }
 
-/// Takes out what the configuration has already, and answers with the names of what it has in the same way.
+/// Removes servers that the configuration already has, and returns the names of those that are identical.
 fn remove_declared(imported: &mut Imported, loaded: &LoadedConfig) -> Vec<String> {
     let (mut same, mut other) = (Vec::new(), Vec::new());
     imported.servers.retain(|server| {
@@ -165,7 +165,7 @@ fn read(file: &Path, surroundings: &HostEnvironment) -> Result<String, CliError>
     String::from_utf8(bytes).map_err(|_| CliError::usage(format!("`{}` is not UTF-8 text", file.display())))
 }
 
-/// Everything that has no counterpart, and every secret that was not copied.
+/// Everything without an equivalent, and every secret that was not copied.
 fn notes(imported: &Imported) -> Vec<String> {
     let of_servers = imported
         .servers
@@ -185,7 +185,7 @@ fn add_to_config(
     };
     let Some(file) = file else {
         let file = surroundings.current_dir.join(DEFAULT_CONFIG_FILE);
-        // Nobody can tell every secret, so that others are not let to read what was imported.
+        // Not every secret can be recognised, so the imported file is readable by its owner only.
         write_new_file(&file, imported.render().as_bytes(), 0o600).map_err(|error| cannot(&file, error))?;
         return Ok(file);
     };

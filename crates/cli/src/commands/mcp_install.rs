@@ -1,4 +1,4 @@
-//! `toolgate mcp install`: an entry for this gate in the file of a client.
+//! `toolgate mcp install`: adds an entry for this gate to the configuration of a client.
 
 use std::path::{Path, PathBuf};
 
@@ -38,13 +38,13 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, Cli
     InstallPlan { facts: &facts, file: &file, snippet: &shown, edited }.apply(common, wanted)
 }
 
-/// What became of a file.
+/// The result for a file.
 enum InstallStatus {
-    /// Somebody only looked.
+    /// Nothing was written.
     DryRun,
-    /// It says all of it already.
+    /// The entry is already up to date.
     Unchanged,
-    /// It was written, and what it held before is kept there.
+    /// It was written; the path is that of the backup.
     Written(Option<PathBuf>),
 }
 
@@ -58,11 +58,11 @@ impl InstallStatus {
     }
 }
 
-/// What is to become of a file.
+/// The planned change of a file.
 struct InstallPlan<'c> {
     facts: &'c ClientInfo,
     file: &'c ClientFile,
-    /// The entry by itself.
+    /// The entry on its own.
     snippet: &'c str,
     edited: InstalledEntry,
 }
@@ -94,7 +94,7 @@ impl InstallPlan<'_> {
         Ok(done)
     }
 
-    /// What becomes of what an older entry says besides. It is named only: it may be a secret.
+    /// The other keys of an existing entry. Only their names, since a value may be a secret.
     fn describe_previous(&self) -> String {
         let line = |names: &[String], what: &str| match names {
             [] => String::new(),
@@ -124,7 +124,7 @@ impl InstallPlan<'_> {
         print(&told).map(|_| SUCCESS)
     }
 
-    /// The entry as its file has it: a value where that is JSON, and text where it is not.
+    /// The entry as in its file: a value for JSON, text otherwise.
     fn entry(&self) -> Value {
         let value = self.facts.file.is_json().then(|| serde_json::from_str(self.snippet).ok()).flatten();
         value.unwrap_or_else(|| Value::String(self.snippet.to_owned()))
@@ -139,7 +139,7 @@ fn manual_edit_error(file: &Path, reason: &str, shown: &str) -> CliError {
     .help(format!("paste this by hand:\n{shown}"))
 }
 
-/// A client starts the gate out of sight, and a gate over a folder that is not there has nothing to work on, or does not start.
+/// Refuses missing directories: a client starts the gate in the background, where its error is easily overlooked.
 fn refuse_missing_directories(common: &GlobalOptions, settings: &Settings) -> Result<(), CliError> {
     let workspace = common.workspace.as_ref().map(|_| ("--workspace", &settings.workspace));
     let mounts = settings.mounts.iter().filter(|mount| mount.read_only).map(|mount| ("--mount", &mount.path));
@@ -159,7 +159,7 @@ fn entry(common: &GlobalOptions, settings: &Settings) -> Result<ServerEntry, Cli
     let program = this_program().ok().and_then(|path| path.to_str().map(str::to_owned));
     let program = program.ok_or_else(|| CliError::error("it is not known where this program is"))?;
     let config = &settings.loaded;
-    // A configuration that names the folder is asked again at every start.
+    // A `workspace` in the configuration is resolved again at every start.
     let named = common.workspace.is_none() && config.config.workspace.is_some();
     let workspace = (!named).then_some(settings.workspace.as_path());
     let absolute = |path: &Path| settings.environment.absolute(path).ok();

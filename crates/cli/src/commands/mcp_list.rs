@@ -1,4 +1,4 @@
-//! `toolgate mcp list`: the servers behind the gate, and what was agreed about their tools.
+//! `toolgate mcp list`: the upstream servers, and the pins of their tools.
 
 use std::fmt::Write as _;
 
@@ -43,19 +43,19 @@ struct ServerRow {
     detail: String,
     tools: Vec<ToolRow>,
     errors: String,
-    /// What of its offer is no tool.
+    /// What it lists that cannot become a tool.
     left_out: Vec<String>,
 }
 
 /// One of its tools.
 struct ToolRow {
-    /// As the server calls it.
+    /// Its name on the server.
     name: String,
     class: ToolClass,
     allowed: bool,
     pin: PinState,
     description: String,
-    /// What in the definition an operator should look at.
+    /// Findings in the definition that an operator should review.
     advice: Vec<Finding>,
 }
 
@@ -71,7 +71,7 @@ impl ServerRow {
         let (state, detail) = match (found, lacking) {
             _ if config.disabled => ("disabled".to_owned(), String::new()),
             (_, Some(lacking)) => ("not started".to_owned(), lacking.problem.message),
-            // What is tried again has failed before.
+            // A restart after an error is shown as back-off.
             (Some(found), None) if found.state == HealthState::Starting && found.last_error.is_some() => {
                 (HealthState::BackingOff.as_str().to_owned(), detail(found))
             }
@@ -125,7 +125,7 @@ impl ServerRow {
     }
 }
 
-/// A finding on one line. The words are the server's.
+/// A finding on one line. It quotes the server's text, so it is escaped.
 pub(crate) fn advice_line(finding: &Finding) -> String {
     let Finding { place, what, words } = finding;
     escape_line(&format!("look at its {place}, it {what}: \"{words}\""))
@@ -135,7 +135,7 @@ pub(crate) fn advice_json(finding: &Finding) -> Value {
     json!({"place": finding.place, "what": finding.what, "words": finding.words})
 }
 
-/// What there is to say about a server beside its state.
+/// The details of a server beside its state.
 fn detail(health: &ServerHealth) -> String {
     if let (Some(error), false) = (&health.last_error, health.state == HealthState::Ready) {
         return error.clone();

@@ -1,4 +1,4 @@
-//! A client of a gate that cannot start is answered with the reason: a client shows errors of a protocol, and often nothing of what a server says beside it.
+//! Answers the client of a gate that cannot start with the reason: clients show JSON-RPC errors, and often nothing of a server's standard error.
 
 use std::io::{self, BufRead, Read as _, Write};
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::exit::CliError;
 
-/// Longer lines are no first requests of a client.
+/// The first requests of a client are shorter than this.
 const MAX_LINE_BYTES: u64 = 1024 * 1024;
 
-/// Of the range that JSON-RPC 2.0 leaves to servers.
+/// From the range that JSON-RPC 2.0 reserves for server errors.
 const SERVER_ERROR_CODE: i64 = -32000;
 
-/// Answers every request with the reason, until the client closes its end. That one error follows another is for clients that ask by `server/discover` first
-/// and then, since that failed, by `initialize`.
+/// Answers every request with the reason, until the client closes its end. There may be more than one: some clients send `server/discover` first and
+/// fall back to `initialize` after its error.
 pub(super) fn answer(failed: &CliError) {
     answer_all(io::stdin().lock(), io::stdout().lock(), failed);
 }
@@ -38,7 +38,7 @@ fn answer_all(mut input: impl BufRead, mut output: impl Write, failed: &CliError
     }
 }
 
-/// The id of a request; a notification has none.
+/// The id of a request; `None` for a notification.
 fn request_id(line: &[u8]) -> Option<Value> {
     let message: Value = serde_json::from_slice(line).ok()?;
     message.get("method")?;

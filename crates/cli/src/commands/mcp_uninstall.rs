@@ -1,4 +1,4 @@
-//! `toolgate mcp uninstall`: the entry for this gate out of the file of a client again.
+//! `toolgate mcp uninstall`: removes the entry for this gate from the configuration of a client.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, Cli
     Ok(done)
 }
 
-/// What it starts, and the names of what somebody added, which may be secret.
+/// The command of the entry, and the names of its other keys, whose values may be secret.
 fn described(name: &str, found: &RemovedEntry) -> String {
     let words = escape_line(&found.command_line().join(" "));
     match found.other_keys() {
@@ -64,7 +64,7 @@ fn described(name: &str, found: &RemovedEntry) -> String {
     }
 }
 
-/// What became of a file.
+/// The result for a file.
 struct UninstallReport<'t> {
     state: &'t str,
     found: Option<&'t RemovedEntry>,

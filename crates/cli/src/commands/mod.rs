@@ -39,17 +39,17 @@ use crate::arguments::GlobalOptions;
 use crate::exit::CliError;
 use crate::terminal::escape_json;
 
-/// How long work that blocks may take to notice that everything is over.
+/// How long blocking work may take to notice the shutdown.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether somebody still reads the results.
+/// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StdoutStatus {
     Open,
     Closed,
 }
 
-/// Writes results. A reader that went away, as `head` does, is not an error.
+/// Writes results. `EPIPE`, as when piping into `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<StdoutStatus, CliError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -59,24 +59,24 @@ pub(crate) fn print(text: &str) -> Result<StdoutStatus, CliError> {
     }
 }
 
-/// Writes a result for programs, one line of JSON. Invisible and steering characters are escaped, which means the same and is safe on a terminal.
+/// Writes a result for programs, as one line of JSON. Invisible and control characters are escaped, which means the same and is safe on a terminal.
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<StdoutStatus, CliError> {
     print(&escape_json(&format!("{value}\n")))
 }
 
-/// Waits, but no longer than there is a reader.
+/// Sleeps, but wakes when the reader of standard output is gone.
 pub(crate) fn sleep_while_open(time: Duration) -> StdoutStatus {
     let stdout = io::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
     let timeout = Timespec::try_from(time).ok();
-    // A reader that goes away is told without being asked for.
+    // `poll` reports `POLLERR` and `POLLHUP` without being asked for them.
     match poll(&mut polled, timeout.as_ref()) {
         Ok(0) | Err(_) => StdoutStatus::Open,
         Ok(_) => StdoutStatus::Closed,
     }
 }
 
-/// The servers that a person names: one that is declared, or all.
+/// The selected servers: a declared one, or all.
 pub(crate) fn named_servers(settings: &Settings, server: Option<&str>) -> Result<ServerSelection, CliError> {
     let Some(server) = server else { return Ok(ServerSelection::All) };
     let declared = settings.loaded.config.mcp_servers.iter().map(|known| known.name.value.as_str());
@@ -91,14 +91,14 @@ pub(crate) fn named_servers(settings: &Settings, server: Option<&str>) -> Result
     })
 }
 
-/// Ends the servers behind a gate.
+/// Ends the upstream servers.
 pub(crate) async fn close_servers(servers: Option<&Servers>) {
     if let Some(servers) = servers {
         servers.close().await;
     }
 }
 
-/// Nobody is asked by commands that call no tool.
+/// The approver of commands that call no tool.
 pub(crate) fn no_approver() -> Arc<dyn Approver> {
     Arc::new(NoApprover { remedy: "make the call with `toolgate call`".to_owned() })
 }
@@ -108,7 +108,7 @@ pub(crate) fn token_verification(common: &GlobalOptions) -> TokenVerification {
     if common.token.is_some() { TokenVerification::Enabled } else { TokenVerification::Disabled }
 }
 
-/// A small runtime: one thread, a clock for questions that expire, and the network where the keys of an issuer may have to be fetched.
+/// A runtime with one thread and timers, and with I/O if the keys of an issuer may have to be fetched.
 pub(crate) fn runtime(tokens: TokenVerification) -> Result<tokio::runtime::Runtime, CliError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     if tokens == TokenVerification::Enabled {
@@ -120,7 +120,7 @@ pub(crate) fn runtime(tokens: TokenVerification) -> Result<tokio::runtime::Runti
         .map_err(|error| CliError::error(format!("no runtime could be made: {error}")))
 }
 
-/// A runtime for doors: one thread for everything that waits, and more of them for work that blocks.
+/// A runtime for servers: one thread for async work, and the pool for blocking work.
 pub(crate) fn serving_runtime() -> Result<tokio::runtime::Runtime, CliError> {
     runtime(TokenVerification::Enabled)
 }

@@ -1,4 +1,4 @@
-//! `toolgate models`: the models that can be used, and why a provider cannot be.
+//! `toolgate models`: the available models, and why a provider is unavailable.
 
 use serde_json::{Value, json};
 use toolgate_llm::ListedModel;
@@ -26,7 +26,7 @@ pub(crate) fn run(common: &GlobalOptions, provider: Option<&str>) -> Result<u8, 
             print(&rows.map(|row| row + "\n").collect::<String>())?
         }
     };
-    // Who asks for one provider wants to know whether it can be used; who asks for all is told of each.
+    // With a single provider, its failure is the exit code; with all of them, each failure is listed and the command succeeds.
     let only = listed.into_iter().next().filter(|_| provider.is_some());
     Ok(only.and_then(|provider| provider.models.err()).map_or(SUCCESS, |failed| failed.code))
 }

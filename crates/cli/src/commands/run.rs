@@ -72,22 +72,22 @@ fn run_task(
     shown.finish(&ended?, person.take_presence())
 }
 
-/// Where what becomes of the task is shown.
+/// Where the progress and the answer of the task are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RunOutput {
     answer: AnswerMode,
-    /// Whether somebody watches standard error.
+    /// Whether standard error is a terminal.
     is_watched: bool,
 }
 
-/// How the answer comes to standard output.
+/// How the answer is written to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerMode {
-    /// Among all events, for programs.
+    /// As part of the event stream, for programs.
     Events,
-    /// Word by word, on the terminal.
+    /// Streamed, on a terminal.
     Streamed,
-    /// Once it is there.
+    /// In one piece, at the end.
     Buffered,
 }
 
@@ -101,7 +101,7 @@ impl RunOutput {
         Self { answer, is_watched: !common.quiet && io::stderr().is_terminal() }
     }
 
-    /// Whoever is told of everything, and who prints it, where that is another one.
+    /// The receiver of all events, and the printer thread if events go to standard output.
     fn events(
         self,
         person: Person,
@@ -124,7 +124,7 @@ impl RunOutput {
         Ok((Arc::new(move |event| view.show(event)), None))
     }
 
-    /// What is left to say at the end. The answer is results; why there is none is not.
+    /// Prints the answer or the reason for its absence, and returns the exit code. Only the answer goes to standard output.
     fn finish(self, ended: &TurnOutcome, asked: PersonPresence) -> Result<u8, CliError> {
         let code = exit_code(ended.reason, asked);
         let Self { answer, is_watched } = self;
@@ -146,7 +146,7 @@ impl RunOutput {
     }
 }
 
-/// Whether answers to questions come on standard input: a person at a terminal is asked there, and a task that was read from it has used it up.
+/// Whether approvals are answered on standard input: at a terminal they are asked there, and a prompt of `-` has already consumed it.
 fn is_answered_by_program(prompt: &str) -> bool {
     prompt != "-" && !io::stdin().is_terminal()
 }

@@ -1,4 +1,4 @@
-//! `toolgate scripted`: a scripted model in the wires of real ones.
+//! `toolgate scripted`: serves a scripted model in the wire formats of real providers.
 
 use std::net::SocketAddr;
 use std::path::Path;

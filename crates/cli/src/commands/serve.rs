@@ -30,11 +30,11 @@ use crate::interrupt::Interrupt;
 use crate::startup::resolve_settings;
 use crate::terminal::warn;
 
-/// Where it listens unless told otherwise.
+/// The default address.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
-/// Threads that wait for many. Work that blocks has others.
+/// The most async worker threads. Blocking work uses its own pool.
 const MAX_WORKERS: usize = 4;
-/// How long work that blocks may take to notice that everything is over.
+/// How long blocking work may take to notice the shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<u8, CliError> {
@@ -75,13 +75,13 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
         super::close_servers(servers.as_deref()).await;
         served.map_err(http_failure)
     });
-    // Whatever still runs is dropped here, and recorded as abandoned.
+    // Calls that still run are dropped here, and recorded as abandoned.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     drop(service);
     served.map(|()| SUCCESS)
 }
 
-/// What holds for a gate that many call.
+/// Settings for a gate with many callers.
 fn prepare(common: &GlobalOptions, settings: &mut Settings) -> Result<(), CliError> {
     if common.token.is_some() {
         return Err(CliError::usage("whoever calls over HTTP brings its own token")
@@ -96,7 +96,7 @@ fn prepare(common: &GlobalOptions, settings: &mut Settings) -> Result<(), CliErr
     Ok(())
 }
 
-/// How callers say who they are: as it was asked for, else by the issuer that is configured, else by the person's token.
+/// The authentication method: as requested, else `jwt` if an issuer is configured, else the local user's token.
 fn auth_mode(arguments: &ServeArguments, settings: &Settings) -> Result<ServeAuth, CliError> {
     let config = &settings.loaded.config;
     let asked = arguments.auth.map(ServeAuth::from).or(config.serve.auth.as_ref().map(|auth| auth.value));
@@ -109,13 +109,13 @@ fn auth_mode(arguments: &ServeArguments, settings: &Settings) -> Result<ServeAut
     Ok(how)
 }
 
-/// What callers must bring; for the person's token, where it is kept.
+/// The authentication that callers need; for the local user's token, also its file.
 fn demand(how: ServeAuth, settings: &Settings) -> Result<(AuthRequirement, Option<PathBuf>), CliError> {
     match how {
         ServeAuth::None => Ok((AuthRequirement::None, None)),
         ServeAuth::Jwt => {
             let issuer = settings.loaded.config.callers.as_ref().map(|callers| callers.issuer.value.clone());
-            // Only an address is of use to clients that look for one.
+            // Clients discover the issuer by its URL, so only a URL is of use to them.
             let issuer =
                 issuer.filter(|issuer| issuer.starts_with("https://") || issuer.starts_with("http://"));
             Ok((AuthRequirement::Issued { issuer }, None))
@@ -128,7 +128,7 @@ fn demand(how: ServeAuth, settings: &Settings) -> Result<(AuthRequirement, Optio
     }
 }
 
-/// Command line and configuration, joined; the command line wins, and names add up.
+/// Command line and configuration joined; the command line takes precedence, and host names are combined.
 fn options(arguments: &ServeArguments, settings: &Settings, demand: AuthRequirement) -> HttpOptions {
     let config = &settings.loaded.config.serve;
     let usual = HttpLimits::default();
@@ -142,7 +142,7 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: AuthRequirem
         max_all_bodies_bytes: usual.max_all_bodies_bytes.max(max_body_bytes.saturating_mul(2)),
         max_connections: count(config.max_connections).unwrap_or(usual.max_connections),
         requests_per_second: config.requests_per_second.and_then(|most| {
-            // More than can be counted is no bound.
+            // A number that does not fit is no limit.
             NonZeroU32::new(u32::try_from(most).ok()?)
         }),
         grace: arguments.grace.or(config.grace).unwrap_or(usual.grace),
@@ -179,14 +179,14 @@ fn http_failure(error: HttpError) -> CliError {
     CliError::usage(error.to_string()).help(help)
 }
 
-/// Ready once every server behind the gate has said which tools it has, or has failed in every way there is to begin: one that is broken holds up nobody.
+/// Ready once every upstream server has listed its tools or has failed its start: a broken server does not block readiness.
 fn ready(servers: Option<Arc<Servers>>) -> ReadyCheck {
     let servers = move || servers.iter().flat_map(|servers| servers.health()).all(|server| server.is_settled);
     ReadyCheck(Arc::new(servers))
 }
 
-/// Says where it listens, how to come in, and what keeps others out. A token is told by the file that it is in: terminals keep what they showed, and others
-/// read journals.
+/// Prints the address, how to authenticate, and the restrictions. A token is shown only by the path of its file: terminals keep a scrollback, and
+/// other users may read the journal.
 fn announce(
     common: &GlobalOptions,
     address: SocketAddr,
@@ -209,7 +209,7 @@ fn announce(
     Ok(())
 }
 
-/// An address that leads here: no request can be for the one that stands for all of them.
+/// An address that clients can use: the unspecified address is replaced by the loopback one.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -219,7 +219,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// What others meet who come from elsewhere.
+/// Warnings about callers from other machines.
 fn caveats(address: SocketAddr, how: ServeAuth, options: &HttpOptions) -> Vec<&'static str> {
     let HttpOptions { allowed_hosts, public_url, .. } = options;
     let is_open = !address.ip().to_canonical().is_loopback();
@@ -232,7 +232,7 @@ fn caveats(address: SocketAddr, how: ServeAuth, options: &HttpOptions) -> Vec<&'
     caveats.into_iter().filter_map(|(holds, caveat)| holds.then_some(caveat)).collect()
 }
 
-/// Tells whoever looks after the gate why callers are turned away.
+/// Reports rejected `Host` headers to the operator.
 fn refused_hosts() -> RejectedHosts {
     RejectedHosts::report_to(|host| {
         warn(&format!(

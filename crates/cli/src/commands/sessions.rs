@@ -1,4 +1,4 @@
-//! `toolgate sessions`: conversations that are kept.
+//! `toolgate sessions`: stored conversations.
 
 mod plain_text;
 mod markdown;
@@ -66,13 +66,13 @@ pub(crate) fn run(common: &GlobalOptions, command: SessionsCommand) -> Result<u8
     Ok(SUCCESS)
 }
 
-/// What standard output can show.
+/// The screen of standard output.
 fn stdout_screen() -> Screen {
     let stdout = io::stdout();
     if stdout.is_terminal() { screen(&stdout) } else { PLAIN_SCREEN }
 }
 
-/// The store, where anything was ever kept. Looking makes no files.
+/// The store, if it exists. Reading creates no files.
 async fn store(settings: &Settings) -> Result<Option<SessionStore>, CliError> {
     let file = sessions_directory(settings).join(DATABASE);
     match exists(&file) {
@@ -81,7 +81,7 @@ async fn store(settings: &Settings) -> Result<Option<SessionStore>, CliError> {
     }
 }
 
-/// The conversation that somebody means.
+/// The conversation with this id or prefix, or the last one.
 async fn find_session(settings: &Settings, name: &str) -> Result<(SessionStore, SessionId), CliError> {
     let unknown = || SessionError::Unknown { name: name.to_owned() };
     let store = store(settings).await?.ok_or_else(|| session_failure(unknown()))?;

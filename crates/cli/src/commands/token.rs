@@ -19,7 +19,7 @@ use crate::exit::{CliError, SUCCESS};
 use crate::startup::resolve_settings;
 use crate::terminal::warn;
 
-/// What a token is signed with, and in whose name.
+/// The key and the claims of a signed token.
 struct TokenSigner {
     secret: PathBuf,
     key_id: String,
@@ -75,7 +75,7 @@ pub(crate) fn mint(
     Ok(SUCCESS)
 }
 
-/// The first secret that the configuration believes.
+/// A signer with the first shared secret in the configuration.
 fn configured_signer(
     callers: &CallersConfig,
     settings: &Settings,

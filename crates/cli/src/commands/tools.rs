@@ -1,4 +1,4 @@
-//! `toolgate tools`: what a model would see.
+//! `toolgate tools`: the tools that a model would see.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn argument_names(tool: &Arc<dyn Tool>) -> Vec<String> {
     properties.into_iter().flat_map(|properties| properties.keys().map(mark)).collect()
 }
 
-/// A terminal breaks long lines in its first column, where the next tool would stand; a file has no columns.
+/// On a terminal long lines are wrapped here, so that none continues in the first column, where tool names are; a file has no width.
 fn stdout_screen() -> Screen {
     let stdout = io::stdout();
     if stdout.is_terminal() { screen(&stdout) } else { Screen { columns: usize::MAX, ..PLAIN_SCREEN } }

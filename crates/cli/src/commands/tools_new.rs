@@ -1,4 +1,4 @@
-//! `toolgate tools new`: a first manifest for a command.
+//! `toolgate tools new`: creates a manifest for a command.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::exit::{CliError, SUCCESS};
 use crate::startup::load_config;
 use crate::terminal::warn;
 
-/// Where manifests go when nobody says.
+/// The default directory of manifests.
 const DEFAULT_DIRECTORY: &str = "tools.d";
 
 pub(crate) fn run(
@@ -65,7 +65,7 @@ pub(crate) fn run(
     Ok(SUCCESS)
 }
 
-/// Whether the configuration names the file or its folder.
+/// Whether the configuration names the file or its directory.
 fn is_named(loaded: &LoadedConfig, file: &Path, surroundings: &HostEnvironment) -> bool {
     let named = loaded.config.tools.iter().filter_map(|path| loaded.resolve(&path.value, surroundings).ok());
     let mut named = named.map(|path: PathBuf| real_path(&path));

@@ -1,4 +1,4 @@
-//! `toolgate trust`: the user looks at a configuration that was found, and agrees to it or not.
+//! `toolgate trust`: shows a found configuration and asks the user to agree to it.
 
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &TrustArguments) -> Result<
     }
 }
 
-/// The file that is meant: the one that is named, the one in a directory that is named, or the one that would be found.
+/// The file: the named one, the one in a named directory, or the one that would be found.
 fn target_file(
     common: &GlobalOptions,
     file: Option<&Path>,
@@ -94,12 +94,12 @@ fn target_file(
         return Err(CliError::usage(format!("`{}` is not called {CONFIG_NAME}", file.display()))
             .help("a file of another name is never found: name it with --config where it is to be used"));
     }
-    // The directory by its one real name, as it is when the file is found.
+    // The canonical directory, as when the file is found.
     let directory = file.parent().map(real_path).unwrap_or_default();
     Ok(directory.join(CONFIG_NAME))
 }
 
-/// What a person or a program is told about a configuration.
+/// A configuration as it is shown to a user or a program.
 struct TrustReport<'s> {
     covered: &'s CoveredConfig,
     state: &'static str,

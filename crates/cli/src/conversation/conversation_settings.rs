@@ -1,4 +1,4 @@
-//! What is declared about conversations, joined with what was asked for on the command line.
+//! The conversation settings of the configuration, joined with those of the command line.
 
 use jiff::Timestamp;
 use toolgate_agent::{AgentSettings, MountSummary, PromptEnvironment};
@@ -15,7 +15,7 @@ use super::model_handle::ModelHandle;
 use crate::arguments::ConversationArguments;
 use crate::exit::CliError;
 
-/// The providers that the configuration names.
+/// The providers of the configuration.
 pub(crate) fn providers(settings: &Settings) -> Result<Vec<DeclaredProvider>, CliError> {
     settings.loaded.config.models.iter().map(|server| provider(server, settings)).collect()
 }
@@ -46,19 +46,19 @@ fn provider(server: &ModelServerConfig, settings: &Settings) -> Result<DeclaredP
     })
 }
 
-/// The model that the configuration names, for this agent or for everybody.
+/// The model of the configuration, for this agent or the default.
 pub(crate) fn model(settings: &Settings) -> Option<String> {
     declared(settings).model.map(|model| model.value)
 }
 
-/// How long a model's server may be silent.
+/// The timeouts of the model's stream.
 pub(crate) fn timeouts(settings: &Settings) -> Timeouts {
     let usual = Timeouts::default();
     let silence = declared(settings).stream_timeout;
     Timeouts { first_byte: silence.unwrap_or(usual.first_byte), idle: silence.unwrap_or(usual.idle), ..usual }
 }
 
-/// What is declared for the agent that is acted as, else for everybody.
+/// The conversation settings of the current agent, over the default ones.
 fn declared(settings: &Settings) -> ConversationConfig {
     let config = &settings.loaded.config;
     let agent = settings.caller.agent.as_ref().and_then(|name| config.agent(name.as_str()));
@@ -68,7 +68,7 @@ fn declared(settings: &Settings) -> ConversationConfig {
     )
 }
 
-/// How conversations are held; the command line wins.
+/// The settings of the agent loop; the command line takes precedence.
 pub(crate) fn agent_settings(
     settings: &Settings,
     workspace: &Workspace,
@@ -83,7 +83,7 @@ pub(crate) fn agent_settings(
         Some(system) => Some(system_prompt(system, settings)?),
         None => configured_system_prompt(&declared, settings)?,
     };
-    // No step at all would be no conversation: 0 and less stand for what the profile says.
+    // At least one step is needed: 0 or less selects the profile's default.
     let asked = arguments.max_iterations.map(|most| u32::try_from(most.max(0)).unwrap_or(u32::MAX));
     let most = asked.or(declared.max_tool_iterations);
     agent.max_tool_iterations = most.filter(|most| *most > 0).unwrap_or(agent.max_tool_iterations);
@@ -101,7 +101,7 @@ pub(crate) fn agent_settings(
     Ok(agent)
 }
 
-/// The words that are declared to stand before the conversation, or those of the file that is named.
+/// The system prompt of the configuration, inline or from the named file.
 fn configured_system_prompt(
     declared: &ConversationConfig,
     settings: &Settings,
@@ -116,7 +116,7 @@ fn configured_system_prompt(
     text.map(Some).map_err(failed)
 }
 
-/// What the model is told of its place: the day, and the mounts as they are, by the names that it can use.
+/// The environment in the system prompt: the date, and the mounts by the aliases that the model can use.
 fn prompt_environment(settings: &Settings, workspace: &Workspace) -> PromptEnvironment {
     let told = |mount: &Mount| MountSummary {
         alias: mount.alias().to_owned(),
@@ -129,7 +129,7 @@ fn prompt_environment(settings: &Settings, workspace: &Workspace) -> PromptEnvir
     }
 }
 
-/// The words themselves, or those of a file.
+/// A literal text, or with `@` the content of a file.
 fn system_prompt(text: &str, settings: &Settings) -> Result<String, CliError> {
     let Some(file) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let path = settings.environment.absolute(file.as_ref())?;

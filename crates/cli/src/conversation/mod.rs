@@ -1,4 +1,4 @@
-//! A conversation at this machine: a model, a gate, a person, and what is kept of it.
+//! A conversation: a model, a gate, a user, and the stored session.
 
 mod model;
 mod model_keys;
@@ -38,13 +38,13 @@ use crate::exit::{CliError, DENIED, INTERRUPTED, LIMIT, PROVIDER, SUCCESS, TOOL_
 use crate::startup::resolve_settings;
 use crate::state_usage::session_bounds;
 
-/// The database of conversations, in its folder.
+/// The file name of the conversation database.
 pub(crate) const DATABASE: &str = "sessions.db";
 
-/// A title is cut here.
+/// The most characters of a title.
 const MAX_TITLE_CHARS: usize = 60;
 
-/// Everything that conversations of this process share.
+/// What all conversations of this process share.
 pub(crate) struct ChatContext {
     common: GlobalOptions,
     arguments: ConversationArguments,
@@ -56,25 +56,25 @@ pub(crate) struct ChatContext {
     recorder: Option<StreamRecorder>,
 }
 
-/// Whether to wait for the servers behind the gate before anything is asked.
+/// Whether to wait for the upstream servers before the first turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitForServers {
-    /// One turn is held, and must have all tools.
+    /// There is only one turn, which needs all tools.
     Yes,
-    /// Tools may come later.
+    /// Tools may be added later.
     No,
 }
 
-/// A conversation that is being held.
+/// The current conversation.
 pub(crate) struct ActiveConversation {
     pub(crate) agent: Agent,
     _model: ModelHandle,
-    /// What is kept of it; made with the first words.
+    /// Its stored session; created with the first message.
     pub(crate) session: Option<Session>,
 }
 
 impl ChatContext {
-    /// Puts everything together. The second value looks after files and servers that change.
+    /// Builds the gate and the store. The second value watches files and servers for changes.
     pub(crate) fn start(
         common: &GlobalOptions,
         arguments: &ConversationArguments,
@@ -118,12 +118,12 @@ impl ChatContext {
         Ok((sitting, reloader))
     }
 
-    /// Whether anything of it stays on disk.
+    /// Whether conversations are stored.
     pub(crate) fn is_persistent(&self) -> bool {
         !self.arguments.ephemeral
     }
 
-    /// The conversation that was asked for: a kept one, or a new one. Finding a model may take a while, and can be stopped.
+    /// The requested conversation: a stored one, or a new one. Finding a model may take a while, and can be cancelled.
     pub(crate) async fn open_conversation(
         &self,
         stop: &CancellationToken,
@@ -159,7 +159,7 @@ impl ChatContext {
         }
     }
 
-    /// Takes up a kept conversation, where it was held: its tools meant those files, and were those of that agent.
+    /// Resumes a stored conversation, but only with its workspace, profile and agent: its calls refer to those files and permissions.
     async fn open_session(&self, id: &SessionId) -> Result<Session, CliError> {
         let session = self.store.open_session(id).await.map_err(session_failure)?;
         let SessionSummary { workspace, profile, agent, .. } = session.summary();
@@ -184,7 +184,7 @@ impl ChatContext {
         }
     }
 
-    /// Somebody who holds conversations with a model: the named one, else the one that is configured or suggested.
+    /// An agent with the named model, else with the configured or suggested one.
     async fn build_agent(&self, name: Option<&str>) -> Result<(Agent, ModelHandle), CliError> {
         let declared = conversation_settings::providers(&self.settings)?;
         let offer = ProviderCatalogue { declared: &declared, variable: &model_handle::nonempty_variable };
@@ -203,7 +203,7 @@ impl ChatContext {
         Ok((Agent::new(Arc::clone(&self.gate), Arc::clone(&speaker.provider), settings), speaker))
     }
 
-    /// The same conversation with another model.
+    /// Continues the conversation with another model.
     pub(crate) async fn change_model(
         &self,
         talk: &mut ActiveConversation,
@@ -217,7 +217,7 @@ impl ChatContext {
         Ok(())
     }
 
-    /// One turn.
+    /// Runs one turn.
     pub(crate) async fn run_turn(
         &self,
         talk: &mut ActiveConversation,
@@ -255,7 +255,7 @@ impl ChatContext {
         self.store.create(new).await.map_err(session_failure)
     }
 
-    /// Whoever calls tools by what the model says. Its changes belong to the conversation.
+    /// The credential of the model's calls. Their changes belong to the session of the conversation.
     pub(crate) fn credential(&self, id: &SessionId) -> Result<Credential, CliError> {
         let mut credential = self.settings.credential(&self.common.overrides())?;
         match &mut credential {
@@ -266,14 +266,14 @@ impl ChatContext {
     }
 }
 
-/// A model of the Ollama that runs on this machine, if one does.
+/// A model of the Ollama server on this machine, if one runs.
 async fn running_ollama(offer: &ProviderCatalogue<'_>) -> Option<ModelSource> {
     let Ok(ModelSource::Route(route)) = offer.find("ollama/any") else { return None };
     let name = model_handle::installed_model(route).await?;
     offer.find(&format!("ollama/{name}")).ok()
 }
 
-/// Who takes part in a turn beside the model.
+/// The approver, the cancellation and the event sink of a turn.
 pub(crate) struct TurnOptions {
     pub(crate) person: Person,
     pub(crate) cancelled: CancellationToken,
@@ -289,7 +289,7 @@ fn recorder(file: &std::path::Path, settings: &Settings) -> Result<StreamRecorde
     Ok(StreamRecorder::new(file))
 }
 
-/// The first words of a conversation.
+/// The title of a conversation: the beginning of its first message.
 fn title(prompt: &str) -> String {
     let first = prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     match first.char_indices().nth(MAX_TITLE_CHARS) {
@@ -298,7 +298,7 @@ fn title(prompt: &str) -> String {
     }
 }
 
-/// A conversation cannot be kept: somebody asks for one that cannot be had, or something fails.
+/// The error of a session operation: wrong usage or a failure of the store.
 pub(crate) fn session_failure(error: SessionError) -> CliError {
     let (message, help) = (error.to_string(), error.help());
     let failed = match error {
@@ -323,7 +323,7 @@ pub(crate) fn session_failure(error: SessionError) -> CliError {
     failed.help(help)
 }
 
-/// The code that a turn ends with, for scripts. Whoever was done without a call that nobody could be asked about was not allowed everything.
+/// The exit code of a turn, for scripts. A turn that was done, but in which a call could not be approved for lack of a terminal, is `DENIED`.
 pub(crate) fn exit_code(reason: EndReason, asked: PersonPresence) -> u8 {
     match reason {
         EndReason::Done if asked == PersonPresence::Absent => DENIED,

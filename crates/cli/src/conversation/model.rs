@@ -1,4 +1,4 @@
-//! Which model is spoken with: what was asked for, what is declared, or what the environment suggests.
+//! Selects the model: as requested, as configured, or as the environment suggests.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use toolgate_manifest::VariableText;
 
 use crate::exit::CliError;
 
-/// Where a model is reached, and how.
+/// The endpoint of a model, and its wire format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelRoute {
     pub(crate) model: ModelName,
@@ -16,46 +16,46 @@ pub(crate) struct ModelRoute {
     pub(crate) key: KeyLocation,
     /// Sent with every request, as the operator declared them.
     pub(crate) headers: Vec<(String, String)>,
-    /// What the operator knows better than the server or the table.
+    /// Capabilities that the operator states; they override the server's and the built-in table.
     pub(crate) stated: StatedCapabilities,
-    /// How the server takes names of tools.
+    /// The tool names that the server accepts.
     pub(crate) tool_names: ToolNames,
 }
 
-/// Where a key is kept. The key itself is read when the model is spoken with, and shown to nobody.
+/// Where a key is stored. The key itself is read only when the model is used, and never shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyLocation {
-    /// None is needed.
+    /// No key is needed.
     NotNeeded,
-    /// A variable that must be set.
+    /// An environment variable that must be set.
     Variable(String),
-    /// A variable that may be set.
+    /// An environment variable that may be set.
     OptionalVariable(String),
-    /// A file of this user's.
+    /// A file of this user.
     File(PathBuf),
 }
 
-/// What stands behind the first part of a model's name.
+/// The source behind the provider part of a model name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModelSource {
-    /// A server that speaks one of the wires.
+    /// A server with one of the wire formats.
     Route(ModelRoute),
-    /// A script that is played by this process.
+    /// A script that this process plays.
     Script(ScriptName),
 }
 
 /// `scripted/demo`, `scripted/FILE`, `scripted/FILE?wire=ollama`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptName {
-    /// As it was written.
+    /// The name as it was written.
     pub(crate) written: String,
-    /// The file; none for the built-in demonstration.
+    /// The file; `None` for the built-in demo.
     pub(crate) file: Option<PathBuf>,
-    /// The wire that was asked for.
+    /// The requested wire format.
     pub(crate) wire: Option<Wire>,
 }
 
-/// A provider that the configuration names.
+/// A provider of the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct DeclaredProvider {
     pub(crate) name: String,
@@ -74,9 +74,9 @@ struct BuiltinProvider {
     base_url: &'static str,
     base_variable: &'static str,
     key_variable: Option<&'static str>,
-    /// Names the model that is meant where nobody says otherwise.
+    /// The environment variable that names the default model.
     model_variable: Option<&'static str>,
-    /// The model that is taken when only its key speaks for it.
+    /// The model that is used if only the key is set.
     suggested: fn() -> Option<&'static str>,
 }
 
@@ -128,16 +128,16 @@ const BUILTIN_PROVIDERS: [BuiltinProvider; 5] = [
     },
 ];
 
-/// Who plays scripts.
+/// The provider of scripts.
 pub(crate) const SCRIPTED: &str = "scripted";
-/// The script that came along.
+/// The built-in script.
 const DEMO_SCRIPT: &str = "demo";
 
-/// What a choice is made from.
+/// The providers to choose from.
 pub(crate) struct ProviderCatalogue<'o> {
-    /// The providers that the configuration names.
+    /// The providers of the configuration.
     pub(crate) declared: &'o [DeclaredProvider],
-    /// A variable of this process, where it is set and not empty.
+    /// Looks up an environment variable that is set and not empty.
     pub(crate) variable: &'o dyn Fn(&str) -> Option<String>,
 }
 
@@ -171,8 +171,8 @@ impl ProviderCatalogue<'_> {
         Ok(ModelSource::Route(route))
     }
 
-    /// Every provider that a list of models shows, in the order in which one is chosen, and whether the operator set it up: declared, with a key, or
-    /// at an address of its own. `openai-chat` asks the same server as `openai`, unless that is a server of one's own.
+    /// The providers that a list of models shows, in order of preference, and whether the operator set each up: declared, with a key, or with a
+    /// custom address. `openai-chat` uses the same server as `openai` and is left out, unless it has a custom address.
     pub(crate) fn listed(&self) -> Vec<(String, bool)> {
         let declared = self.declared.iter().map(|declared| (declared.name.clone(), true));
         let is_set = |variable: &str| (self.variable)(variable).is_some();
@@ -189,7 +189,7 @@ impl ProviderCatalogue<'_> {
         declared.chain(usual).collect()
     }
 
-    /// What the environment suggests: a model by its name, else the first provider whose key is set.
+    /// The model that the environment suggests: one named by a variable, else that of the first provider whose key is set.
     pub(crate) fn suggested(&self) -> Option<String> {
         let named = |usual: &BuiltinProvider| {
             let name = usual.model_variable.and_then(|variable| (self.variable)(variable))?;
@@ -209,7 +209,7 @@ impl ProviderCatalogue<'_> {
         let moved = (self.variable)(usual.base_variable);
         let key = match (usual.key_variable, &moved) {
             (None, _) => KeyLocation::NotNeeded,
-            // A server of one's own may want none.
+            // A custom server may need no key.
             (Some(variable), Some(_)) => KeyLocation::OptionalVariable(variable.to_owned()),
             (Some(variable), None) => KeyLocation::Variable(variable.to_owned()),
         };
@@ -229,7 +229,7 @@ impl ProviderCatalogue<'_> {
         }
     }
 
-    /// What is declared goes before what is usual, and a usual name may be declared to add to it.
+    /// A declaration takes precedence over a built-in provider; if it has the same name, it extends it.
     fn declared_route(
         &self,
         model: ModelName,
@@ -263,13 +263,13 @@ impl ProviderCatalogue<'_> {
     }
 }
 
-/// The address of those who invented a wire.
+/// The address of the provider that defined a wire format.
 fn default_address(wire: Wire) -> &'static str {
     BUILTIN_PROVIDERS.iter().find(|usual| usual.wire == wire).map_or("", |usual| usual.base_url)
 }
 
-/// `OLLAMA_HOST` as Ollama itself reads it: an address, a host, or a host and a port. What is meant for a server to listen everywhere
-/// is reached at this machine.
+/// `OLLAMA_HOST` as Ollama itself reads it: a URL, a host, or a host and a port. An unspecified address, on which a server listens, becomes the
+/// loopback one.
 fn ollama_url(host: &str) -> String {
     let host = host.trim().trim_end_matches('/');
     let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
@@ -314,7 +314,7 @@ fn wire_names() -> String {
     WIRES.map(|(name, _)| name).join(", ")
 }
 
-/// What to do when no model was chosen and nothing suggests one.
+/// The error if no model was chosen and the environment suggests none.
 pub(crate) fn no_model() -> CliError {
     CliError::usage("no model was chosen").help(format!(
         "pass --model PROVIDER/NAME or write `model:` in toolgate.yaml; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
@@ -327,7 +327,7 @@ pub(crate) fn no_model() -> CliError {
 mod tests {
     use super::*;
 
-    /// What a name leads to, as one line.
+    /// The route of a name, as one line.
     fn found(text: &str, variables: &[(&str, &str)]) -> String {
         let declared = [
             DeclaredProvider {
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(suggested(&[]), None);
         assert_eq!(suggested(&["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]).as_deref(), Some("anthropic"));
         assert_eq!(suggested(&["OPENROUTER_API_KEY"]).as_deref(), Some("openrouter"));
-        // A name says more than a key.
+        // A model variable takes precedence over a key.
         let variables = ["ANTHROPIC_API_KEY", "OPENROUTER_MODEL"];
         assert_eq!(suggested(&variables).as_deref(), Some("openrouter"));
     }

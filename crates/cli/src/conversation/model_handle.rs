@@ -1,4 +1,4 @@
-//! Somebody to speak with: a real model behind its wire, or a script behind the same wire.
+//! A usable model: a real one or a script, behind the same wire format.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,23 +19,23 @@ use super::model_keys;
 use crate::exit::CliError;
 use crate::startup::env_var;
 
-/// The name of the script that came along, in messages about it.
+/// The name of the built-in script in messages.
 const DEMO_SCRIPT: &str = "demo";
 
-/// How long an Ollama is waited for that nobody asked for.
+/// The timeout for probing an Ollama server that was not explicitly selected.
 const OLLAMA_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A model that can be asked.
+/// A model that can be used.
 pub(crate) struct ModelHandle {
     pub(crate) provider: Arc<dyn Provider>,
-    /// How much it may say in one step, where the operator says so.
+    /// The limit of output tokens per step, if the operator set one.
     pub(crate) max_output_tokens: Option<u32>,
-    /// The server that plays the script, for as long as it is spoken with.
+    /// The server of the script, kept alive with this handle.
     _script: Option<ScriptServer>,
 }
 
 impl ModelHandle {
-    /// Finds out how to reach a model. Nothing is sent yet; a script begins to be served. Called within a runtime.
+    /// Prepares the access to a model. No request is sent yet; a script starts to be served. Must be called within a runtime.
     pub(crate) async fn find(
         chosen: ModelSource,
         settings: &Settings,
@@ -68,12 +68,12 @@ impl ModelHandle {
         recorder: Option<StreamRecorder>,
     ) -> Result<Self, CliError> {
         let script = load_script(name.file.as_deref(), surroundings)?;
-        // A script may answer to one name only, whatever its file is called.
+        // A script may accept only one model name, whatever its file is called.
         let asked = ModelName { provider: SCRIPTED.to_owned(), name: script.model_name().to_owned() };
         let shown = ModelName { provider: SCRIPTED.to_owned(), name: name.written };
         let wire = name.wire.unwrap_or_else(|| script.wire().map_or(Wire::Anthropic, llm_wire));
         let server = serve(script, ServerOptions::default()).await?;
-        // Some wires are not spoken without a key, and a script takes any.
+        // Some wire formats require a key, and the script server accepts any.
         let endpoint = Endpoint::new(server.base_url(scripted_wire(wire))).key(Some(ApiKey::new(SCRIPTED)));
         let provider = provider(wire, Endpoint { recorder, timeouts, ..endpoint }, asked);
         let provider = Arc::new(RenamedProvider { provider, name: shown });
@@ -81,7 +81,7 @@ impl ModelHandle {
     }
 }
 
-/// Where a model is asked, with its key.
+/// The endpoint of a model, with its key.
 pub(super) fn endpoint(route: ModelRoute) -> Result<Endpoint, CliError> {
     let ModelRoute { base_url, key, headers, stated, tool_names, .. } = route;
     let key = model_keys::read(&key, &nonempty_variable)?;
@@ -89,7 +89,7 @@ pub(super) fn endpoint(route: ModelRoute) -> Result<Endpoint, CliError> {
     Ok(Endpoint { headers, stated, tool_names, ..Endpoint::new(base_url) }.key(key))
 }
 
-/// The model of an Ollama that runs, where one does: the one that was last changed.
+/// The most recently changed model of a running Ollama server.
 pub(crate) async fn installed_model(route: ModelRoute) -> Option<String> {
     let patience = Timeouts {
         connect: OLLAMA_PROBE_TIMEOUT,
@@ -100,12 +100,12 @@ pub(crate) async fn installed_model(route: ModelRoute) -> Option<String> {
     installed_models(&endpoint).await.ok()?.into_iter().next()
 }
 
-/// A variable that says something.
+/// An environment variable that is not blank.
 pub(crate) fn nonempty_variable(name: &str) -> Option<String> {
     env_var(name).filter(|value| !value.trim().is_empty())
 }
 
-/// The script of a file, or the one that came along.
+/// The script of a file, or the built-in one.
 pub(crate) fn load_script(
     file: Option<&std::path::Path>,
     surroundings: &HostEnvironment,
@@ -124,7 +124,7 @@ pub(crate) fn load_script(
     Script::parse(&shown, &text).map_err(|problems| CliError::usage(problems.to_string()))
 }
 
-/// Plays a script to whoever asks.
+/// Serves a script.
 pub(crate) async fn serve(script: Script, options: ServerOptions) -> Result<ScriptServer, CliError> {
     ScriptServer::start(script, options)
         .await
@@ -149,7 +149,7 @@ fn scripted_wire(wire: Wire) -> toolgate_scripted::Wire {
     }
 }
 
-/// A model under another name than the one that it is asked by.
+/// A provider that shows another model name than it sends.
 struct RenamedProvider {
     provider: Arc<dyn Provider>,
     name: ModelName,

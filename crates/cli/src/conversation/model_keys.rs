@@ -1,4 +1,4 @@
-//! Keys of models: from a variable or a file of this user, to whoever sends them and to nobody else.
+//! API keys of models: read from a variable or a file of this user, and passed only to the client that sends them.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use toolgate_llm::ApiKey;
 use super::model::KeyLocation;
 use crate::exit::CliError;
 
-/// Reads a key. No message ever holds a part of it.
+/// Reads a key. No message ever contains a part of it.
 pub(crate) fn read(
     place: &KeyLocation,
     variable: &dyn Fn(&str) -> Option<String>,

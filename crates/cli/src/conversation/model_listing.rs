@@ -1,4 +1,4 @@
-//! The models that can be used: what each provider has, or why it cannot be asked.
+//! The available models of each provider, or why it is unavailable.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::model_handle::{self, endpoint};
 use crate::exit::{CliError, INTERRUPTED, PROVIDER};
 use crate::terminal::escape_line;
 
-/// How long a connection to a provider may take, and how long all of its answers together.
+/// The connect timeout of a provider, and below the timeout for all of its responses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A provider, and its models.
 pub(crate) struct ProviderModels {
     pub(crate) name: String,
-    /// Whether the operator set it up; one that is not is no reason for concern where it cannot be reached.
+    /// Whether the operator set it up; if not, an unreachable provider is no problem.
     pub(crate) is_set_up: bool,
-    /// Its models, or why it cannot be asked.
+    /// Its models, or why they cannot be listed.
     pub(crate) models: Result<Vec<ListedModel>, CliError>,
 }
 
 impl ProviderModels {
-    /// One line for each model and no more than so many, or one that says why there are none.
+    /// One line per model, at most this many, or one that says why there are none.
     pub(crate) fn rows(&self, most: usize) -> Vec<String> {
         let models = match &self.models {
             Ok(models) if models.is_empty() => return vec![format!("{}: no models", self.name)],
@@ -50,17 +50,17 @@ impl ProviderModels {
     }
 }
 
-/// Whether a model can call tools, in words.
+/// Whether a model can call tools.
 pub(crate) fn tools_label(capabilities: Capabilities) -> &'static str {
     if capabilities.supports_tools { "tools" } else { "no tools" }
 }
 
-/// How much a model can look at, in words.
+/// The context window of a model.
 pub(crate) fn window_label(capabilities: Capabilities) -> String {
     capabilities.context_window.map_or("unknown".to_owned(), |tokens| format!("{tokens} tokens"))
 }
 
-/// Asks the named provider, or all of them at the same time.
+/// Queries the named provider, or all of them concurrently.
 pub(crate) async fn list_models(
     settings: &Settings,
     only: Option<&str>,
@@ -69,7 +69,7 @@ pub(crate) async fn list_models(
     let declared = conversation_settings::providers(settings)?;
     let offer = ProviderCatalogue { declared: &declared, variable: &model_handle::nonempty_variable };
     let providers = match only {
-        // Whether there is such a provider is said where it is looked for.
+        // An unknown name is reported by `find`.
         Some(name) => vec![(name.to_owned(), true)],
         None => offer.listed(),
     };
@@ -114,7 +114,7 @@ async fn models_of_route(route: ModelRoute) -> Result<Vec<ListedModel>, CliError
     }
 }
 
-/// The model that would be spoken with, where one is configured or a key suggests one.
+/// The model that would be used, if one is configured or suggested by the environment.
 pub(crate) fn chosen_model(settings: &Settings) -> Option<String> {
     let declared = conversation_settings::providers(settings).ok()?;
     let offer = ProviderCatalogue { declared: &declared, variable: &model_handle::nonempty_variable };

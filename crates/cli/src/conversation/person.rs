@@ -1,4 +1,4 @@
-//! Asking the person at the terminal, while the conversation goes on around the question.
+//! Asks the user on the terminal, while the conversation continues around the question.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,26 +12,26 @@ use super::stdin_approvals::StdinApprovals;
 use crate::approval_screen::Requester;
 use crate::terminal::{open_terminal, prompt_approval};
 
-/// What helps where there is nobody to ask.
+/// The remedy if there is no terminal to ask on.
 pub(crate) const HOW_TO_ALLOW: &str =
     "run it in a terminal, or pass --trust autonomous if its calls need no question";
 
-/// Whether there was somebody to ask, whenever a call needed it.
+/// Whether the user could be asked whenever a call needed approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PersonPresence {
     Present,
     Absent,
 }
 
-/// Who sits at the terminal. There is one, so questions come one after the other.
+/// The user at the terminal. There is one terminal, so questions are asked one after the other.
 #[derive(Clone, Default)]
 pub(crate) struct Person {
-    /// Where answers come from in place of the terminal.
+    /// The source of answers instead of the terminal.
     answers: Option<Arc<StdinApprovals>>,
     terminal_lock: Arc<Mutex<()>>,
-    /// The cursor stands behind a question that nobody answered.
+    /// The cursor is behind an unanswered question.
     prompt_open: Arc<AtomicBool>,
-    /// A call was refused because nobody is here.
+    /// A call was refused because there was no terminal to ask on.
     was_absent: Arc<AtomicBool>,
 }
 
@@ -41,17 +41,17 @@ impl Person {
         Self { answers: Some(answers), ..Self::default() }
     }
 
-    /// The person, asked about calls of one turn.
+    /// An approver for the calls of one turn.
     pub(crate) fn approver_for_turn(&self, turn: CancellationToken) -> Arc<dyn Approver> {
         Arc::new(TurnApprover { person: self.clone(), turn })
     }
 
-    /// Whether the cursor stands behind a question; whoever asks takes care of it.
+    /// Whether the cursor is behind a question; resets it, so the caller has to end the row.
     pub(crate) fn take_open_row(&self) -> bool {
         self.prompt_open.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether there was somebody to ask, since this was last looked at.
+    /// Whether the user could be asked since the last call of this method.
     pub(crate) fn take_presence(&self) -> PersonPresence {
         let by_program = self.answers.as_ref().is_some_and(|answers| answers.take_missed());
         match self.was_absent.swap(false, Ordering::SeqCst) || by_program {
@@ -60,7 +60,7 @@ impl Person {
         }
     }
 
-    /// Waits until no question reads from the terminal any more: what is typed next is not an answer to it.
+    /// Waits until no question reads from the terminal, so that the next input is not taken for an answer.
     pub(crate) async fn wait_idle(&self) {
         let person = self.clone();
         let waited = tokio::task::spawn_blocking(move || {
@@ -81,14 +81,14 @@ impl Approver for TurnApprover {
             return answers.ask(&question);
         }
         Box::pin(async move {
-            // Nobody waits for the answer any more when this is dropped.
+            // Dropping this future cancels the question.
             let unwanted = self.turn.child_token();
             let _unwanted_at_the_end = unwanted.clone().drop_guard();
             let person = self.person.clone();
             let asked = tokio::task::spawn_blocking(move || person.ask(&question, &unwanted)).await;
             match asked {
                 Ok(Some(reply)) => reply,
-                // The time is up, or the turn is at its end, and saying so is the gate's: silence is not the same as a no.
+                // The timeout expired or the turn ended, which the gate reports itself: no answer is not the same as a refusal.
                 Ok(None) => std::future::pending().await,
                 Err(_) => ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(
                     "the question could not be shown",
@@ -111,7 +111,7 @@ impl Person {
         self.prompt_open.store(true, Ordering::SeqCst);
         match prompt_approval(&terminal, question, Requester::Model, &|| unwanted.is_cancelled()) {
             Ok(Some(reply)) => {
-                // The answer ended with the row.
+                // The answer ended the row.
                 self.prompt_open.store(false, Ordering::SeqCst);
                 Some(reply)
             }

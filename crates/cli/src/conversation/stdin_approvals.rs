@@ -1,13 +1,12 @@
-//! Answers to questions on standard input: one JSON object a line, as a client of the WebSocket would send it.
+//! Approvals on standard input: one JSON object per line, as a WebSocket client would send it.
 //!
 //! ```json
 //! {"event":"chat:tool-approve","data":{"toolId":"…","approved":true,"scope":"once","reason":"…"}}
 //! ```
 //!
-//! Nothing is read before the first call, whose id nobody could name: a task that calls nothing leaves standard input to its caller. The first answer to a
-//! question that is open counts; one that comes before the question was asked is about a call that its writer cannot have seen.
-//! A line that cannot be read, and one about a call that no question is open for, is told as `chat:error` and decides nothing. The end of input is a no to
-//! every question.
+//! Nothing is read before the first call, since its id is not known earlier: a task without calls leaves standard input to its caller. The first
+//! answer to an open question counts; an answer before the question is about a call that its sender cannot have seen. A malformed line, and one about
+//! a call without an open question, is reported as `chat:error` and decides nothing. End of input denies every question.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,17 +21,17 @@ use toolgate_agent::{ChatEvent, EventSink};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable};
 use toolgate_types::CallId;
 
-/// A longer line is not read.
+/// Longer lines are rejected.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// So many lines that are no answers end the input: a program that writes something else here will not come to its senses.
+/// This many invalid lines end the input: the program on the other end evidently writes something else.
 const MAX_INVALID_LINES: usize = 1_000;
 
-/// What helps where nobody answers.
+/// The remedy if a question is not answered.
 const HOW_TO_ANSWER: &str = "answer chat:tool-confirm with chat:tool-approve on standard input, run it in a terminal, or pass --trust autonomous if its \
                              calls need no question";
 
-/// The questions of a task, and where answers come from.
+/// The open questions of a task.
 pub(crate) struct StdinApprovals {
     events: EventSink,
     state: Mutex<StdinApprovalState>,
@@ -42,9 +41,9 @@ pub(crate) struct StdinApprovals {
 struct StdinApprovalState {
     input: InputState,
     open: HashMap<CallId, oneshot::Sender<ApprovalReply>>,
-    /// A question was not answered because input had ended.
+    /// A question was not answered because the input had ended.
     was_missed: bool,
-    /// The turn is over: nothing is told after that.
+    /// The turn has ended: no event may follow.
     is_over: bool,
 }
 
@@ -57,12 +56,12 @@ enum InputState {
 }
 
 impl StdinApprovals {
-    /// Answers to the questions of one task; what is wrong with a line is told here.
+    /// Approvals for one task; invalid lines are reported to `events`.
     pub(crate) fn new(events: EventSink) -> Arc<Self> {
         Arc::new(Self { events, state: Mutex::default() })
     }
 
-    /// Where the task tells its events, so that none follows the last one.
+    /// The event sink of the task; it suppresses events after the last one.
     pub(crate) fn sink(self: &Arc<Self>) -> EventSink {
         let answers = Arc::clone(self);
         Arc::new(move |event| {
@@ -77,12 +76,12 @@ impl StdinApprovals {
         })
     }
 
-    /// Whether input had ended when a question was asked, or before it was answered.
+    /// Whether the input ended before a question was asked or answered.
     pub(crate) fn take_missed(&self) -> bool {
         std::mem::take(&mut self.state().was_missed)
     }
 
-    /// Waits for the answer to a question, which is open from now on. It is closed when this is dropped.
+    /// Opens a question and waits for its answer. Dropping the future closes it.
     pub(crate) fn ask(
         self: &Arc<Self>,
         question: &ApprovalRequest,
@@ -129,7 +128,7 @@ impl StdinApprovals {
         }
         let mut state = self.state();
         state.input = InputState::Ended;
-        // Whoever waits is told by the sender going away.
+        // Dropping the senders wakes the waiting futures.
         state.was_missed |= !state.open.is_empty();
         state.open.clear();
     }
@@ -159,7 +158,7 @@ impl StdinApprovals {
     }
 }
 
-/// Closes a question.
+/// Closes a question on drop.
 struct PendingApprovalGuard {
     answers: Arc<StdinApprovals>,
     call: CallId,
@@ -175,7 +174,7 @@ fn unavailable() -> ApprovalReply {
     ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(HOW_TO_ANSWER))
 }
 
-/// A stable code, and words.
+/// A stable code, and a message.
 type InputError = (&'static str, String);
 
 fn invalid(why: &str) -> InputError {
@@ -183,7 +182,7 @@ fn invalid(why: &str) -> InputError {
     ("invalid_answer", format!("a line on standard input is no answer: {why}; write {shape}"))
 }
 
-/// The next line; none at the end of input. One that is too long is read to its end and left.
+/// The next line; `None` at the end of input. A line that is too long is read to its end and discarded.
 fn next_line(input: &mut impl BufRead) -> Option<Result<Vec<u8>, InputError>> {
     let mut line = Vec::new();
     match input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
@@ -202,7 +201,7 @@ fn next_line(input: &mut impl BufRead) -> Option<Result<Vec<u8>, InputError>> {
     Some(Err(invalid(&format!("it is longer than {MAX_LINE_BYTES} bytes"))))
 }
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 struct StdinAnswer {
     call: CallId,
@@ -235,12 +234,12 @@ enum ApprovalScope {
 }
 
 impl StdinAnswer {
-    /// Reads a line; an empty one says nothing.
+    /// Parses a line; an empty one is `None`.
     fn read(line: &[u8]) -> Result<Option<Self>, InputError> {
         if line.trim_ascii().is_empty() {
             return Ok(None);
         }
-        // Serde takes an array for a struct.
+        // Serde also deserialises a struct from an array.
         let is_object = |value: &Value| value.is_object() && value.get("data").is_some_and(Value::is_object);
         if serde_json::from_slice(line).is_ok_and(|value| !is_object(&value)) {
             return Err(invalid("it is not an object with an object `data`"));
@@ -261,7 +260,7 @@ impl StdinAnswer {
     }
 }
 
-/// Every line is the first one to its reader.
+/// Each line is parsed on its own, so serde's line number is meaningless.
 fn without_position(error: &str) -> String {
     error.replace(" at line 1", "")
 }

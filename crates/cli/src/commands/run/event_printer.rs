@@ -1,4 +1,4 @@
-//! Events on standard output, printed by a thread of their own: a reader that sleeps stops neither the clock nor Ctrl-C.
+//! Prints events on standard output from a thread of its own: a reader that blocks the pipe stops neither the timeouts nor Ctrl-C.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use crate::commands::{SHUTDOWN_TIMEOUT, StdoutStatus, print};
 use crate::exit::{CliError, INTERRUPTED, USAGE};
 use crate::terminal::{escape_json, warn};
 
-/// Whoever leaves more than this unread is not waited for any longer: it would all have to be kept in memory.
+/// If the reader leaves more than this unread, the task is cancelled: the queue is held in memory.
 const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Whether anything was told. A turn that was begun tells its own end, whatever that is.
+/// Whether any event was emitted. A turn that has started always emits its own end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartedFlag(Arc<AtomicBool>);
 
@@ -25,7 +25,7 @@ impl StartedFlag {
     }
 }
 
-/// What the thread is told.
+/// A message to the printer thread.
 enum PrinterMessage {
     Line(String),
     End,
@@ -33,14 +33,14 @@ enum PrinterMessage {
 
 pub(super) struct EventPrinter {
     lines: Sender<PrinterMessage>,
-    /// The bytes that were not printed yet.
+    /// The bytes that are not printed yet.
     queued_bytes: Arc<AtomicUsize>,
-    /// Cancelled when the thread has nothing more to do.
+    /// Cancelled when the thread has ended.
     ended: CancellationToken,
 }
 
 impl EventPrinter {
-    /// Whoever stops reading has lost interest in the rest: everything is stopped.
+    /// Starts the thread. It cancels `stop` when the reader closes standard output.
     pub(super) fn start(stop: &CancellationToken) -> Result<Self, CliError> {
         let (lines, told) = channel();
         let printer = Self { lines, queued_bytes: Arc::default(), ended: CancellationToken::new() };
@@ -67,12 +67,12 @@ impl EventPrinter {
                 warn("nobody reads the events; the task is stopped");
                 stop.cancel();
             }
-            // A thread that has ended has told so itself.
+            // Fails only if the thread has ended, and then it has cancelled `stop` itself.
             let _ = lines.send(PrinterMessage::Line(line));
         })
     }
 
-    /// Waits until everything is printed. Who stops the task does not wait for a reader that sleeps.
+    /// Waits until everything is printed. After a cancellation it waits only for the shutdown timeout, since the reader may be blocked.
     pub(super) async fn end(self, stop: &CancellationToken) {
         let _ = self.lines.send(PrinterMessage::End);
         let too_late = async {
@@ -86,7 +86,7 @@ impl EventPrinter {
     }
 }
 
-/// Prints until the end; false when nobody reads any more.
+/// Prints until the end; `false` if the reader is gone.
 fn print_all(told: &Receiver<PrinterMessage>, waiting: &AtomicUsize) -> bool {
     while let Ok(PrinterMessage::Line(line)) = told.recv() {
         match print(&line) {
@@ -97,11 +97,11 @@ fn print_all(told: &Receiver<PrinterMessage>, waiting: &AtomicUsize) -> bool {
     true
 }
 
-/// Tells programs of a task that could not begin what they are told of one that fails: why, and that it is over.
+/// Emits the events of a failed turn for a task that could not start: the error and the end.
 pub(super) fn report_start_failure(failed: &CliError) {
     let events = start_failure_events(failed);
     let lines = (1..).zip(events).map(|(seq, event)| line(&SequencedEvent { seq, event }));
-    // The task ends with why it could not begin, whether or not anybody reads this.
+    // The exit code is that of the failure, whether or not the output is read.
     let _ = print(&lines.collect::<String>());
 }
 
@@ -126,7 +126,7 @@ fn start_failure_events(failed: &CliError) -> Vec<ChatEvent> {
 fn line(event: &SequencedEvent) -> String {
     match serde_json::to_string(event) {
         Ok(line) => format!("{}\n", escape_json(&line)),
-        // Events hold nothing that is not JSON.
+        // Events always serialise to JSON.
         Err(_) => String::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! A conversation as a page. Whatever somebody said stands in a block of its own, exactly as it was said: a page that shows pictures would fetch
-//! them from wherever a model likes, and tell there what it was told here.
+//! A conversation as Markdown. Every text of a model, tool or user is in a code block, verbatim: a Markdown viewer would otherwise load images from
+//! URLs that a model chose, and a URL can carry data of the conversation to its host.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ fn add_entry(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]
             let _ = writeln!(page, "\n## {}, {at}", code(&model));
             add_assistant(page, said, results_at(all, position + 1));
         }
-        // Each stands beside its call.
+        // Each is shown with its call.
         TranscriptEntry::Message { message: Message::Results { .. }, .. }
         | TranscriptEntry::PartialResults { .. } => {}
         TranscriptEntry::Front { replaced, message, .. } => {
@@ -84,16 +84,16 @@ fn add_assistant(page: &mut String, said: &AssistantMessage, results: &[CallResu
     }
 }
 
-/// A few words that nothing in them can end.
+/// An inline code span that its text cannot close.
 fn code(text: &str) -> String {
     let text = escape_line(text);
     let tick = "`".repeat(longest_backtick_run(&text) + 1);
-    // A space keeps ticks of the text apart from ours, and is not shown.
+    // The space separates backticks of the text from the delimiter, and is not rendered.
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{tick}{space}{text}{space}{tick}")
 }
 
-/// A block that nothing in it can end.
+/// A code block that its text cannot close.
 fn fenced(text: &str, language: &str) -> String {
     let text = escape_control_chars(text);
     let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);

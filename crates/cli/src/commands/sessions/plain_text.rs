@@ -1,4 +1,4 @@
-//! A conversation for people at a terminal. Words of a model or a tool never begin in the first column: what stands there is ours.
+//! A conversation for the terminal. Text of a model or a tool never begins in the first column, which is the gate's own.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::approval_screen::Screen;
 use crate::chat::truncate_columns;
 use crate::terminal::{counted_messages, escape_line, paint};
 
-/// More rows of a result than this are not shown unless everything is wanted.
+/// More lines of a result are shown only with `--full`.
 const MAX_RESULT_LINES: usize = 6;
 
-/// A row of a result is cut here unless everything is wanted.
+/// Longer lines of a result are shown only with `--full`.
 const MAX_LINE_CHARS: usize = 400;
 
 pub(super) fn transcript(transcript: &Transcript, full: bool, screen: Screen) -> String {
@@ -70,7 +70,7 @@ impl TranscriptPage {
                 self.heading(&model, &at);
                 self.assistant(said, results_at(all, position + 1));
             }
-            // Each stands beside its call.
+            // Each is shown with its call.
             TranscriptEntry::Message { message: Message::Results { .. }, .. }
             | TranscriptEntry::PartialResults { .. } => {}
             TranscriptEntry::Front { replaced, message, .. } => {
@@ -154,7 +154,7 @@ impl TranscriptPage {
     }
 }
 
-/// The results that stand at a position, whole or not.
+/// The results at a position, complete or partial.
 pub(super) fn results_at(entries: &[TranscriptEntry], wanted: u64) -> &[CallResult] {
     let found = entries.iter().find_map(|entry| match entry {
         TranscriptEntry::Message { position, message: Message::Results { results }, .. }
