@@ -104,7 +104,7 @@ impl Servers {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
             warn: Arc::new(report),
-            // Errors always reach the operator: one may be about a file of the operator's that was quarantined.
+            // Reports of quarantined files always reach the operator: a file may be the operator's own.
             error: Arc::new(warn),
             backoff: Backoff::default(),
             timeouts: ServerTimeouts::default(),

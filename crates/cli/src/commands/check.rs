@@ -176,7 +176,7 @@ impl CheckReport {
 
     /// Checks the upstream servers without starting them.
     fn servers(&mut self, settings: &Settings) -> Result<(), CliError> {
-        // Only whether a variable is set matters here; its value may be a secret and is not read.
+        // Only whether a variable is set matters here; its value may be a secret and is discarded.
         let is_set = |name: &str| {
             env_var(name).map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
         };

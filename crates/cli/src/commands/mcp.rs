@@ -28,7 +28,7 @@ use crate::startup::resolve_settings;
 use crate::state_usage::{output_bounds, state_usage};
 use crate::terminal::warn;
 
-/// When the program's start-up pages are released: by then the client has its first response and they are no longer needed.
+/// Delay before `madvise_dontneed_text`: by then the client has its first response, and the memory that only the start needed can be released.
 const MEMORY_TRIM_DELAY: Duration = Duration::from_millis(150);
 
 pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {

@@ -76,7 +76,7 @@ fn run_task(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RunOutput {
     answer: AnswerMode,
-    /// Whether standard error is a terminal.
+    /// Whether progress is shown: standard error is a terminal, and `--quiet` was not given.
     is_watched: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Nothing that a person can type or write is missing from the pages.
+//! Every option and configuration key is documented.
 
 use toolgate_manifest::EXAMPLE;
 
@@ -47,7 +47,7 @@ fn help(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The words of a text that begin with a dash.
+/// The options that a text mentions.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '-');
     words.filter(|word| word.starts_with('-') && word.trim_start_matches('-').len() > 1)
@@ -80,7 +80,7 @@ fn every_command_is_on_the_page_of_the_command_line() {
     }
 }
 
-/// The example file uses every key, which its own tests see to.
+/// The example file uses every key, which its own tests ensure.
 #[test]
 fn every_key_is_on_the_page_of_the_configuration() {
     let page = Page::read("docs/configuration.md").text();

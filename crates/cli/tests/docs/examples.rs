@@ -19,7 +19,7 @@ fn every_example_prints_what_its_page_shows() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Plays a page from top to bottom in one folder, and answers with the real output in it, and where that differs.
+/// Runs a page from top to bottom in one directory, and returns it with the real output, and the differences.
 fn play(mut page: Page) -> (Page, Vec<String>) {
     let scratch = Scratch::new();
     let mut known = Vec::new();
@@ -39,8 +39,7 @@ fn play(mut page: Page) -> (Page, Vec<String>) {
 }
 
 impl Exchange {
-    /// `known` pairs the ids that the page shows with those of this run, so that later commands can name
-    /// them.
+    /// `known` maps the ids that the page shows to those of this run, so that later commands can use them.
     fn play(&mut self, scratch: &Scratch, known: &mut Vec<(String, String)>, page: &str) -> Option<String> {
         let command =
             known.iter().fold(self.command.clone(), |text, (shown, real)| text.replace(shown, real));

@@ -1,4 +1,4 @@
-//! What the documentation says, held against the program.
+//! Compares the documentation with the program.
 //!
 //! Every `console` block of `README.md` and `docs/*.md` is run, page by page, and what it prints is compared
 //! with what the page shows. `TOOLGATE_DOCS=update cargo test -p toolgate --test docs` writes the real output

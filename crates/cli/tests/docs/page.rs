@@ -1,11 +1,11 @@
-//! A page of the documentation, taken apart into what is run and what is only read.
+//! A page of the documentation, split into commands, files and prose.
 
 use std::path::{Path, PathBuf};
 
 const FENCE: &str = "```";
 const PROMPT: &str = "$ ";
 const CONTINUATION: &str = "> ";
-/// `` ```yaml title=toolgate.yaml `` is a file that the commands below it find.
+/// `` ```yaml title=toolgate.yaml `` is a file for the commands below it.
 const TITLE: &str = " title=";
 
 /// One Markdown file.
@@ -16,14 +16,14 @@ pub(crate) struct Page {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// A part of a page, in its order.
+/// A part of a page, in order.
 #[derive(Clone)]
 pub(crate) enum Piece {
-    /// Lines that are only read.
+    /// Lines that are not executed.
     Prose(String),
-    /// A block that is a file.
+    /// A code block that is a file.
     File { opening: String, path: String, content: String },
-    /// A block of commands and what they print.
+    /// A code block of commands and their output.
     Session(Vec<Exchange>),
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Exchange {
     pub(crate) output: String,
 }
 
-/// The folder that holds `README.md`.
+/// The directory of `README.md`.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -59,7 +59,7 @@ impl Page {
         Self { path, name: name.to_owned(), pieces: pieces(&text) }
     }
 
-    /// The page as it is written.
+    /// The text of the page.
     pub(crate) fn text(&self) -> String {
         self.pieces.iter().map(Piece::text).collect()
     }

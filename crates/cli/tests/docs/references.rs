@@ -1,4 +1,4 @@
-//! What the pages point at is there.
+//! The links and test names on the pages are valid.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::page::root;
 const PAGES: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"];
 
-/// Every page with its folder.
+/// Every page with its directory.
 fn pages() -> Vec<(String, PathBuf, String)> {
     let inner = crate::page::all().into_iter().map(|page| page.name);
     let mut names: Vec<String> = PAGES.iter().map(|name| (*name).to_owned()).chain(inner).collect();
@@ -37,7 +37,7 @@ fn every_link_leads_somewhere() {
     }
 }
 
-/// The names that headings of a page can be linked by.
+/// The anchors of a page's headings.
 fn anchors(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap();
     let headings =
@@ -49,7 +49,7 @@ fn anchors(page: &Path) -> Vec<String> {
     headings.map(anchor).collect()
 }
 
-/// `` `crates/x/tests/it/y.rs::name` `` names a test, which is the proof of the sentence it stands behind.
+/// `` `crates/x/tests/it/y.rs::name` `` names the test that proves a sentence.
 #[test]
 fn every_test_that_is_named_as_proof_exists() {
     let mut named = 0;

@@ -1,4 +1,4 @@
-//! A machine of its own for every page: an empty folder, a home, and the program on the path.
+//! An isolated environment for every page: an empty directory, a home, and the program on the path.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 
-/// Does something that the record tells apart by days, and once more if midnight came meanwhile: the next one is far away.
+/// Runs `work`, and runs it again if midnight passed in between: the audit log has one file per day.
 pub(crate) fn within_a_day<Done>(work: impl Fn() -> Done) -> Done {
     let day = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / (24 * 3600);
     let (begun, done) = (day(), work());
     if day() == begun { done } else { work() }
 }
 
-/// Where commands run. Pages show its paths as `/home/alice/…`.
+/// The directory that commands run in. Pages show its paths as `/home/alice/…`.
 pub(crate) struct Scratch {
     _folder: TempDir,
     root: PathBuf,
@@ -27,7 +27,7 @@ impl Scratch {
         Self { _folder: folder, root }
     }
 
-    /// The folder that commands run in.
+    /// The current directory of commands.
     pub(crate) fn demo(&self) -> PathBuf {
         self.root.join("home/alice/demo")
     }
@@ -38,7 +38,7 @@ impl Scratch {
         std::fs::write(path, content).unwrap();
     }
 
-    /// Runs a command in a session without a terminal, so that nobody is asked.
+    /// Runs a command in a session without a terminal, so that no question can be asked.
     pub(crate) fn run(&self, command: &str) -> Output {
         let program = Path::new(env!("CARGO_BIN_EXE_toolgate")).parent().unwrap().display();
         Command::new("setsid")
@@ -49,14 +49,14 @@ impl Scratch {
             .env("HOME", self.root.join("home/alice"))
             .env("USER", "alice")
             .env("LANG", "C.UTF-8")
-            // An Ollama that runs on this machine is not asked.
+            // An Ollama server that runs on this machine is not used.
             .env("OLLAMA_HOST", "127.0.0.1:9")
             .stdin(std::process::Stdio::null())
             .output()
             .unwrap()
     }
 
-    /// What a person sees: the results, then what was said beside them, then the exit code if it is not 0.
+    /// What a user sees: standard output, then standard error, then the exit code if it is not 0.
     pub(crate) fn shown(&self, command: &str) -> String {
         let output = self.run(command);
         let mut shown = self.without_root(&output.stdout);

@@ -1,4 +1,4 @@
-//! What a person or a model sees, pinned.
+//! Snapshots of what a user or a model sees.
 
 use insta::assert_snapshot;
 
@@ -46,7 +46,7 @@ fn help() {
         "completions",
     ] {
         let help = shown(&format!("toolgate {command} -h"));
-        // The options of every command are in the snapshots above.
+        // The global options are in the snapshots above.
         let own = help.split("\nCommon options:").next().unwrap().to_owned();
         assert_snapshot!(format!("help-{}", command.replace(' ', "-")), own);
     }
@@ -63,7 +63,7 @@ fn tools() {
     }
 }
 
-/// A small machine with something of everything.
+/// A small environment with some of everything.
 fn furnished() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("notes.md", "# Shopping\n\n- apples\n- pears\n");

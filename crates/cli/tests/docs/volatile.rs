@@ -1,10 +1,9 @@
-//! What differs between two runs of the same command, and is therefore not compared: ids, times, digests and
-//! durations.
+//! Values that differ between two runs of the same command, and are not compared: ids, times, digests and durations.
 
-/// Whole milliseconds follow this in the log of a run.
+/// Followed by whole milliseconds in the log of a run.
 const DURATION: &str = "\"durationMs\":";
 
-/// The text with everything volatile replaced by what it is.
+/// The text with every volatile value replaced by its kind.
 pub(crate) fn settled(text: &str) -> String {
     let text = replaced(text, |word| match kind(word) {
         Some(kind) => format!("<{kind}>"),
@@ -17,7 +16,7 @@ pub(crate) fn settled(text: &str) -> String {
     })
 }
 
-/// The ids of calls, in their order.
+/// The ids of calls, in order.
 pub(crate) fn ids(text: &str) -> Vec<String> {
     let mut ids = Vec::new();
     replaced(text, |word| {
@@ -68,7 +67,7 @@ fn kind(word: &str) -> Option<&'static str> {
     }
 }
 
-/// Names of conversations are neither words nor numbers.
+/// Session ids mix letters and digits.
 fn is_session(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let is_letter =
@@ -76,7 +75,7 @@ fn is_session(word: &str) -> bool {
     word.len() == 10 && (1..10).contains(&digits) && word.bytes().all(is_letter)
 }
 
-/// `2026-11-15`, with or without a time behind it.
+/// `2026-11-15`, with or without a time after it.
 fn begins_with_a_day(word: &str) -> bool {
     let Some((day, _)) = word.split_at_checked(10) else { return false };
     day.bytes().enumerate().all(|(index, byte)| match index {

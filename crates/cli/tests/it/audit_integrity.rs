@@ -1,4 +1,4 @@
-//! The record as an operator checks it: gaps, locks that are held, logs that are not the ones that were signed.
+//! Verification of the audit log: gaps, held locks, logs that do not match their checkpoints.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn log_with_a_gap(directory: &Path) {
     log.close().unwrap();
 }
 
-/// Without what differs from run to run.
+/// Without volatile values.
 fn settled(place: &CliFixture, text: &str) -> String {
     let mut settled = text.replace(place.state.to_str().unwrap(), "STATE");
     for line in text.lines().filter_map(|line| line.strip_prefix("signed by ")) {
@@ -118,13 +118,13 @@ fn a_record_with_gaps_is_told_in_words_and_json_with_an_exit_code_of_its_own() {
         shown.contains("ERROR") && shown.contains("2 calls have no record since 2026-11-15T12:00:00.000Z"),
         "{shown}"
     );
-    // What is wrong with the record comes before what is missing in it.
+    // Tampering is reported before gaps.
     let path = place.state.join("audit/2026-11-15.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap().replacen("alice", "mallory", 1)).unwrap();
     assert_eq!(place.run(&["audit", "verify"]).status.code(), Some(1));
 }
 
-/// What no record says yet, because its gate was killed or still cannot write, is told as well.
+/// Unrecorded calls are also reported if their gate was killed, or still cannot write.
 #[test]
 fn calls_that_are_only_counted_are_told_in_words_and_json() {
     let place = CliFixture::new();
@@ -214,7 +214,7 @@ fn announced_calls_without_a_record_are_told_until_the_next_start_records_them()
     assert_eq!(verify(), "Some(0) [true,0,0,0] ok ");
 }
 
-/// The row of `doctor` with this name, if there is one, and its exit code.
+/// The row of `doctor` with this name, if there is one, and the exit code.
 fn doctor_row(place: &CliFixture, name: &str) -> (Option<i32>, Option<String>) {
     let output = place.run(&["doctor", "--offline", "--json"]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -234,7 +234,7 @@ fn doctor_says_that_the_undo_journal_is_full_and_what_to_do() {
     };
     assert!(delete("first.txt").status.success());
     assert_eq!(doctor_row(&place, "undo journal").1, None);
-    // A sweep is waited for after two steps of the bound at the latest.
+    // A sweep is awaited after at most two steps of the limit.
     let refused =
         (0..9).map(|number| delete(&format!("{number}.txt"))).find(|output| !output.status.success());
     let said = String::from_utf8(refused.expect("a refusal").stdout).unwrap();
@@ -252,7 +252,7 @@ fn doctor_says_that_the_undo_journal_is_full_and_what_to_do() {
 fn doctor_says_that_less_space_is_left_than_the_reserve() {
     let place = CliFixture::new();
     assert_eq!(doctor_row(&place, "disk reserve").1, None);
-    // No more than the whole filesystem is ever kept free.
+    // The reserve is capped at the size of the filesystem.
     place.write("toolgate.yaml", "audit: {reserve: 1000000GiB}\n");
     let (code, row) = doctor_row(&place, "disk reserve");
     let row = row.expect("a row about the reserve");
@@ -298,7 +298,7 @@ fn no_gate_continues_a_log_that_was_cut_and_doctor_says_so() {
     assert_eq!(fs::read_to_string(&day).unwrap(), cut, "nothing was added to it");
     let doctor = String::from_utf8(place.run(&["doctor"]).stdout).unwrap();
     assert!(doctor.lines().any(|line| line.contains("audit") && line.contains("contradicts")), "{doctor}");
-    // The checkpoints taken away as well, a check finds what the start refuses.
+    // Even without the checkpoints, verification finds what the start refuses.
     let checkpoints = place.state.join("audit/checkpoints.jsonl");
     let kept = fs::read(&checkpoints).unwrap();
     fs::remove_file(&checkpoints).unwrap();
@@ -313,7 +313,7 @@ fn no_gate_continues_a_log_that_was_cut_and_doctor_says_so() {
     fs::write(&day, whole).unwrap();
     place.must(&read);
     assert_eq!(place.run(&["audit", "verify"]).status.code(), Some(0));
-    // What a start once kept aside is told until it is looked at.
+    // A file that a start set aside is reported until it is examined.
     fs::write(place.state.join("audit/intents/x.jsonl.damaged"), "?").unwrap();
     let doctor = String::from_utf8(place.run(&["doctor"]).stdout).unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! `toolgate chat` at a real terminal: prompts, questions, diffs, Ctrl-C, and what is left when everything ends at once.
+//! `toolgate chat` on a pseudo-terminal: prompts, questions, diffs, Ctrl-C, and the state after a crash.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::fixture::CliFixture;
 use crate::pty::Pty;
 
-/// What it does depends on what it is told.
+/// Its answers depend on the prompt.
 const SCRIPT: &str = r#"
 model: {context_window: 20000}
 steps:
@@ -71,13 +71,13 @@ impl Sitting {
         sitting
     }
 
-    /// Says something at the prompt, and waits for what comes then and for the next prompt.
+    /// Types at the prompt, and waits for the answer and the next prompt.
     fn say(&mut self, words: &str, answer: &str) -> String {
         self.type_line(words);
         self.after(&format!("❯ {words}"), answer)
     }
 
-    /// Answers a question, and waits for what comes then and for the next prompt.
+    /// Answers a question, and waits for the output and the next prompt.
     fn reply(&mut self, reply: &str, answer: &str) -> String {
         self.type_line(reply);
         self.after(&format!("30s: {reply}"), answer)
@@ -105,7 +105,7 @@ fn ends_with_prompt(shown: &str) -> bool {
     shown.lines().last().is_some_and(|row| row.ends_with('❯'))
 }
 
-/// What differs between two runs is left out or replaced: the greeting, how long it took, the id of the session, how full the context is.
+/// Removes or replaces volatile values: the banner, durations, the session id, the context usage.
 fn settled(shown: &str) -> String {
     let word = |word: &str| {
         let could_be = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -236,7 +236,7 @@ fn ctrl_c_stops_words_and_questions_and_leaves_at_the_prompt() {
     sitting.terminal.press("\u{3}");
     sitting.terminal.wait("the end of the turn", |shown| shown.matches("stopped: by you").count() == 2);
     sitting.prompt();
-    // What is typed now is for the model and not an answer to the question that is over.
+    // Input is now for the model and not an answer to the expired question.
     sitting.say("y", "I was told: y");
     sitting.terminal.press("\u{3}");
     sitting.terminal.wait_for("press Ctrl-C again to leave");
@@ -245,7 +245,7 @@ fn ctrl_c_stops_words_and_questions_and_leaves_at_the_prompt() {
 
 #[test]
 fn what_is_typed_before_a_question_is_no_answer_to_it() {
-    // On a busy machine the model may have thought long enough before anything is typed.
+    // On a busy machine the model's pause may end before anything is typed.
     let typed_before_the_question = |seconds: u64| {
         let script = SCRIPT.replace("pause: 3s", &format!("pause: {seconds}s"));
         let mut sitting = Sitting::with(&script, &[]);
@@ -302,7 +302,7 @@ fn commands_of_the_prompt_say_what_is() {
     sitting.say("/undo", "nothing to undo");
     let shown = sitting.say("/tools", "run_command");
     assert!(shown.contains("read_file") && shown.contains("destructive"), "{shown}");
-    // Lines go on behind a backslash, and paths are completed.
+    // A backslash continues a line, and paths are completed.
     sitting.say("/model scripted/script.yaml", "from here on");
     sitting.terminal.press("first\\\rsecond @pro\tno\t\r");
     let shown = sitting.terminal.wait_for("I was told: first");
@@ -378,7 +378,7 @@ fn descendants(pid: u32) -> usize {
     descendants_of(pid).len()
 }
 
-/// The processes that a process started, and those that they started.
+/// All descendants of a process.
 fn descendants_of(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -410,7 +410,7 @@ fn what_is_said_in_passing_leaves_nothing_on_disk() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&history.permissions()) & 0o777, 0o600);
 }
 
-/// Whether a file beneath a folder holds a text.
+/// Whether a file below a directory contains a text.
 fn contains(folder: &std::path::Path, text: &str) -> bool {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let holds = |path: &std::path::Path| {

@@ -1,4 +1,4 @@
-//! What `check` and `doctor` say.
+//! The output of `check` and `doctor`.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn check(place: &CliFixture, arguments: &[&str]) -> (i32, Value) {
     (output.status.code().unwrap(), said)
 }
 
-/// `file:line message` of each.
+/// `file:line message` of each finding.
 fn lines(found: &Value) -> Vec<String> {
     let line = |one: &Value| {
         format!("{}:{} {}", one["file"].as_str().unwrap(), one["line"], one["message"].as_str().unwrap())
@@ -49,7 +49,7 @@ fn everything_that_a_configuration_names_is_checked() {
     );
     assert_eq!(code, 2);
 
-    // Warnings alone are no reason to stop, unless somebody says so.
+    // Warnings alone do not fail, except with `--strict`.
     place.write("toolgate.yaml", "tools: [one.yaml]\n");
     assert_eq!(check(&place, &[]).0, 0);
     assert_eq!(check(&place, &["--strict"]).0, 2);
@@ -75,7 +75,7 @@ fn a_server_does_not_read_past_a_mount() {
     ] {
         place.write("toolgate.yaml", &config.replace("READ", read));
         let (_, said) = check(&place, &[]);
-        // Scratch folders are refused for another reason as well.
+        // Scratch directories are refused for another reason as well.
         let mut found = lines(&said["problems"]);
         found.retain(|line| line.contains("mount"));
         assert_eq!(found, message.into_iter().collect::<Vec<_>>(), "{read}");
@@ -104,7 +104,7 @@ fn mistakes_of_several_files_are_told_together() {
     let problems = lines(&said["problems"]);
     assert!(problems[0].starts_with("tools.d/a.yaml:6 `ls` is not among"), "{problems:?}");
     assert!(problems.iter().any(|line| line.starts_with("tools.d/b.yaml:1 ")), "{problems:?}");
-    // The same is refused by every command that would use it.
+    // Every command that would use the file refuses it too.
     let output = place.run(&["tools"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("tools.d/a.yaml:6:"));
@@ -127,7 +127,7 @@ fn files_are_told_apart_by_what_they_are() {
         problems.iter().any(|line| line.contains("twice.yaml") && line.contains("appears twice")),
         "{problems:?}"
     );
-    // A policy is about the tools of the configuration in use, and there is none.
+    // A policy is checked against the tools of the configuration in use, and there is none.
     assert!(problems.iter().any(|line| line.starts_with("b.cedar:1 ")), "{problems:?}");
     place.write("toolgate.yaml", "tools: [one.yaml]\n");
     assert_eq!(check(&place, &["b.cedar"]).0, 0);
@@ -159,7 +159,7 @@ fn the_doctor_names_every_layer() {
     let missing = rows.iter().any(|row| row["state"] == "missing");
     assert_eq!(code, i32::from(missing));
 
-    // A layer that is demanded and missing is a reason to stop, with a remedy.
+    // A required layer that is missing fails the check, with a remedy.
     let lacks_cgroup = rows.iter().any(|row| row["check"] == "cgroup" && row["state"] == "fallback");
     if lacks_cgroup {
         place.write("toolgate.yaml", "sandbox: {require: all}\n");
@@ -169,12 +169,12 @@ fn the_doctor_names_every_layer() {
         assert!(row["detail"].as_str().unwrap().contains("sandbox.require"), "{row}");
         let (_, envelope) = place.call("run_command", &serde_json::json!({"command": "true"}));
         assert_eq!(envelope["code"], "sandbox_unavailable", "{envelope}");
-        // Nothing else is stopped by it.
+        // Nothing else is affected.
         place.must(&["call", "list_directory"]);
     }
 }
 
-/// What a configuration names, each as a FIFO that nothing writes to, and what is said about it.
+/// Every file that a configuration can name, as a FIFO without a writer, and the expected message.
 const FIFOS: &[(&str, &str)] = &[
     ("tools: [pipe]\n", "`pipe` cannot be read"),
     ("policies: [pipe]\n", "`pipe` cannot be read"),
@@ -201,7 +201,7 @@ fn a_fifo_that_a_configuration_names_is_refused_and_not_waited_for() {
     assert!(status.success());
     for (config, message) in FIFOS {
         place.write("named.yaml", config);
-        // `system_file` is read by conversations alone, and keys of callers where a token could come.
+        // Only conversations read `system_file`, and caller keys are read only if a token may come.
         let commands: &[&[&str]] = match config.split(':').next() {
             Some("conversation") => &[&["run", "hello", "--model", "scripted/demo"]],
             Some("callers") => &[&["check"]],
@@ -218,7 +218,7 @@ fn a_fifo_that_a_configuration_names_is_refused_and_not_waited_for() {
     }
 }
 
-/// Runs a command that must end by itself. One that waits for a FIFO never does.
+/// Runs a command that must end by itself. One that blocks on a FIFO never does.
 fn ended_in_time(mut command: std::process::Command, what: &str) -> std::process::Output {
     use std::process::Stdio;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -246,7 +246,7 @@ fn a_pipe_that_the_command_line_names_is_read_as_a_configuration() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("list_dir"), "{output:?}");
 }
 
-/// A gate would not start with it, so `check` says so as well.
+/// A gate would not start with it, so `check` reports it.
 #[test]
 fn a_policy_about_a_mount_that_there_is_not_is_a_problem() {
     let place = CliFixture::new();

@@ -1,4 +1,4 @@
-//! What `mcp install` and `mcp import` do to files of people.
+//! What `mcp install` and `mcp import` do to the user's files.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use toolgate_attack::Scratch;
 
-/// Somebody with a home folder and a project, and without a terminal.
+/// A user with a home directory and a project, and without a terminal.
 struct Person {
     home: PathBuf,
     project: PathBuf,
@@ -89,7 +89,7 @@ fn what_is_in_a_file_stays_there_and_is_kept_beside_it() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     let backup = person.home.join(".config/zed/settings.json.before.toolgate");
     assert_eq!(std::fs::read_to_string(backup).unwrap(), before);
-    // Later changes keep what was there before the last of them, beside the first.
+    // Later changes also back up the content before the last of them.
     for trust in ["autonomous", "supervised", "guided"] {
         let before_last = std::fs::read_to_string(&path).unwrap();
         person.must(&["mcp", "install", "--client", "zed", "--yes", "--name", "gate", "--trust", trust]);
@@ -115,7 +115,7 @@ fn a_link_stays_a_link() {
     );
 }
 
-/// What a model can put into its workspace leads nobody's writing out of it, and nothing from outside into it.
+/// A symlink that a model plants in its workspace redirects no write out of it, and copies nothing from outside into it.
 #[test]
 fn a_planted_link_leads_nowhere() {
     let install = ["mcp", "install", "--client", "claude-code", "--scope", "project", "--yes"];
@@ -167,7 +167,7 @@ fn a_planted_folder_leads_nowhere() {
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }
 
-/// What nobody may read stays where it is, although the link to it does not lead out.
+/// A denied file is not copied, although the symlink to it stays inside.
 #[test]
 fn a_planted_link_leads_to_nothing_that_is_denied() {
     let secret = "{\"token\": \"hunter2\"}";
@@ -198,7 +198,7 @@ fn a_planted_link_leads_to_nothing_that_is_denied() {
     }
 }
 
-/// A project may keep the folders of its editors elsewhere within it.
+/// A project may keep its editor directories elsewhere within it.
 #[test]
 fn a_folder_that_is_a_link_within_the_project_stays_one() {
     let person = Person::new();
@@ -210,7 +210,7 @@ fn a_folder_that_is_a_link_within_the_project_stays_one() {
     assert!(json_of(&person.project.join("config/vscode/mcp.json"))["servers"]["toolgate"].is_object());
 }
 
-/// Several clients that share one file in the project do so by links within it.
+/// Several clients may share one file in the project through symlinks.
 #[test]
 fn a_link_within_the_project_stays_a_link() {
     let person = Person::new();
@@ -373,7 +373,7 @@ fn an_entry_that_holds_a_secret_is_named_and_not_shown() {
 
 const CLIENT: &str = r#"{"mcpServers": {"issues": {"command": "tracker", "args": ["--stdio"], "env": {"TRACKER_TOKEN": "hunter2"}}}}"#;
 
-/// A gate behind itself would ask itself for ever, also where somebody calls it otherwise.
+/// A gate behind itself would call itself for ever, also under another name.
 #[test]
 fn a_gate_is_not_imported_under_another_name() {
     let person = Person::new();
@@ -506,7 +506,7 @@ fn a_first_configuration_is_made() {
     }
 }
 
-/// What a client starts is for people to say: the gate writes such a file when they ask for it, and no model does.
+/// Only users decide what a client starts: the gate writes such a file on their request, and no model can.
 #[test]
 fn no_tool_writes_a_file_that_a_client_obeys() {
     let person = Person::new();
@@ -525,7 +525,7 @@ fn no_tool_writes_a_file_that_a_client_obeys() {
         let told: Value = serde_json::from_slice(&shown.stdout).unwrap();
         let file = PathBuf::from(told["file"].as_str().unwrap());
         let path = file.strip_prefix(person.project.canonicalize().unwrap()).unwrap();
-        // What a file held before is for the person alone: the file may be one that tools are kept from.
+        // Backups are for the user only: the file may be denied to tools.
         for (ending, code) in
             [("", "read_only"), (".before.toolgate", "denied_path"), (".before-last.toolgate", "denied_path")]
         {

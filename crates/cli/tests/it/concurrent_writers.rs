@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::CliFixture;
 
-/// Adds one to a number in a file: read, then write if nobody was faster.
+/// Increments a number in a file: read, then write unless it changed in between.
 fn increment(place: &CliFixture) {
     loop {
         let (code, read) = place.call("read_file", &json!({"path": "counter.txt"}));

@@ -1,4 +1,4 @@
-//! The binary killed at any instant of a call, hundreds of times.
+//! Kills the binary at random moments of a call, hundreds of times.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use toolgate_types::{CallId, Decision, ErrorCode, Sha256};
 use crate::fixture::CliFixture;
 
 const WRITER: &str = "k";
-/// How many calls are killed at least, and how many of them in the middle of their work.
+/// The minimum number of killed calls, and of those that were interrupted midway.
 const KILLS: u32 = 500;
 const INTERRUPTIONS: u32 = 20;
 /// More batches than this mean that the kills keep missing.
 const MOST_BATCHES: u64 = 1000;
 
-/// A call that was begun, and perhaps answered before it could be killed.
+/// A started call, and its answer if it was not killed before.
 struct Begun {
     change: Change,
     from: u64,
@@ -28,7 +28,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Makes the next change of a kind; `patience` is how long it may live.
+    /// Makes the next change of a kind, and kills its process after this time.
     fn make(place: &CliFixture, change: Change, patience: Duration) -> Self {
         let from = change.version(&place.workspace, WRITER);
         let (tool, arguments) = change.call(WRITER, from);
@@ -48,12 +48,12 @@ impl Begun {
             envelope["call"].as_str().unwrap().parse().unwrap()
         });
         let plain = Sha256::of(&serde_json::to_vec(&arguments).unwrap());
-        // The process may have been killed before there was a key; then nothing is recorded.
+        // The process may have been killed before the key was created; then nothing is recorded.
         let args_hash = place.state_key().map_or(plain, |key| args_digest(&key, plain));
         Self { change, from, args_hash, answered }
     }
 
-    /// Whether what is there is explained by what is recorded. Says what became of it.
+    /// Whether the state matches the audit log. Returns the outcome.
     fn judge(&self, place: &CliFixture, records: &[Record]) -> &'static str {
         let what = format!("{:?} to version {}", self.change, self.from + 1);
         let now = self.change.version(&place.workspace, WRITER);
@@ -99,7 +99,7 @@ fn begin() -> CliFixture {
     place
 }
 
-/// How long a whole call takes here, a little generously.
+/// The duration of a complete call here, with a margin.
 fn typical_duration(place: &CliFixture) -> Duration {
     let mut durations: Vec<Duration> = Vec::new();
     for change in CHANGES.into_iter().cycle().take(3 * CHANGES.len()) {
@@ -125,7 +125,7 @@ fn five_hundred_kills_leave_old_or_new_and_one_record_for_each_call() {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     let mut known = place.records().len();
     for batch in 0..MOST_BATCHES {
-        // Each call first puts right what the kill before it left, and may be killed while it does.
+        // Each call first recovers from the previous kill, and may be killed during that.
         let calls = CHANGES.into_iter().zip(batch * CHANGES.len() as u64..);
         let begun: Vec<Begun> =
             calls.map(|(change, moment)| Begun::make(&place, change, span.mul_f64(spread(moment)))).collect();
@@ -174,7 +174,7 @@ fn a_killed_undo_is_done_or_not_and_knows_which() {
         if kill % 2 == 0 {
             std::thread::sleep(typical.mul_f64(1.5 * spread(kill)));
         } else {
-            // As soon as the effect can be seen, or a moment later: that is when the books are brought in line with it.
+            // As soon as the effect is visible, or shortly after: that is when journal and log are updated.
             let is_undone = || std::fs::read(&file).unwrap() == b"old\n";
             while !is_undone() && process.try_wait().unwrap().is_none() {}
             std::thread::sleep(Duration::from_micros((spread(kill) * 300.0) as u64));
@@ -202,7 +202,7 @@ fn a_killed_undo_is_done_or_not_and_knows_which() {
     place.must(&["audit", "verify"]);
 }
 
-/// The entry of a call's changes, as if its process had died between making them and saying so.
+/// The journal entry of a call, as if its process had died between the change and its commit.
 fn die_before_the_end(place: &CliFixture, call: &str) -> PathBuf {
     let journal = place.state.join("journal.toolgate");
     let name = format!("{call}.json");
@@ -236,7 +236,7 @@ fn a_killed_recovery_is_taken_up_by_the_next() {
         while entry.exists() {
             let mut process =
                 place.toolgate().arg("changes").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            // Killed as soon as it has put something more back, at a moment of its own each time.
+            // Killed as soon as it has restored something, at a different moment each time.
             let before = old();
             while old() == before && entry.exists() && process.try_wait().unwrap().is_none() {}
             std::thread::sleep(Duration::from_micros((spread(round * 64 + attempts) * 400.0) as u64));
@@ -269,7 +269,7 @@ fn a_gate_that_is_killed_while_it_sweeps_the_journal_leaves_what_the_next_one_ca
         let entries = std::fs::read_dir(place.state.join("journal.toolgate").join(folder)).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
-    // Every call sweeps: of eight entries a step is one.
+    // Every call sweeps: with eight entries, a step is one.
     for kill in 1..=KILLS {
         let mut call = place.toolgate();
         call.args(["call", "write_file", &write(kill)]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -283,7 +283,7 @@ fn a_gate_that_is_killed_while_it_sweeps_the_journal_leaves_what_the_next_one_ca
     let changes: Value = serde_json::from_str(&place.must(&["changes", "--json"])).unwrap();
     is_clean(&place, "after the kills");
     assert!(changes.as_array().unwrap().len() <= 8, "{changes}");
-    // Nothing is left of those that were let go, and nothing is missing of those that were not.
+    // Nothing is left of dropped entries, and nothing is missing of kept ones.
     let (done, blobs) = (names("done"), names("blobs"));
     for blob in &blobs {
         let call = blob.rsplit_once('.').unwrap().0;

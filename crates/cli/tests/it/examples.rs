@@ -1,4 +1,4 @@
-//! The examples that people copy from are good as they are.
+//! The shipped examples work as they are.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// Runs a line of shell as a person would, with a home of its own.
+/// Runs a line of shell with a home directory of its own.
 fn run(scratch: &Scratch, folder: &Path, line: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_toolgate")).parent().unwrap().display();
     Command::new("bash")
@@ -49,7 +49,7 @@ fn every_example_is_checked_and_has_no_problems() {
     assert!(checked > 0, "there are examples");
 }
 
-/// It names files that only an operator can bring, and is right in everything else.
+/// It names files that only an operator can provide, and is valid otherwise.
 #[test]
 fn the_example_of_every_key_lacks_nothing_but_files() {
     let scratch = Scratch::new();
@@ -61,7 +61,7 @@ fn the_example_of_every_key_lacks_nothing_but_files() {
     }
 }
 
-/// One command of a page with what the page shows for it on standard output.
+/// One command of a page with the standard output that the page shows.
 struct Shown {
     command: String,
     output: String,
@@ -75,7 +75,7 @@ fn shown(page: &str) -> Vec<Shown> {
         if line.starts_with("```") {
             is_session = line == "```console";
         } else if !is_session || line.starts_with("toolgate: ") {
-            // Prose, and what goes to standard error, where every call has an id of its own.
+            // Prose, and standard error, where every call has another id.
         } else if let Some(command) = line.strip_prefix("$ ") {
             all.push(Shown { command: command.to_owned(), output: String::new(), code: 0 });
         } else if let Some(code) = line.strip_prefix("(exit code ") {

@@ -1,4 +1,4 @@
-//! A limit on the size of files, which every system has: the portable part of running out of room.
+//! The file size limit (`RLIMIT_FSIZE`), a portable stand-in for a full disk.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use toolgate_attack::litter_below;
 
 use crate::fixture::{CliFixture, finish_call};
 
-/// More than the limit, whether a shell counts it in units of 512 or of 1024 bytes.
+/// More than the limit, whether the shell counts in units of 512 or 1024 bytes.
 const TOO_LARGE: usize = 400 * 1024;
 const SIGXFSZ: i32 = 25;
 
-/// The binary, with a limit of at most 200 KiB on the files that it writes.
+/// The binary with a file size limit of at most 200 KiB.
 fn limited(place: &CliFixture, prelude: &str) -> Command {
     let mut shell = Command::new("sh");
     let script = format!("{prelude} ulimit -f 200; exec \"$@\"");
@@ -53,7 +53,7 @@ fn a_file_that_may_not_grow_keeps_its_content() {
     assert_eq!(code, 0, "without the limit: {envelope}");
 }
 
-/// `SIGXFSZ` would end the gate for all its callers; a command gets it as everywhere.
+/// `SIGXFSZ` must not end the gate for all its callers; a command still gets it.
 #[test]
 fn the_signal_of_the_limit_ends_a_command_and_not_the_gate() {
     let place = place_with_a_file();
@@ -93,7 +93,8 @@ fn the_signal_of_the_limit_ends_a_command_and_not_the_gate() {
     assert_eq!((place.records().len(), place.pending()), (3, 0));
 }
 
-/// A gate without file descriptors says so, and reports no change by others. Where exactly it runs out depends on what it has open, so every limit is tried.
+/// A gate without free file descriptors reports that (`EMFILE`), and no change by others. Where it runs out depends on what it has open, so every
+/// limit is tried.
 #[test]
 fn a_gate_that_may_open_no_more_files_says_so() {
     let place = place_with_a_file();

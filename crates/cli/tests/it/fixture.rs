@@ -11,25 +11,25 @@ use toolgate_attack::Scratch;
 use toolgate_audit::{Record, RecordFilter};
 use toolgate_types::{Sha256, StateKey};
 
-/// Whatever is not said within this time is not said.
+/// The timeout for every expected line.
 const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) struct CliFixture {
     pub(crate) scratch: Scratch,
     pub(crate) workspace: PathBuf,
     pub(crate) state: PathBuf,
-    /// Where the user is at home; elsewhere than the person who runs the tests.
+    /// The user's home directory, separate from that of the user who runs the tests.
     pub(crate) home: PathBuf,
 }
 
-/// A process of the binary that somebody listens to.
+/// A running process of the binary, with its standard error.
 pub(crate) struct ChildOutput {
     pub(crate) process: Child,
     lines: Receiver<String>,
 }
 
 impl ChildOutput {
-    /// The next line that it says.
+    /// The next line of output.
     pub(crate) fn next(&self) -> String {
         self.lines.recv_timeout(TEST_TIMEOUT).expect("it says nothing more")
     }
@@ -37,7 +37,7 @@ impl ChildOutput {
 
 impl Drop for ChildOutput {
     fn drop(&mut self) {
-        // One that has ended is not there to be ended.
+        // The process may already have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -54,38 +54,38 @@ impl CliFixture {
         }
     }
 
-    /// A place whose workspace is the home of the user, with the state directory where it is by default.
+    /// A fixture whose workspace is the user's home, with the default state directory.
     pub(crate) fn at_home() -> Self {
         let scratch = Scratch::new();
         let home = scratch.folder("w");
         Self { state: home.join(".local/state/toolgate"), workspace: home.clone(), home, scratch }
     }
 
-    /// Where the default state directory is made.
+    /// The parent of the default state directory.
     pub(crate) fn state_home(&self) -> PathBuf {
         self.home.join(".local/state")
     }
 
-    /// The key of the user's state, once there is one.
+    /// The key of the user's state, once it exists.
     pub(crate) fn state_key(&self) -> Option<StateKey> {
         let word = std::fs::read_to_string(self.state_home().join("toolgate/keys/state.key")).ok()?;
         let bytes: Sha256 = word.trim().parse().unwrap();
         Some(StateKey::new(*bytes.as_bytes()))
     }
 
-    /// The binary over this place. It stands outside the workspace, where no configuration can be found.
+    /// The binary with the options of this fixture. It runs outside the workspace, where no configuration can be found.
     pub(crate) fn toolgate(&self) -> Command {
         self.beneath(Command::new(env!("CARGO_BIN_EXE_toolgate")))
     }
 
-    /// Gives a command that ends in the binary the options of this place.
+    /// Adds the options of this fixture to a command that ends in the binary.
     pub(crate) fn beneath(&self, command: Command) -> Command {
         let mut command = self.aloud(command);
         command.arg("--quiet");
         command
     }
 
-    /// The same, and what is said to operators is heard.
+    /// The same, without `--quiet`.
     pub(crate) fn aloud(&self, mut command: Command) -> Command {
         command.current_dir(self.scratch.path()).arg("--state-dir").arg(&self.state);
         command.arg("--workspace").arg(&self.workspace).env_remove("TOOLGATE_TOKEN");
@@ -94,7 +94,7 @@ impl CliFixture {
         command
     }
 
-    /// Names the configuration that lies beside the workspace, if one does: what is only found has to be agreed to.
+    /// Names the configuration beside the workspace, if there is one: a found one would need an agreement.
     pub(crate) fn configured(&self, command: &mut Command) {
         let config = self.scratch.path().join("toolgate.yaml");
         if config.exists() {
@@ -102,7 +102,7 @@ impl CliFixture {
         }
     }
 
-    /// Starts the binary, and listens to what it says to operators.
+    /// Starts the binary, and reads its standard error.
     pub(crate) fn overhear(&self, arguments: &[&str], variables: &[(&str, &str)]) -> ChildOutput {
         let mut command = self.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
         command.args(arguments).envs(variables.iter().copied());
@@ -116,14 +116,14 @@ impl CliFixture {
         ChildOutput { process, lines }
     }
 
-    /// Writes a file beside the workspace, where commands are typed.
+    /// Writes a file beside the workspace, in the current directory of commands.
     pub(crate) fn write(&self, path: &str, content: &str) {
         let path = self.scratch.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
-    /// The record as it lies on disk.
+    /// The audit log as it is on disk.
     pub(crate) fn audit_text(&self) -> String {
         let files = std::fs::read_dir(self.state.join("audit")).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
@@ -135,7 +135,7 @@ impl CliFixture {
         self.toolgate().args(arguments).output().unwrap()
     }
 
-    /// Runs a command that must end with 0, and returns what it says.
+    /// Runs a command that must exit with 0, and returns its standard output.
     pub(crate) fn must(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
@@ -161,7 +161,7 @@ impl CliFixture {
     }
 }
 
-/// Makes one call with a command, giving it the arguments on its standard input, which takes any size.
+/// Makes one call, with the arguments on standard input, which takes any size.
 pub(crate) fn finish_call(mut command: Command, tool: &str, arguments: &Value) -> (i32, Value) {
     let mut process = command
         .args(["call", tool, "-", "--json"])

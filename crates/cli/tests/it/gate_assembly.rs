@@ -1,4 +1,4 @@
-//! What the binary itself puts together: mounts, the gate's own files, runs.
+//! What the binary itself assembles: mounts, the gate's own files, runs.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn refused(place: &CliFixture, options: &[&str], tool: &str, arguments: &Value, 
 
 #[test]
 fn the_gates_own_files_are_out_of_reach() {
-    // The one workspace that a state directory may lie in is one that holds the home.
+    // A state directory may lie only in a workspace that holds the home directory.
     let place = CliFixture::at_home();
     let config = place.workspace.join("gate.conf");
     std::fs::write(&config, "trust: autonomous\n").unwrap();

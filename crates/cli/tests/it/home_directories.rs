@@ -1,4 +1,4 @@
-//! A home directory or the whole system as the workspace, and what a person's own configuration of git makes it obey.
+//! A home directory or `/` as the workspace, and what the user's git configuration makes git execute.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::fixture::{CliFixture, finish_call};
 
-/// The binary with a workspace of its own choice.
+/// The binary with a workspace of its own.
 fn toolgate(place: &CliFixture, home: &Path, workspace: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state);
@@ -66,7 +66,7 @@ fn a_home_directory_is_said_to_be_one_and_its_start_files_are_kept() {
             assert_eq!(envelope["code"], "read_only", "{name}: {envelope}");
         }
     }
-    // A project in that home is none.
+    // A project in that home is not affected.
     assert!(!doctor(&project).contains("home directory"));
     let command = toolgate(&place, &home, project.to_str().unwrap());
     finish_call(command, "write_file", &json!({"path": ".bashrc", "content": "x"}));

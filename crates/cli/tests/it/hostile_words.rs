@@ -1,9 +1,9 @@
-//! A hostile model, and what a terminal makes of its words: nothing that it says is obeyed, hidden, or taken for the gate's.
+//! A hostile model's text on a terminal: none of it is obeyed, hidden, or mistaken for the gate's.
 
 use crate::fixture::CliFixture;
 use crate::pty::Pty;
 
-/// Words that would clear the screen, move the cursor, change the title, answer for the person, turn around what is read, or look like a question.
+/// Text that would clear the screen, move the cursor, change the title, answer for the user, reverse the reading order, or imitate a question.
 const SCRIPT: &str = r#"
 steps:
   - when: {prompt: talk}
@@ -27,7 +27,7 @@ fn nothing_of_a_hostile_model_reaches_the_terminal_as_a_command() {
     command.args(["chat", "--model", "scripted/script.yaml"]);
     let mut terminal = Pty::start(&command, 60, 100);
     terminal.wait_for("❯");
-    // With its gauge: the words of the model end a row like a prompt, too.
+    // With the context gauge: the model's text also ends a row like a prompt.
     let prompt = |shown: &str| {
         shown
             .lines()
@@ -49,7 +49,7 @@ fn nothing_of_a_hostile_model_reaches_the_terminal_as_a_command() {
     terminal.press("call\r");
     let is_asked = |shown: &str| shown.lines().any(|row| row.starts_with("[y] once"));
     let shown = terminal.wait("the real question", is_asked);
-    // Whatever looks like a choice and is none stands behind an edge.
+    // A row that imitates the choices is behind a gutter.
     let choices: Vec<&str> = shown.lines().filter(|row| row.starts_with("[y] once")).collect();
     assert_eq!(choices.len(), 1, "{shown}");
     terminal.press("y\r");
@@ -68,7 +68,7 @@ fn nothing_of_a_hostile_model_reaches_the_terminal_as_a_command() {
     terminal.press("\u{4}");
     terminal.ended();
 
-    // Beside colours and what moves the line editor's own cursor there is nothing that begins with an escape.
+    // Apart from colours and the line editor's cursor movements there is no escape sequence.
     let written = String::from_utf8_lossy(&terminal.written).into_owned();
     for forbidden in
         ["\u{1b}[2J", "\u{1b}]0;", "\u{1b}[8m", "\u{1b}[5n", "\u{1b}[H", "\u{202e}", "\u{9b}", "\u{7}"]
@@ -95,7 +95,7 @@ fn no_width_of_marks_or_names_reaches_the_first_column() {
         terminal.shown()
     };
     for columns in [18, 40, 60] {
-        // The gate is quiet here, so all of it is the model's.
+        // The gate is quiet here, so all output is the model's.
         let said = shown(&["run", "talk", "--model", "scripted/script.yaml"], columns);
         assert!(said.lines().all(|row| row.is_empty() || row.starts_with("  ")), "on {columns}: {said}");
         for options in [&["last"][..], &["last", "--full"]] {

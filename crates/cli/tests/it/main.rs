@@ -1,4 +1,4 @@
-//! The binary as people and scripts run it, and as hostile circumstances end it.
+//! The binary as users and scripts run it, and under hostile conditions.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

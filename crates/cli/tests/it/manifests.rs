@@ -1,4 +1,4 @@
-//! Tools that an operator declares, from the first line of a manifest to a command in the sandbox.
+//! Tools that an operator declares, from the manifest to a command in the sandbox.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn the_profile_proxy_has_its_own_tools_over_a_real_repository() {
     assert!(diff["data"].to_string().contains("+two"), "{diff}");
     assert!(place.must(&["--profile", "proxy", "tools"]).contains("git_diff"));
 
-    // Programs that the operator does not allow are not offered, although nobody wrote a line about them.
+    // Shipped tools whose program is not allowed are left out silently.
     place.write("toolgate.yaml", "profile: proxy\nallowed_commands: [printf]\n");
     let tools = place.must(&["tools"]);
     assert!(tools.contains("echo_message") && !tools.contains("git_log"), "{tools}");
@@ -93,7 +93,7 @@ fn policies_forbid_what_permissions_allow() {
     assert!(envelope["operatorNote"].as_str().unwrap().contains("no-secrets"), "{envelope}");
     assert!(!envelope["text"].as_str().unwrap().contains("no-secrets"), "{envelope}");
 
-    // A policy that cannot be read stops everything, with the line.
+    // An invalid policy stops everything, with its line.
     place.write("rules/words.cedar", "forbid(principal, action == Action::\"nte\", resource);\n");
     let output = place.run(&["call", "note", r#"{"word": "plain"}"#]);
     assert_eq!(output.status.code(), Some(2));
@@ -129,7 +129,7 @@ fn what_declares_tools_is_out_of_their_reach() {
             assert_eq!(envelope["code"], "denied_path", "{tool} {path}: {envelope}");
         }
     }
-    // A folder on the way cannot be put aside either.
+    // A directory on the path cannot be moved away either.
     for line in [
         "mv gate elsewhere",
         "mv gate/tools.d gate/old",
@@ -147,10 +147,10 @@ fn what_declares_tools_is_out_of_their_reach() {
     }
     assert_eq!(call("note", &json!({"word": "there"}))["text"], "there\n");
 
-    // A link in the workspace could be replaced, and with it what is declared.
+    // A symlink in the workspace could be replaced, and with it the declarations.
     place.write("elsewhere/more.d/other.yaml", &NOTE.replace("tool: note", "tool: other"));
     std::os::unix::fs::symlink(place.scratch.path().join("elsewhere"), inside("link")).unwrap();
-    // So could one that another link leads to.
+    // The same for a symlink that another symlink points to.
     std::os::unix::fs::symlink(inside("link"), place.scratch.path().join("around")).unwrap();
     for named in [
         "tools: [w/link/more.d]",
@@ -167,7 +167,7 @@ fn what_declares_tools_is_out_of_their_reach() {
         assert!(output.status.code() == Some(2) && said.contains("tools could replace"), "{named}: {said}");
     }
 
-    // A folder of manifests is no workspace: whoever writes there declares tools.
+    // A manifest directory cannot be mounted: a tool that writes there would declare tools.
     let tools = inside("gate/tools.d");
     let output = place.run(&["--config", &config, "--mount", &format!("@x={tools}"), "tools"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -182,7 +182,7 @@ fn a_shell_line_runs_confined() {
     assert_eq!((code, &envelope["structured"]["exit_code"]), (0, &json!(3)), "{envelope}");
     assert!(!envelope.to_string().contains("SECRET=1"));
     assert_eq!(std::fs::read_to_string(place.workspace.join("new.txt")).unwrap(), "made\n");
-    // What other programs would obey is taken away, into a folder that no gate shows.
+    // Files that other programs would execute are quarantined, in a directory that no gate shows.
     let (_, envelope) = place.call("run_command", &json!({"command": "git init -q sub && printf '#!/bin/sh\n' > sub/.git/hooks/pre-commit && chmod +x sub/.git/hooks/pre-commit"}));
     assert_eq!(envelope["structured"]["quarantined"].as_array().map(Vec::len), Some(1), "{envelope}");
     assert!(!place.workspace.join("sub/.git/hooks/pre-commit").exists());
@@ -244,7 +244,7 @@ fn commands_commit_in_the_name_that_the_operators_git_knows() {
     assert!(text.starts_with("\"Toolgate <toolgate@localhost> Toolgate <toolgate@localhost>\\n"), "{text}");
 }
 
-/// A rule about a directory, and every way to name a file in it, as a person types calls and as a client makes them.
+/// A rule about a directory, and every spelling of a path in it, for `call` and over MCP.
 #[test]
 fn no_spelling_passes_a_rule_about_a_path_by_hand_or_over_mcp() {
     let place = CliFixture::new();
@@ -294,7 +294,7 @@ fn no_spelling_passes_a_rule_about_a_path_by_hand_or_over_mcp() {
     assert!(answers.contains("fine"), "{answers}");
 }
 
-/// A command is given the part of a path behind the mount: with a link into another mount it would use a file of that name in its own.
+/// A command gets the part of a path behind the mount: a symlink into another mount would make it use a file of that name in its own.
 #[test]
 fn a_link_into_another_mount_gives_a_command_no_file_of_the_same_name() {
     let place = CliFixture::new();

@@ -1,4 +1,4 @@
-//! Servers behind the gate, as the binary starts them.
+//! Upstream servers, started by the binary.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::fixture::CliFixture;
 
 const SERVER: &str = include_str!("data/server.py");
 
-/// Longer than anything takes that works.
+/// A timeout that only a failure reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
@@ -32,7 +32,7 @@ fn offers(description: &str) -> String {
         .to_string()
 }
 
-/// A place with one server, and a word that only its process has among its arguments.
+/// A fixture with one server, and a unique argument of its process.
 fn place() -> (CliFixture, String) {
     let place = CliFixture::new();
     let mark = format!("mark-{}", place.state.display()).replace('/', "-");
@@ -42,7 +42,7 @@ fn place() -> (CliFixture, String) {
     (place, mark)
 }
 
-/// Whether a process with this word among its arguments is alive.
+/// Whether a process with this argument is alive.
 fn is_running(mark: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
     let mut lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -123,7 +123,7 @@ fn a_yes_without_a_question_is_to_what_was_shown() {
         digest.to_owned()
     };
     let harmless = shown("says it once more");
-    // Between the look and the yes, the server says something else.
+    // Between the review and the approval, the server changes its definition.
     place.write("tools/offers.json", &offers("sends it away"));
     let agree = |digest: &str| place.run(&["mcp", "approve", "t", "echo", "--yes", "--digest", digest]);
     let refused = agree(&harmless);
@@ -135,7 +135,7 @@ fn a_yes_without_a_question_is_to_what_was_shown() {
     let agreed = agree(&seen);
     assert_eq!(String::from_utf8_lossy(&agreed.stdout), format!("agreed to t__echo ({seen})\n"));
     assert_eq!(place.call("t__echo", &json!({"text": "x"})).0, 0);
-    // A digest alone is no yes.
+    // A digest alone is no approval.
     assert_eq!(place.run(&["mcp", "approve", "--digest", &seen]).status.code(), Some(2));
 }
 
@@ -176,7 +176,7 @@ fn a_dead_server_takes_nothing_else_with_it() {
         "toolgate.yaml",
         "policies: [rules]\nmcp_servers:\n  dead: {command: \"false\", class: read}\n  lacks: {command: x, env: {A: \"${TEST_NOT_SET}\"}, class: read}\n",
     );
-    // A policy about a tool of a server that nobody has ever seen.
+    // A policy about a tool of a server that was never reached.
     place.write("rules/a.cedar", "forbid(principal, action == Action::\"dead__tool\", resource);\n");
     assert_eq!(place.call("list_directory", &json!({})).0, 0);
     let tools = place.must(&["tools"]);
@@ -237,7 +237,7 @@ fn what_is_probably_not_meant_about_servers_is_warned_about() {
     assert!(said.ends_with("no problems, 5 warnings\n") && !said.contains("hunter2"), "{said}");
 }
 
-/// A client that speaks lines.
+/// A client with line framing.
 struct Client {
     process: Child,
     input: Option<ChildStdin>,
@@ -269,7 +269,7 @@ impl Client {
         writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    /// The first message that fits.
+    /// The first message that matches.
     fn wait(&self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.lines.recv_timeout(PATIENCE).expect("nothing came");
@@ -284,7 +284,7 @@ impl Client {
         self.wait(|message| message["id"] == id)
     }
 
-    /// Waits for the tools to be others, until these are among them.
+    /// Polls the tools until these are among them.
     fn wait_for_tools(&mut self, wanted: &[&str]) -> Vec<String> {
         for id in 100.. {
             let listed = self.ask(id, "tools/list", &json!({}));
@@ -307,12 +307,12 @@ impl Client {
 #[test]
 fn who_asks_for_tools_at_the_first_contact_waits_for_them() {
     let (place, _) = place();
-    // Nothing is known about the server yet, and a client lists its tools once.
+    // The server has no pinned tools yet, and a client lists its tools only once.
     let mut client = Client::start(&place);
     let listed = client.ask(2, "tools/list", &json!({}));
     assert!(listed.to_string().contains("t__echo"), "{listed}");
     client.end();
-    // Nor does it wait to be told before it calls one.
+    // A client may also call a tool without listing first.
     std::fs::remove_dir_all(place.state.join("pins.toolgate")).unwrap();
     let mut client = Client::start(&place);
     let called = client.ask(2, "tools/call", &json!({"name": "t__echo", "arguments": {"text": "at once"}}));
@@ -343,13 +343,13 @@ fn a_client_hears_when_servers_and_files_bring_other_tools() {
     place.write("toolgate.yaml", "mounts: {\"@tools\": {path: tools}}\n");
     let mut client = Client::start(&place);
     assert!(!client.wait_for_tools(&["read_file"]).contains(&"t__echo".to_owned()));
-    // A server is declared while the gate serves.
+    // A server is declared while the gate runs.
     place.write("toolgate.yaml", &config);
     client.wait_for_tools(&["t__echo", "t__places"]);
     let called = client.ask(7, "tools/call", &json!({"name": "t__echo", "arguments": {"text": "through"}}));
     assert_eq!(called["result"]["content"][0]["text"], "through", "{called}");
     assert!(is_running(&mark));
-    // And taken away again.
+    // And removed again.
     place.write("toolgate.yaml", "mounts: {\"@tools\": {path: tools}}\n");
     client.wait(|message| message["method"] == "notifications/tools/list_changed");
     assert!(!client.wait_for_tools(&["read_file"]).contains(&"t__echo".to_owned()));

@@ -1,4 +1,4 @@
-//! What the binary prints, to whom, and how it ends when it is told to.
+//! What the binary prints, on which stream, and how it ends on a signal.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,7 @@ use toolgate_types::ErrorCode;
 
 use crate::fixture::CliFixture;
 
-/// Runs a command without `--quiet`, and returns its exit code and what it says on both streams.
+/// Runs a command without `--quiet`; returns its exit code and both streams.
 fn loud(place: &CliFixture, arguments: &[&str]) -> (i32, String, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
     command
@@ -56,7 +56,7 @@ fn an_interrupted_call_settles() {
         let place = CliFixture::new();
         std::fs::write(place.workspace.join("a.txt"), "old\n").unwrap();
         place.must(&["call", "read_file", r#"{"path": "a.txt"}"#]);
-        // Another gate holds the folder, so that the call has to wait.
+        // Another gate holds the `flock` on the directory, so the call has to wait.
         let folder = File::open(&place.workspace).unwrap();
         rustix::fs::flock(&folder, FlockOperation::LockExclusive).unwrap();
         let mut process = place
@@ -189,7 +189,7 @@ fn a_call_that_nobody_can_answer_tells_the_operator_what_to_do() {
     );
 }
 
-/// Makes a call on a terminal of its own, types an answer when asked, and returns the exit code and what was shown.
+/// Makes a call on a pseudo-terminal, types an answer to the question, and returns the exit code and the output.
 fn on_a_terminal(place: &CliFixture, call: &str, typed: &[u8]) -> (i32, String) {
     let binary = env!("CARGO_BIN_EXE_toolgate");
     let (state, workspace) = (place.state.display(), place.workspace.display());
@@ -246,7 +246,7 @@ fn output_is_shown_at_a_terminal_as_it_comes() {
         let place = CliFixture::new();
         let binary = env!("CARGO_BIN_EXE_toolgate");
         let (state, workspace) = (place.state.display(), place.workspace.display());
-        // Standard error is the terminal, and the answer goes into a file.
+        // Standard error is the terminal, and the result goes into a file.
         let command = format!(
             r#"{binary} --state-dir {state} --workspace {workspace} {options} call run_command '{{"command": "echo live"}}' > answer"#
         );

@@ -1,4 +1,4 @@
-//! Commands that overlap, gates that are killed, and the person who uses git afterwards.
+//! Overlapping commands, killed gates, and a user who runs git afterwards.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::fixture::CliFixture;
 
-/// Longer than anything takes that works.
+/// A timeout that only a failure reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = \"touch PROOF; false\"\\n";
 
-/// Makes all parts of a repository whose configuration names a program.
+/// Creates all parts of a repository whose configuration names a program.
 fn parts(folder: &str, proof: &Path) -> String {
     let config = CONFIG.replace("PROOF", proof.to_str().unwrap());
     format!(
@@ -22,13 +22,13 @@ fn parts(folder: &str, proof: &Path) -> String {
     )
 }
 
-/// Builds it, says so, and takes away what makes it one before it ends.
+/// Builds the repository, signals it, and moves a required file away before it ends.
 fn build(proof: &Path) -> String {
     let parts = parts("evil", proof);
     format!("{parts} && touch built && while [ ! -e begun ]; do sleep 0.02; done; mv evil/HEAD head")
 }
 
-/// Begins while it is there, and puts it together again when the first command is over.
+/// Starts while the repository is there, and completes it again after the first command has ended.
 const FINISH: &str = "touch begun; while [ ! -e over ]; do sleep 0.02; done; mv head evil/HEAD";
 
 fn wait_for(path: &Path) {
@@ -45,7 +45,7 @@ fn use_git(place: &CliFixture, proof: &Path) {
             let mut command = Command::new("git");
             command.arg("-C").arg(place.workspace.join(folder)).args(arguments);
             command.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", place.scratch.path());
-            // How it ends does not matter: only what it runs on the way.
+            // The exit code does not matter, only what git executes.
             let _ = command.output().expect("git is installed");
         }
     }
@@ -93,7 +93,7 @@ fn two_calls_of_one_client_build_nothing_that_git_obeys() {
     assert_eq!(process.wait().unwrap().code(), Some(0));
 }
 
-/// A gate of its own that runs one command, with the state directory of this name.
+/// A separate gate that runs one command, with the state directory of this name.
 fn gate(place: &CliFixture, state: &str, line: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     command.current_dir(place.scratch.path()).env("XDG_STATE_HOME", place.state_home());
@@ -134,7 +134,7 @@ fn what_a_killed_gate_left_is_taken_away_before_the_next_one_serves() {
         killed.kill().unwrap();
         killed.wait().unwrap();
         assert!(place.workspace.join("sub/.git/config").exists());
-        // The next start, of any gate of this user, serves a call that runs nothing.
+        // The next start of any gate of this user, for a call that runs no command.
         let mut next = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         next.current_dir(place.scratch.path()).env("XDG_STATE_HOME", place.state_home());
         next.env_remove("TOOLGATE_TOKEN").arg("--state-dir").arg(place.scratch.path().join(later));
@@ -145,7 +145,7 @@ fn what_a_killed_gate_left_is_taken_away_before_the_next_one_serves() {
         let said = String::from_utf8_lossy(&next.stderr).into_owned();
         assert!(said.contains("`@project/sub/.git/config` was left under a protected name by a command whose gate was killed"), "{said}");
         assert!(!place.workspace.join("sub/.git/config").exists());
-        // Once: what a person makes now is theirs, and what was theirs before still is.
+        // Only once: what the user creates later stays, and so does what was there before.
         std::fs::create_dir_all(place.workspace.join("own/.git/hooks")).unwrap();
         std::fs::write(place.workspace.join("own/.git/hooks/pre-commit"), "").unwrap();
         let after = gate(&place, later, "true").wait_with_output().unwrap();

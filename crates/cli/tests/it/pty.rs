@@ -1,4 +1,4 @@
-//! A person at a terminal: what is typed goes in, and what the screen shows comes out.
+//! A pseudo-terminal: takes keystrokes, and returns the content of the screen.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Whatever does not come within this time will not come.
+/// The timeout for everything awaited.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Pty {
@@ -19,12 +19,12 @@ pub(crate) struct Pty {
     keyboard: File,
     output: Receiver<Vec<u8>>,
     screen: vt100::Parser,
-    /// Everything that was written, for what scrolled away.
+    /// All output, including what scrolled away.
     pub(crate) written: Vec<u8>,
 }
 
 impl Pty {
-    /// Starts a program at a terminal of its own.
+    /// Starts a program on a pseudo-terminal of its own.
     pub(crate) fn start(command: &Command, rows: u16, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -34,7 +34,7 @@ impl Pty {
         let name = PathBuf::from(ptsname(&master, Vec::new()).unwrap().into_string().unwrap());
         let no_terminal = i32::try_from(rustix::fs::OFlags::NOCTTY.bits()).unwrap();
         let slave = OpenOptions::new().read(true).write(true).custom_flags(no_terminal).open(name).unwrap();
-        // It becomes the program that it starts, so its id is the program's.
+        // `setsid` execs the program, so its pid is the program's.
         let mut starter = Command::new("setsid");
         starter.arg("--ctty").arg(command.get_program()).args(command.get_args());
         starter.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR");
@@ -54,7 +54,7 @@ impl Pty {
         let (sender, output) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // Reading fails when nobody has the terminal open any more.
+            // Reading fails with `EIO` when the last process has closed the terminal.
             while let Ok(count @ 1..) = reader.read(&mut buffer) {
                 if sender.send(buffer[..count].to_vec()).is_err() {
                     return;
@@ -66,24 +66,24 @@ impl Pty {
         Self { child, keyboard, output, screen, written: Vec::new() }
     }
 
-    /// Types something, as it would be typed: Enter is `\r`, Ctrl-C is `\x03`.
+    /// Sends keystrokes: Enter is `\r`, Ctrl-C is `\x03`.
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What the screen shows, row by row: what the terminal itself broke stands on two of them.
+    /// The content of the screen, row by row: a line that the terminal wrapped takes two rows.
     pub(crate) fn shown(&self) -> String {
         let screen = self.screen.screen();
         let rows = screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned());
         rows.collect::<Vec<_>>().join("\n").trim_end_matches('\n').to_owned()
     }
 
-    /// Waits until the screen shows a text, and answers with everything that it shows then.
+    /// Waits until the screen contains a text, and returns the screen.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         self.wait(&format!("`{text}`"), |shown| shown.contains(text))
     }
 
-    /// Waits until the screen is as somebody wants it.
+    /// Waits until the screen satisfies the predicate.
     pub(crate) fn wait(&mut self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -104,11 +104,11 @@ impl Pty {
         self.written.extend_from_slice(bytes);
     }
 
-    /// Types something again and again until the program ends: what counts only when it comes soon after something else may come too late on a busy machine.
+    /// Sends keys repeatedly until the program ends: on a busy machine, a second press may miss its time window.
     pub(crate) fn press_until_ended(&mut self, keys: &str) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            // There may be nobody left to read it.
+            // The program may have ended.
             let _ = self.keyboard.write_all(keys.as_bytes());
             let next = Instant::now() + Duration::from_secs(1);
             loop {
@@ -132,12 +132,12 @@ impl Pty {
         self.child.wait().unwrap()
     }
 
-    /// The id of the program.
+    /// The pid of the program.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends the program without asking.
+    /// Kills the program.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::fixture::CliFixture;
 
-/// A conversation with thinking, calls that are allowed and refused, and an answer.
+/// A conversation with reasoning, allowed and refused calls, and an answer.
 const TASK: &str = r#"
 steps:
   - think: First I look.
@@ -26,7 +26,7 @@ steps:
 "#;
 
 impl CliFixture {
-    /// A task for a scripted model, without a terminal.
+    /// Runs a task with a scripted model, without a terminal.
     fn task(&self, script: &str, options: &[&str]) -> Output {
         self.write("script.yaml", script);
         let mut command = Command::new("setsid");
@@ -49,7 +49,7 @@ pub(crate) fn events(output: &Output) -> Vec<Value> {
     text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Ids become `<id>`, times and numbers of tokens `<n>`, pieces of one text are put together.
+/// Replaces ids by `<id>` and times and token counts by `<n>`, and joins the pieces of a text.
 fn settled(events: &[Value]) -> String {
     let mut lines: Vec<(String, Value)> = Vec::new();
     for event in events {
@@ -100,7 +100,7 @@ fn events_are_the_same_over_every_wire() {
     };
     let first = over("anthropic");
     insta::assert_snapshot!(first);
-    // Not every wire shows what a model thinks; everything else is the same.
+    // Not every wire format carries reasoning; everything else is the same.
     let without_thoughts = |events: &str| {
         events.lines().filter(|line| !line.starts_with("chat:thinking-delta")).collect::<Vec<_>>().join("\n")
     };
@@ -239,7 +239,7 @@ fn programs_are_told_of_a_task_that_could_not_begin() {
         assert_eq!((&ended["data"]["reason"], ended["data"].get("sessionId")), (&"failed".into(), None));
         assert_eq!(failed["data"]["message"], ended["data"]["text"], "{name}");
         assert!(ended["data"]["text"].as_str().unwrap().contains(words), "{name}: {output:?}");
-        // People are told on standard error, as ever.
+        // Users get the message on standard error, as usual.
         assert!(
             text(&output.stderr).starts_with("error: ") && text(&output.stderr).contains(words),
             "{output:?}"
@@ -272,7 +272,7 @@ fn a_conversation_goes_on() {
     }
 }
 
-/// A command that finds no model configured and looks for an Ollama, which somebody else plays.
+/// A command without a configured model, which probes for an Ollama server played by the test.
 fn looking_for_ollama(place: &CliFixture, subcommand: &[&str], played: &TcpListener) -> Child {
     let mut command = place.toolgate();
     command.args(subcommand).env("OLLAMA_HOST", played.local_addr().unwrap().to_string());
@@ -289,10 +289,10 @@ fn what_has_not_begun_can_be_stopped() {
         [(&["run", "do it"], Signal::INT), (&["chat"], Signal::INT), (&["chat"], Signal::TERM)];
     for (subcommand, signal) in table {
         let place = CliFixture::new();
-        // It looks for a moment only, and on a busy machine a signal may come after that.
+        // The probe is short, and on a busy machine a signal may arrive after it.
         let is_stopped = (0..20).any(|_| {
             let mut child = looking_for_ollama(&place, subcommand, &silent);
-            // Once it asks, it listens to signals.
+            // Once it connects, its signal handlers are installed.
             let _asked = silent.accept().unwrap();
             kill_process(Pid::from_child(&child), signal).unwrap();
             child.wait().unwrap().code() == Some(130)
@@ -396,14 +396,14 @@ steps:
 
     let reviewed = run(&["--agent", "reviewer"]);
     assert_eq!((reviewed.status.code(), text(&reviewed.stdout)), (Some(0), "A reviewer.\n".to_owned()));
-    // What the operator says to models, and the keys of those, are in no tool's reach.
+    // System prompts and model keys cannot be read by any tool.
     let refused = run(&["--json"]);
     let results = events(&refused).into_iter().filter(|event| event["event"] == "chat:tool-result");
     let codes: Vec<Value> = results.map(|event| event["data"]["metadata"]["code"].clone()).collect();
     assert_eq!(codes, ["denied_path", "denied_path", "denied_path"], "{refused:?}");
     let hurried = run(&["--agent", "hasty", "--json"]);
     assert_eq!(events(&hurried).pop().unwrap()["data"]["reason"], "iteration_limit", "{hurried:?}");
-    // The command line wins.
+    // The command line takes precedence.
     let words = run(&["--system", "You review changes."]);
     assert_eq!(text(&words.stdout), "A reviewer.\n", "{words:?}");
 }
@@ -483,14 +483,14 @@ fn a_task_at_a_terminal_is_watched_and_says_things_once() {
 
 #[test]
 fn a_reader_that_sleeps_stops_neither_the_clock_nor_a_signal() {
-    // Far more than a pipe holds.
+    // Far more than a pipe's buffer.
     let words = "word ".repeat(100_000);
     let script = format!(
         "steps: [{{when: {{tools: off}}, say: x}}, {{chunk: 4000, do: [{{say: '{words}'}}, {{pause: 300s}}]}}]"
     );
     let place = CliFixture::new();
     place.write("script.yaml", &script);
-    // A task of which nothing is read, once nothing more can be written.
+    // A task whose output is not read, once its pipe is full.
     let stuck = |options: &[&str]| {
         let mut command = place.toolgate();
         command.args(["run", "do it", "--json", "--model", "scripted/script.yaml"]).args(options);
@@ -504,7 +504,7 @@ fn a_reader_that_sleeps_stops_neither_the_clock_nor_a_signal() {
     };
     let begun = Instant::now();
     let mut asleep = stuck(&[]);
-    // As much must be written again before the time is up.
+    // The same amount must be written again before the time limit.
     let time_limit = (5 * begun.elapsed()).max(Duration::from_secs(2)).as_secs();
     kill_process(Pid::from_child(&asleep), Signal::INT).unwrap();
     let is_ended = |_| {
@@ -552,7 +552,7 @@ fn a_conversation_whose_database_is_removed_meanwhile_ends_with_an_error() {
     let mut command = place.toolgate();
     command.args(["run", "do it", "--json", "--model", "scripted/script.yaml"]).stdin(Stdio::null());
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The model has begun to speak, so what it is asked is kept already.
+    // The model's answer has started, so the prompt is already stored.
     let mut lines = std::io::BufReader::new(process.stdout.take().unwrap()).lines();
     assert!(lines.by_ref().any(|line| line.unwrap().contains("slowly")));
     std::fs::remove_file(place.state.join("sessions.toolgate/sessions.db")).unwrap();

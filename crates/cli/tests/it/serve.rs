@@ -1,4 +1,4 @@
-//! `toolgate serve` as others start it, call it and end it.
+//! `toolgate serve`: start, calls and shutdown.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use toolgate_types::{Decision, ErrorCode};
 
 use crate::fixture::CliFixture;
 
-/// Longer than anything here takes.
+/// A timeout that only a failure reaches.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 struct Served {
@@ -69,7 +69,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // One that has ended is not there to be ended.
+        // The process may already have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -83,7 +83,7 @@ struct Line {
 }
 
 impl Line {
-    /// Sends a call of the newer era.
+    /// Sends a call of the stateless protocol.
     fn send(&mut self, id: u64, tool: &str, arguments: &Value) -> std::io::Result<()> {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -103,7 +103,7 @@ impl Line {
         self.reader.get_mut().write_all((head + &body).as_bytes())
     }
 
-    /// The next answer, if there is one.
+    /// The next response, if there is one.
     fn answer(&mut self) -> Option<(u16, Value)> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -258,7 +258,7 @@ fn a_log_is_told_where_the_token_is_and_not_the_token() {
     assert!(told.contains("keys/serve.token") && !told.contains(token.trim()), "{told}");
 }
 
-/// What there is once it is there.
+/// Polls until there is a value.
 fn eventually<Found>(mut look: impl FnMut() -> Option<Found>) -> Found {
     let begun = Instant::now();
     loop {
@@ -270,21 +270,21 @@ fn eventually<Found>(mut look: impl FnMut() -> Option<Found>) -> Found {
     }
 }
 
-/// A command that would run for long, and by which its process is known among all others of this machine.
+/// A long-running command, unique on this machine.
 fn long_command(number: u32) -> String {
     format!("sleep {}{number}", 100_000 + std::process::id())
 }
 
-/// Whether a process of such a command lives.
+/// Whether a process of such a command is alive.
 fn is_running(command: &str) -> bool {
     running(command) > 0
 }
 
-/// How many processes of such a command live.
+/// The number of live processes of such a command.
 fn running(command: &str) -> u64 {
     let wanted = command.replace(' ', "\0");
     let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
-    // A process may end while it is looked at.
+    // A process may end while it is examined.
     let lines = processes.filter_map(|path| std::fs::read(path).ok());
     lines.map(|line| u64::from(String::from_utf8_lossy(&line).contains(&wanted))).sum()
 }
@@ -347,7 +347,7 @@ fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
                     let mut line = served.line();
                     let mut known = BTreeMap::new();
                     for call in client * 1_000_000.. {
-                        // Every fourth client makes one call that would never end; the others write as fast as they can.
+                        // Every fourth client makes one call that never ends; the others write as fast as they can.
                         let (tool, arguments) = match client % 4 {
                             0 => ("run_command", json!({"command": long_command(2), "timeout_ms": 600_000})),
                             _ => ("write_file", json!({"path": format!("{call}.txt"), "content": "x"})),
@@ -386,9 +386,9 @@ fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
                 assert_eq!(failed, record.decision != Decision::Allowed, "{call}: {message}");
             }
             (Some(message), None) => panic!("{call} was answered and not recorded: {message}"),
-            // Recorded, and its client was gone or its connection at an end.
+            // Recorded, but its client was gone or its connection closed.
             (None, Some(_)) => {}
-            // Never taken: nothing was done.
+            // Never accepted: nothing was done.
             (None, None) => assert!(!file, "{call} was done and not recorded"),
         }
         let is_done = record.is_some_and(|record| record.decision == Decision::Allowed);
@@ -405,7 +405,7 @@ fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
     assert_eq!(place.pending(), 0);
 }
 
-/// Records by the number that a client gave its call; never two of one.
+/// Records by the client's call number; each occurs once.
 fn by_client_id(records: Vec<Record>) -> BTreeMap<u64, Record> {
     let count = records.len();
     let number = |record: &Record| record.request.client_call_id.as_ref().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! Conversations that are kept, as people look at them.
+//! Stored conversations, as users see them.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn result(call: &str, name: &str, text: &str, is_error: bool) -> CallResult {
     CallResult { call: call.to_owned(), name: name.to_owned(), text: text.to_owned(), is_error }
 }
 
-/// Three conversations: one with something of everything, one by a hostile model that was cut off, and one elsewhere.
+/// Three conversations: one with some of everything, one by a hostile model that was cut off, and one in another workspace.
 async fn furnish(place: &CliFixture) -> Session {
     let store = SessionStore::open(&database(place)).await.unwrap();
     let mut session = store.create(new(place, "k3f9q2m8xa", "Tidy the notes")).await.unwrap();
@@ -88,7 +88,7 @@ async fn furnish(place: &CliFixture) -> Session {
     hostile
 }
 
-/// What was said, on both streams, without what differs from run to run.
+/// Both streams, without volatile values.
 fn told(place: &CliFixture, output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let text = format!("{}{stderr}", String::from_utf8_lossy(&output.stdout));
@@ -97,7 +97,7 @@ fn told(place: &CliFixture, output: &Output) -> String {
     let text = text.replace(&format!("process {}", std::process::id()), "process <number>");
     let mut settled = String::new();
     let mut rest = text.as_str();
-    // Times of this run, which all began in this century; forged ones stay.
+    // Times of this run, which begin with this century; forged ones stay.
     while let Some(start) = rest.find("20") {
         let (before, from) = rest.split_at(start);
         settled.push_str(before);
@@ -198,7 +198,7 @@ fn what_is_deleted_is_gone() {
     assert_eq!(place.must(&["sessions", "list", "--all"]), "no conversations\n");
 }
 
-/// Tools never see them, wherever the state directory lies.
+/// Tools never see them, wherever the state directory is.
 #[test]
 fn no_tool_shows_what_was_said() {
     let place = CliFixture::at_home();
@@ -212,7 +212,7 @@ fn no_tool_shows_what_was_said() {
     assert!(code != 0 || !found.to_string().contains("sessions.db"), "{found}");
 }
 
-/// A conversation is taken up where it was held, wherever somebody stands now.
+/// A conversation is resumed in its own workspace, whatever the current directory.
 #[test]
 fn a_conversation_goes_on_where_it_was_held() {
     let place = CliFixture::new();
@@ -228,7 +228,7 @@ fn a_conversation_goes_on_where_it_was_held() {
         toolgate.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"And now?\n").unwrap();
     let output = child.wait_with_output().unwrap();
-    // The demonstration wants to write, and nobody can be asked where there is no terminal.
+    // The demo wants to write, and without a terminal no approval can be asked.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
     let shown = place.must(&["sessions", "show", "k3"]);
     assert!(shown.contains("  │ And now?\n"), "{shown}");

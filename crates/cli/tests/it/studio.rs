@@ -1,4 +1,4 @@
-//! A conversation in the profile `studio`: two zones, permissions of an agent, and a trespass that ends it. In `proxy` a trespass is answered.
+//! A conversation in the profile `studio`: two zones, permissions of an agent, and a violation that ends it. In `proxy` a violation is answered.
 
 use std::process::{Command, Output, Stdio};
 
@@ -8,7 +8,7 @@ use toolgate_types::Decision;
 use crate::fixture::CliFixture;
 use crate::running::events;
 
-/// Permissions as a studio declares them, and a second zone that may be written.
+/// Permissions as a studio declares them, and a second, writable zone.
 const CONFIG: &str = "
 profile: studio
 mounts:
@@ -32,7 +32,7 @@ impl Studio {
         Self(place)
     }
 
-    /// A task for a scripted model, without a terminal.
+    /// Runs a task with a scripted model, without a terminal.
     fn task(&self, agent: &str, steps: &str, options: &[&str]) -> Output {
         self.0.write("script.yaml", &format!("steps:\n{steps}"));
         let mut command = Command::new("setsid");
@@ -43,13 +43,13 @@ impl Studio {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
-    /// What is in a file of either zone.
+    /// The content of a file in either zone.
     fn read(&self, path: &str) -> Option<String> {
         std::fs::read_to_string(self.0.scratch.path().join(path)).ok()
     }
 }
 
-/// How each call went, as `tool status code`, and at last how the turn ended.
+/// The result of each call, as `tool status code`, and the end of the turn.
 fn told(output: &Output) -> Vec<String> {
     let of_event = |event: &Value| {
         let data = &event["data"];
@@ -111,7 +111,7 @@ fn a_trespass_ends_the_conversation_and_nothing_follows() {
         let studio = Studio::new();
         std::fs::create_dir(studio.0.workspace.join("src")).unwrap();
         std::os::unix::fs::symlink("/tmp", studio.0.workspace.join("src/link")).unwrap();
-        // A second call of the same step, and a second step.
+        // A second call in the same step, and a second step.
         let both = format!(
             "- calls:\n  - {{tool: file_write, arguments: {{path: '{path}', content: x}}}}\n  \
              - {{tool: file_write, arguments: {{path: src/after.txt, content: x}}}}\n- say: Not said.\n"
@@ -168,7 +168,7 @@ fn no_call_extends_the_time_that_a_permission_gives_to_commands() {
     assert_eq!(told(&output), ["bash error timeout", "done"], "{output:?}");
 }
 
-/// The tools of `proxy` are commands; what they are pointed at is judged before they run.
+/// The tools of `proxy` are commands; their path arguments are checked before they run.
 #[test]
 fn in_proxy_a_trespass_is_answered_unless_the_operator_says_otherwise() {
     for (on_violation, wanted, code) in [

@@ -1,4 +1,4 @@
-//! Callers that come with tokens, from minting to the record.
+//! Callers with tokens, from minting to the audit log.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ const GREET: &str = "tool: greet\ndescription: says hello to somebody\nclass: re
     input:\n  properties: {name: {type: string, maxLength: 40, pattern: \"^[A-Za-z]+$\"}}\n  required: [name]\n\
     command: [echo, \"hello, {name}\"]\npolicy: {\"*\": allow}\n";
 
-/// A place with one declared tool, and these lines more in its configuration.
+/// A fixture with one declared tool, and more lines in its configuration.
 fn with_greet(more: &str) -> CliFixture {
     let place = CliFixture::new();
     place.write("greet.yaml", GREET);
@@ -58,7 +58,7 @@ fn a_minted_token_is_believed_here_and_grants_what_it_says() {
         let (exit, envelope) = greet(&place, &mint(&place, options));
         assert_eq!(exit, code, "{options:?}: {envelope}");
         match error == "nobody" {
-            // Nobody can be asked here, so that what must be asked is denied.
+            // There is no terminal to ask on, so a call that needs approval is denied.
             true => assert_eq!(envelope["stage"], "APPROVAL", "{options:?}: {envelope}"),
             false => assert_eq!(envelope.get("code").unwrap_or(&Value::Null), &error, "{options:?}"),
         }
@@ -69,7 +69,7 @@ fn a_minted_token_is_believed_here_and_grants_what_it_says() {
     assert_eq!(std::fs::read(&key).unwrap().len(), 32);
 }
 
-/// Another byte somewhere in the signature.
+/// Changes a byte of the signature.
 fn forged(token: &str) -> String {
     let (body, signature) = token.rsplit_once('.').unwrap();
     let other = if signature.starts_with('A') { "B" } else { "A" };
@@ -161,7 +161,7 @@ fn declared_issuers_replace_the_local_one() {
     let callers = "callers:\n  issuer: https://login.example.com\n  audience: gate\n  keys:\n    \
         - {kid: shared, algorithm: HS256, secret_file: shared.secret}\n";
     place.write("toolgate.yaml", &format!("tools: [greet.yaml]\n{callers}"));
-    // Made by the first token, at the place that the configuration names.
+    // Created with the first token, at the path that the configuration names.
     let declared = mint(&place, &["--subject", "bob", "--permission", "greet:people"]);
     let secret = place.scratch.path().join("shared.secret");
     assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
@@ -207,7 +207,7 @@ fn two_that_mint_at_once_make_one_secret() {
     assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".new")), "{names:?}");
 }
 
-/// Serves one key set, once, and says that it was asked. Whoever asked may have given up by then.
+/// Serves one key set, once. The client may have timed out by then.
 fn serve_keys() -> (u16, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -225,7 +225,7 @@ fn serve_keys() -> (u16, std::thread::JoinHandle<()>) {
 
 #[test]
 fn the_keys_of_an_issuer_are_fetched_when_a_token_needs_them() {
-    // Signed with nothing: only whoever has the keys can tell that the signature does not fit.
+    // Not signed: only with the issuer's keys can the signature be found invalid.
     let unsigned = format!(
         "eyJhbGciOiJFZERTQSIsImtpZCI6IngiLCJ0eXAiOiJKV1QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUuY29tIn0.{}",
         "A".repeat(86)
@@ -240,12 +240,12 @@ fn the_keys_of_an_issuer_are_fetched_when_a_token_needs_them() {
             "callers:\n  issuer: https://login.example.com\n  audience: gate\n  algorithms: [EdDSA]\n  keys:\n    \
              - {{algorithm: EdDSA, jwks_url: \"http://127.0.0.1:{port}/keys\"}}\n"
         ));
-        // Nothing is fetched for whoever needs no proof.
+        // Nothing is fetched where no token is verified.
         place.must(&["check"]);
         place.must(&["call", "list_directory"]);
         let note = note_of(&place);
         serving.join().unwrap();
-        // On a busy machine they may come later than the gate waits for them.
+        // On a busy machine the keys may arrive after the gate's timeout.
         (!note.starts_with("keys_unavailable")).then_some((place, note))
     });
     let (place, note) = fetched.expect("keys that come in time");
@@ -254,7 +254,7 @@ fn the_keys_of_an_issuer_are_fetched_when_a_token_needs_them() {
     assert!(note.starts_with("keys_unavailable"), "{note}");
 }
 
-/// Speaks MCP with nothing to say: the input is at its end at once.
+/// Runs `toolgate mcp` with empty standard input.
 fn served(place: &CliFixture, token: &str) -> (i32, String) {
     let mut command = place.toolgate();
     command.arg("mcp").env("TOOLGATE_TOKEN", token).stdin(std::process::Stdio::null());
@@ -263,7 +263,7 @@ fn served(place: &CliFixture, token: &str) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A client shows that its server ended, and what it said last.
+/// A client shows that its server ended, and its last message.
 #[test]
 fn a_gate_is_not_served_to_a_token_that_can_never_be_good() {
     let place = with_greet("");
@@ -297,7 +297,7 @@ fn a_gate_is_not_served_to_a_token_that_can_never_be_good() {
 
 #[test]
 fn a_gate_is_served_to_a_token_that_may_be_good_later() {
-    // Nobody listens there, and as long as it is held nobody else will.
+    // The socket is bound but does not listen, and keeps the port reserved.
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = held.local_addr().unwrap().port();
@@ -312,7 +312,7 @@ fn a_gate_is_served_to_a_token_that_may_be_good_later() {
     let mut gate = place.overhear(&["mcp"], &[("TOOLGATE_TOKEN", &unsigned)]);
     let said = gate.next();
     assert!(said.contains("calls are refused for now: keys_unavailable"), "{said}");
-    // It goes on until its input ends.
+    // It serves until its input ends.
     drop(gate.process.stdin.take());
     assert!(gate.process.wait().unwrap().success());
 }
@@ -331,7 +331,7 @@ fn doctor_says_whether_the_keys_of_an_issuer_can_be_fetched() {
         let rows = found.as_array().unwrap().iter();
         rows.filter(|row| row["check"] == "caller keys").cloned().collect::<Vec<Value>>()
     };
-    // On a busy machine they may come later than the gate waits for them.
+    // On a busy machine the keys may arrive after the gate's timeout.
     let fetched = (0..10).find_map(|_| {
         let (port, serving) = serve_keys();
         let found = keys(&place(port, ""), &[]);

@@ -1,4 +1,4 @@
-//! Folder trust: a configuration that was found has no effect before the user agreed to exactly its content.
+//! Trust on first use: a found configuration has no effect before the user agreed to exactly its content.
 
 mod clone;
 mod served;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use clone::{CANARY, Clone, PRIVATE, SHELL, tool};
 use served::Served;
 
-/// Commands with the exit code of each where a configuration lies there that the user has not agreed to.
+/// Commands with their exit codes, with a configuration that the user has not agreed to.
 const COMMANDS: &[(&[&str], i32)] = &[
     (&["call", "list_directory"], 2),
     (&["tools"], 2),
@@ -77,7 +77,7 @@ fn nothing_of_a_found_configuration_has_an_effect_in_any_command() {
     }
 }
 
-/// What the table above would have seen, had the file been obeyed.
+/// What the table above would have seen if the file had taken effect.
 #[test]
 fn a_configuration_that_is_named_has_all_its_effects() {
     let clone = Clone::new();
@@ -126,7 +126,7 @@ fn without_a_terminal_the_first_meeting_and_a_change_are_told_apart() {
     clone.must(&["trust", "--yes"]);
     clone.must(&["tools"]);
 
-    // As it was before is not as it was agreed to last.
+    // An earlier version is not the one last agreed to.
     clone.write("toolgate.yaml", "tools: [tools.d]\n");
     clone.refused(&["tools"]);
 }
@@ -165,7 +165,7 @@ fn agreements_are_listed_and_taken_back() {
     assert!(clone.must(&["trust", "--revoke"]).contains("was not agreed to"));
 }
 
-/// Every file that decides something: what is added, changed or removed makes the agreement void.
+/// Every covered file: adding, changing or removing one voids the agreement.
 #[test]
 fn a_change_of_any_covered_file_voids_the_agreement() {
     const CONFIG: &str = "tools: [tools.d, more.yaml]\npolicies: [rules]\nconversation: {system_file: system.md}\n\
@@ -203,7 +203,7 @@ fn a_change_of_any_covered_file_voids_the_agreement() {
         assert!(clone.refused(&["audit", "show"]).contains("changed since you agreed"), "{added}");
         std::fs::remove_file(clone.project.join(added)).unwrap();
     }
-    // What is never read decides nothing.
+    // A file that is never read is not covered.
     clone.write("tools.d/README", "words");
     assert_ne!(clone.run(&["audit", "show"]).status.code(), Some(2));
 }
@@ -213,7 +213,7 @@ fn an_agreement_is_for_one_file_in_one_place() {
     let clone = Clone::new();
     clone.write("toolgate.yaml", "trust: guided\n");
     clone.must(&["trust", "--yes"]);
-    // A directory below obeys the same file, under whichever name it is reached.
+    // A subdirectory uses the same file, through whatever path it is reached.
     std::fs::create_dir_all(clone.project.join("sub/deep")).unwrap();
     symlink(clone.project.join("sub"), clone.scratch.path().join("link")).unwrap();
     let link = clone.scratch.path().join("link/deep");
@@ -221,18 +221,18 @@ fn an_agreement_is_for_one_file_in_one_place() {
     clone.must(&["--workspace", link.to_str().unwrap(), "tools"]);
     clone.must(&["trust", link.join("../..").to_str().unwrap(), "--revoke"]);
     clone.must(&["trust", "--yes"]);
-    // One that lies nearer counts, and one above is no way around it.
+    // The nearer file counts, and one above does not replace it.
     clone.write("sub/toolgate.yaml", "trust: guided\n");
     let nearer = clone.refused(&["--workspace", "sub/deep", "tools"]);
     assert!(nearer.contains("sub/toolgate.yaml"), "{nearer}");
     clone.must(&["tools"]);
-    // The same content elsewhere is another file.
+    // The same content at another path is another file.
     let other = clone.scratch.folder("other");
     std::fs::write(other.join("toolgate.yaml"), "trust: guided\n").unwrap();
     clone.refused(&["--workspace", other.to_str().unwrap(), "tools"]);
 }
 
-/// A client starts a gate in whichever directory it has open.
+/// A client starts a gate in whatever directory it has open.
 #[test]
 fn with_a_workspace_the_current_directory_does_not_matter() {
     let clone = Clone::new();
@@ -254,7 +254,7 @@ fn whatever_is_called_like_a_configuration_is_neither_waited_for_nor_passed_over
     let clone = Clone::new();
     let path = clone.project.join("toolgate.yaml");
     let (file, outside) = (path.to_str().unwrap().to_owned(), clone.scratch.path().join("toolgate.yaml"));
-    // One above, agreed to, must not take its place.
+    // One above that was agreed to must not replace it.
     std::fs::write(&outside, "trust: guided\n").unwrap();
     clone.must(&["trust", outside.to_str().unwrap(), "--yes"]);
     clone.must(&["tools"]);
@@ -275,7 +275,7 @@ fn whatever_is_called_like_a_configuration_is_neither_waited_for_nor_passed_over
         assert_eq!(clone.run(&["doctor", "--offline"]).status.code(), Some(1), "{what}");
         if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) }.unwrap();
     }
-    // Nor is a file that is named waited for.
+    // A named FIFO is not waited for either.
     assert!(Command::new("mkfifo").arg(clone.project.join("pipe")).status().unwrap().success());
     for config in ["tools: [pipe]\n", "policies: [pipe]\n", "conversation: {system_file: pipe}\n"] {
         clone.write("toolgate.yaml", config);
@@ -325,7 +325,7 @@ fn what_another_user_can_write_is_refused() {
         assert!(said.contains("agreements are not believed"), "{said}");
         set(&directory, 0o700);
     }
-    // Only root can give files away.
+    // Only root may `chown`.
     if std::os::unix::fs::chown(&file, Some(4711), None).is_ok() {
         for arguments in all {
             assert!(clone.refused(arguments).contains("belongs to another user"), "{arguments:?}");
@@ -349,7 +349,7 @@ fn without_a_home_nothing_can_be_agreed_to() {
     assert_eq!(command.env_remove("HOME").output().unwrap().status.code(), Some(0));
 }
 
-/// Neither `--state-dir` nor a configuration says where agreements are.
+/// Neither `--state-dir` nor a configuration decides where agreements are stored.
 #[test]
 fn agreements_in_another_state_directory_are_not_believed() {
     let (clone, liar) = (Clone::new(), Clone::new());
@@ -382,7 +382,7 @@ fn a_configuration_with_mistakes_cannot_be_agreed_to() {
     assert!(named.contains("is not called toolgate.yaml"), "{named}");
 }
 
-/// An agreement that is damaged is none.
+/// A damaged agreement counts as none.
 #[test]
 fn a_damaged_agreement_is_none() {
     let clone = Clone::new();
@@ -400,7 +400,7 @@ fn a_damaged_agreement_is_none() {
     clone.refused(&["tools"]);
 }
 
-/// The file is swapped again and again while commands start; what was digested is what is obeyed.
+/// The file is swapped repeatedly while commands start; the digested bytes are the ones used.
 #[test]
 fn a_file_that_is_swapped_while_commands_start_is_obeyed_as_agreed_or_not_at_all() {
     let clone = Clone::new();
@@ -487,7 +487,7 @@ fn a_running_gate_takes_a_change_only_once_it_is_agreed_to() {
     assert!(!errors.iter().any(|line| line.contains("nothing was reloaded")), "said twice: {errors:?}");
 }
 
-/// The question that an operator wants asked from now on is asked from now on, whatever the gate was started with.
+/// A stricter trust level takes effect from the next call on, whatever the gate was started with.
 #[test]
 fn a_running_gate_asks_more_as_soon_as_its_file_says_so() {
     for options in [&["mcp", "-v"][..], &["mcp", "-v", "--trust", "autonomous"]] {
@@ -522,7 +522,7 @@ fn a_running_gate_asks_more_as_soon_as_its_file_says_so() {
     }
 }
 
-/// A gate without a configuration stays without, whatever appears and makes it load anew.
+/// A gate without a configuration stays without one, even if a file appears and a reload happens.
 #[test]
 fn a_configuration_that_appears_while_a_gate_runs_is_not_obeyed() {
     let clone = Clone::new();
@@ -530,7 +530,7 @@ fn a_configuration_that_appears_while_a_gate_runs_is_not_obeyed() {
     served.initialize();
     let tools = served.tools();
     clone.plant();
-    // A key that is made is a reason to load anew.
+    // A newly created key triggers a reload.
     clone.must(&["--no-config", "token", "mint", "--subject", "x"]);
     served.hear("loaded anew");
     assert_eq!(served.tools(), tools);
@@ -571,7 +571,7 @@ fn a_person_at_a_terminal_is_asked_once_and_after_every_change() {
     assert!(terminal.shown().contains("agreed to toolgate.yaml"));
 }
 
-/// The day of the agreement, which is another one every day.
+/// Replaces the date of the agreement.
 fn regex_free_day(text: &str) -> String {
     let (before, after) = text.split_once("agreed to it on ").unwrap();
     format!("{before}agreed to it on <day>{}", &after[10..])
@@ -596,7 +596,7 @@ fn a_hostile_file_neither_commands_the_terminal_nor_speaks_for_the_gate() {
     assert!(!printed.contains('\u{1b}') && !printed.contains('\u{202e}'), "{printed:?}");
 }
 
-/// What the file would do, each kind of danger in its group.
+/// The effects of the file, each kind of danger in its group.
 #[test]
 fn what_is_dangerous_is_shown_first_and_named() {
     let clone = Clone::new();
@@ -613,7 +613,7 @@ fn what_is_dangerous_is_shown_first_and_named() {
     assert!(!clone.is_connected_to());
 }
 
-/// The entry of a client starts a gate that the repository it has open cannot configure.
+/// A client's entry starts a gate that the open repository cannot configure.
 #[test]
 fn an_installed_entry_pins_the_configuration() {
     let clone = Clone::new();
@@ -634,7 +634,7 @@ fn an_installed_entry_pins_the_configuration() {
     let named = install(&["--config", "own.yaml"]);
     assert_eq!(named[..3], ["mcp", "--config", clean.join("own.yaml").to_str().unwrap()].map(str::to_owned));
     std::fs::remove_file(clean.join("own.yaml")).unwrap();
-    // As the client starts it, in the stranger's repository.
+    // As the client starts it, in the untrusted repository.
     let words: Vec<&str> = without.iter().map(String::as_str).collect();
     let mut served = Served::start(clone.unattended(&words));
     assert!(served.initialize()["result"].is_object());

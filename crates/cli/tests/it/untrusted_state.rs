@@ -1,4 +1,4 @@
-//! State that somebody else left for the gate to believe: in a repository, in a directory of another user, in a mount.
+//! State planted for the gate to trust: in a repository, in a directory of another user, in a mount.
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::json;
 use toolgate_attack::Scratch;
 use toolgate_types::{CallId, Sha256};
 
-/// A user with a home, and a repository in it that was just cloned.
+/// A user with a home directory, and a freshly cloned repository in it.
 struct Victim {
     scratch: Scratch,
     home: PathBuf,
@@ -29,7 +29,7 @@ impl Victim {
         command.args(arguments).output().unwrap()
     }
 
-    /// Plants a journal in which a file of the home waits to be put back; returns its entry.
+    /// Plants a journal with a pending restore of a file in the home; returns its entry.
     fn plant(&self, state: &Path) -> PathBuf {
         let journal = state.join("journal.toolgate");
         for folder in ["pending", "done", "blobs"] {
@@ -97,7 +97,7 @@ fn a_planted_entry_in_a_directory_of_ones_own_is_not_believed() {
     let state = victim.scratch.folder("home/state");
     let entry = victim.plant(&state);
     let before = std::fs::read(&entry).unwrap();
-    // A key beside the entries is nobody's: that of the user lies in the home.
+    // A key beside the entries is ignored: the user's key is in the home.
     std::fs::create_dir(state.join("keys")).unwrap();
     std::fs::write(state.join("keys/state.key"), "0".repeat(64)).unwrap();
     std::fs::set_permissions(state.join("keys/state.key"), PermissionsExt::from_mode(0o600)).unwrap();
@@ -131,7 +131,7 @@ fn state_that_another_user_can_write_is_refused() {
     }
     symlink(&own, shared.join("link")).unwrap();
     let mut refused = vec![shared.join("open"), shared.clone()];
-    // Only root may give files away.
+    // Only root may `chown`.
     if chown(&others, Some(4711), None).is_ok() {
         std::os::unix::fs::lchown(shared.join("link"), Some(4711), None).unwrap();
         refused.extend([others, shared.join("link"), shared.join("link/below")]);
@@ -223,7 +223,7 @@ fn the_undo_journal_is_closed_to_other_users() {
         assert!(called.status.success(), "{}", said(&called));
     };
     write();
-    // As earlier versions made it.
+    // With the mode of earlier versions.
     std::fs::set_permissions(&journal, PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(journal.join("added"), [0; 3 * 4096]).unwrap();
     write();

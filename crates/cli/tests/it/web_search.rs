@@ -1,4 +1,4 @@
-//! `web_search` as an operator sets it up: whom it asks, where its key comes from, and where the key never is.
+//! `web_search` as an operator sets it up: its backend, the source of its key, and where the key must not appear.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use crate::fixture::CliFixture;
 
 const KEY: &str = "tvly-KEY-that-nobody-may-see";
 
-/// A search engine on loopback that answers everybody with one result; it serves until the process ends.
+/// A search engine on loopback that answers every request with one result, until the process ends.
 fn engine() -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -46,7 +46,7 @@ fn printed(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether a file below a folder holds the text.
+/// Whether a file below a directory contains the text.
 fn holds(folder: &Path, text: &str) -> bool {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| match path.is_dir() {
         true => holds(&path, text),
@@ -69,7 +69,7 @@ fn a_conversation_searches_and_the_key_is_nowhere() {
     command.args(["run", "search", "--json", "--model", "scripted/script.yaml"]).env("SEARCH_KEY", KEY);
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    // It only reads, so nobody has to be asked.
+    // It is read-only, so no approval is needed.
     assert!(printed(&output).contains("Your key is …"), "{output:?}");
     let question = asked.recv().unwrap();
     assert!(question.contains(&format!("Bearer {KEY}")), "{question}");

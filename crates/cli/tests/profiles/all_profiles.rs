@@ -1,4 +1,4 @@
-//! What belongs to no profile: texts of commands, `serve`, secrets in configurations.
+//! Promises of no single profile: texts of commands, `serve`, secrets in configurations.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::fixture::CliFixture;
 #[allow(dead_code, reason = "shared with the suite `it`, which uses all of it")]
 mod pty;
 
-/// The status of a request for an address.
+/// The status of a request for a URL.
 fn status(url: &str, token: &str) -> u16 {
     let (host, path) = url.trim_start_matches("http://").split_once('/').unwrap();
     let path = path.split('#').next().unwrap();
@@ -59,7 +59,7 @@ fn serve_prints_no_address_where_nothing_is() {
     process.wait().unwrap();
 }
 
-/// "with `on_failure: warn` … it is told": `/readyz` says that there is no record.
+/// With `on_failure: warn`, `/readyz` reports that there is no audit log.
 #[test]
 fn a_served_gate_without_a_record_is_not_ready() {
     let place = CliFixture::new();
@@ -178,7 +178,7 @@ fn tools_new_refuses_an_unknown_type() {
     place.must(&["tools", "new", "log", "--", "git", "log", "-n", "{count:integer}"]);
 }
 
-/// What a terminal shows after a call.
+/// The screen of a terminal after a call.
 fn at_terminal(place: &CliFixture, options: &[&str]) -> String {
     let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
     command.args(options);
@@ -194,12 +194,12 @@ fn a_command_at_a_terminal_is_shown_once() {
     let line = |text: &str| json!({"command": text}).to_string();
     let shown = at_terminal(&place, &["call", "run_command", &line("echo one; echo two")]);
     assert_eq!((shown.matches("one").count(), shown.matches("two").count()), (1, 1), "{shown}");
-    // What was not shown while it came is still said.
+    // The part of the result that was not shown live is still printed.
     let shown = at_terminal(&place, &["call", "run_command", &line("echo one; exit 3")]);
     assert!(shown.matches("one").count() == 1 && shown.contains("exit code 3"), "{shown}");
     let shown = at_terminal(&place, &["--profile", "sidecar", "call", "run_command", &line("echo one")]);
     assert_eq!(shown.matches("one").count(), 1, "{shown}");
-    // Elsewhere the answer is whole.
+    // Without a terminal the result is complete.
     assert_eq!(place.must(&["call", "run_command", &line("echo one")]), "one\n");
 }
 

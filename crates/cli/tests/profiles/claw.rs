@@ -15,12 +15,12 @@ fn gate(place: &CliFixture) -> Command {
     command
 }
 
-/// What a model is given for one call.
+/// The text that a model receives for one call.
 fn call(place: &CliFixture, tool: &str, arguments: &Value) -> String {
     finish_call(gate(place), tool, arguments).1["text"].as_str().unwrap().to_owned()
 }
 
-/// A task for a model that answers by a list.
+/// Runs a task with a model that plays a list of answers.
 fn run(place: &CliFixture, server: &ModelServer, config: &str, options: &[&str]) -> Output {
     place.write("toolgate.yaml", &(server.config("openai-chat", "") + config));
     let mut command = gate(place);
@@ -34,21 +34,21 @@ fn events(output: &Output) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Data of the last event, which is the end.
+/// The data of the last event, which must be `chat:stream-end`.
 fn end(output: &Output) -> Value {
     let last = events(output).pop().unwrap_or_else(|| panic!("{output:?}"));
     assert_eq!(last["event"], "chat:stream-end");
     last["data"].clone()
 }
 
-/// The results that went back to the model in a request.
+/// The tool results in a request to the model.
 fn results(asked: &Value) -> Vec<String> {
     let messages = asked["messages"].as_array().unwrap().iter();
     let results = messages.filter(|message| message["role"] == "tool");
     results.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What is written to standard error.
+/// The standard error.
 fn errors(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -220,7 +220,7 @@ fn leaving_the_workspace_is_not_to_be_had() {
     assert_eq!(checked.status.code(), Some(2), "said twice: {checked:?}");
 }
 
-/// Reads a file, over and over: each time another one, so that it is no repetition.
+/// Reads another file each time, so that loop detection does not apply.
 fn readings(count: usize) -> Vec<Says> {
     (0..count).map(|number| calls("read_file", &json!({"path": format!("{number}.txt")}))).collect()
 }
@@ -333,7 +333,7 @@ fn a_write_is_bounded_and_keeps_what_it_should() {
     assert!(!place.workspace.join("made").exists());
 }
 
-/// `append_file` is bounded by what is appended, whatever the file has; it makes a file that is not there.
+/// `append_file` is bounded by the appended text, whatever the size of the file; it creates a missing file.
 #[test]
 fn an_append_is_bounded_by_what_is_appended() {
     let place = CliFixture::new();
@@ -352,7 +352,7 @@ fn an_append_is_bounded_by_what_is_appended() {
     assert_eq!(std::fs::metadata(place.workspace.join("log.txt")).unwrap().len(), (2 << 20) + 1);
 }
 
-/// `edit_file` is bounded by its result: a longer file may be made shorter, and a short one not too long.
+/// `edit_file` is bounded by its result: a longer file may be shortened, and a short one may not exceed the limit.
 #[test]
 fn an_edit_is_bounded_by_its_result() {
     let place = CliFixture::new();
@@ -397,7 +397,7 @@ fn what_a_call_gets_wrong_is_answered_and_the_run_goes_on() {
     assert_eq!(categories, ["path_not_found", "outside_workspace", "unknown_tool", "invalid_arguments"]);
 }
 
-/// A run that something happens to before the answer of the second step.
+/// A run with a disturbance before the answer of the second step.
 fn disturbed(
     config: &str,
     disturb: impl Fn(&Path, &Path) + Send + 'static,
@@ -420,7 +420,7 @@ fn disturbed(
     (place, server, output)
 }
 
-/// It ended with a reason, an exit code that is not 0, and a line on standard error; the model was not asked again.
+/// The run ended with a reason, an exit code other than 0, and a line on standard error; the model was not asked again.
 fn ended_by_fault(server: &ModelServer, output: &Output, code: &str, told: &str) {
     let end = end(output);
     assert_eq!(end["reason"], "failed", "{output:?}");
@@ -435,7 +435,7 @@ fn ended_by_fault(server: &ModelServer, output: &Output, code: &str, told: &str)
     assert_eq!(server.asked().len(), 2);
 }
 
-/// Fatal: the workspace is gone. Every call of the message has its result all the same.
+/// Fatal: the workspace is gone. Every call of the message still gets its result.
 #[test]
 fn a_workspace_that_is_removed_ends_the_run() {
     let (_place, server, output) = disturbed("", |workspace, _| std::fs::remove_dir_all(workspace).unwrap());
@@ -444,8 +444,8 @@ fn a_workspace_that_is_removed_ends_the_run() {
     assert_eq!(results.count(), 3);
 }
 
-/// Fatal: a record that cannot be written, where calls must be recorded, and one that cannot even count them. Where it can, with `warn`, it is told, and the
-/// run goes on.
+/// Fatal: an audit log that cannot be written where calls must be recorded, and one that cannot even count them. If it can, with `warn`, it is
+/// reported, and the run continues.
 #[test]
 fn a_record_that_cannot_be_written_ends_the_run_where_it_must_be() {
     let remove = |_: &Path, state: &Path| std::fs::remove_dir_all(state.join("audit")).unwrap();
@@ -466,7 +466,7 @@ fn a_record_that_cannot_be_written_ends_the_run_where_it_must_be() {
     assert!(!place.workspace.join("new.txt").exists(), "nothing is changed without a record");
 }
 
-/// Fatal: state that cannot be read any more, the journal of changes and the database of the conversation.
+/// Fatal: unreadable state, of the undo journal and of the conversation database.
 #[test]
 fn state_that_is_removed_ends_the_run() {
     let (_place, server, output) =
@@ -527,7 +527,7 @@ fn each_call_is_logged_with_its_path_category_and_duration() {
     );
 }
 
-/// Levels: `warn` has failures alone, `debug` also beginnings; without `--log` there is nothing; `text` is one line as well.
+/// Levels: `warn` logs only failures, `debug` also starts; without `--log` there is nothing; `text` is one line as well.
 #[test]
 fn the_log_has_levels_and_two_formats() {
     let place = CliFixture::new();
@@ -549,7 +549,7 @@ fn the_log_has_levels_and_two_formats() {
     );
 }
 
-/// Arguments that are nearly JSON, by the mistake.
+/// Arguments that are almost JSON, by the kind of mistake.
 const MISTAKES: [(&str, &str); 6] = [
     ("trailing_comma", r#"{"path": "a.txt",}"#),
     ("single_quotes", r#"{"path": 'a.txt'}"#),
@@ -578,7 +578,7 @@ fn without_being_asked_nothing_is_repaired() {
     assert!(place.records().iter().all(|record| record.request.repairs.is_empty()));
 }
 
-/// With `repair_calls: true` each mistake of the list is mended, and the record says which; what may have lost something is refused.
+/// With `repair_calls: true` each mistake of the list is repaired, and the audit log names it; arguments that may have lost data are refused.
 #[test]
 fn each_repair_is_made_where_it_was_asked_for_and_recorded() {
     let place = CliFixture::new();
@@ -606,7 +606,7 @@ fn each_repair_is_made_where_it_was_asked_for_and_recorded() {
     assert!(place.must(&["audit", "verify"]).contains("ok"));
 }
 
-/// Calls of one message are made one after the other, in their order.
+/// Calls of one message are made sequentially, in order.
 #[test]
 fn calls_of_one_message_are_made_in_their_order() {
     let place = CliFixture::new();

@@ -29,24 +29,24 @@ fn in_run(place: &CliFixture, mut command: Command) -> Command {
 fn call(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     let (_, envelope) = finish_call(gate(place), tool, arguments);
     let result = envelope["structured"].clone();
-    // What a model is given is the same as text.
+    // The text that a model receives is the same.
     assert_eq!(serde_json::from_str::<Value>(envelope["text"].as_str().unwrap()).unwrap(), result);
     result
 }
 
-/// The code that a call fails with.
+/// The error code of a call.
 fn code(place: &CliFixture, tool: &str, arguments: &Value) -> String {
     let result = call(place, tool, arguments);
     assert_eq!(result["ok"], false, "{tool} {arguments}: {result}");
     result["error"]["code"].as_str().unwrap().to_owned()
 }
 
-/// A task for a model, as nobody is at a terminal.
+/// Runs a task without a terminal.
 fn run(place: &CliFixture, options: &[&str]) -> Output {
     gate(place).args(["run", "do it", "--trust", "autonomous"]).args(options).output().unwrap()
 }
 
-/// A task for a model that answers by a list, over Chat Completions.
+/// Runs a task with a model that plays a list of answers, over Chat Completions.
 fn run_with(place: &CliFixture, server: &ModelServer, more: &str, options: &[&str]) -> Output {
     place.write("toolgate.yaml", &server.config("openai-chat", more));
     run(place, &[&["--model", "mine/m"], options].concat())
@@ -87,7 +87,7 @@ fn what_stands_before_an_alias_is_dropped() {
             "{path}"
         );
     }
-    // The mount alone is its root.
+    // The alias alone is the root of the mount.
     let listed = call(&place, "fs.list", &json!({"path": "/@project"}));
     assert_eq!((&listed["path"], &listed["entries"][0]["name"]), (&json!("@project"), &json!("src")));
 }
@@ -149,7 +149,7 @@ fn a_refusal_says_why_and_its_hint_can_be_followed() {
     assert!(!hint.as_str().unwrap().contains("@pkg"), "{hint}");
 }
 
-/// "Strong sandboxing against symlink escapes", for reading and for writing, where a link is the file, on the way, or leads nowhere.
+/// "Strong sandboxing against symlink escapes", for reading and for writing: the symlink is the file, on the path, or dangling.
 #[test]
 fn a_symlink_that_leaves_is_refused_for_reading_and_writing() {
     let place = CliFixture::new();
@@ -167,7 +167,7 @@ fn a_symlink_that_leaves_is_refused_for_reading_and_writing() {
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
 }
 
-/// "`@project`: read/write; `@pkg`: read-only; `@state`: read/write", whatever the mount of the package says.
+/// "`@project`: read/write; `@pkg`: read-only; `@state`: read/write", whatever access the mount of the package declares.
 #[test]
 fn only_project_and_state_are_written() {
     let place = CliFixture::new();
@@ -270,7 +270,7 @@ fn a_listing_leaves_out_hidden_entries_and_links_and_is_cut() {
     assert!(listed["hint"].as_str().unwrap().contains("200 of 300") && listed.get("entries").is_none());
 }
 
-/// `fs.read`: lines are 1-based and inclusive, size and digest are of the whole file, and the wrong way round is `E_INTERNAL`.
+/// `fs.read`: lines are 1-based and inclusive, size and digest are of the whole file, and a reversed range is `E_INTERNAL`.
 #[test]
 fn a_window_of_lines_is_read_with_the_digest_of_the_whole_file() {
     let place = CliFixture::new();
@@ -304,7 +304,7 @@ fn a_long_file_is_cut_with_a_hint() {
     assert!(hint.contains("startLine/endLine") && hint.contains("fs.search"), "{hint}");
 }
 
-/// Limits are the agent's (`agent.tools.fs.maxReadBytes` and `maxWriteBytes`), and enforced whatever the model was told.
+/// Limits are the agent's (`agent.tools.fs.maxReadBytes` and `maxWriteBytes`), and enforced whatever the prompt says.
 #[test]
 fn an_agent_has_limits_of_its_own() {
     let place = CliFixture::new();
@@ -322,7 +322,7 @@ fn an_agent_has_limits_of_its_own() {
     assert_eq!(log(&place)[0]["agentId"], "sm");
 }
 
-/// `fs.search` skips `.git`, `node_modules` and hidden directories, and no hidden files.
+/// `fs.search` skips `.git`, `node_modules` and hidden directories, but not hidden files.
 #[test]
 fn a_search_skips_hidden_directories_and_not_hidden_files() {
     let place = CliFixture::new();
@@ -338,7 +338,7 @@ fn a_search_skips_hidden_directories_and_not_hidden_files() {
     assert_eq!(paths, ["@project/.hidden.txt", "@project/a.txt", "@project/src/.eslintrc"]);
 }
 
-/// `fs.search`: one line before and after, 50 matches, paths with the alias, lines from 1, text unless the pattern is `/…/` or `/…/i`.
+/// `fs.search`: one line before and after, 50 matches, paths with the alias, lines from 1, literal text unless the pattern is `/…/` or `/…/i`.
 #[test]
 fn a_search_answers_structured_matches_with_neighbours() {
     let place = CliFixture::new();
@@ -375,7 +375,7 @@ fn a_long_line_is_cut_with_a_mark() {
     assert_eq!((&neighbour["truncated"], neighbour["matches"][0].get("textTruncated")), (&json!(true), None));
 }
 
-/// `filesMatched` and `matchesReturned` agree with what is returned, also where the search was cut.
+/// `filesMatched` and `matchesReturned` agree with the returned matches, also if the search was truncated.
 #[test]
 fn the_figures_of_a_search_are_those_of_its_answer() {
     let place = CliFixture::new();
@@ -394,7 +394,7 @@ fn the_figures_of_a_search_are_those_of_its_answer() {
     }
 }
 
-/// `fs.write`: at most 100,000 bytes, checked before anything is touched; parents are made; nothing but the file is left.
+/// `fs.write`: at most 100,000 bytes, checked before any write; parents are created; no other file is left.
 #[test]
 fn a_write_is_bounded_and_leaves_no_other_file() {
     let place = CliFixture::new();
@@ -459,7 +459,7 @@ fn frontmatter_is_updated_and_the_body_stays() {
     }
 }
 
-/// `fs.apply_patch`: only in `@state`; YAML that does not parse is `E_INVALID_FRONTMATTER`; a document without frontmatter begins one.
+/// `fs.apply_patch`: only in `@state`; invalid YAML is `E_INVALID_FRONTMATTER`; a document without frontmatter gets one.
 #[test]
 fn a_document_without_frontmatter_begins_one_and_a_broken_one_is_refused() {
     let place = CliFixture::new();
@@ -475,8 +475,8 @@ fn a_document_without_frontmatter_begins_one_and_a_broken_one_is_refused() {
     assert_eq!(code(&place, "fs.apply_patch", &patch("@state/none.md")), "ENOENT");
 }
 
-/// "Each tool execution emits exactly one event (even on failures)": also where the arguments are not JSON or no object, where there is no such tool, and
-/// where a call is not made at a bound.
+/// "Each tool execution emits exactly one event (even on failures)": also if the arguments are not JSON or no object, if the tool is unknown, and if
+/// a limit prevents the call.
 #[test]
 fn every_call_of_a_run_has_exactly_one_event() {
     let place = CliFixture::new();
@@ -491,7 +491,7 @@ fn every_call_of_a_run_has_exactly_one_event() {
             ("fs_nothing", "{}".to_owned()),
             ("fs_read", "{\"path\": \"@project/../x\"}".to_owned()),
         ]),
-        // Tools are switched off for this one, and the model calls one all the same.
+        // Tools are disabled for this step, and the model calls one anyway.
         Says::Calls(vec![("fs_read", read)]),
     ]);
     let output = run_with(&place, &server, "", &["--max-iterations", "1"]);
@@ -505,7 +505,7 @@ fn every_call_of_a_run_has_exactly_one_event() {
     assert_eq!(place.records().len(), events.len());
 }
 
-/// A run of two steps whose log is replaced by a directory before the second: `open` answers with `EISDIR`.
+/// A run of two steps whose log is replaced by a directory before the second: `open` fails with `EISDIR`.
 fn run_without_log(config: &str) -> (ModelServer, Output) {
     let place = CliFixture::new();
     write(&place, "a.txt", "x");
@@ -524,13 +524,14 @@ fn run_without_log(config: &str) -> (ModelServer, Output) {
     (server, output)
 }
 
-/// The complaints about the log on standard error.
+/// The warnings about the log on standard error.
 fn complaints(output: &Output) -> Vec<String> {
     let about_the_log = |line: &&str| line.contains("`@state/logs/execution.jsonl` cannot be written");
     String::from_utf8_lossy(&output.stderr).lines().filter(about_the_log).map(str::to_owned).collect()
 }
 
-/// "Each tool execution emits exactly one event": where that is impossible, the run ends if calls must be recorded; otherwise the operator is warned once.
+/// "Each tool execution emits exactly one event": if that is impossible, the run ends if calls must be recorded; otherwise the operator is warned
+/// once.
 #[test]
 fn a_log_that_cannot_be_written_ends_the_run_and_is_reported() {
     let (server, output) = run_without_log("audit: {on_failure: deny}\n");
@@ -543,7 +544,7 @@ fn a_log_that_cannot_be_written_ends_the_run_and_is_reported() {
     assert_eq!(complaints(&output).len(), 1, "{output:?}");
 }
 
-/// The shape of an event; contents are told by size, digest and a preview.
+/// The fields of an event; contents appear as size, digest and a preview.
 #[test]
 fn an_event_has_the_fields_of_the_protocol_and_no_contents() {
     let place = CliFixture::new();
@@ -594,7 +595,7 @@ fn a_refused_call_is_logged_with_mount_path_and_reason() {
     }
 }
 
-/// The results of calls go back as `role: tool`, with the call's id and the result as JSON in a string.
+/// Results go back as `role: tool`, with the call's id and the result as JSON in a string.
 #[test]
 fn results_go_back_as_json_in_a_tool_message() {
     let place = CliFixture::new();
@@ -616,7 +617,7 @@ fn results_go_back_as_json_in_a_tool_message() {
     );
 }
 
-/// The system prompt requires an alias, and names every mount with what may be done in it.
+/// The system prompt requires an alias, and names every mount with its access.
 #[test]
 fn the_system_prompt_requires_an_alias_and_names_every_mount() {
     let place = CliFixture::new();
@@ -631,7 +632,7 @@ fn the_system_prompt_requires_an_alias_and_names_every_mount() {
     );
 }
 
-/// Stable names: `fs.read` as it is where the server takes it, which Ollama does, and a compatible one with `exact_tool_names`.
+/// Stable names: `fs.read` unchanged if the server accepts it, as Ollama does, and a compatible one with `exact_tool_names`.
 #[test]
 fn dotted_names_go_out_where_the_server_takes_them() {
     for (wire, more, name) in [
@@ -653,14 +654,14 @@ fn dotted_names_go_out_where_the_server_takes_them() {
     }
 }
 
-/// History keeps one spelling: what was called as `fs_read` over one wire goes out as `fs.read` over another, and the other way round.
+/// History keeps one form of a name: a call as `fs_read` over one wire format goes out as `fs.read` over another, and vice versa.
 #[test]
 fn history_keeps_one_spelling() {
     let place = CliFixture::new();
     write(&place, "a.txt", "x");
     let restricted = ModelServer::new(vec![calls("fs_read", &json!({"path": "@project/a.txt"}))]);
     run_with(&place, &restricted, "", &[]);
-    // A model that has learnt the restricted form answers in it where the exact one was offered.
+    // A model that has seen the restricted form uses it even where the exact one was offered.
     let exact = ModelServer::new(vec![calls("fs_read", &json!({"path": "@project/a.txt"}))]);
     place.write("toolgate.yaml", &exact.config("ollama", ""));
     let output = run(&place, &["--model", "mine/m", "--continue"]);

@@ -1,7 +1,7 @@
-//! What each profile promises, tried from outside: the binary, a model server or an MCP client, and files.
+//! The promises of each profile, tested from outside: the binary, a model server or an MCP client, and files.
 //!
-//! One file per profile. `crew.txt` and its neighbours list the sentences that a profile has to keep, each with the test that proves it;
-//! `rows.rs` keeps the lists true.
+//! One file per profile. `crew.txt` and its siblings list the sentences that a profile has to keep, each with the test that proves it;
+//! `sentence_lists.rs` checks the lists.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

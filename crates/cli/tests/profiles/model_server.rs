@@ -1,4 +1,4 @@
-//! A model that answers by a list, over Chat Completions or Ollama's wire, and remembers what it was asked.
+//! A model server that plays a list of answers, over Chat Completions or Ollama's wire format, and records the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[derive(Clone)]
 pub(crate) enum Says {
     Words(&'static str),
-    /// Tools by name, with the exact text of their arguments.
+    /// Calls of tools by name, with the exact text of their arguments.
     Calls(Vec<(&'static str, String)>),
 }
 
@@ -29,7 +29,7 @@ impl ModelServer {
         Self::with(answers, |_| {})
     }
 
-    /// Before the answer of each number, from 0, something happens.
+    /// Runs `before` with the index of each answer, from 0.
     pub(crate) fn with(answers: Vec<Says>, before: impl Fn(usize) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -43,12 +43,12 @@ impl ModelServer {
         Self { port, asked }
     }
 
-    /// The bodies of the steps that were asked for.
+    /// The bodies of the requests.
     pub(crate) fn asked(&self) -> Vec<Value> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// `models` with one server, `mine`, that speaks a wire; `more` are further keys of it.
+    /// `models` with one server, `mine`, with this wire format; `more` are further keys of it.
     pub(crate) fn config(&self, wire: &str, more: &str) -> String {
         let path = if wire == "ollama" { "" } else { "/v1" };
         format!(

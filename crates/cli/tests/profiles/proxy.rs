@@ -1,4 +1,4 @@
-//! The profile `proxy`: a gateway in front of tools that manifests declare, tried with the binary, tokens, MCP clients and a scripted model.
+//! The profile `proxy`: a gateway in front of tools that manifests declare, tested with the binary, tokens, MCP clients and a scripted model.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,7 +13,7 @@ use toolgate_types::digest::Sha256Hasher;
 
 use crate::fixture::{CliFixture, finish_call};
 
-/// Whatever does not come within this time will not come.
+/// The timeout for everything awaited.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A manifest with this name, command and more lines.
@@ -24,7 +24,7 @@ fn tool(name: &str, command: &str, more: &str) -> String {
     )
 }
 
-/// A gateway over these manifests, with these lines more in its configuration.
+/// A gateway with these manifests and more lines in its configuration.
 fn gateway(manifests: &[String], more: &str) -> CliFixture {
     let place = CliFixture::new();
     for (number, manifest) in manifests.iter().enumerate() {
@@ -35,7 +35,7 @@ fn gateway(manifests: &[String], more: &str) -> CliFixture {
     place
 }
 
-/// The answer of a call as a model is given it.
+/// The result of a call as a model receives it.
 fn answer(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     serde_json::from_str(place.call(tool, arguments).1["text"].as_str().unwrap()).unwrap()
 }
@@ -52,11 +52,11 @@ fn call_with(place: &CliFixture, token: &str, tool: &str, arguments: &Value) -> 
     finish_call(command, tool, arguments).1
 }
 
-/// The lines of the record as they are on disk, oldest first.
+/// The lines of the audit log as they are on disk, oldest first.
 fn lines_of_record(place: &CliFixture) -> Vec<Value> {
     let text = place.audit_text();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    // Beside them lie checkpoints.
+    // The directory also holds checkpoints.
     lines.filter(|line| line["traceId"].is_string()).collect()
 }
 
@@ -72,7 +72,7 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {output:?}");
 }
 
-/// A repository with two commits, sources and a file that lies about being one.
+/// A repository with two commits, a source file and a private note.
 fn repository(place: &CliFixture) {
     place.write("w/src/main.rs", "fn main() { answer(); }\n");
     place.write("w/notes/private.txt", "private\n");
@@ -83,7 +83,7 @@ fn repository(place: &CliFixture) {
     git(&place.workspace, &["commit", "-q", "-a", "-m", "second"]);
 }
 
-/// An MCP client that speaks lines with `toolgate mcp`.
+/// An MCP client over `toolgate mcp`, with line framing.
 pub(crate) struct Client {
     process: Child,
     input: ChildStdin,
@@ -92,7 +92,7 @@ pub(crate) struct Client {
     asked: u64,
 }
 
-/// The lines of a stream, each as it comes.
+/// The lines of a stream, as they arrive.
 fn heard<Line: Send + 'static>(
     stream: impl std::io::Read + Send + 'static,
     read: impl Fn(String) -> Line + Send + 'static,
@@ -118,7 +118,7 @@ impl Client {
         client
     }
 
-    /// The next thing that the operator is told which has this in it.
+    /// The next line on standard error that contains this text.
     pub(crate) fn told(&self, words: &str) -> String {
         loop {
             let line = self.told.recv_timeout(DEADLINE).expect("the operator is told nothing more");
@@ -173,7 +173,7 @@ fn a_tool_takes_about_fifteen_lines() {
     );
 }
 
-/// Success criterion 2 and 1.10: what is not declared is denied at the registry, with a record.
+/// Success criterion 2 and 1.10: an undeclared tool is denied at the registry, with a record.
 #[test]
 fn what_is_not_declared_is_denied_at_the_registry() {
     let place = gateway(&[tool("greet", "[echo, hello]", "")], "");
@@ -193,7 +193,7 @@ fn what_is_not_declared_is_denied_at_the_registry() {
     }
 }
 
-/// Success criterion 3: arguments are judged before any command runs; the error tells the model what to correct.
+/// Success criterion 3: arguments are validated before any command runs; the error says what to correct.
 #[test]
 fn arguments_are_judged_before_a_command_runs() {
     let manifest = "tool: mark\ndescription: leaves a mark\nclass: write\npermissions: [mark:use]\n\
@@ -216,7 +216,7 @@ fn arguments_are_judged_before_a_command_runs() {
     assert!(place.workspace.join("made-1").exists());
 }
 
-/// Success criterion 4: arguments are an array and never a shell's to read.
+/// Success criterion 4: arguments are an array and never interpreted by a shell.
 #[test]
 fn no_shell_reads_an_argument() {
     let place = gateway(
@@ -276,7 +276,7 @@ fn what_a_manifest_leaves_unsaid_is_an_error_here_and_a_warning_elsewhere() {
             "{said}"
         );
         assert_eq!(place.run(&["call", "greet"]).status.code(), Some(2));
-        // Elsewhere it is allowed and probably not meant.
+        // In other profiles it is allowed, with a warning.
         place.write("toolgate.yaml", "tools: [tools.d]\n");
         let said = place.must(&["check"]);
         assert!(said.contains("warning: ") && said.contains(told), "{said}");
@@ -317,7 +317,7 @@ fn only_allowed_programs_are_run() {
     assert_eq!(answer(&place, "greet", &json!({})), json!({"ok": true, "data": "hello\n"}));
 }
 
-/// 1.4 and 1.10: a time limit per tool, and one per call that only ever shortens it.
+/// 1.4 and 1.10: a timeout per tool, and one per call that can only shorten it.
 #[test]
 fn a_caller_can_shorten_the_deadline_of_a_tool_and_never_extend_it() {
     let place = gateway(
@@ -347,7 +347,7 @@ fn a_caller_can_shorten_the_deadline_of_a_tool_and_never_extend_it() {
     }
 }
 
-/// 1.10 "configurable timeout per call", for clients that speak MCP.
+/// 1.10 "configurable timeout per call", for MCP clients.
 #[test]
 fn an_mcp_client_can_shorten_the_deadline_of_a_call() {
     let place = gateway(&[tool("nap", "[sleep, \"60\"]", ""), tool("greet", "[echo, hello]", "")], "");
@@ -363,7 +363,7 @@ fn an_mcp_client_can_shorten_the_deadline_of_a_call() {
     assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
 }
 
-/// 1.4: an exit code that is no success is an error of the stage EXECUTION; standard error reaches the model where the manifest says so, sanitised.
+/// 1.4: an unsuccessful exit code is an error of the stage EXECUTION; standard error reaches the model if the manifest says so, sanitised.
 #[test]
 fn a_failing_command_says_why_where_its_manifest_lets_it() {
     let fails = "[sh, -c, \"printf 'bad \\\\033[31mred\\\\033[0m \\\\342\\\\200\\\\256word\\\\n/mnt/project/x\\\\n' >&2; exit 3\"]";
@@ -385,7 +385,7 @@ fn a_failing_command_says_why_where_its_manifest_lets_it() {
     };
     assert_eq!(told("quiet"), "the command ended with exit code 3");
     assert_eq!(told("loud"), "the command ended with exit code 3, and said: bad red word | @project/x");
-    // What it said is in no record: it may quote arguments.
+    // It is not in the audit log: it may quote arguments.
     assert!(!place.audit_text().contains("bad red"), "{}", place.audit_text());
     let checked =
         tool("loud", "[true]", "stderr: show\n").replace("policy: {\"*\": allow}", "policy: {a: mask}");
@@ -393,7 +393,7 @@ fn a_failing_command_says_why_where_its_manifest_lets_it() {
     assert!(place.must(&["check"]).contains("`stderr: show` lets leave what `policy` keeps back"));
 }
 
-/// 1.4: output is read as text, lines, JSON or JSON lines, without escape sequences.
+/// 1.4: output is parsed as text, lines, JSON or JSON lines, without escape sequences.
 #[test]
 fn output_is_read_as_its_manifest_says_and_without_escape_sequences() {
     let print = |text: &str| format!("[printf, '{}']", text.replace('{', "{{").replace('}', "}}"));
@@ -408,7 +408,7 @@ fn output_is_read_as_its_manifest_says_and_without_escape_sequences() {
     }
 }
 
-/// 1.7: an answer that does not fit its schema is an internal error; the model is not shown it, the operator is told.
+/// 1.7: a result that does not match its schema is an internal error; it is withheld from the model, and the operator gets the reason.
 #[test]
 fn an_answer_that_does_not_fit_is_not_shown_to_the_model() {
     let output =
@@ -424,7 +424,8 @@ fn an_answer_that_does_not_fit_is_not_shown_to_the_model() {
     assert_eq!(last_record(&place)["denial"]["stage"], "OUTPUT");
 }
 
-/// 1.8 and success criterion 5: what no rule names is dropped; `allow`, `mask` and `redact` by path and glob; the record lists what did not leave.
+/// 1.8 and success criterion 5: fields without a rule are dropped; `allow`, `mask` and `redact` by path and glob; the audit log lists what was
+/// withheld.
 #[test]
 fn fields_leave_by_rule_or_not_at_all() {
     let printed = r#"{"id": 7, "customer": {"name": "Alexandra", "email": "alex@example.com", "tags": ["a"]}, "other": "x", "note": {"email": "b"}}"#;
@@ -442,11 +443,11 @@ fn fields_leave_by_rule_or_not_at_all() {
         "a list is masked as a whole: {answer}"
     );
     let fields = last_record(&place)["response"]["redactedFields"].to_string();
-    // A name that no rule and no schema declares may be data, and stands there as `?`.
+    // A name that no rule and no schema declares may be data, and is recorded as `?`.
     assert_eq!(fields, r#"["customer.name","customer.email","customer.tags","?.email","?"]"#);
 }
 
-/// 1.6: all permissions, those of `elevated` where its condition holds, and `allow_destructive` for what destroys.
+/// 1.6: all permissions, those of `elevated` if its condition holds, and `allow_destructive` for destructive tools.
 #[test]
 fn a_caller_needs_all_permissions() {
     let log = "tool: log\ndescription: counts\nclass: read\npermissions: [git:read, log:use]\n\
@@ -480,7 +481,7 @@ fn a_caller_needs_all_permissions() {
     assert_eq!(envelope["decision"], "ALLOWED", "{envelope}");
 }
 
-/// HMAC-SHA-256, by its definition.
+/// HMAC-SHA-256, by its definition (RFC 2104).
 fn hmac(secret: &[u8], message: &[u8]) -> [u8; 32] {
     let mut block = [0_u8; 64];
     block[..secret.len()].copy_from_slice(secret);
@@ -508,7 +509,7 @@ fn base64url(bytes: &[u8]) -> String {
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 
-/// A token of an issuer elsewhere, good for `seconds` from now.
+/// A token of a remote issuer, valid for `seconds` from now.
 fn token(header: &Value, seconds: i64) -> String {
     let now =
         i64::try_from(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs())
@@ -521,7 +522,7 @@ fn token(header: &Value, seconds: i64) -> String {
     format!("{message}.{signature}")
 }
 
-/// A gateway that believes an issuer elsewhere, with a secret file that ends in a line end.
+/// A gateway that accepts a remote issuer, with a secret file that ends with a line end.
 fn believing(keys: &str, more: &str) -> CliFixture {
     let callers =
         format!("callers:\n  issuer: https://login.example.com\n  audience: gate\n  keys: [{keys}]\n{more}");
@@ -537,7 +538,7 @@ fn believing(keys: &str, more: &str) -> CliFixture {
 const ONE: &str = "{kid: one, algorithm: HS256, secret_file: one.secret}";
 const TWO: &str = "{kid: two, algorithm: HS256, secret_file: two.secret}";
 
-/// 1.2 and 1.11 (JWT): a token without `kid` is verified where one key is configured, and only there.
+/// 1.2 and 1.11 (JWT): a token without `kid` is verified only if exactly one key is configured.
 #[test]
 fn a_token_without_kid_is_verified_where_there_is_one_key() {
     let nameless = token(&json!({"alg": "HS256"}), 300);
@@ -564,7 +565,7 @@ fn a_token_without_kid_is_verified_where_there_is_one_key() {
     assert!(envelope["operatorNote"].as_str().unwrap().contains("no `kid`"), "{envelope}");
 }
 
-/// 1.2 (`exp`): a token that has expired is refused, at once where the operator says `leeway: 0s`.
+/// 1.2 (`exp`): an expired token is refused, with `leeway: 0s` immediately.
 #[test]
 fn a_leeway_of_nothing_is_allowed() {
     let expired = token(&json!({"alg": "HS256"}), -5);
@@ -579,7 +580,7 @@ fn a_leeway_of_nothing_is_allowed() {
     );
 }
 
-/// 1.9 and success criterion 6: one JSON line per call in the file of its day, with these fields, at every stage.
+/// 1.9 and success criterion 6: one JSON line per call in the file of its day, with these fields, whatever the stage it ends at.
 #[test]
 fn every_call_leaves_one_structured_record_at_whatever_stage_it_ends() {
     let fails = tool("fails", "[\"false\"]", "");
@@ -629,7 +630,7 @@ fn every_call_leaves_one_structured_record_at_whatever_stage_it_ends() {
     assert!(place.state.join(format!("audit/{day}.jsonl")).exists(), "one file per day");
 }
 
-/// 1.9: arguments and output are hashed, and never written in clear.
+/// 1.9: arguments and output are hashed, and never written in clear text.
 #[test]
 fn nothing_of_arguments_or_output_is_recorded_in_clear() {
     let place = gateway(&[tool("say", "[echo, \"{word}\"]", "")], "");
@@ -640,7 +641,7 @@ fn nothing_of_arguments_or_output_is_recorded_in_clear() {
     assert!(!place.audit_text().contains("jane.doe"), "{}", place.audit_text());
 }
 
-/// Tries a call with a record that cannot be opened.
+/// Makes a call with an audit log that cannot be opened.
 fn unrecorded(place: &CliFixture, tool: &str, arguments: &Value) -> (Output, Value) {
     let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
     command.args(["call", tool, &arguments.to_string(), "--json"]);
@@ -649,7 +650,7 @@ fn unrecorded(place: &CliFixture, tool: &str, arguments: &Value) -> (Output, Val
     (output, envelope)
 }
 
-/// 1.9 "fire-and-forget"; the design decides: with `on_failure: warn` what only reads goes on, loudly; commands and changes are refused.
+/// 1.9 "fire-and-forget"; the design decides: with `on_failure: warn` read-only calls continue with a warning; commands and changes are refused.
 #[test]
 fn without_a_record_reads_go_on_and_effects_are_refused() {
     let place = CliFixture::new();
@@ -692,7 +693,7 @@ fn without_a_record_reads_go_on_and_effects_are_refused() {
     );
 }
 
-/// Out of scope there, asked for here: versions and what changed, in lists and in the record.
+/// Out of scope there, required here: versions and changelogs, in lists and in the audit log.
 #[test]
 fn a_tool_may_carry_a_version_and_what_changed() {
     let versioned = "version: \"1.2\"\nchangelog: [\"1.2: greets twice\", \"1.1: greets\"]\n";
@@ -714,7 +715,7 @@ fn a_tool_may_carry_a_version_and_what_changed() {
     }
 }
 
-/// Out of scope there, asked for here: a circuit breaker that counts exit codes where the manifest says so.
+/// Out of scope there, required here: a circuit breaker that counts exit codes if the manifest says so.
 #[test]
 fn exit_codes_open_the_circuit_where_the_manifest_says_so() {
     let place = gateway(
@@ -734,7 +735,7 @@ fn exit_codes_open_the_circuit_where_the_manifest_says_so() {
     assert_eq!(codes("picky"), ["command_failed", "command_failed", "command_failed"]);
 }
 
-/// 2.1: the shipped tools take one of a few directories, and files by their extension; what is missing or wrong is said.
+/// 2.1: the shipped tools accept one of a few directories, and files by their extension; the error says what is missing or wrong.
 #[test]
 fn the_shipped_tools_are_bounded_and_say_what_is_wrong() {
     let place = gateway(&[], "");
@@ -785,7 +786,7 @@ fn the_shipped_tools_are_bounded_and_say_what_is_wrong() {
     refused("git_diff", json!({"from": "main; ls", "to": "HEAD"}), "VALIDATION", "from");
     refused("git_diff", json!({"from": "nothing", "to": "HEAD"}), "EXECUTION", "bad revision");
     assert_eq!(ok("echo_message", json!({"message": "hello"})), "\"hello\\n\"");
-    // An operator widens a tool with a copy of its file.
+    // An operator extends a tool with a copy of its manifest.
     let wider = LIST_FILES.replace("[src, tests, tools, docs]", "[src, notes]");
     place.write("tools.d/list.yaml", wider.split("examples:").next().unwrap());
     place.write("toolgate.yaml", "profile: proxy\ntools: [tools.d]\n");
@@ -794,7 +795,7 @@ fn the_shipped_tools_are_bounded_and_say_what_is_wrong() {
 
 const LIST_FILES: &str = include_str!("../../../../tools.d/list_files.yaml");
 
-/// A task for a scripted model, without a terminal.
+/// Runs a task with a scripted model, without a terminal.
 fn task(place: &CliFixture, script: &str, options: &[&str], variables: &[(&str, &str)]) -> Output {
     place.write("script.yaml", script);
     let mut command = Command::new("setsid");
@@ -807,7 +808,7 @@ fn task(place: &CliFixture, script: &str, options: &[&str], variables: &[(&str, 
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// 3.1 to 3.3 and success criteria 7 and 8, boundary: a model that tries everything gets nothing, and every attempt is on record.
+/// 3.1 to 3.3 and success criteria 7 and 8, boundary: a model that tries everything gets nothing, and every attempt is recorded.
 #[test]
 fn a_hostile_model_gets_nothing_that_was_not_declared() {
     let place = gateway(&[], "");
@@ -880,7 +881,7 @@ steps:
     }
 }
 
-/// 3.1: a loop that never ends is ended, with an answer.
+/// 3.1: an endless loop is stopped, with an answer.
 #[test]
 fn a_model_that_calls_for_ever_is_stopped_and_answers() {
     let place = gateway(&[], "conversation: {max_tool_iterations: 3}\n");
@@ -914,7 +915,7 @@ fn the_model_is_named_by_a_variable() {
     };
     let named = ask(&[("OPENROUTER_MODEL", "anthropic/claude-sonnet-4"), ("OPENROUTER_API_KEY", "k")], &[]);
     assert_eq!(String::from_utf8_lossy(&named.stdout), "It is me.\n", "{named:?}");
-    // It goes before whatever a key of somebody else would suggest, and behind what is asked for.
+    // It takes precedence over the suggestion of another provider's key, but not over `--model`.
     let keyed = ask(&[("OPENROUTER_MODEL", "anthropic/claude-sonnet-4"), ("ANTHROPIC_API_KEY", "k")], &[]);
     assert_eq!(String::from_utf8_lossy(&keyed.stdout), "It is me.\n", "{keyed:?}");
     let other = ask(&[("OPENROUTER_MODEL", "another/model"), ("OPENROUTER_API_KEY", "k")], &[]);

@@ -1,10 +1,10 @@
-//! The lists of sentences name tests that exist, and no test of this suite stands for no sentence.
+//! Every sentence in the lists names an existing test, and every test of this suite is named by a sentence.
 
 use std::path::{Path, PathBuf};
 
 /// A sentence that a profile has to keep.
 struct ProfileSentence {
-    /// Section and number in the document that asks for it.
+    /// Section and number in the document that requires it.
     section: String,
     sentence: String,
     /// `path/from/the/root.rs::name`.
@@ -29,7 +29,7 @@ fn rows(profile: &str) -> Vec<ProfileSentence> {
     lines.map(row).collect()
 }
 
-/// The files with the tests of a profile: one of its name, and those in a directory of its name.
+/// The test files of a profile: the one of its name, and those in the directory of its name.
 fn files(profile: &str) -> Vec<String> {
     let inside = std::fs::read_dir(directory().join(profile)).into_iter().flatten();
     let inside = inside.map(|entry| format!("{profile}/{}", entry.unwrap().file_name().to_string_lossy()));

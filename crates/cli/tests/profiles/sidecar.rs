@@ -10,14 +10,14 @@ use crate::proxy::Client;
 
 const TOOLS: [&str; 5] = ["read_file", "write_file", "list_directory", "search_files", "run_command"];
 
-/// A place whose calls are made in the profile.
+/// A fixture with this profile.
 fn sidecar() -> CliFixture {
     let place = CliFixture::new();
     place.write("toolgate.yaml", "profile: sidecar\n");
     place
 }
 
-/// What a model is given.
+/// The observation that a model receives.
 fn observe(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     let (_, envelope) = finish_call(place.toolgate(), tool, arguments);
     serde_json::from_str(envelope["text"].as_str().unwrap()).unwrap()
@@ -46,7 +46,7 @@ fn done(place: &CliFixture, tool: &str, arguments: &Value) -> Value {
     observation["output"].clone()
 }
 
-/// Locked decision "5 tools exactly", and pattern 1: what Ollama is told about them.
+/// Locked decision "5 tools exactly", and pattern 1: how they are described to Ollama.
 #[test]
 fn there_are_exactly_five_tools_in_the_shape_of_ollama() {
     let place = sidecar();
@@ -67,7 +67,7 @@ fn there_are_exactly_five_tools_in_the_shape_of_ollama() {
         assert_eq!(read["properties"][name]["type"], kind);
         assert!(read["properties"][name]["description"].is_string());
     }
-    // No tool reaches the network, and nobody can declare one into this profile.
+    // No tool reaches the network, and none can be declared in this profile.
     assert!(!place.must(&["tools"]).contains("web_search"));
 }
 
@@ -98,7 +98,7 @@ fn a_sixth_tool_is_refused_at_load_with_the_remedy() {
             );
             assert!(said.contains("use another profile"), "{said}");
         }
-        // A profile with room takes it, and a server that is switched off brings nothing.
+        // A profile with room accepts it, and a disabled server adds nothing.
         place.write("toolgate.yaml", config);
         assert!(place.must(&["check"]).contains("no problems"));
         place.write(
@@ -109,7 +109,7 @@ fn a_sixth_tool_is_refused_at_load_with_the_remedy() {
     }
 }
 
-/// The same while the gate runs: an edit that would add a sixth changes nothing, and the operator hears why.
+/// The same on reload: an edit that would add a sixth tool is rejected, and the operator gets the reason.
 #[test]
 fn a_sixth_tool_does_not_come_with_an_edit() {
     let place = sidecar();
@@ -122,7 +122,7 @@ fn a_sixth_tool_does_not_come_with_an_edit() {
     assert!(said.contains("has all the tools that it can have"), "{said}");
 }
 
-/// Pattern 2: every observation has the same four fields, also for a tool that there is not.
+/// Pattern 2: every observation has the same four fields, also for an unknown tool.
 #[test]
 fn every_observation_has_the_same_shape() {
     let place = sidecar();
@@ -154,7 +154,8 @@ fn every_observation_has_the_same_shape() {
     assert_eq!(failed(&place, "read_file", &json!({"path": "src"})), "EISDIR");
 }
 
-/// Locked decision "workspace sandbox is non-negotiable", pattern 3 and pitfalls 1 and 2: no spelling and no symlink leads out, for no tool.
+/// Locked decision "workspace sandbox is non-negotiable", pattern 3 and pitfalls 1 and 2: no path spelling and no symlink leaves the workspace, for
+/// any tool.
 #[test]
 fn no_path_leads_out_of_the_workspace() {
     let place = sidecar();
@@ -197,7 +198,7 @@ fn no_path_leads_out_of_the_workspace() {
     assert_eq!(found["count"], 0, "a search follows no symlink out: {found}");
 }
 
-/// Pattern 4: a command that takes too long is asked to end and then killed, and nothing of it goes on.
+/// Pattern 4: a command that exceeds its timeout gets SIGTERM, then SIGKILL, and no process of it survives.
 #[test]
 fn a_command_that_ignores_the_signal_is_killed() {
     let place = sidecar();
@@ -217,7 +218,7 @@ fn a_command_that_ignores_the_signal_is_killed() {
     assert_eq!(running.code(), Some(1), "something of it is still there");
 }
 
-/// "Don't hand-roll" and anti-pattern `exec()`: output is taken as it comes and cut, not gathered in memory.
+/// "Don't hand-roll" and anti-pattern `exec()`: output is streamed and truncated, not collected in memory.
 #[test]
 fn a_flood_of_output_is_cut() {
     let place = sidecar();
@@ -231,7 +232,7 @@ fn a_flood_of_output_is_cut() {
     assert!(output["stdout"].as_str().unwrap().len() < 200_000);
 }
 
-/// Pitfall 3 and "Sandbox Blocked Commands": what is on the list is not run, wherever it stands in the line.
+/// Pitfall 3 and "Sandbox Blocked Commands": a listed command is not run, wherever it is in the line.
 #[test]
 fn dangerous_commands_are_blocked() {
     let place = sidecar();
@@ -261,7 +262,7 @@ fn dangerous_commands_are_blocked() {
     assert_eq!(std::fs::read_to_string(place.workspace.join("keep.txt")).unwrap(), "kept\n");
 }
 
-/// Open question 1, and the anti-pattern of chaining; the design decides: a line of a shell, with pipes and redirects, in a sandbox that is the boundary.
+/// Open question 1, and the anti-pattern of chaining; the design decides: a shell line with pipes and redirects, in a sandbox that is the boundary.
 #[test]
 fn a_line_may_have_pipes_and_redirects_and_stays_in_its_sandbox() {
     let place = sidecar();
@@ -280,7 +281,7 @@ fn a_line_may_have_pipes_and_redirects_and_stays_in_its_sandbox() {
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "outside\n");
 }
 
-/// Pitfall 4: a file over 1 MB is refused with the advice to ask for lines, and those are given.
+/// Pitfall 4: a file over 1 MB is refused with the advice to request lines, and a request for lines succeeds.
 #[test]
 fn a_large_file_is_refused_and_its_lines_are_given() {
     let place = sidecar();
@@ -301,7 +302,7 @@ fn a_large_file_is_refused_and_its_lines_are_given() {
     assert_eq!(output["lines"], 100_000);
 }
 
-/// "Returns content with line numbers": the description says what comes back, and that is what comes back.
+/// "Returns content with line numbers": the result is what the description says.
 #[test]
 fn read_file_answers_as_its_description_says() {
     let place = sidecar();
@@ -322,11 +323,11 @@ fn read_file_answers_as_its_description_says() {
     assert_eq!(std::fs::read_to_string(place.workspace.join("a.txt")).unwrap(), "two\nthree\n");
 }
 
-/// Open question 3: a binary file is answered with its size and its type, which its content tells and not its name.
+/// Open question 3: a binary file is answered with its size and its type, by content and not by name.
 #[test]
 fn a_binary_file_answers_with_size_and_type() {
     let place = sidecar();
-    // A file over 1 MB is no text of which lines could be asked for.
+    // Lines of a binary file over 1 MB cannot be requested.
     let mut large = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     large.resize(2_000_000, 0);
     for (name, bytes, kind) in [
@@ -349,7 +350,7 @@ fn a_binary_file_answers_with_size_and_type() {
     assert_eq!(ranged["type"], "image/png", "of a range of lines, too");
 }
 
-/// There is no web search in this profile: a configuration that asks for one is warned of.
+/// There is no web search in this profile: configuring one causes a warning.
 #[test]
 fn a_web_search_that_is_configured_is_warned_of() {
     let place = sidecar();
@@ -362,7 +363,7 @@ fn a_web_search_that_is_configured_is_warned_of() {
     assert_eq!(place.run(&["check", "--strict"]).status.code(), Some(2));
 }
 
-/// Locked decision "pure search": at most 50 matches, and no pattern takes for ever (pitfall 5).
+/// Locked decision "pure search": at most 50 matches, and no pattern runs for ever (pitfall 5).
 #[test]
 fn a_search_is_bounded_in_matches_and_time() {
     let place = sidecar();
@@ -376,7 +377,7 @@ fn a_search_is_bounded_in_matches_and_time() {
     assert_eq!(failed(&place, "search_files", &json!({"pattern": "(", "regex": true})), "INVALID_PATTERN");
 }
 
-/// Open question 2: parents are made.
+/// Open question 2: parent directories are created.
 #[test]
 fn writing_makes_the_directories_on_the_way() {
     let place = sidecar();
@@ -387,7 +388,7 @@ fn writing_makes_the_directories_on_the_way() {
     assert_eq!(listed["entries"], json!([{"name": "a.txt", "type": "file", "size": 2}]));
 }
 
-/// The whole of it over Ollama's wire: a small model is offered the five, calls them, and reads observations.
+/// End to end over Ollama's wire format: a small model is offered the five tools, calls them, and reads observations.
 #[test]
 fn a_model_behind_ollama_works_with_the_five() {
     let place = sidecar();

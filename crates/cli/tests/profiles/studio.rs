@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::fixture::CliFixture;
 
-/// An agent that may use everything.
+/// An agent with all permissions.
 const DEVELOPER: &str = "agents:\n  dev:\n    tool_permissions:\n      file_read: {allowed: true}\n      file_write: {allowed: true}\n      \
                          bash: {allowed: true}\n      web_search: {allowed: true}\n";
 
@@ -21,17 +21,17 @@ const DEVELOPER: &str = "agents:\n  dev:\n    tool_permissions:\n      file_read
 struct Studio(CliFixture);
 
 impl Studio {
-    /// With this in the configuration besides.
+    /// With more lines in the configuration.
     fn new(config: &str) -> Self {
         let place = CliFixture::new();
         place.write("toolgate.yaml", &format!("profile: studio\n{config}{DEVELOPER}"));
         Self(place)
     }
 
-    /// A task as it would be given, without what it talks to.
+    /// The command of a task, without its standard streams.
     fn task(&self, script: &str, options: &[&str]) -> Command {
         self.0.write("script.yaml", script);
-        // Without a terminal nobody else can be asked.
+        // Without a terminal, only standard input can answer questions.
         let mut command = Command::new("setsid");
         command.arg("--wait").arg(env!("CARGO_BIN_EXE_toolgate"));
         let mut command = self.0.beneath(command);
@@ -45,14 +45,14 @@ impl Studio {
         command
     }
 
-    /// A task whose calls need no question.
+    /// Runs a task whose calls need no approval.
     fn run(&self, script: &str, options: &[&str]) -> Told {
         let options: Vec<&str> = [&["--trust", "autonomous"], options].concat();
         Told::of(self.task(script, &options).stdin(Stdio::null()).output().unwrap())
     }
 }
 
-/// What a task told.
+/// The output of a task.
 struct Told {
     output: Output,
     events: Vec<Value>,
@@ -70,7 +70,7 @@ impl Told {
         self.events.iter().filter(|event| event["event"] == name).map(|event| &event["data"]).collect()
     }
 
-    /// The last event of all.
+    /// The last event.
     fn end(&self) -> &Value {
         let last = self.events.last().unwrap_or_else(|| panic!("{:?}", self.output));
         assert_eq!(last["event"], "chat:stream-end", "{last}");

@@ -1,4 +1,4 @@
-//! A user with a home, and a repository of someone else with a configuration in it.
+//! A user with a home directory, and an untrusted repository with a configuration.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -9,12 +9,12 @@ use toolgate_attack::Scratch;
 
 use crate::pty::Pty;
 
-/// What a variable of the user's environment holds; it must not be seen anywhere.
+/// The value of an environment variable of the user; it must not leak anywhere.
 pub(super) const CANARY: &str = "hunter2-of-the-environment";
 /// The same for a private key of the user.
 pub(super) const PRIVATE: &str = "private-key-of-the-user";
 
-/// A user with a home, and a repository that a stranger wrote.
+/// A user with a home directory, and an untrusted repository.
 pub(super) struct Clone {
     pub(super) home: PathBuf,
     pub(super) project: PathBuf,
@@ -66,7 +66,7 @@ impl Clone {
         command
     }
 
-    /// The binary without a terminal, for no longer than something that hangs would need.
+    /// The binary without a terminal, with a timeout in case it hangs.
     pub(super) fn unattended(&self, arguments: &[&str]) -> Command {
         let mut command = self.command("setsid");
         command.args(["--wait", "timeout", "60", env!("CARGO_BIN_EXE_toolgate")]).args(arguments);
@@ -84,7 +84,7 @@ impl Clone {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs a command that must be refused because of the configuration, and returns why.
+    /// Runs a command that must be refused because of the configuration, and returns the message.
     pub(super) fn refused(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -100,7 +100,7 @@ impl Clone {
         self.listener.accept().is_ok()
     }
 
-    /// Every path below the scratch directory with its content, but for the gate's own default state.
+    /// Every path below the scratch directory with its content, except the gate's default state.
     pub(super) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut open = vec![self.scratch.path().to_path_buf()];
@@ -122,7 +122,7 @@ impl Clone {
         self.tree().into_iter().filter(|(path, _)| !path.starts_with(&state)).collect()
     }
 
-    /// Whether a secret of the user stands in any file but its own.
+    /// Whether a secret of the user occurs in any file but its own.
     pub(super) fn leaks(&self) -> bool {
         let own = self.home.join(".ssh/id_ed25519");
         let holds = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());

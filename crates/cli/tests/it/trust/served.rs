@@ -1,4 +1,4 @@
-//! A gate as a client starts it, over its standard input and output.
+//! A gate as a client starts it, over standard input and output.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// An event that does not come within this time will not come.
+/// The timeout for every expected event.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A gate that a client started.
@@ -33,7 +33,7 @@ impl Served {
         writeln!(self.input, "{message}").unwrap();
     }
 
-    /// The answer to a request.
+    /// The response to a request.
     pub(super) fn ask(&mut self, method: &str, parameters: Value) -> Value {
         self.asked += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": parameters}));

@@ -1,4 +1,4 @@
-//! Questions, and answers on standard input.
+//! Approval questions, and answers on standard input.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::{Studio, Told};
 
-/// What is not told within this time is not told.
+/// The timeout for every expected event.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// A task under way, and a program that speaks with it.
+/// A running task, and the program that controls it.
 struct Program {
     process: Child,
     input: Option<ChildStdin>,
@@ -57,7 +57,7 @@ impl Program {
         self.say(&json!({"event": "chat:tool-approve", "data": data}).to_string());
     }
 
-    /// No more input; how the task ended.
+    /// Closes the input; returns how the task ended.
     fn end(mut self) -> (i32, Value) {
         self.input = None;
         let end = self.next("chat:stream-end");
@@ -111,7 +111,7 @@ fn an_answer_for_the_session_covers_later_calls_of_the_tool() {
     assert_eq!(code, 0);
 }
 
-/// The end of input is a no, to the open question and to all that follow.
+/// The end of input denies the open question and all that follow.
 #[test]
 fn the_end_of_input_is_a_no() {
     let studio = Studio::new("");
@@ -126,7 +126,7 @@ fn the_end_of_input_is_a_no() {
     assert_eq!(code, 3);
 }
 
-/// A line that is no answer, an unknown call and a second answer decide nothing, and the program is told.
+/// An invalid line, an unknown call and a second answer decide nothing, and are reported to the program.
 #[test]
 fn what_is_no_answer_decides_nothing_and_is_told() {
     let studio = Studio::new("");
@@ -156,7 +156,7 @@ fn what_is_no_answer_decides_nothing_and_is_told() {
     assert!(!is_written(&studio, "a.txt"));
 }
 
-/// "blocks on channel until approval or 30s timeout": without an answer the call is refused, and a late answer does not count.
+/// "blocks on channel until approval or 30s timeout": without an answer the call is refused, and a late answer has no effect.
 #[test]
 fn a_late_answer_does_not_count() {
     let studio = Studio::new("approval: {timeout: 1s}\n");
@@ -168,7 +168,7 @@ fn a_late_answer_does_not_count() {
     assert_eq!(program.next("chat:error")["code"], "unknown_question");
     program.end();
     assert!(!is_written(&studio, "a.txt"));
-    // The studio waits 30 s unless it is told otherwise.
+    // The default timeout is 30 s.
     let studio = Studio::new("");
     let mut program = Program::start(&studio, &writes(&["a.txt"]));
     assert_eq!(program.next("chat:tool-confirm")["timeoutMs"], 30_000);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Studio, Told};
 
-/// A model that reads without end, never the same twice, and answers when it may not.
+/// A model that reads without end, never the same twice, and answers when tools are disabled.
 const READER: &str = "
 model: {context_window: 16000}
 steps:
@@ -30,7 +30,7 @@ fn ends_with_an_answer(told: &Told) {
 fn a_full_context_stops_the_turn_with_one_answer() {
     let told = Studio::new("").run(READER, &[]);
     ends_with_an_answer(&told);
-    // Every request is as long as the conversation; not one is longer than the window.
+    // Every request is as long as the conversation; none exceeds the window.
     assert!(tokens(&told) < 16_000 * 6, "{}", told.end());
     assert!((1..8).contains(&told.end()["iterations"].as_u64().unwrap()), "{}", told.end());
     // "The same data drives both the UI indicator and the loop governor."
@@ -51,7 +51,7 @@ fn the_threshold_is_what_the_operator_keeps_free() {
     assert!(iterations(1000) > iterations(11_000));
 }
 
-/// The design lets other profiles, and a studio that says so, compact; then the turn itself has a bound, says so once, and ends with an answer.
+/// The design lets other profiles, and a studio configured so, compact; then the turn itself has a budget, reports it once, and ends with an answer.
 #[test]
 fn compaction_is_bounded_by_the_tokens_of_a_turn() {
     let config = "conversation: {context: {on_full: compact, max_turn_tokens: 90000}}\n";
@@ -66,7 +66,7 @@ fn compaction_is_bounded_by_the_tokens_of_a_turn() {
     assert_eq!(left_out.count(), 1, "{notices:?}");
 }
 
-/// The same without a configured bound: 20 windows.
+/// The same without a configured budget: 20 windows.
 #[test]
 fn compaction_without_a_configured_bound_takes_no_more_than_twenty_windows() {
     let told = Studio::new("conversation: {context: {on_full: compact}}\n").run(READER, &[]);
@@ -74,7 +74,7 @@ fn compaction_without_a_configured_bound_takes_no_more_than_twenty_windows() {
     assert!((16_000 * 5..=16_000 * 20).contains(&tokens(&told)), "{}", told.end());
 }
 
-/// A threshold beside which nothing fits is a mistake of the configuration, found before a model is asked.
+/// A reserve that leaves no room is a configuration error, found before the model is used.
 #[test]
 fn a_reserve_that_leaves_nothing_is_a_mistake_of_the_configuration() {
     let studio = Studio::new("conversation: {context: {window: 16000, reserve_tokens: 16000}}\n");
@@ -94,7 +94,7 @@ fn a_reserve_that_leaves_nothing_is_a_mistake_of_the_configuration() {
     }
 }
 
-/// So is a window that the instructions and tools alone exceed.
+/// So is a window that instructions and tools alone exceed.
 #[test]
 fn a_window_smaller_than_the_instructions_is_a_mistake_of_the_configuration() {
     let told = Studio::new("conversation: {context: {window: 300}}\n").run(READER, &[]);
@@ -109,7 +109,8 @@ fn a_window_smaller_than_the_instructions_is_a_mistake_of_the_configuration() {
     assert!(told.all("chat:text-delta").is_empty());
 }
 
-/// "Loop exits when: model responds text-only, OR context budget exceeded, OR safety max (200 turns)"; at every limit there is a last step without tools.
+/// "Loop exits when: model responds text-only, OR context budget exceeded, OR safety max (200 turns)"; at every limit there is a last step without
+/// tools.
 #[test]
 fn every_limit_ends_with_a_last_step_without_tools() {
     let last = "steps:\n  - {when: {tools: off}, say: Last words.}\n  - repeat: true\n    calls: ";

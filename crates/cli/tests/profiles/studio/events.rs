@@ -1,4 +1,4 @@
-//! What a program is told of a call: its input, its output, its result.
+//! The events of a call: its input, its output, its result.
 
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn a_result_is_a_success_or_an_error_and_says_what_the_tool_knows() {
     assert_eq!(told.end()["reason"], "done");
 }
 
-/// What a program writes is its answer, not what the gate knows of the call.
+/// The output of a program is its result, and not the gate's metadata of the call.
 #[test]
 fn a_program_cannot_forge_the_metadata_of_its_call() {
     for profile in ["studio", "native"] {
@@ -152,17 +152,17 @@ fn a_command_shows_100000_bytes_of_its_output_and_tells_both_sizes() {
         let result: Value = serde_json::from_str(results(&told)[0]["result"].as_str().unwrap()).unwrap();
         result["output"].as_str().unwrap().to_owned()
     };
-    // At the end of a line.
+    // Cut at the end of a line.
     let lines = output("seq 1 100000");
     let (shown, notice) = lines.split_once("[truncated: ").unwrap();
     assert!((99_990..=100_000).contains(&shown.len()) && shown.ends_with('\n'), "{}", shown.len());
     assert!(notice.starts_with(&format!("{} of 588895 bytes shown", shown.len())), "{notice}");
-    // Within a long line, at a character.
+    // Cut within a long line, at a character boundary.
     let letters = output("printf 'é%.0s' $(seq 1 60000)");
     let (shown, notice) = letters.split_once("\n[truncated: ").unwrap();
     assert_eq!((shown.len(), shown.chars().all(|letter| letter == 'é')), (100_000, true));
     assert!(notice.starts_with("100000 of 120000 bytes shown"), "{notice}");
-    // Quotes take two bytes each as JSON; the bound is on the output.
+    // Quotes take two bytes each as JSON; the limit applies to the output itself.
     assert_eq!(output("head -c 100000 /dev/zero | tr '\\0' '\"'"), "\"".repeat(100_000) + "\n");
 }
 

@@ -1,4 +1,4 @@
-//! Providers of models: what they have, whether they can be reached, and one that says nothing.
+//! Model providers: their models, whether they are reachable, and one that never responds.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -9,29 +9,29 @@ use serde_json::{Value, json};
 use super::server::{Does, Server};
 use super::{Studio, Told};
 
-/// As Anthropic lists its models.
+/// Anthropic's list of models.
 const ANTHROPIC: &[(&str, &str)] = &[(
     "GET /v1/models?limit=1000 ",
     r#"{"data": [{"type": "model", "id": "claude-sonnet-4-5", "display_name": "Claude"}, {"type": "model", "id": "claude-new", "max_input_tokens": 500000}], "has_more": false}"#,
 )];
 
-/// As OpenAI does: names alone.
+/// OpenAI's: only names.
 const OPENAI: &[(&str, &str)] = &[(
     "GET /v1/models ",
     r#"{"object": "list", "data": [{"id": "gpt-4o", "object": "model"}, {"id": "o1-mini", "object": "model"}]}"#,
 )];
 
-/// As OpenRouter does.
+/// OpenRouter's.
 const OPENROUTER: &[(&str, &str)] = &[(
     "GET /api/v1/models ",
     r#"{"data": [{"id": "a/tools", "context_length": 1000, "supported_parameters": ["tools"]}, {"id": "a/none", "context_length": 2000, "supported_parameters": ["temperature"]}]}"#,
 )];
 
-/// As vLLM does.
+/// vLLM's.
 const COMPATIBLE: &[(&str, &str)] =
     &[("GET /v1/models ", r#"{"object": "list", "data": [{"id": "qwen", "max_model_len": 4096}]}"#)];
 
-/// As Ollama does: names, and each model by itself.
+/// Ollama's: names, and a request for each model.
 fn ollama() -> Server {
     Server::start(|asked| {
         let shown = |capabilities: &str| {
@@ -122,7 +122,7 @@ fn the_models_of_every_provider_are_listed_with_what_they_can_do() {
     }
     assert_eq!(of("office"), [model("office/qwen", true, 4096)]);
     assert_eq!(output.status.code(), Some(0));
-    // Keys go to their own servers, in the header of each.
+    // Each key goes only to its own server, in that provider's header.
     let headers: Vec<String> =
         everybody.servers.iter().map(|server| server.asked()[0].headers.clone()).collect();
     assert!(
@@ -134,7 +134,7 @@ fn the_models_of_every_provider_are_listed_with_what_they_can_do() {
             && !headers[3].contains("sk-")
             && !headers[4].contains("sk-")
     );
-    // For people, and one provider alone.
+    // As text, for a single provider.
     let output = everybody.toolgate().args(["models", "ollama"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -147,7 +147,7 @@ fn the_models_of_every_provider_are_listed_with_what_they_can_do() {
     );
 }
 
-/// The same sentence where a provider cannot be used: it says why.
+/// The same sentence for an unusable provider: it says why.
 #[test]
 fn a_provider_that_cannot_be_reached_says_why() {
     let studio = Studio::new("");
@@ -175,7 +175,7 @@ fn a_provider_that_cannot_be_reached_says_why() {
     assert_eq!(asked(&[]).status.code(), Some(0), "all of them are told of");
 }
 
-/// "Model configuration/metadata, model selector": `doctor` and `/model` tell the same.
+/// "Model configuration/metadata, model selector": `doctor` and `/model` agree.
 #[test]
 fn doctor_and_the_chat_tell_of_providers_and_models() {
     let everybody = Everybody::new();
@@ -222,7 +222,7 @@ fn doctor_and_the_chat_tell_of_providers_and_models() {
     }
 }
 
-/// "NFR9 (120s timeout) … need per-turn timeout, not per-conversation": a provider that says nothing is given up, and not asked again.
+/// "NFR9 (120s timeout) … need per-turn timeout, not per-conversation": a silent provider times out, and is not retried.
 #[test]
 fn a_silent_provider_is_given_up() {
     const BEGUN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n";

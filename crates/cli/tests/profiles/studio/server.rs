@@ -1,4 +1,4 @@
-//! Little servers that answer as those of models and search engines do.
+//! Small servers that imitate model providers and search engines.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -12,9 +12,9 @@ pub(super) struct Asked {
     pub(super) body: String,
 }
 
-/// What a server does with a request.
+/// The reaction of a server to a request.
 pub(super) enum Does {
-    /// Answers with a status and JSON.
+    /// Responds with a status and JSON.
     Json(u16, String),
     /// Sends these bytes and nothing more; the connection stays open.
     Stalls(&'static str),
@@ -40,7 +40,7 @@ impl Server {
         Self { address, asked }
     }
 
-    /// One that answers each path with the same JSON, and others with 404.
+    /// Responds to each path with fixed JSON, and to others with 404.
     pub(super) fn of(paths: &'static [(&'static str, &'static str)]) -> Self {
         Self::start(move |asked| {
             let known = paths.iter().find(|(path, _)| asked.line.starts_with(path));
@@ -74,7 +74,7 @@ fn serve(stream: TcpStream, answer: &dyn Fn(&Asked) -> Does, heard: &Mutex<Vec<A
             }
             Does::Stalls(bytes) => {
                 let _ = stream.write_all(bytes.as_bytes());
-                // Until the client hangs up.
+                // Until the client closes the connection.
                 let _ = reader.read(&mut [0]);
                 return;
             }

@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
     format!("steps:\n  - calls: [{{tool: file_read, arguments: {{path: '{path}'}}}}]\n  - say: Done.\n")
 }
 
-/// Why the only call failed, and how the turn ended.
+/// The error code of the only call, and how the turn ended.
 fn outcome(told: &Told) -> (Option<&str>, &str) {
     let result = told.all("chat:tool-result")[0];
     (result["metadata"]["code"].as_str(), told.end()["reason"].as_str().unwrap())
@@ -26,7 +26,7 @@ fn outcome(told: &Told) -> (Option<&str>, &str) {
 #[test]
 fn a_project_has_its_second_zone_at_home_or_where_it_is_said() {
     let studio = Studio::new("project: shop\n");
-    // The directory is made when the gate starts, so that it is nothing to warn of before.
+    // The directory is created when the gate starts, so `check` does not warn of it.
     let fresh = crate::fixture::CliFixture::new();
     fresh.write("toolgate.yaml", "profile: studio\nproject: shop\n");
     fresh.must(&["check", "--strict"]);
@@ -35,12 +35,12 @@ fn a_project_has_its_second_zone_at_home_or_where_it_is_said() {
     assert_eq!(std::fs::read_to_string(made).unwrap(), "made");
     assert_eq!(outcome(&studio.run(&write("src/a.txt"), &[])), (None, "done"));
     assert!(studio.0.workspace.join("src/a.txt").exists());
-    // Another directory, and no other project.
+    // Another directory for the same project.
     let studio = Studio::new("project: shop\ncentral: elsewhere\n");
     assert_eq!(outcome(&studio.run(&write("@central/plan.md"), &[])), (None, "done"));
     assert!(studio.0.scratch.path().join("elsewhere/plan.md").exists());
     assert!(!studio.0.home.join("bmad-studio").exists());
-    // A name is the name of one directory.
+    // The name must be a single path component.
     for config in ["project: ../other\n", "project: a/b\n", "project: .hidden\n", "project: ''\n"] {
         let output = Studio::new(config).0.run(&["check"]);
         assert_eq!(output.status.code(), Some(2), "{config}: {output:?}");
@@ -54,7 +54,7 @@ fn a_project_has_its_second_zone_at_home_or_where_it_is_said() {
     );
 }
 
-/// A second zone that no gate could be started with is a mistake of the configuration.
+/// A second zone with which no gate could start is a configuration error.
 #[test]
 fn a_second_zone_that_cannot_be_mounted_is_found_by_check() {
     for (central, why) in [
@@ -76,12 +76,12 @@ fn a_second_zone_that_cannot_be_mounted_is_found_by_check() {
     }
 }
 
-/// "Resolve symlinks and `..` to absolute path; check resolved path within `projectRoot` OR `centralRoot`": a link from one zone into the other is judged
-/// there.
+/// "Resolve symlinks and `..` to absolute path; check resolved path within `projectRoot` OR `centralRoot`": a symlink from one zone into the other is
+/// judged by its target.
 #[test]
 fn a_symlink_from_one_zone_into_the_other_is_judged_by_the_target() {
     let table: [(&str, &str, &str, Option<&str>); 7] = [
-        // Link in the project, its target, what is written, and why it may not be.
+        // Symlink in the project, its target, the written path, and the error code if refused.
         ("into", "../c", "into/new.txt", None),
         ("file", "../c/there.txt", "file", None),
         ("secret", "../c/.env", "secret", Some("denied_path")),
@@ -108,7 +108,7 @@ fn a_symlink_from_one_zone_into_the_other_is_judged_by_the_target() {
     }
 }
 
-/// The access of the zone that it lies in counts, and paths granted to an agent hold in both.
+/// The access of the target's zone counts, and an agent's granted paths hold in both zones.
 #[test]
 fn a_symlink_gives_no_more_rights_than_its_target_has() {
     let studio = Studio::new("mounts: {'@central': {path: c, access: ro}}\n");
@@ -123,7 +123,7 @@ fn a_symlink_gives_no_more_rights_than_its_target_has() {
         (&"old".into(), &"@central/there.txt".into())
     );
     assert_eq!(outcome(&studio.run(&write("into/there.txt"), &[])).0, Some("read_only"));
-    // `paths` are asked about the place that a link leads to.
+    // `paths` are matched against the target of a symlink.
     let place = crate::fixture::CliFixture::new();
     place.write(
         "toolgate.yaml",
