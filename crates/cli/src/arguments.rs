@@ -89,10 +89,10 @@ pub(crate) struct GlobalOptions {
     /// Names, limits and wording of the tools: native, crew, claw, proxy, sidecar, studio
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub(crate) profile: Option<String>,
-    /// The folder that tools work in, mounted as @project; made if it is missing [default: the current folder]
+    /// The directory that tools work in, mounted as @project; created if it is missing [default: the current directory]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Common options")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Another folder, as @name=DIR, or @name=DIR:ro for reading only; may be given several times
+    /// Another directory, as @name=DIR, or @name=DIR:ro for reading only; may be given several times
     #[arg(long = "mount", global = true, value_name = "@NAME=DIR[:ro]", help_heading = "Common options")]
     pub(crate) mounts: Vec<String>,
     /// Where the audit record, the undo journal, keys, runs and quarantined files are kept [default: $XDG_STATE_HOME/toolgate, else ~/.local/state/toolgate]
@@ -107,7 +107,7 @@ pub(crate) struct GlobalOptions {
     /// How much is asked: supervised, guided or autonomous
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Common options")]
     pub(crate) trust: Option<Trust>,
-    /// Call as whoever this token says, instead of as the person at this machine
+    /// Call as the subject of this token, instead of as the person at this machine
     #[arg(
         long,
         global = true,

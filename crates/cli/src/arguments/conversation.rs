@@ -9,7 +9,7 @@ use super::lifetime;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArguments {
-    /// What the model is told, or - to read it from standard input
+    /// The prompt, or - to read it from standard input
     #[arg(value_name = "PROMPT | -")]
     pub(crate) prompt: String,
     #[command(flatten)]

@@ -52,7 +52,7 @@ pub(crate) enum McpClient {
 pub(crate) enum InstallScope {
     /// All of yours
     User,
-    /// Those in this folder
+    /// Those in this directory
     Project,
 }
 
