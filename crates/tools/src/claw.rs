@@ -5,7 +5,7 @@ use serde_json::Value;
 use toolgate_gate::Effect;
 use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
-use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{
     DryRun, FileContent, NoopRecorder, ReadRequest, Recorder, Transformed, WorkspaceError, WorkspaceView,
 };
@@ -26,6 +26,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
         title,
         description,
         class,
+        category: Category::File,
         effect: Effect::Any,
         input,
         output: of_type("string").into(),

@@ -30,6 +30,7 @@ pub(crate) struct ToolDeclaration {
     pub(crate) title: &'static str,
     pub(crate) description: &'static str,
     pub(crate) class: ToolClass,
+    pub(crate) category: Category,
     pub(crate) effect: Effect,
     pub(crate) input: ToolSchema,
     pub(crate) output: ToolSchema,
@@ -43,6 +44,11 @@ impl ToolDeclaration {
         Self { effect, ..self }
     }
 
+    /// The same tool in another category.
+    pub(crate) fn with_category(self, category: Category) -> Self {
+        Self { category, ..self }
+    }
+
     /// The tool over a workspace; `None` if its name is not a valid tool name, which a test excludes.
     pub(crate) fn bind_to(
         self,
@@ -50,13 +56,12 @@ impl ToolDeclaration {
         style: PathStyle,
         browsable: Option<ResourceKind>,
     ) -> Option<Arc<dyn Tool>> {
-        let searches = self.name.contains("search") || self.name.contains("find");
         let spec = ToolSpec {
             name: self.name.parse().ok()?,
             title: self.title.to_owned(),
             description: self.description.to_owned(),
             class: self.class,
-            category: if searches { Category::Search } else { Category::File },
+            category: self.category,
             input_schema: self.input,
             output_schema: self.output,
             requirements: None,
@@ -251,6 +256,28 @@ pub(crate) fn coerce_integers(schema: &ToolSchema, mut arguments: Value) -> Valu
 mod tests {
     use super::*;
     use crate::schemas::{object, of_type};
+
+    /// `research_notes` reads one file: a name that happens to contain `search` decides nothing.
+    #[test]
+    fn a_tool_has_the_category_that_its_declaration_names() {
+        let workspace = Arc::new(Workspace::new(Vec::new()).unwrap());
+        for category in [Category::File, Category::Search] {
+            let declaration = ToolDeclaration {
+                name: "research_notes",
+                title: "",
+                description: "",
+                class: ToolClass::Read,
+                category,
+                effect: Effect::Any,
+                input: object([], &[]),
+                output: object([], &[]),
+                work: |_, _, _| Ok(ToolOutput::new("", json!({}))),
+                show: None,
+            };
+            let tool = declaration.bind_to(&workspace, PathStyle::Free, None).unwrap();
+            assert_eq!(tool.spec().category, category);
+        }
+    }
 
     #[test]
     fn integers_may_be_written_with_a_point_and_may_be_huge() {

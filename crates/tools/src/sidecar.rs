@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
-use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, WorkspaceView};
 
 use crate::arguments::{
@@ -21,6 +21,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
         title,
         description,
         class,
+        category: Category::File,
         effect: Effect::Any,
         input,
         output: of_type("object").into(),
@@ -96,7 +97,8 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             search_files,
             None,
-        ),
+        )
+        .with_category(Category::Search),
     ]
 }
 

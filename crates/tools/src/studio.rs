@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
 use toolgate_text::quoted_name;
-use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_types::{Category, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView};
 
 use crate::arguments::{PathAndContent, ReadArguments, show_write};
@@ -23,6 +23,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             title: "Read a file",
             description: "Read a file's contents within the sandbox, or a range of its lines.",
             class: ToolClass::Read,
+            category: Category::File,
             effect: Effect::Any,
             input: object(
                 [
@@ -41,6 +42,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             title: "Write a file",
             description: "Create a file or replace its content within the sandbox.",
             class: ToolClass::Write,
+            category: Category::File,
             effect: Effect::Sets,
             input: object(
                 [("path", path), ("content", described("string", "The whole new content"))],

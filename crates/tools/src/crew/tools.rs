@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_gate::{Effect, ToolSchema};
 use toolgate_text::frontmatter;
-use toolgate_types::{ErrorCode, Failure, Sha256, Structured, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
     DryRun, EntireContent, EntireFile, EntryKind, FileContent, Hidden, ListOptions, Match, MatchLine,
     NoopRecorder, ReadRequest, Recorder, SearchOptions, Transformed, WorkspaceError, WorkspaceView,
@@ -35,6 +35,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
         title,
         description,
         class,
+        category: Category::File,
         effect: Effect::Any,
         input,
         output: told.clone(),
@@ -80,7 +81,8 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             search,
             None,
-        ),
+        )
+        .with_category(Category::Search),
         declare(
             "fs.write",
             "Write a file",

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
 use toolgate_text::quoted_name;
-use toolgate_types::{Failure, JsonObjectWriter, Sha256, Structured, ToolClass, ToolOutput};
+use toolgate_types::{Category, Failure, JsonObjectWriter, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
     EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, ListResult, Match,
     ReadRequest, Recorder, TextWindow, WalkGaps, WorkspaceView,
@@ -35,6 +35,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             description: "Read a text file, or a range of its lines. Answers with the text and with the size and SHA-256 of the whole file. \
                           A long file is cut with a notice that says how to go on.",
             class: ToolClass::Read,
+            category: Category::File,
             effect: Effect::Any,
             input: object(
                 [("path", path), ("start_line", line("First")), ("end_line", line("Last"))],
@@ -62,6 +63,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             title: "List a directory",
             description: "List the entries of one directory, sorted by name, with their types.",
             class: ToolClass::Read,
+            category: Category::File,
             effect: Effect::Any,
             input: object(
                 [("path", described("string", "Directory; the workspace itself when absent"))],
@@ -89,6 +91,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             description: "Search file contents for a text (default) or a regular expression, line by line. Respects .gitignore. \
                           Answers with path, line number and line, and with neighbouring lines if asked.",
             class: ToolClass::Read,
+            category: Category::Search,
             effect: Effect::Any,
             input: object(
                 [
@@ -141,6 +144,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             title: "Find files by name",
             description: "Find files whose name or path matches a glob: *.md at any depth, src/**/*.rs from the directory on. Respects .gitignore.",
             class: ToolClass::Read,
+            category: Category::Search,
             effect: Effect::Any,
             input: object(
                 [

@@ -6,7 +6,7 @@ use toolgate_gate::Effect;
 use toolgate_text::diff::unified;
 use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
-use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{
     DryRun, NoopRecorder, Overwrite, Recorder, Transformed, WorkspaceView, WriteResult,
 };
@@ -41,6 +41,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             description: "Create a file or replace its whole content, in one step. Missing parent directories are made. With if_match_sha256 \
                           the file is only replaced if its content still has that digest.",
             class: ToolClass::Write,
+            category: Category::File,
             effect: Effect::Sets,
             input: object(
                 [
@@ -62,6 +63,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             title: "Append to a file",
             description: "Add text to the end of a file; the file is made if it does not exist.",
             class: ToolClass::Write,
+            category: Category::File,
             effect: Effect::Adds,
             input: object(
                 [("path", path.clone()), ("content", described("string", "The text to add"))],
@@ -77,6 +79,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             description: "Replace exact text in a file: old_text must be there exactly once, unless replace_all is true. Several edits are applied in \
                           order, all or none. Answers with a diff; with dry_run nothing is changed.",
             class: ToolClass::Write,
+            category: Category::File,
             effect: Effect::Any,
             input: object(
                 [
@@ -118,6 +121,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             description: "Apply a unified diff over one or several files: create, change, delete, rename. All files are changed or none. With dry_run \
                           nothing is changed.",
             class: ToolClass::Write,
+            category: Category::File,
             effect: Effect::Any,
             input: object(
                 [
@@ -149,6 +153,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             title: "Move a file",
             description: "Give a file another name or place. The new name must be free unless overwrite is true.",
             class: ToolClass::Write,
+            category: Category::File,
             effect: Effect::Any,
             input: object(
                 [
@@ -170,6 +175,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             title: "Delete a file",
             description: "Delete one file. Directories are not deleted.",
             class: ToolClass::Destructive,
+            category: Category::File,
             effect: Effect::Any,
             input: object([("path", path)], &["path"]),
             output: object([("path", of_type("string")), ("bytes", of_type("integer"))], &["path", "bytes"]),
