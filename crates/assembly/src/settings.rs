@@ -302,8 +302,15 @@ impl Settings {
     /// The settings in one line, for verbose output.
     fn summary(&self) -> String {
         let config = self.loaded.file().map_or("none".to_owned(), |file| file.display().to_string());
-        let Limits { max_read_bytes, max_write_bytes, max_entries, max_matches, max_output_bytes, timeout } =
-            self.limits;
+        let Limits {
+            max_read_bytes,
+            max_write_bytes,
+            max_entries,
+            max_matches,
+            max_output_bytes,
+            timeout,
+            ..
+        } = self.limits;
         format!(
             "configuration {config}, workspace {}, profile {}, state directory {}, trust {}, limits: read {max_read_bytes}, \
              write {max_write_bytes}, entries {max_entries}, matches {max_matches}, output {max_output_bytes}, {} s",

@@ -276,6 +276,7 @@ mod tests {
     fn limits(max_output_bytes: u64) -> Limits {
         Limits {
             max_read_bytes: 1,
+            max_resource_bytes: u64::MAX,
             max_write_bytes: 1,
             max_entries: 1,
             max_matches: 1,

@@ -246,10 +246,8 @@ pub enum ResourceRequest {
     },
     /// For a tool that reads a file: the whole file, text or binary.
     ReadWhole {
-        /// Larger files are refused.
-        most: u64,
-        /// Default read limit, used if none is configured. A configured limit applies here too.
-        usual: u64,
+        /// Larger files are refused, and so are those over [`Limits::max_resource_bytes`].
+        max_bytes: u64,
     },
 }
 

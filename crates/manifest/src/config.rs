@@ -176,6 +176,7 @@ impl LimitOverrides {
     pub fn over(self, base: Limits) -> Limits {
         Limits {
             max_read_bytes: self.max_read_bytes.unwrap_or(base.max_read_bytes),
+            max_resource_bytes: self.max_read_bytes.unwrap_or(base.max_resource_bytes),
             max_write_bytes: self.max_write_bytes.unwrap_or(base.max_write_bytes),
             max_entries: self.max_entries.unwrap_or(base.max_entries),
             max_matches: self.max_matches.unwrap_or(base.max_matches),

@@ -146,9 +146,9 @@ impl FileTool {
             (Some(ResourceRequest::ListPage { after }), Some(ResourceKind::Files)) => {
                 resource_files::list_page(&view, arguments, after.as_deref())
             }
-            (Some(ResourceRequest::ReadWhole { most, usual }), Some(ResourceKind::File(about))) => {
-                let set = Some(view.limits.max_read_bytes).filter(|bytes| bytes != usual);
-                resource_files::read_file(&view, arguments, set.map_or(*most, |set| set.min(*most)), about)
+            (Some(ResourceRequest::ReadWhole { max_bytes }), Some(ResourceKind::File(about))) => {
+                let max_bytes = view.limits.max_resource_bytes.min(*max_bytes);
+                resource_files::read_file(&view, arguments, max_bytes, about)
             }
             (Some(_), _) => Err(nothing_to_show(&self.spec)),
         }

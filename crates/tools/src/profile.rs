@@ -46,8 +46,6 @@ pub struct FileTools {
     pub read: &'static str,
     /// Finds files by name, if there is such a tool.
     pub find: Option<&'static str>,
-    /// The default of `max_read_bytes`.
-    pub default_bytes: u64,
 }
 
 /// One presentation of the gate.
@@ -102,6 +100,7 @@ impl Profile {
     pub fn limits(self) -> Limits {
         let native = Limits {
             max_read_bytes: 256 * 1024,
+            max_resource_bytes: u64::MAX,
             max_write_bytes: 1024 * 1024,
             max_entries: 1000,
             max_matches: 100,
@@ -199,19 +198,16 @@ impl Profile {
     /// resource requests.
     #[must_use]
     pub fn file_tools(self) -> Option<FileTools> {
-        let usual_bytes = self.limits().max_read_bytes;
         match self {
-            Self::Native => {
-                Some(FileTools { read: "read_file", find: Some("find_files"), default_bytes: usual_bytes })
-            }
-            Self::Crew => Some(FileTools { read: "fs.read", find: None, default_bytes: usual_bytes }),
+            Self::Native => Some(FileTools { read: "read_file", find: Some("find_files") }),
+            Self::Crew => Some(FileTools { read: "fs.read", find: None }),
             Self::Claw | Self::Proxy | Self::Sidecar | Self::Studio => None,
         }
     }
 
     /// The kind of resource request that one of its tools supports.
     fn resource_kind(self, tool: &str) -> Option<ResourceKind> {
-        let FileTools { read, find, .. } = self.file_tools()?;
+        let FileTools { read, find } = self.file_tools()?;
         match tool {
             _ if tool == read => Some(ResourceKind::File(match self {
                 Self::Crew => crew::about_file,

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Limits {
     /// Bytes of file content in one answer.
     pub max_read_bytes: u64,
+    /// Bytes of a file that is read whole as a resource. A profile sets no such limit; a configured read limit is one, whatever its value.
+    pub max_resource_bytes: u64,
     /// Bytes of a file after one write, append, edit or patch.
     pub max_write_bytes: u64,
     /// Entries in one listing.

@@ -15,6 +15,7 @@ use crate::{Mount, MountAccess, MountRules, PathStyle, Workspace, WorkspaceView}
 
 pub(crate) const LIMITS: Limits = Limits {
     max_read_bytes: 1 << 20,
+    max_resource_bytes: u64::MAX,
     max_write_bytes: 1 << 20,
     max_entries: 10,
     max_matches: 10,

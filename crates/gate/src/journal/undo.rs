@@ -19,6 +19,7 @@ use super::{EntryPhase, Journal, entry_name, write_atomically};
 /// No limits.
 const UNLIMITED: Limits = Limits {
     max_read_bytes: u64::MAX,
+    max_resource_bytes: u64::MAX,
     max_write_bytes: u64::MAX,
     max_entries: usize::MAX,
     max_matches: usize::MAX,

@@ -400,6 +400,7 @@ fn every_profile_has_a_name_that_reads_back() {
 fn overrides_replace_only_what_they_name() {
     let base = Limits {
         max_read_bytes: 1,
+        max_resource_bytes: u64::MAX,
         max_write_bytes: 2,
         max_entries: 3,
         max_matches: 4,

@@ -23,6 +23,7 @@ agents:
 
 const BASE: Limits = Limits {
     max_read_bytes: 1,
+    max_resource_bytes: u64::MAX,
     max_write_bytes: 2,
     max_entries: 3,
     max_matches: 4,
@@ -101,8 +102,9 @@ fn the_closest_declaration_of_a_limit_wins() {
     let sm = config.agent("sm");
     let read = effective_limits(BASE, sm, &grant("sm", "read_file"));
     let ten = Duration::from_secs(10);
-    assert_eq!(read, Limits { max_read_bytes: 100, max_write_bytes: 200, timeout: ten, ..BASE });
+    let bytes = Limits { max_read_bytes: 100, max_resource_bytes: 100, ..BASE };
+    assert_eq!(read, Limits { max_write_bytes: 200, timeout: ten, ..bytes });
     let write = effective_limits(BASE, sm, &grant("sm", "write_file"));
     let two_minutes = Duration::from_secs(120);
-    assert_eq!(write, Limits { max_read_bytes: 100, max_write_bytes: 5000, timeout: two_minutes, ..BASE });
+    assert_eq!(write, Limits { max_write_bytes: 5000, timeout: two_minutes, ..bytes });
 }

@@ -199,8 +199,7 @@ impl McpHandler {
         let files = self.file_tools(visitor).await?;
         let (Some(files), Some(path)) = (files, path_of(&uri)) else { return Err(not_found(&uri)) };
         let mut wanted = call_request(files.read, json!({"path": &path}));
-        wanted.resource =
-            Some(ResourceRequest::ReadWhole { most: MAX_FILE_BYTES, usual: files.default_bytes });
+        wanted.resource = Some(ResourceRequest::ReadWhole { max_bytes: MAX_FILE_BYTES });
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
             CallState::Ended(called, _) => {

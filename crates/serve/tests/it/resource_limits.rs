@@ -44,6 +44,9 @@ fn a_bound_that_somebody_set_holds_for_resources_too() {
         (agents, Some("plain"), 4 << 20),
         (agents, None, 4 << 20),
         (whole, None, 100),
+        // The operator's limit is a limit, even where it equals the profile's own.
+        ("limits: {max_read_bytes: 256KiB}\n", None, 256 << 10),
+        ("agents:\n  same: {max_read_bytes: 256KiB}\n", Some("same"), 256 << 10),
         // A response is held in memory, so the resource limit applies even if the tool's is higher.
         (wide, None, 4 << 20),
     ] {

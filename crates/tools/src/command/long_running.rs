@@ -228,6 +228,7 @@ impl CommandRunner {
 /// Limits for a view that only resolves a directory.
 const NO_ACCESS: Limits = Limits {
     max_read_bytes: 0,
+    max_resource_bytes: u64::MAX,
     max_write_bytes: 0,
     max_entries: 0,
     max_matches: 0,

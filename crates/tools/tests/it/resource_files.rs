@@ -16,12 +16,9 @@ fn browse(front: &ProfiledGate, tool: &str, arguments: Value, browse: ResourceRe
     call(front, tool, arguments, CallOptions { resource: Some(browse), ..CallOptions::default() })
 }
 
-/// The limit is the fixture's default, so the frontend's own applies.
-fn whole(usual: u64) -> ResourceRequest {
-    ResourceRequest::ReadWhole { most: MOST, usual }
+fn whole() -> ResourceRequest {
+    ResourceRequest::ReadWhole { max_bytes: MOST }
 }
-
-const USUAL: u64 = 1 << 20;
 
 fn code(called: &CallResponse) -> Option<ErrorCode> {
     called.failed.as_ref().map(|(_, failure)| failure.code)
@@ -49,7 +46,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
             ("é".as_bytes().split_last().unwrap().1, base64(b"\xc3")),
         ] {
             std::fs::write(scratch.path().join("work/file"), content).unwrap();
-            let called = browse(&front, tool, json!({"path": "@project/file"}), whole(USUAL));
+            let called = browse(&front, tool, json!({"path": "@project/file"}), whole());
             if let (Profile::Crew, DocumentContent::Base64(_)) = (profile, &given) {
                 assert_eq!((code(&called), &called.resource), (Some(ErrorCode::BinaryFile), &None));
                 continue;
@@ -67,16 +64,15 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
 }
 
 #[test]
-fn what_is_longer_than_the_door_takes_or_somebody_set_is_refused() {
+fn a_file_longer_than_the_request_takes_is_refused() {
     let (scratch, workspace, _) = setting();
     let front = front_of(Profile::Native, scratch.path(), &workspace);
     for (bytes, bound, is_refused) in [
-        (MOST, whole(USUAL), false),
-        (MOST + 1, whole(USUAL), true),
-        (MOST + 1, ResourceRequest::ReadWhole { most: MOST + 1, usual: USUAL }, false),
-        // A configured limit that is not the default applies.
-        (USUAL + 1, ResourceRequest::ReadWhole { most: 2 * USUAL, usual: USUAL }, false),
-        (USUAL + 1, ResourceRequest::ReadWhole { most: 2 * USUAL, usual: 7 }, true),
+        (MOST, whole(), false),
+        (MOST + 1, whole(), true),
+        (MOST + 1, ResourceRequest::ReadWhole { max_bytes: MOST + 1 }, false),
+        // The limit of an answer to a model is not the limit of a resource.
+        ((1 << 20) + 1, ResourceRequest::ReadWhole { max_bytes: 2 << 20 }, false),
     ] {
         for byte in [b'x', 0] {
             std::fs::write(scratch.path().join("work/file"), vec![byte; bytes as usize]).unwrap();
@@ -119,14 +115,14 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
 fn tools_show_what_they_are_for_and_nothing_else() {
     let page = || ResourceRequest::ListPage { after: None };
     for (profile, tool, arguments, wanted) in [
-        (Profile::Native, "find_files", json!({"glob": "*", "path": "file"}), whole(USUAL)),
+        (Profile::Native, "find_files", json!({"glob": "*", "path": "file"}), whole()),
         (Profile::Native, "read_file", json!({"path": "file"}), page()),
         (Profile::Native, "list_directory", json!({"path": "."}), page()),
-        (Profile::Native, "write_file", json!({"path": "file", "content": "new"}), whole(USUAL)),
+        (Profile::Native, "write_file", json!({"path": "file", "content": "new"}), whole()),
         (Profile::Native, "write_file", json!({"path": "file", "content": "new"}), page()),
-        (Profile::Native, "delete_file", json!({"path": "file"}), whole(USUAL)),
+        (Profile::Native, "delete_file", json!({"path": "file"}), whole()),
         (Profile::Crew, "fs.list", json!({"path": "@project/"}), page()),
-        (Profile::Studio, "file_read", json!({"path": "file"}), whole(USUAL)),
+        (Profile::Studio, "file_read", json!({"path": "file"}), whole()),
     ] {
         let (scratch, workspace, _) = setting();
         let front = front_of(profile, scratch.path(), &workspace);

@@ -165,6 +165,7 @@ proptest! {
 
 pub(crate) const LIMITS: Limits = Limits {
     max_read_bytes: 1 << 20,
+    max_resource_bytes: u64::MAX,
     max_write_bytes: 1 << 20,
     max_entries: 100,
     max_matches: 100,

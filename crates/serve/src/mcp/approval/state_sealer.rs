@@ -58,7 +58,7 @@ fn resource_value(browse: Option<&ResourceRequest>) -> Value {
     match browse {
         None => Value::Null,
         Some(ResourceRequest::ListPage { after }) => json!({"page": after}),
-        Some(ResourceRequest::ReadWhole { most, usual }) => json!({"whole": [most, usual]}),
+        Some(ResourceRequest::ReadWhole { max_bytes }) => json!({"whole": max_bytes}),
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         let seals = StateSealer::new();
         let definition = Some(Sha256::of(b"definition"));
         let arguments = json!({"a": 1, "b": {"c": [1, 2], "d": "x"}});
-        let browse = Some(&ResourceRequest::ReadWhole { most: 1, usual: 2 });
+        let browse = Some(&ResourceRequest::ReadWhole { max_bytes: 1 });
         let bond = RequestBinding::new(me, "tool", definition, &arguments, browse);
         let state = seals.seal("id", bond).unwrap();
         assert_eq!(seals.open(&state, bond).as_deref(), Ok("id"));
@@ -172,7 +172,7 @@ mod tests {
                 "tool",
                 definition,
                 &arguments,
-                Some(&ResourceRequest::ReadWhole { most: 2, usual: 1 }),
+                Some(&ResourceRequest::ReadWhole { max_bytes: 2 }),
             ),
             RequestBinding::new(
                 me,
