@@ -25,8 +25,6 @@ pub struct ApprovalRequest {
     pub caller: Caller,
     /// The whole call, as a person is shown it.
     pub preview: Preview,
-    /// Digest of the tool's definition, the arguments and the caller: what a reply is bound to.
-    pub digest: Sha256,
     /// Digest of the tool's name and the arguments; equal for all callers.
     pub arguments: Sha256,
     /// How long to wait for a reply.
@@ -92,6 +90,9 @@ impl ApprovalUnavailable {
 /// Asks a person for approval.
 pub trait Approver: Send + Sync {
     /// Asks, and waits for the reply. The gate applies the approval timeout itself.
+    ///
+    /// The future is the binding: its value decides the call of this question and no other. An approver with several open questions tells them apart by
+    /// [`ApprovalRequest::call`].
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>>;
 
     /// Whether an approval can last for the session. It cannot if the gate, which remembers it, ends with the call.
@@ -117,39 +118,6 @@ impl Approver for NoApprover {
 pub(crate) fn arguments_digest(tool: &str, arguments: &Value) -> Sha256 {
     let arguments = serde_json::to_vec(arguments).unwrap_or_default();
     Sha256::of(&[tool.as_bytes(), b"\0", &arguments].concat())
-}
-
-/// Binds a reply to the exact call: a different argument, tool, tool definition or caller is a different question.
-pub(crate) fn digest(
-    tool: &str,
-    definition: Sha256,
-    arguments: &Value,
-    who: &AuthenticatedCaller<'_>,
-) -> Sha256 {
-    let caller = &who.caller;
-    let agent = caller.agent.as_ref().map(ToString::to_string).unwrap_or_default();
-    let run = caller.run.as_ref().map(ToString::to_string).unwrap_or_default();
-    let permissions: Vec<&str> = caller.permissions.iter().map(String::as_str).collect();
-    let permissions = permissions.join("\0");
-    let parts = [
-        tool.as_bytes(),
-        definition.as_bytes(),
-        &serde_json::to_vec(arguments).unwrap_or_default(),
-        caller.subject.as_bytes(),
-        &[u8::from(who.by_token)],
-        agent.as_bytes(),
-        caller.session.as_str().as_bytes(),
-        run.as_bytes(),
-        permissions.as_bytes(),
-    ];
-    let mut hasher = toolgate_types::digest::Sha256Hasher::new();
-    hasher.update(b"toolgate.approval.v2\0");
-    for part in parts {
-        // Length prefixes keep adjacent parts from being confused.
-        hasher.update(&(part.len() as u64).to_be_bytes());
-        hasher.update(part);
-    }
-    hasher.finish()
 }
 
 /// The session-wide approvals.

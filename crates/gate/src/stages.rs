@@ -18,8 +18,7 @@ use toolgate_types::{
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
 use crate::approval::{
-    ApprovalReply, ApprovalRequest, Approver, SessionGrants, approval_timed_out, arguments_digest, digest,
-    refusal,
+    ApprovalReply, ApprovalRequest, Approver, SessionGrants, approval_timed_out, arguments_digest, refusal,
 };
 use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
@@ -307,10 +306,9 @@ impl<'g> Valid<'g> {
                 judged.get_or_insert_default();
                 foreseen = preview.expected_changes.clone();
                 let name = spec.name.as_str();
-                let digests =
-                    [digest(name, definition, &arguments, &who), arguments_digest(name, &arguments)];
+                let shown = arguments_digest(name, &arguments);
                 asking
-                    .require_approval(question(call, spec, &who, preview, digests, &asking), definition, &who)
+                    .require_approval(question(call, spec, &who, preview, shown, &asking), definition, &who)
                     .await?;
             }
         }
@@ -343,7 +341,7 @@ fn question(
     spec: &ToolSpec,
     who: &AuthenticatedCaller<'_>,
     preview: Preview,
-    [digest, arguments]: [Sha256; 2],
+    arguments: Sha256,
     asking: &StageContext<'_>,
 ) -> ApprovalRequest {
     ApprovalRequest {
@@ -352,7 +350,6 @@ fn question(
         class: spec.class,
         caller: Caller::clone(&who.caller),
         preview,
-        digest,
         arguments,
         timeout: asking.approval_timeout,
         can_grant_session: asking.approver.can_grant_session(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, NoApprover, PreviewBody};
 use toolgate_tools::{CallResponse, Profile};
-use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
+use toolgate_types::{Caller, Decision, ErrorCode, Stage, ToolClass, Trust};
 
 /// An approver that replies from a list, and never again once it is empty.
 #[derive(Default)]
@@ -262,21 +262,68 @@ fn another_call_is_another_question() {
             arguments.clone(),
         ),
     ];
-    let scripted = Scripted::new([]);
+    let scripted = Scripted::new([ApprovalReply::Once]);
     let desk = Desk::new(scripted.clone());
-    let mut digests: Vec<(&str, Sha256)> = Vec::new();
-    for (name, caller, tool, arguments) in calls {
-        let ask = || {
-            desk.call(&caller, tool, arguments.clone());
-            scripted.asked().pop().unwrap().digest
-        };
-        let digest = ask();
-        assert_eq!(digest, ask(), "{name}: the same call asked twice");
-        if let Some((other, _)) = digests.iter().find(|(_, known)| *known == digest) {
-            panic!("{name} and {other} have one digest");
-        }
-        digests.push((name, digest));
+    let agreed = desk.call(&base, tool, arguments);
+    assert!(!agreed.answer.is_error, "{}", agreed.answer.text);
+    let before = Tree::of(&desk.workspace);
+    for (asked, (name, caller, tool, arguments)) in (2..).zip(calls) {
+        let called = desk.call(&caller, tool, arguments);
+        assert_eq!(code_of(&called), Some(ErrorCode::ApprovalExpired), "{name}: the yes was to another call");
+        assert_eq!(scripted.asked().len(), asked, "{name}");
     }
+    assert_eq!(Tree::of(&desk.workspace), before);
+}
+
+/// Answers every question when all of them are open, the last one first: yes to those about `b.txt`, no to the others.
+struct OutOfOrder {
+    answers: Vec<tokio::sync::Notify>,
+    asked: Mutex<usize>,
+}
+
+impl Approver for OutOfOrder {
+    fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
+        let own = {
+            let mut asked = self.asked.lock().unwrap();
+            *asked += 1;
+            *asked - 1
+        };
+        if let (true, Some(last)) = (own + 1 == self.answers.len(), self.answers.last()) {
+            last.notify_one();
+        }
+        let agrees = question.preview.summary.concat().contains("b.txt");
+        Box::pin(async move {
+            self.answers[own].notified().await;
+            if let Some(before) = own.checked_sub(1) {
+                self.answers[before].notify_one();
+            }
+            if agrees { ApprovalReply::Once } else { ApprovalReply::Denied(None) }
+        })
+    }
+}
+
+#[test]
+fn of_questions_that_are_open_together_each_answer_decides_its_own_call() {
+    let names = ["a.txt", "b.txt", "c.txt"];
+    let answers = names.map(|_| tokio::sync::Notify::new()).into();
+    let scratch = Scratch::new();
+    let workspace = scratch.folder("w");
+    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+        .approver(Arc::new(OutOfOrder { answers, asked: Mutex::default() }), Duration::from_secs(60))
+        .open();
+    let codes = std::thread::scope(|scope| {
+        let calls = names.map(|name| {
+            let bench = &bench;
+            scope.spawn(move || {
+                let arguments = json!({"path": name, "content": "new"});
+                code_of(&bench.call_as(caller(Trust::Guided), "write_file", arguments))
+            })
+        });
+        calls.map(|call| call.join().unwrap())
+    });
+    let denied = Some(ErrorCode::ApprovalDenied);
+    assert_eq!(codes, [denied, None, denied]);
+    assert_eq!(names.map(|name| workspace.join(name).exists()), [false, true, false]);
 }
 
 #[test]

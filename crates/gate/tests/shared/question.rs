@@ -24,7 +24,6 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
             body,
             expected_changes: None,
         },
-        digest: Sha256::of(b""),
         arguments: Sha256::of(b""),
         timeout: std::time::Duration::from_secs(30),
         can_grant_session: true,
