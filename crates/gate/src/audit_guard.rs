@@ -22,11 +22,25 @@ pub(crate) struct RawOutput {
     bytes: u64,
     /// The fields that were removed or masked.
     pub(crate) redacted: Vec<String>,
+    /// Whether the tool's digest was verified and is wrong.
+    pub(crate) digest_mismatch: bool,
+}
+
+/// What the gate does with a digest that the tool computed while it read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToolDigest {
+    /// Hashes the output itself: the tool is not built in.
+    Ignored,
+    /// Hashes the output itself, and compares.
+    Verified,
+    /// Records it.
+    Accepted,
 }
 
 impl RawOutput {
     /// Digest of the whole output: the text, or the structured output if there is no text, then the attachments, then the resource content.
-    pub(crate) fn of(output: &ToolOutput) -> Self {
+    /// `tool_digest` says whether to use the tool's own digest, given how many bytes it covers.
+    pub(crate) fn of(output: &ToolOutput, tool_digest: impl FnOnce(usize) -> ToolDigest) -> Self {
         let ToolOutput {
             text,
             structured,
@@ -45,12 +59,14 @@ impl RawOutput {
             None => text_sha256.filter(|_| is_in_words),
             Some(browsed) => browsed.sha256().filter(|_| text.is_empty()),
         };
-        debug_assert!(
-            known.is_none_or(|known| known == digest(parts.clone())),
-            "a tool is wrong about the digest of its answer"
-        );
         let bytes: usize = parts.clone().map(str::len).sum();
-        Self { hash: known.unwrap_or_else(|| digest(parts)), bytes: bytes as u64, redacted: Vec::new() }
+        let known = known.map(|known| (known, tool_digest(bytes)));
+        let hash = match known {
+            Some((known, ToolDigest::Accepted)) => known,
+            _ => digest(parts),
+        };
+        let digest_mismatch = matches!(known, Some((known, ToolDigest::Verified)) if known != hash);
+        Self { hash, bytes: bytes as u64, redacted: Vec::new(), digest_mismatch }
     }
 }
 
@@ -230,9 +246,21 @@ mod tests {
             (ToolOutput { resource: Some(file("all", known("all"))), ..words("text") }, "textall"),
             (ToolOutput { attachments: vec![picture()], ..browsed(file("all", known("all"))) }, "cGljall"),
         ] {
-            let raw = RawOutput::of(&output);
-            let expected = (Sha256::of(recorded.as_bytes()), recorded.len() as u64);
-            assert_eq!((raw.hash, raw.bytes), expected, "{output:?}");
+            for tool_digest in [ToolDigest::Ignored, ToolDigest::Verified, ToolDigest::Accepted] {
+                let raw = RawOutput::of(&output, |_| tool_digest);
+                let expected = (Sha256::of(recorded.as_bytes()), recorded.len() as u64, false);
+                assert_eq!((raw.hash, raw.bytes, raw.digest_mismatch), expected, "{output:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_digest_is_found_or_not_looked_at() {
+        let output =
+            ToolOutput { text_sha256: Some(Sha256::of(b"other")), ..ToolOutput::new("text", json!({})) };
+        for (tool_digest, is_found) in [(ToolDigest::Ignored, false), (ToolDigest::Verified, true)] {
+            let raw = RawOutput::of(&output, |_| tool_digest);
+            assert_eq!((raw.hash, raw.digest_mismatch), (Sha256::of(b"text"), is_found));
         }
     }
 }

@@ -17,14 +17,14 @@ use toolgate_workspace::Recorder;
 
 use crate::approval::{Approver, SessionGrants};
 use crate::approved_changes::ApprovedChangesGuard;
-use crate::audit_guard::{AuditGuard, RawOutput};
+use crate::audit_guard::{AuditGuard, RawOutput, ToolDigest};
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
 use crate::journal::{CallRecorder, Journal};
 use crate::refusal_counter::RefusalCounter;
 use crate::registry::RegisteredTool;
-use crate::schema_check::{Deadline, SchemaCheck as _, check_value};
+use crate::schema_check::{Deadline, check_value};
 use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
@@ -453,14 +453,23 @@ async fn filter_output(
     patience: Deadline<'_>,
 ) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
-    let mut raw = RawOutput::of(&output);
-    // The built-in tools write JSON that matches their declared schema (checked by tests and in debug builds), so raw JSON is not parsed again.
-    // Output that has to be filtered is parsed.
+    let mut raw = RawOutput::of(&output, |bytes| match spec.is_built_in_file_tool() {
+        true => tool.output.tool_digest(bytes),
+        false => ToolDigest::Ignored,
+    });
+    if raw.digest_mismatch {
+        let failure = Failure::new(ErrorCode::Internal, "the tool computed a wrong digest of its answer");
+        return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw));
+    }
+    // Raw JSON of a built-in tool is checked by the types of its fields and not parsed again. Output that has to be filtered is parsed.
     if spec.is_built_in_file_tool()
-        && let Structured::Raw(_) = &output.structured
+        && let Structured::Raw(written) = &output.structured
     {
-        debug_assert_eq!(tool.output.check(&spec.output_schema, &output.structured.value()), Ok(()));
-        return (Outcome::Done(output), Some(raw));
+        let outcome = match tool.output.check_raw(&spec.output_schema, written) {
+            Ok(()) => Outcome::Done(output),
+            Err(failure) => Outcome::Failed { stage: Stage::Output, failure },
+        };
+        return (outcome, Some(raw));
     }
     let structured =
         match check_value(&tool.output, &tool.tool, output.structured.into_value(), patience).await {

@@ -6,6 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::json_escape::escape_json;
+use crate::json_type::JsonType;
+
+/// Initial capacity for fields.
+const USUAL_FIELDS: usize = 8;
 
 /// The structured part of an answer.
 ///
@@ -21,12 +25,28 @@ pub enum Structured {
 
 /// A JSON object as text.
 #[derive(Clone, Debug)]
-pub struct RawJsonObject(String);
+pub struct RawJsonObject {
+    json: String,
+    /// `None` if it was serialised as a whole.
+    fields: Option<Vec<RawJsonField>>,
+}
+
+/// The name and type of a serialised field, to check the object against a schema without parsing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawJsonField {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its value.
+    pub value: JsonType,
+    /// The type of every item of an array, if known.
+    pub items: Option<JsonType>,
+}
 
 /// Serialises an object field by field.
 #[derive(Debug)]
 pub struct JsonObjectWriter {
     json: Vec<u8>,
+    fields: Vec<RawJsonField>,
     /// Whether a value could not be serialised.
     failed: bool,
 }
@@ -35,14 +55,19 @@ impl JsonObjectWriter {
     /// An object without fields, with capacity for so many bytes of JSON.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { json: Vec::with_capacity(bytes), failed: false }
+        Self { json: Vec::with_capacity(bytes), fields: Vec::with_capacity(USUAL_FIELDS), failed: false }
     }
 
     /// Adds a field. Names are static and need no escaping.
     #[must_use]
     pub fn field(mut self, name: &'static str, value: &impl Serialize) -> Self {
         self.push_key(name);
+        let start = self.json.len();
         self.failed |= serde_json::to_writer(&mut self.json, value).is_err();
+        match self.json.get(start..).and_then(JsonType::of_json) {
+            Some(value) => self.fields.push(RawJsonField { name, value, items: None }),
+            None => self.failed = true,
+        }
         self
     }
 
@@ -51,6 +76,7 @@ impl JsonObjectWriter {
     pub fn string(mut self, name: &'static str, text: &str) -> Self {
         self.push_key(name);
         self.push_string(text);
+        self.fields.push(RawJsonField { name, value: JsonType::String, items: None });
         self
     }
 
@@ -69,6 +95,7 @@ impl JsonObjectWriter {
             None => self.json.push(b'['),
         }
         self.json.push(b']');
+        self.fields.push(RawJsonField { name, value: JsonType::Array, items: Some(JsonType::String) });
         self
     }
 
@@ -80,7 +107,7 @@ impl JsonObjectWriter {
         }
         self.json.push(b'}');
         match String::from_utf8(self.json) {
-            Ok(json) if !self.failed => Structured::Raw(RawJsonObject(json)),
+            Ok(json) if !self.failed => Structured::Raw(RawJsonObject { json, fields: Some(self.fields) }),
             _ => Structured::Value(Value::Null),
         }
     }
@@ -102,13 +129,19 @@ impl RawJsonObject {
     /// The JSON text, which begins and ends with a brace.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.json
+    }
+
+    /// The fields in order, if they were serialised one by one.
+    #[must_use]
+    pub fn field_types(&self) -> Option<&[RawJsonField]> {
+        self.fields.as_deref()
     }
 
     /// The text between the braces.
     #[must_use]
     pub fn fields(&self) -> &str {
-        self.0.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default()
+        self.json.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default()
     }
 }
 
@@ -135,7 +168,9 @@ impl Structured {
     pub fn into_raw(self) -> Option<RawJsonObject> {
         match self {
             Self::Raw(spelt) => Some(spelt),
-            Self::Value(value) => value.is_object().then(|| RawJsonObject(value.to_string())),
+            Self::Value(value) => {
+                value.is_object().then(|| RawJsonObject { json: value.to_string(), fields: None })
+            }
         }
     }
 
@@ -159,15 +194,17 @@ impl Structured {
     pub fn json(&self) -> Cow<'_, str> {
         match self {
             Self::Value(value) => Cow::Owned(value.to_string()),
-            Self::Raw(spelt) => Cow::Borrowed(&spelt.0),
+            Self::Raw(spelt) => Cow::Borrowed(&spelt.json),
         }
     }
 }
 
 impl RawJsonObject {
-    fn parse(&self) -> Value {
+    /// The object as a value.
+    #[must_use]
+    pub fn parse(&self) -> Value {
         // This cannot fail: serde wrote the text.
-        serde_json::from_str(&self.0).unwrap_or_default()
+        serde_json::from_str(&self.json).unwrap_or_default()
     }
 }
 
@@ -181,7 +218,7 @@ impl From<Value> for Structured {
 impl PartialEq for Structured {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Raw(one), Self::Raw(other)) if one.0 == other.0 => true,
+            (Self::Raw(one), Self::Raw(other)) if one.json == other.json => true,
             _ => self.value() == other.value(),
         }
     }

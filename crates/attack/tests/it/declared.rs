@@ -59,6 +59,12 @@ impl Declared {
         self
     }
 
+    /// A built-in tool over files, with the schema of its answers.
+    pub(crate) fn built_in_file_tool(mut self, output_schema: Value) -> Self {
+        (self.spec.category, self.spec.output_schema) = (Category::File, output_schema.into());
+        self.built_in()
+    }
+
     pub(crate) fn permissions(mut self, permissions: &[&str]) -> Self {
         self.requirements().permissions = owned(permissions);
         self

@@ -229,3 +229,53 @@ fn an_answer_is_checked_before_it_is_filtered() {
     assert_eq!((called.failed.as_ref(), called.answer.text.as_str()), (None, "{}"));
     assert_eq!(desk.bench.record(called.call).response.unwrap().redacted_fields, ["key"]);
 }
+
+/// A gate with one tool of this answer; the call, and the digest that its record holds.
+fn recorded(tool: Declared, output: &ToolOutput) -> (CallResponse, Option<Sha256>) {
+    let scratch = Scratch::new();
+    let output = output.clone();
+    let tool = tool.answers(move |_| Ok(output.clone()));
+    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+        .tool(tool.share())
+        .open();
+    let called = bench.call("customer", json!({}));
+    let recorded = bench.record(called.call).response.map(|response| response.output_hash);
+    (called, recorded)
+}
+
+#[test]
+fn the_answer_of_a_built_in_tool_is_checked_like_any_other() {
+    let schema = json!({"type": "object", "properties": {"key": {"type": "integer"}, "names": {"type": "array",
+        "items": {"type": "string"}}, "least": {"minimum": 2}}, "required": ["key"], "additionalProperties": false});
+    let writer = || JsonObjectWriter::with_capacity(0);
+    for (written, fits) in [
+        (writer().field("key", &7), true),
+        (writer().field("key", &7).strings("names", ["a"]), true),
+        (writer().field("key", &7).field("names", &["a"]), true),
+        (writer().field("key", &7).field("least", &2), true),
+        (writer().field("key", &7).field("least", &1), false),
+        (writer().field("key", &7).field("names", &[1]), false),
+        (writer().string("key", SECRET), false),
+        (writer().field("key", &7).string("other", SECRET), false),
+        (writer(), false),
+    ] {
+        let output = ToolOutput::new("text", written.finish());
+        let (called, hash) = recorded(Declared::new("customer").built_in_file_tool(schema.clone()), &output);
+        let code = (!fits).then_some(ErrorCode::OutputInvalid);
+        assert_eq!((code_of(&called), hash), (code, Some(digest("text"))), "{output:?}");
+        assert!(!format!("{:?}", called.answer).contains(SECRET));
+    }
+}
+
+#[test]
+fn the_record_holds_the_digest_of_the_answer_whatever_the_tool_computed() {
+    for text in ["short".to_owned(), "long ".repeat(1000)] {
+        let output =
+            ToolOutput { text_sha256: Some(Sha256::of(b"other")), ..ToolOutput::new(&text, json!({})) };
+        let built_in = Declared::new("customer").built_in_file_tool(json!({"type": "object"}));
+        for (tool, code) in [(built_in, Some(ErrorCode::Internal)), (Declared::new("customer"), None)] {
+            let (called, hash) = recorded(tool, &output);
+            assert_eq!((code_of(&called), hash), (code, Some(digest(&text))));
+        }
+    }
+}
