@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use toolgate_llm::{ModelCall, ToolDefinition};
 use toolgate_text::json_complexity::measure;
 use toolgate_text::repair::{Repaired, repair_json};
-use toolgate_types::{ErrorCode, Failure, Repair};
+use toolgate_types::{ErrorCode, Failure, JsonType, Repair};
 
 /// The maximum number of JSON values: a short text of them takes a hundred times its size in memory.
 const MAX_VALUES: usize = 100_000;
@@ -63,7 +63,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
             Ok(UniqueKeys) => Ok(arguments),
             Err(error) => Err(format!("the arguments are ambiguous: {error}")),
         },
-        Ok(other) => Err(format!("the arguments are {}, not an object", json_type_name(&other))),
+        Ok(other) => Err(format!("the arguments are {}, not an object", JsonType::of(&other).description())),
         Err(error) => Err(format!("the arguments are not JSON: {error}")),
     }
 }
@@ -124,17 +124,6 @@ impl<'de> Visitor<'de> for UniqueKeys {
             fields.next_value::<Self>()?;
         }
         Ok(self)
-    }
-}
-
-fn json_type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the schema of an argument implies about the values that a command gets.
 
 use serde_json::Value;
+use toolgate_types::JsonType;
 
 use crate::problem::shown;
 use crate::problem_report::ProblemReport;
@@ -161,22 +162,10 @@ fn values(several: Option<&Value>, one: Option<&Value>) -> Option<Vec<Value>> {
 fn kinds(declared: Option<&Value>, values: Option<&[Value]>) -> Vec<&'static str> {
     let declared = declared.map(kinds_of).unwrap_or_default();
     let words: Vec<&str> = match (declared.is_empty(), values) {
-        (true, Some(values)) => values.iter().map(kind_of).collect(),
+        (true, Some(values)) => values.iter().map(|value| JsonType::of(value).name()).collect(),
         _ => declared,
     };
     TYPES.iter().copied().filter(|kind| words.contains(kind)).collect()
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn minimum(at_least: Option<&Value>, more_than: Option<&Value>) -> Option<f64> {

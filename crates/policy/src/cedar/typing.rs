@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use toolgate_types::JsonType;
 
 use super::path::{PATH, PathInput, PathInputs};
 
@@ -299,11 +300,8 @@ fn declared_type(schema: &Value) -> Result<Option<&str>, &'static str> {
 }
 
 fn type_of_value(value: &Value) -> Result<&'static str, &'static str> {
-    match value {
-        Value::String(_) => Ok("string"),
-        Value::Bool(_) => Ok("boolean"),
-        Value::Number(number) if number.is_i64() || number.is_u64() => Ok("integer"),
-        Value::Number(_) => Ok("number"),
-        _ => Err("its listed values are not plain"),
+    match JsonType::of(value) {
+        JsonType::Null | JsonType::Array | JsonType::Object => Err("its listed values are not plain"),
+        plain => Ok(plain.name()),
     }
 }
