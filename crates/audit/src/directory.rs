@@ -256,7 +256,7 @@ pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> 
         if written == 0 {
             return Err(Errno::IO);
         }
-        bytes = bytes.get(written..).unwrap_or_default();
+        bytes = bytes.get(written..).ok_or(Errno::IO)?;
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ pub(crate) fn write_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Re
         if written == 0 {
             return Err(Errno::IO);
         }
-        bytes = bytes.get(written..).unwrap_or_default();
+        bytes = bytes.get(written..).ok_or(Errno::IO)?;
         offset += written as u64;
     }
     Ok(())

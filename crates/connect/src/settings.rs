@@ -270,7 +270,7 @@ fn glob_matches(glob: &str, name: &str) -> bool {
             (_, None) => return false,
         }
     }
-    glob.get(at..).unwrap_or_default().iter().all(|left| *left == '*')
+    glob.get(at..).is_some_and(|rest| rest.iter().all(|left| *left == '*'))
 }
 
 #[cfg(test)]

@@ -205,7 +205,10 @@ impl Tunnel<'_> {
             if line.len() > MAX_HEAD_BYTES {
                 return Err(RefusalReason::TooLarge.into());
             }
-            meter.forward(TransferDirection::Out, line.get(passed..).unwrap_or_default(), to_server).await?;
+            let new = line
+                .get(passed..)
+                .ok_or(RefusalReason::Malformed("a line inside a tunnel became shorter"))?;
+            meter.forward(TransferDirection::Out, new, to_server).await?;
         }
         Ok(())
     }

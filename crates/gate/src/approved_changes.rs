@@ -57,7 +57,7 @@ pub(crate) fn digest_content(mut file: &File, stop: &Cancellation) -> io::Result
         match file.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => {
-                hasher.update(buffer.get(..count).unwrap_or_default());
+                hasher.update(buffer.get(..count).ok_or(io::ErrorKind::InvalidData)?);
                 bytes += count as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -293,7 +293,11 @@ impl Supervision<'_> {
         let mut buffer = [0_u8; 16];
         match rustix::io::read(&self.pipes.report, &mut buffer) {
             Ok(0) => *open = false,
-            Ok(length) => self.summary.report.extend(buffer.get(..length).unwrap_or_default()),
+            Ok(length) => {
+                let report = buffer.get(..length).ok_or(Errno::IO);
+                let report = report.map_err(SandboxError::system("the command's end cannot be read"))?;
+                self.summary.report.extend(report);
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(SandboxError::system("the command's end cannot be read")(error)),
         }

@@ -136,13 +136,17 @@ fn replace(
         return Err(EditError::TooLarge { step, bytes, max_bytes });
     }
     let mut replaced = String::with_capacity(bytes);
-    let mut rest = 0;
+    let (mut rest, mut done) = (text, 0);
     for place in places() {
-        replaced.push_str(text.get(rest..place).unwrap_or_default());
-        replaced.push_str(&edit.new_text);
-        rest = place + edit.old_text.len();
+        let taken = rest.split_at_checked(place - done).and_then(|(kept, found)| {
+            replaced.push_str(kept);
+            replaced.push_str(&edit.new_text);
+            found.strip_prefix(edit.old_text.as_str())
+        });
+        rest = taken.ok_or(EditError::Internal { step })?;
+        done = place + edit.old_text.len();
     }
-    replaced.push_str(text.get(rest..).unwrap_or_default());
+    replaced.push_str(rest);
     Ok((replaced, count))
 }
 
@@ -231,6 +235,12 @@ pub enum EditError {
         /// The limit.
         max_bytes: usize,
     },
+    /// A place that was found is not there when it is replaced.
+    #[error("{step}the text could not be replaced where it was found")]
+    Internal {
+        /// Which edit.
+        step: EditIndex,
+    },
 }
 
 fn nearest_message(nearest: Option<&NearestMatch>) -> String {
@@ -255,6 +265,7 @@ impl EditError {
             Self::Ambiguous { .. } => ErrorCode::EditAmbiguous,
             Self::Stopped { .. } => ErrorCode::Timeout,
             Self::TooLarge { .. } | Self::TooMuchWork { .. } => ErrorCode::WriteLimit,
+            Self::Internal { .. } => ErrorCode::Internal,
         }
     }
 
@@ -267,6 +278,7 @@ impl EditError {
             | Self::Ambiguous { step, .. }
             | Self::Stopped { step }
             | Self::TooMuchWork { step }
+            | Self::Internal { step }
             | Self::TooLarge { step, .. } => Some(*step),
         }
     }
@@ -291,6 +303,7 @@ impl EditError {
             }
             Self::Stopped { .. } | Self::TooMuchWork { .. } => "send fewer edits at once".to_owned(),
             Self::TooLarge { .. } => "replace less, or put the text into several files".to_owned(),
+            Self::Internal { .. } => "write the whole file instead".to_owned(),
         }
     }
 }

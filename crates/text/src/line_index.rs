@@ -66,7 +66,7 @@ impl<'a> LineIndex<'a> {
             return Err(RangeError::PastEnd { first, count: self.count() });
         }
         let start = self.starts.get(first - 1).copied().unwrap_or(self.text.len());
-        Ok(self.text.get(start..self.end_of(last)).unwrap_or_default())
+        self.text.get(start..self.end_of(last)).ok_or(RangeError::PastEnd { first, count: self.count() })
     }
 
     fn end_of(&self, number: usize) -> usize {

@@ -76,14 +76,15 @@ impl Mender<'_> {
         self.rest.chars().next()
     }
 
-    fn skip(&mut self, bytes: usize) {
-        self.rest = self.rest.get(bytes..).unwrap_or_default();
+    fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.rest = self.rest.get(bytes..)?;
+        Some(())
     }
 
     /// Copies this many bytes.
     fn copy(&mut self, bytes: usize) -> Option<()> {
         self.json.push_str(self.rest.get(..bytes)?);
-        self.skip(bytes);
+        self.skip(bytes)?;
         Some(())
     }
 
@@ -125,7 +126,7 @@ impl Mender<'_> {
         self.space();
         match self.peek() {
             Some(',') => {
-                self.skip(1);
+                self.skip(1)?;
                 self.space();
                 if self.peek()? == close {
                     self.note(Repair::TrailingComma);
@@ -201,7 +202,7 @@ impl Mender<'_> {
             }
         };
         self.json.push('"');
-        self.skip(end + 1);
+        self.skip(end + 1)?;
         self.note(Repair::SingleQuotes);
         Some(())
     }

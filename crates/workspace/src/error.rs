@@ -407,6 +407,11 @@ impl WorkspaceError {
         Some(text.to_owned())
     }
 
+    /// A length past the end of its buffer. An empty slice instead would change or hash the file without that part.
+    pub(crate) fn out_of_bounds() -> Self {
+        Self::other(Failure::new(ErrorCode::Internal, "a file was not read as far as the system said"))
+    }
+
     /// Wraps the failure of another layer unchanged.
     pub(crate) fn other(failure: impl Into<Failure>) -> Self {
         Self::Other(Box::new(failure.into()))

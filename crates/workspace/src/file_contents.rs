@@ -76,7 +76,7 @@ impl WorkspaceView<'_> {
         let mut bytes = vec![0; room(expected)];
         let mut read = 0;
         loop {
-            let rest = bytes.get_mut(read..).unwrap_or_default();
+            let rest = bytes.get_mut(read..).ok_or_else(WorkspaceError::out_of_bounds)?;
             let left = rest.len().saturating_sub(1);
             read += self.fill(file, rest, left, shown)?;
             if read < bytes.len() {
@@ -109,10 +109,10 @@ impl WorkspaceView<'_> {
             self.stop.check()?;
             // The last read asks for one byte more: a short read then proves the end of the file.
             let next = if rest.len() > CHUNK_BYTES + 1 { CHUNK_BYTES } else { rest.len() };
-            match file.read(rest.get_mut(..next).unwrap_or_default()) {
+            match file.read(rest.get_mut(..next).ok_or_else(WorkspaceError::out_of_bounds)?) {
                 Ok(0) => break,
                 Ok(count) => {
-                    rest = rest.get_mut(count..).unwrap_or_default();
+                    rest = rest.get_mut(count..).ok_or_else(WorkspaceError::out_of_bounds)?;
                     read += count;
                     if count < next && read >= expected {
                         break;

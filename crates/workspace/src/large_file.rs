@@ -42,9 +42,11 @@ impl WorkspaceView<'_> {
             let (text, bytes) = (Some(known.text.clone()), same as u64);
             return Ok(Some(FileContents { text, bytes, newlines: known.newlines, sha256: known.sha256 }));
         }
-        let (begun, cut) =
-            known.text.split_at_checked(known.text.floor_char_boundary(same)).unwrap_or_default();
-        let cut = cut.as_bytes().get(..same - begun.len()).unwrap_or_default();
+        let (begun, cut) = known
+            .text
+            .split_at_checked(known.text.floor_char_boundary(same))
+            .ok_or_else(WorkspaceError::out_of_bounds)?;
+        let cut = cut.as_bytes().get(..same - begun.len()).ok_or_else(WorkspaceError::out_of_bounds)?;
         reading.hash(begun, [cut, &other].concat(), Some(&known))
     }
 }

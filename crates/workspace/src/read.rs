@@ -260,7 +260,7 @@ fn stream(
         match file.read(buffer) {
             Ok(0) => return Ok(()),
             Ok(count) => {
-                consume(buffer.get(..count).unwrap_or_default());
+                consume(buffer.get(..count).ok_or_else(WorkspaceError::out_of_bounds)?);
                 read = read.saturating_add(count);
                 if count < buffer.len() && read >= expected {
                     return Ok(());
@@ -472,10 +472,32 @@ impl Utf8Check {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use toolgate_types::Cancellation;
+    use toolgate_types::{Cancellation, ErrorCode};
 
     use super::*;
     use crate::testing::{view, workspace};
+
+    /// A reader that says it read more than there is room for.
+    struct OverlongRead(usize);
+
+    impl Read for OverlongRead {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = buffer.len() + 1;
+            Ok(std::mem::take(&mut self.0) * count)
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_cannot_be_taken_is_an_internal_error() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
+        let mut consumed: Vec<u8> = Vec::new();
+        let read = stream(OverlongRead(1), &mut [0; 4], 4, &view(&workspace, &stop), "f", |chunk| {
+            consumed.extend(chunk)
+        });
+        assert_eq!(read.map_err(|error| error.code()).unwrap_err(), ErrorCode::Internal);
+        assert!(consumed.is_empty());
+    }
 
     /// It may have grown or shrunk between being opened and being read.
     #[test]

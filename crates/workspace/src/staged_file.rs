@@ -134,7 +134,7 @@ impl HashingWriter<'_> {
                 Ok(count) if self.bytes.saturating_add(count as u64) > room => {
                     return Err(io::ErrorKind::FileTooLarge.into());
                 }
-                Ok(count) => self.write_all(buffer.get(..count).unwrap_or_default())?,
+                Ok(count) => self.write_all(buffer.get(..count).ok_or(io::ErrorKind::InvalidData)?)?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

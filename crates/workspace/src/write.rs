@@ -230,11 +230,15 @@ impl WorkspaceView<'_> {
 /// The digests of a text before and after a change. The common prefix is hashed once: hashing takes longer than any other work on a text.
 fn digests(before: &[u8], after: &[u8]) -> (Sha256, Sha256) {
     let same = common_prefix_len(before, after);
+    let split = before.split_at_checked(same).zip(after.split_at_checked(same));
+    let Some(((common, rest_before), (_, rest_after))) = split else {
+        return (Sha256::of(before), Sha256::of(after));
+    };
     let mut of_before = Sha256Hasher::new();
-    of_before.update(before.get(..same).unwrap_or_default());
+    of_before.update(common);
     let mut of_after = of_before.clone();
-    of_before.update(before.get(same..).unwrap_or_default());
-    of_after.update(after.get(same..).unwrap_or_default());
+    of_before.update(rest_before);
+    of_after.update(rest_after);
     (of_before.finish(), of_after.finish())
 }
 

@@ -72,7 +72,7 @@ fn read<T>(
             Err(RefusalReason::TooLarge)
         };
     };
-    let head = bytes.get(..length).unwrap_or_default();
+    let head = bytes.get(..length).ok_or(RefusalReason::Malformed("the head is not text"))?;
     let head = std::str::from_utf8(head).map_err(|_| RefusalReason::Malformed("the head is not text"))?;
     let mut lines = head.split("\r\n");
     let line = RequestLine::parse(lines.next().unwrap_or_default())?;

@@ -30,7 +30,7 @@ impl<'t> Example<'t> {
             Some(Err(error)) => return Err(format!("its arguments are not JSON: {error}")),
             None => return Err(form.to_owned()),
         };
-        let rest = rest.get(values.byte_offset()..).unwrap_or_default().trim();
+        let rest = rest.get(values.byte_offset()..).ok_or(form)?.trim();
         let agent = match rest.strip_prefix("as ") {
             Some(name) => Some(name.trim().parse::<AgentName>().map_err(|error| error.to_string())?),
             None if rest.is_empty() => None,

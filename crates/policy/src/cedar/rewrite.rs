@@ -44,7 +44,7 @@ pub(super) struct ForeignVariable<'t> {
 pub(super) fn rewrite(original: &str) -> Result<Rewritten, ForeignVariable<'_>> {
     let tokens: Vec<CedarToken<'_>> = tokens(original).collect();
     let mut rewritten = Rewritten { text: String::with_capacity(original.len() + 64), inserted: Vec::new() };
-    let mut copied = 0;
+    let (mut rest, mut copied) = (original, 0);
     for (index, token) in tokens.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|index| tokens.get(index)).map_or("", |token| token.text);
         let after = tokens.get(index + 1).map_or("", |token| token.text);
@@ -60,13 +60,16 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, ForeignVariable<'_>> 
             return Err(ForeignVariable { name: token.text, offset: token.offset });
         }
         if CONDITION_VARIABLES.contains(&token.text) {
-            rewritten.text += original.get(copied..token.offset).unwrap_or_default();
+            // An offset that is none of the text refuses the condition: a condition that lost a part of itself would allow more.
+            let foreign = ForeignVariable { name: token.text, offset: token.offset };
+            let (before, after) = rest.split_at_checked(token.offset - copied).ok_or(foreign)?;
+            rewritten.text += before;
             rewritten.text += PREFIX;
             rewritten.inserted.push(token.offset);
-            copied = token.offset;
+            (rest, copied) = (after, token.offset);
         }
     }
-    rewritten.text += original.get(copied..).unwrap_or_default();
+    rewritten.text += rest;
     Ok(rewritten)
 }
 

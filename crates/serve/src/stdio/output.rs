@@ -126,7 +126,7 @@ impl OutputBuffer {
 
 fn write_out(descriptor: BorrowedFd<'_>, bytes: &[u8], written: &mut usize) -> FlushState {
     loop {
-        let rest = bytes.get(*written..).unwrap_or_default();
+        let Some(rest) = bytes.get(*written..) else { return FlushState::Broken };
         if rest.is_empty() {
             return FlushState::Everything;
         }

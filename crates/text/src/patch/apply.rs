@@ -92,7 +92,8 @@ impl<'a> PatchApplier<'a> {
         self.number += 1;
         let old: Vec<Cow<'_, str>> = hunk.old_lines().map(|line| with_line_end(line, with_crlf)).collect();
         let place = self.find(hunk, &old)?;
-        for line in self.lines.get(self.done..place).unwrap_or_default() {
+        let unchanged = self.lines.get(self.done..place).ok_or(HunkError::Internal { hunk: self.number })?;
+        for line in unchanged {
             push_line(&mut self.out, line, self.number)?;
         }
         for line in hunk.new_lines() {
@@ -103,7 +104,7 @@ impl<'a> PatchApplier<'a> {
     }
 
     fn finish(mut self) -> Result<Applied, HunkError> {
-        for line in self.lines.get(self.done..).unwrap_or_default() {
+        for line in self.lines.get(self.done..).ok_or(HunkError::Internal { hunk: self.number })? {
             push_line(&mut self.out, line, self.number)?;
         }
         Ok(Applied { text: self.out, moved: self.moved })

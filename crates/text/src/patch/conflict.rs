@@ -44,6 +44,12 @@ pub enum HunkError {
         /// Which hunk of the file, counted from 1.
         hunk: usize,
     },
+    /// The lines before a hunk cannot be copied.
+    #[error("hunk {hunk} could not be applied where it fits")]
+    Internal {
+        /// Which hunk of the file, counted from 1.
+        hunk: usize,
+    },
 }
 
 /// A hunk compared with the lines that are there.
@@ -91,7 +97,10 @@ impl HunkError {
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
-        ErrorCode::PatchConflict
+        match self {
+            Self::Internal { .. } => ErrorCode::Internal,
+            _ => ErrorCode::PatchConflict,
+        }
     }
 
     /// Which hunk of the file, counted from 1.
@@ -99,9 +108,10 @@ impl HunkError {
     pub fn hunk(&self) -> Option<usize> {
         match self {
             Self::Conflict(conflict) => Some(conflict.hunk),
-            Self::Ambiguous { hunk, .. } | Self::JoinsLines { hunk } | Self::TooManyMoved { hunk } => {
-                Some(*hunk)
-            }
+            Self::Ambiguous { hunk, .. }
+            | Self::JoinsLines { hunk }
+            | Self::TooManyMoved { hunk }
+            | Self::Internal { hunk } => Some(*hunk),
             Self::NotEmpty | Self::Remains { .. } => None,
         }
     }
@@ -121,6 +131,7 @@ impl HunkError {
                  with `\\ No newline at end of file` after the old one"
             }
             Self::TooManyMoved { .. } => "make the patch from the file as it is now",
+            Self::Internal { .. } => "edit or write the file instead",
         }
         .to_owned()
     }
@@ -151,7 +162,10 @@ impl From<HunkError> for Failure {
                 failure.detail("patch_line", patch_line).detail("lines", lines)
             }
             HunkError::Remains { lines } => failure.detail("remaining_lines", lines),
-            HunkError::NotEmpty | HunkError::JoinsLines { .. } | HunkError::TooManyMoved { .. } => failure,
+            HunkError::NotEmpty
+            | HunkError::JoinsLines { .. }
+            | HunkError::TooManyMoved { .. }
+            | HunkError::Internal { .. } => failure,
         }
     }
 }
