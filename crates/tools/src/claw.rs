@@ -185,6 +185,10 @@ fn edit_file(
 }
 
 /// This profile's stable error categories.
+#[deny(
+    clippy::wildcard_enum_match_arm,
+    reason = "a new code does not compile before the profile decides about it"
+)]
 pub(crate) fn category(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InvalidPath => "invalid_path",
@@ -211,7 +215,32 @@ pub(crate) fn category(code: ErrorCode) -> &'static str {
         ErrorCode::EditNotFound => "edit_not_found",
         // The original has no category for a call that never reached a file; the gate's own code is the most precise.
         ErrorCode::UnknownTool | ErrorCode::InvalidArguments => code.as_str(),
-        _ => "io_error",
+        ErrorCode::NotAFile
+        | ErrorCode::NotADirectory
+        | ErrorCode::AlreadyExists
+        | ErrorCode::BinaryFile
+        | ErrorCode::ReadLimit
+        | ErrorCode::WriteLimit
+        | ErrorCode::InvalidRange
+        | ErrorCode::InvalidPattern
+        | ErrorCode::PreconditionFailed
+        | ErrorCode::PatchInvalid
+        | ErrorCode::PatchConflict
+        | ErrorCode::InvalidFrontmatter
+        | ErrorCode::SchemaViolation
+        | ErrorCode::InvalidTransition
+        | ErrorCode::CommandFailed
+        | ErrorCode::CommandNotFound
+        | ErrorCode::ResourceLimit
+        | ErrorCode::DiskFull
+        | ErrorCode::ReadOnlyFilesystem
+        | ErrorCode::IoError
+        | ErrorCode::Timeout
+        | ErrorCode::Cancelled
+        | ErrorCode::Interrupted
+        | ErrorCode::OutputInvalid
+        | ErrorCode::Internal
+        | ErrorCode::AuditUnavailable => "io_error",
     }
 }
 

@@ -179,6 +179,10 @@ fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) ->
 }
 
 /// The codes that this profile's models know: the sandbox's own, errno names, or a plain failure.
+#[deny(
+    clippy::wildcard_enum_match_arm,
+    reason = "a new code does not compile before the profile decides about it"
+)]
 pub(crate) fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::OutsideWorkspace | ErrorCode::UnknownAlias => "PATH_OUTSIDE_WORKSPACE",
@@ -209,7 +213,23 @@ pub(crate) fn code(code: ErrorCode) -> &'static str {
         ErrorCode::ToolSuspended => "TOOL_SUSPENDED",
         ErrorCode::Timeout => "TIMEOUT",
         ErrorCode::Cancelled => "CANCELLED",
-        _ => "EXECUTION_ERROR",
+        ErrorCode::AlreadyExists
+        | ErrorCode::BinaryFile
+        | ErrorCode::InvalidRange
+        | ErrorCode::PreconditionFailed
+        | ErrorCode::EditNotFound
+        | ErrorCode::EditAmbiguous
+        | ErrorCode::PatchInvalid
+        | ErrorCode::PatchConflict
+        | ErrorCode::InvalidFrontmatter
+        | ErrorCode::SchemaViolation
+        | ErrorCode::InvalidTransition
+        | ErrorCode::CommandFailed
+        | ErrorCode::IoError
+        | ErrorCode::Interrupted
+        | ErrorCode::OutputInvalid
+        | ErrorCode::Internal
+        | ErrorCode::AuditUnavailable => "EXECUTION_ERROR",
     }
 }
 

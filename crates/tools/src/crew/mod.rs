@@ -17,6 +17,10 @@ pub(crate) use run_log::RunLog;
 pub(crate) use tools::{about_file, tools};
 
 /// This profile's error codes.
+#[deny(
+    clippy::wildcard_enum_match_arm,
+    reason = "a new code does not compile before the profile decides about it"
+)]
 pub(crate) fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::NotFound => "ENOENT",
@@ -30,9 +34,44 @@ pub(crate) fn code(code: ErrorCode) -> &'static str {
         | ErrorCode::Unauthenticated
         | ErrorCode::CommandBlocked
         | ErrorCode::InvalidPath
-        | ErrorCode::UnknownAlias => "E_SANDBOX_VIOLATION",
-        violation if violation.is_violation() => "E_SANDBOX_VIOLATION",
-        _ => "E_INTERNAL",
+        | ErrorCode::UnknownAlias
+        | ErrorCode::OutsideWorkspace
+        | ErrorCode::SymlinkOutsideWorkspace
+        | ErrorCode::SymlinkLoop
+        | ErrorCode::DeniedPath
+        | ErrorCode::OutOfScope
+        | ErrorCode::ReadOnly
+        | ErrorCode::SpecialFile => "E_SANDBOX_VIOLATION",
+        ErrorCode::NotAFile
+        | ErrorCode::NotADirectory
+        | ErrorCode::AlreadyExists
+        | ErrorCode::PermissionDenied
+        | ErrorCode::BinaryFile
+        | ErrorCode::InvalidRange
+        | ErrorCode::InvalidPattern
+        | ErrorCode::EditNotFound
+        | ErrorCode::EditAmbiguous
+        | ErrorCode::PatchInvalid
+        | ErrorCode::PatchConflict
+        | ErrorCode::CommandFailed
+        | ErrorCode::CommandNotFound
+        | ErrorCode::ResourceLimit
+        | ErrorCode::DiskFull
+        | ErrorCode::ReadOnlyFilesystem
+        | ErrorCode::IoError
+        | ErrorCode::Timeout
+        | ErrorCode::Cancelled
+        | ErrorCode::Interrupted
+        | ErrorCode::OutputInvalid
+        | ErrorCode::Internal
+        | ErrorCode::UnknownTool
+        | ErrorCode::SandboxUnavailable
+        | ErrorCode::RateLimited
+        | ErrorCode::ToolSuspended
+        | ErrorCode::ApprovalDenied
+        | ErrorCode::ApprovalExpired
+        | ErrorCode::ApprovalUnavailable
+        | ErrorCode::AuditUnavailable => "E_INTERNAL",
     }
 }
 
