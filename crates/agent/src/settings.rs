@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolgate_llm::{Backoff, ThinkingMode};
+use toolgate_llm::{RetryPolicy, ThinkingMode};
 use toolgate_manifest::{OnFull, OnViolation};
 use toolgate_tools::Profile;
 
@@ -32,8 +32,8 @@ pub struct AgentSettings {
     pub on_violation: OnViolation,
     /// The maximum number of attempts per step.
     pub max_attempts: u32,
-    /// The delay between attempts.
-    pub backoff: Backoff,
+    /// Whether and when a failed step is retried.
+    pub retry: RetryPolicy,
     /// The maximum output of one step, in tokens.
     pub max_output_tokens: Option<u32>,
     /// Whether the model should think first.
@@ -119,7 +119,7 @@ impl AgentSettings {
             repair: false,
             on_violation: if is_studio { OnViolation::Stop } else { OnViolation::Answer },
             max_attempts: 4,
-            backoff: Backoff::default(),
+            retry: RetryPolicy::default(),
             max_output_tokens: None,
             thinking: ThinkingMode::default(),
         }

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use toolgate_llm::{
-    AssistantMessage, Backoff, CallKey, ErrorKind, FinishReason, Provider, ProviderError, StepEvent,
+    AssistantMessage, CallKey, ErrorKind, FinishReason, Provider, ProviderError, RetryPolicy, StepEvent,
     StepEvents, StepRequest, Usage,
 };
 use toolgate_types::CallId;
@@ -31,7 +31,7 @@ pub(crate) struct ModelClient<'a> {
     pub(crate) provider: &'a dyn Provider,
     pub(crate) events: &'a EventSink,
     pub(crate) max_attempts: u32,
-    pub(crate) backoff: Backoff,
+    pub(crate) retry: RetryPolicy,
     /// Whether deltas are emitted.
     pub(crate) emits_deltas: bool,
 }
@@ -109,7 +109,7 @@ impl ModelClient<'_> {
         if attempt >= self.max_attempts {
             return None;
         }
-        self.backoff.delay(attempt, error).filter(|wait| *wait < patience.remaining())
+        self.retry.delay(attempt, error).filter(|wait| *wait < patience.remaining())
     }
 }
 

@@ -272,12 +272,12 @@ impl<'a> TurnRunner<'a> {
 
     pub(crate) fn model_client(&self, is_shown: bool) -> ModelClient<'_> {
         let Agent { provider, settings, .. } = self.agent;
-        let (tries, backoff) = (settings.max_attempts, settings.backoff);
+        let (tries, retry) = (settings.max_attempts, settings.retry);
         ModelClient {
             provider: provider.as_ref(),
             events: &self.turn.events,
             max_attempts: tries,
-            backoff,
+            retry,
             emits_deltas: is_shown,
         }
     }

@@ -8,14 +8,19 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use toolgate_gate::Tool;
+use toolgate_types::Backoff;
 
 use crate::definition::confusable_key;
 use crate::launch::ServerLauncher;
 use crate::pins::Pins;
-use crate::server::{Backoff, Server, ServerHealth, ServerTimeouts};
+use crate::server::{Server, ServerHealth, ServerTimeouts};
 use crate::settings::ServerSettings;
 use crate::tool::BridgedTool;
 use crate::untrusted_schema::PatternBudget;
+
+/// The delays between two starts of a server that exits or does not answer.
+pub const RESTART_BACKOFF: Backoff =
+    Backoff { initial_delay: Duration::from_millis(500), max_delay: Duration::from_secs(60) };
 
 /// The parts of a bridge.
 pub struct BridgeOptions {

@@ -21,12 +21,12 @@ mod tool;
 mod bridge;
 
 pub use advice::Finding;
-pub use bridge::{Bridge, BridgeOptions};
+pub use bridge::{Bridge, BridgeOptions, RESTART_BACKOFF};
 pub use definition::Definition;
 pub use error::ConnectError;
 pub use launch::{LaunchedServer, RunningProcess, ServerLauncher};
 pub use pins::{PinFile, PinState, PinnedTool, Pins};
-pub use server::{Backoff, HealthState, ServerHealth, ServerTimeouts};
+pub use server::{HealthState, ServerHealth, ServerTimeouts};
 pub use settings::{
     DEFAULT_MAX_CALLS, HttpSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString, ServerName,
     ServerSettings, ToolSettings, TransportSettings,

@@ -14,7 +14,7 @@ mod request;
 // Events and errors.
 mod event;
 mod error;
-mod backoff;
+mod retry_policy;
 
 // Providers.
 mod capabilities;
@@ -50,7 +50,6 @@ mod ollama;
 mod listed;
 
 pub use anthropic::AnthropicProvider;
-pub use backoff::Backoff;
 pub use capabilities::{Capabilities, StatedCapabilities};
 pub use chat::ChatProvider;
 pub use endpoint::{ApiKey, Endpoint, Timeouts};
@@ -65,6 +64,7 @@ pub use provider::{ModelName, Provider, StepEvents, Wire, provider};
 pub use recording::{ReplayedStep, StreamRecorder, replay};
 pub use request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 pub use responses::ResponsesProvider;
+pub use retry_policy::RetryPolicy;
 pub use sse::stream_events;
 pub use step_decoder::StepDecoder;
 pub use wire_names::ToolNames;

@@ -17,6 +17,7 @@ pub mod json_type;
 pub mod structured;
 pub mod outcome;
 pub mod limits;
+pub mod backoff;
 pub mod cancellation;
 pub mod mount_overlay;
 pub mod digest;
@@ -27,6 +28,7 @@ pub mod ownership;
 pub mod state_key;
 pub mod change_fate;
 
+pub use backoff::Backoff;
 pub use call::ToolCall;
 pub use caller::{Caller, RESERVED_SUBJECTS, Trust};
 pub use cancellation::{Cancellation, CancellationReason};

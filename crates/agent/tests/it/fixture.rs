@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use toolgate_agent::{Agent, AgentSettings, ChatEvent, EventSink, TurnContext, TurnOutcome};
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_gate::{Approver, BlockingStrategy, NoApprover};
-use toolgate_llm::{Backoff, Message, ModelName, Provider};
+use toolgate_llm::{Message, ModelName, Provider, RetryPolicy};
 use toolgate_session::{NewSession, Session, SessionStore};
 use toolgate_tools::Profile;
-use toolgate_types::{Caller, Trust};
+use toolgate_types::{Backoff, Caller, Trust};
 
 use crate::event_log;
 
@@ -68,13 +68,11 @@ impl AgentFixture {
 
     /// The default setup: short backoff, no approvals.
     pub(crate) fn how(&self) -> TurnSetup {
-        let backoff = Backoff {
-            initial_delay: Duration::from_millis(1),
-            max_delay: Duration::from_millis(2),
-            ..Backoff::default()
-        };
+        let backoff =
+            Backoff { initial_delay: Duration::from_millis(1), max_delay: Duration::from_millis(2) };
+        let retry = RetryPolicy { backoff, ..RetryPolicy::default() };
         TurnSetup {
-            settings: AgentSettings { backoff, ..AgentSettings::for_profile(self.profile) },
+            settings: AgentSettings { retry, ..AgentSettings::for_profile(self.profile) },
             caller: person("talk"),
             approver: Arc::new(NoApprover { remedy: "ask in a test".to_owned() }),
             cancelled: CancellationToken::new(),

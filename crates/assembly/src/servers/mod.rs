@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use toolgate_connect::{
-    Backoff, Bridge, BridgeOptions, Pins, ServerHealth, ServerName, ServerSettings, ServerTimeouts,
+    Bridge, BridgeOptions, Pins, RESTART_BACKOFF, ServerHealth, ServerName, ServerSettings, ServerTimeouts,
 };
 use toolgate_gate::Registry;
 use toolgate_manifest::ConfigProblem;
@@ -106,7 +106,7 @@ impl Servers {
             warn: Arc::new(report),
             // Reports of quarantined files always reach the operator: a file may be the operator's own.
             error: Arc::new(warn),
-            backoff: Backoff::default(),
+            backoff: RESTART_BACKOFF,
             timeouts: ServerTimeouts::default(),
             scan_interval: QUARANTINE_SCAN_INTERVAL,
             runtime,

@@ -1,6 +1,5 @@
 //! One server: starting it, supervising it, and calling its tools.
 
-mod backoff;
 mod server_timeouts;
 mod reporter;
 mod restricted_client;
@@ -24,7 +23,6 @@ use crate::pins::PinFile;
 use crate::settings::{ServerName, ServerSettings};
 use reporter::ServerReporter;
 
-pub use backoff::Backoff;
 pub use health::{HealthState, ServerHealth};
 pub use server_timeouts::ServerTimeouts;
 

@@ -106,7 +106,7 @@ impl Server {
         let again = async {
             match given_up {
                 true => std::future::pending().await,
-                false => tokio::time::sleep(self.options.backoff.after(failures)).await,
+                false => tokio::time::sleep(self.options.backoff.delay(failures)).await,
             }
         };
         tokio::select! {

@@ -16,14 +16,15 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_connect::{
-    Backoff, Bridge, BridgeOptions, HealthState, LaunchedServer, Pins, ProcessSettings, RunningProcess,
-    ServerHealth, ServerLauncher, ServerSettings, ServerTimeouts, ToolSettings, TransportSettings,
+    Bridge, BridgeOptions, HealthState, LaunchedServer, Pins, ProcessSettings, RunningProcess, ServerHealth,
+    ServerLauncher, ServerSettings, ServerTimeouts, ToolSettings, TransportSettings,
 };
 use toolgate_gate::{
     AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover, Registry,
 };
 use toolgate_types::{
-    Caller, ErrorCode, Failure, Limits, Outcome, Stage, StateKey, ToolCall, ToolClass, ToolOutput, Trust,
+    Backoff, Caller, ErrorCode, Failure, Limits, Outcome, Stage, StateKey, ToolCall, ToolClass, ToolOutput,
+    Trust,
 };
 use toolgate_workspace::Workspace;
 
@@ -300,7 +301,10 @@ impl BridgeFixture {
             error: Arc::clone(&complain),
             warn: complain,
             scan_interval: between_looks,
-            backoff: Backoff { initial: Duration::from_millis(20), max: Duration::from_millis(200) },
+            backoff: Backoff {
+                initial_delay: Duration::from_millis(20),
+                max_delay: Duration::from_millis(200),
+            },
             // No refill: the limit is reached however slowly the messages are read.
             timeouts: ServerTimeouts { probe_timeout: silence, unsolicited_per_second: 0 },
             runtime: tokio::runtime::Handle::current(),

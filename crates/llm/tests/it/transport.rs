@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use toolgate_llm::{
-    ApiKey, Backoff, Endpoint, ErrorKind, ProviderError, StepEvent, Timeouts, Wire, provider,
+    ApiKey, Endpoint, ErrorKind, ProviderError, RetryPolicy, StepEvent, Timeouts, Wire, provider,
 };
 
 use crate::asking::{model, request, step, tools};
@@ -174,7 +174,7 @@ async fn answers_that_are_no_success_are_told_apart_and_hints_are_kept() {
         let failed = fails(endpoint(&address, patient())).await;
         assert_eq!((failed.kind, failed.is_retryable()), (kind, retryable), "{failed:?}");
         assert_eq!(failed.retry_after, wait.map(Duration::from_millis));
-        assert_eq!(Backoff::default().delay(1, &failed).is_some(), retryable);
+        assert_eq!(RetryPolicy::default().delay(1, &failed).is_some(), retryable);
         let host = address.trim_start_matches("http://");
         told += &format!("{failed}\n  {}\n", failed.help.as_deref().unwrap_or("-")).replace(host, "host");
     }
