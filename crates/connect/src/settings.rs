@@ -220,10 +220,7 @@ impl TransportSettings {
     /// A digest of the connection: two servers with the same name but other commands or URLs differ.
     pub(crate) fn digest(&self) -> Sha256 {
         let mut hasher = Sha256Hasher::new();
-        let mut part = |bytes: &[u8]| {
-            hasher.update(&(bytes.len() as u64).to_be_bytes());
-            hasher.update(bytes);
-        };
+        let mut part = |bytes: &[u8]| hasher.update_prefixed(bytes);
         match self {
             Self::Stdio(process) => {
                 part(b"stdio");

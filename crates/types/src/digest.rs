@@ -61,6 +61,12 @@ impl Sha256Hasher {
         self.0.update(bytes);
     }
 
+    /// Adds the length of a part as a 64-bit big-endian number, then the part: the length prefix keeps a sequence of parts unambiguous.
+    pub fn update_prefixed(&mut self, part: &[u8]) {
+        self.update(&(part.len() as u64).to_be_bytes());
+        self.update(part);
+    }
+
     /// The digest of everything that was added.
     #[must_use]
     pub fn finish(self) -> Sha256 {
@@ -145,6 +151,19 @@ mod tests {
         hasher.update(b"bc");
         assert_eq!(hasher.finish().to_string(), text);
         assert_eq!(serde_json::to_value(Sha256::of(b"abc")).unwrap(), text);
+    }
+
+    #[test]
+    fn parts_with_a_length_are_told_apart() {
+        let hashed = |parts: &[&str]| {
+            let mut hasher = Sha256Hasher::new();
+            parts.iter().for_each(|part| hasher.update_prefixed(part.as_bytes()));
+            hasher.finish()
+        };
+        assert_eq!(hashed(&["ab"]), Sha256::of(b"\0\0\0\0\0\0\0\x02ab"));
+        for other in [["a", "b"].as_slice(), &["", "ab"], &["ab", ""], &["abc"]] {
+            assert_ne!(hashed(&["ab"]), hashed(other), "{other:?}");
+        }
     }
 
     #[test]

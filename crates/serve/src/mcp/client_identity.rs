@@ -70,14 +70,10 @@ impl IdentityDigests {
     }
 }
 
-/// Length prefixes keep the encoding of the parts unambiguous.
 fn digest<'a>(purpose: &[u8], parts: impl Iterator<Item = &'a str>) -> [u8; 32] {
     let mut hasher = Sha256Hasher::new();
     hasher.update(purpose);
-    for part in parts {
-        hasher.update(&(part.len() as u64).to_be_bytes());
-        hasher.update(part.as_bytes());
-    }
+    parts.for_each(|part| hasher.update_prefixed(part.as_bytes()));
     *hasher.finish().as_bytes()
 }
 

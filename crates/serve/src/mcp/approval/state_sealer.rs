@@ -39,10 +39,8 @@ impl RequestBinding {
         let mut hasher = Sha256Hasher::new();
         hasher.update(b"toolgate.parked.v3\0");
         hasher.update(&visitor.binding);
-        for part in [session.as_str(), tool] {
-            hasher.update(&(part.len() as u64).to_be_bytes());
-            hasher.update(part.as_bytes());
-        }
+        hasher.update_prefixed(session.as_str().as_bytes());
+        hasher.update_prefixed(tool.as_bytes());
         match definition {
             Some(definition) => hasher.update(definition.as_bytes()),
             None => hasher.update(b"-"),
