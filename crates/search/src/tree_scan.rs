@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::{Builder, Scope as Threads};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::fstat;
@@ -19,8 +18,8 @@ use crate::directory::{
     DirEntries, DirentBuffer, is_concurrent_change, kind_by_stat, open_directory, reopen,
 };
 use crate::path_buffer::as_path;
-use crate::walk::{MAX_DEPTH, join_or_propagate, thread_count};
-use crate::work_queue::WorkQueue;
+use crate::walk::MAX_DEPTH;
+use crate::work_queue::{WorkQueue, run_workers};
 use crate::{EntryKind, Error};
 
 /// How many directories one thread reads before more threads are worth starting.
@@ -125,7 +124,10 @@ pub fn scan_tree<S: TreeVisitor>(
         missed: AtomicBool::new(false),
         ended: OnceLock::new(),
     };
-    let workers = std::thread::scope(|threads| shared.run_on(threads, &surveyor));
+    let workers = run_workers(
+        || ScanWorker::new(&shared, surveyor()),
+        |worker, start_helpers| worker.run(start_helpers),
+    );
     let surveyors = workers.into_iter().map(|worker| worker.surveyor).collect();
     let stopped = match shared.ended.into_inner() {
         Some(ScanAbort::Failed(errno)) => return Err(errno.into()),
@@ -162,29 +164,6 @@ struct SharedScan<'a> {
 }
 
 impl SharedScan<'_> {
-    fn run_on<'scope, 'env, S: TreeVisitor + 'env>(
-        &'env self,
-        threads: &'scope Threads<'scope, 'env>,
-        surveyor: &'env (impl Fn() -> S + Sync),
-    ) -> Vec<ScanWorker<'env, S>> {
-        let mut helpers = Vec::new();
-        let mut first = ScanWorker::new(self, surveyor());
-        first.run(&mut || {
-            for _ in 1..thread_count() {
-                let help = move || {
-                    let mut worker = ScanWorker::new(self, surveyor());
-                    worker.run(&mut || {});
-                    worker
-                };
-                // Without another thread the scan is slower, and otherwise the same.
-                helpers.extend(Builder::new().spawn_scoped(threads, help).ok());
-            }
-        });
-        let mut workers = vec![first];
-        workers.extend(helpers.into_iter().map(join_or_propagate));
-        workers
-    }
-
     fn end(&self, ending: ScanAbort) {
         self.ended.get_or_init(|| ending);
         self.queue.close();

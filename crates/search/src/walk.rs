@@ -3,7 +3,6 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
-use std::thread::{Builder, Scope as Threads, ScopedJoinHandle};
 
 use rustix::io::Errno;
 use toolgate_types::{Cancellation, CancellationReason};
@@ -14,14 +13,11 @@ use crate::directory::{
 use crate::ignore_rules::IgnoreRules;
 use crate::path_buffer::{PathBuffer, walk_order};
 use crate::walk_filter::WalkFilter;
-use crate::work_queue::WorkQueue;
+use crate::work_queue::{WorkQueue, run_workers, thread_count};
 use crate::{EntryKind, Error, WalkRoot};
 
 /// How many levels a walk descends. Every level may keep a directory open on every thread, and descriptors are limited.
 pub const MAX_DEPTH: usize = 128;
-
-/// How many threads a walk uses at most; one call must not occupy the whole machine.
-const MAX_THREADS: usize = 4;
 
 /// How much work must have been done before more threads are worth starting; see [`FileVisitor::visit_file`].
 const MIN_WORK_FOR_THREADS: u64 = 256 * 1024;
@@ -137,7 +133,10 @@ pub(crate) fn walk<V: FileVisitor>(
     }
     let shared =
         SharedWalk { scope, stop, queue: WorkQueue::new(WalkJob::all_of(folder)), stopped: OnceLock::new() };
-    let workers = std::thread::scope(|threads| shared.run_on(threads, &visitor));
+    let workers = run_workers(
+        || WalkWorker::new(&shared, visitor(), thread_count() == 1),
+        |worker, start_helpers| worker.run(start_helpers),
+    );
     let mut skipped = Skipped::default();
     workers.iter().for_each(|worker| skipped.add(worker.skipped));
     let visitors = workers.into_iter().map(|worker| worker.visitor).collect();
@@ -173,46 +172,10 @@ struct SharedWalk<'a> {
 }
 
 impl SharedWalk<'_> {
-    /// Works on the calling thread, and starts others as soon as there is enough work.
-    fn run_on<'scope, 'env, V: FileVisitor + 'env>(
-        &'env self,
-        threads: &'scope Threads<'scope, 'env>,
-        visitor: &'env (impl Fn() -> V + Sync),
-    ) -> Vec<WalkWorker<'env, V>> {
-        let mut helpers = Vec::new();
-        let mut first = WalkWorker::new(self, visitor(), thread_count() == 1);
-        first.run(&mut || {
-            for _ in 1..thread_count() {
-                let help = move || {
-                    let mut worker = WalkWorker::new(self, visitor(), true);
-                    worker.run(&mut || {});
-                    worker
-                };
-                // Without another thread the walk is slower, and otherwise the same.
-                helpers.extend(Builder::new().spawn_scoped(threads, help).ok());
-            }
-        });
-        let mut workers = vec![first];
-        workers.extend(helpers.into_iter().map(join_or_propagate));
-        workers
-    }
-
     fn stop_now(&self, reason: CancellationReason) {
         self.stopped.get_or_init(|| reason);
         self.queue.close();
     }
-}
-
-/// Propagates a panic of another thread.
-pub(crate) fn join_or_propagate<T>(helper: ScopedJoinHandle<'_, T>) -> T {
-    helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Determined once, because it takes several system calls.
-pub(crate) fn thread_count() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT
-        .get_or_init(|| std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS)))
 }
 
 /// One thread of a walk.

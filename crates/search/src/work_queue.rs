@@ -1,7 +1,11 @@
 //! A work queue shared by several threads: last in, first out, until all jobs are done.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{Builder, ScopedJoinHandle};
+
+/// How many threads a walk uses at most; one call must not occupy the whole machine.
+const MAX_THREADS: usize = 4;
 
 /// A stack of jobs. Taking the newest first keeps a walk deep rather than wide, so that few directories are open.
 pub(crate) struct WorkQueue<J> {
@@ -93,4 +97,42 @@ impl<J> Drop for JobGuard<'_, J> {
             self.queue.changed.notify_all();
         }
     }
+}
+
+/// Runs a worker on the calling thread, and more on threads of their own once it asks for them. Returns every worker that took part.
+pub(crate) fn run_workers<W: Send>(
+    worker: impl Fn() -> W + Sync,
+    run: impl Fn(&mut W, &mut dyn FnMut()) + Sync,
+) -> Vec<W> {
+    std::thread::scope(|threads| {
+        let (worker, run) = (&worker, &run);
+        let mut helpers = Vec::new();
+        let mut first = worker();
+        run(&mut first, &mut || {
+            for _ in 1..thread_count() {
+                let help = move || {
+                    let mut helper = worker();
+                    run(&mut helper, &mut || {});
+                    helper
+                };
+                // Without another thread the walk is slower, and otherwise the same.
+                helpers.extend(Builder::new().spawn_scoped(threads, help).ok());
+            }
+        });
+        let mut workers = vec![first];
+        workers.extend(helpers.into_iter().map(join_or_propagate));
+        workers
+    })
+}
+
+/// Propagates a panic of another thread.
+fn join_or_propagate<T>(helper: ScopedJoinHandle<'_, T>) -> T {
+    helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Determined once, because it takes several system calls.
+pub(crate) fn thread_count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT
+        .get_or_init(|| std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS)))
 }
