@@ -1,6 +1,6 @@
 //! Incremental parser for newline-delimited JSON.
 
-use memchr::memchr;
+use toolgate_text::line_buffer::LineBuffer;
 
 use crate::error::{ErrorKind, ProviderError};
 use crate::frame::StreamFrame;
@@ -9,29 +9,22 @@ use crate::limits::MAX_STEP_BYTES;
 /// Takes bytes and emits lines; blank lines are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct LineParser {
-    /// An incomplete line.
-    line: Vec<u8>,
+    lines: LineBuffer,
 }
 
 impl LineParser {
     /// Takes more bytes, and emits every line that they complete.
     pub(crate) fn feed(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &[u8],
         each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
-        while let Some(end) = memchr(b'\n', bytes) {
-            let (line, rest) = bytes.split_at_checked(end).unwrap_or_default();
-            bytes = rest.get(1..).unwrap_or_default();
-            if self.line.is_empty() {
-                emit(line, true, each)?;
-                continue;
-            }
-            self.keep(line)?;
-            emit(&self.line, true, each)?;
-            self.line.clear();
+        self.lines.buffer().extend_from_slice(bytes);
+        while let Some(line) = self.lines.next_line() {
+            check_length(line.len())?;
+            emit(line, true, each)?;
         }
-        self.keep(bytes)
+        check_length(self.lines.pending_bytes())
     }
 
     /// The stream has ended. An incomplete line is emitted as such.
@@ -39,17 +32,16 @@ impl LineParser {
         &mut self,
         each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), ProviderError>,
     ) -> Result<(), ProviderError> {
-        emit(&std::mem::take(&mut self.line), false, each)
+        emit(self.lines.take_rest(), false, each)
     }
+}
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), ProviderError> {
-        if self.line.len() + bytes.len() > MAX_STEP_BYTES {
-            let message = format!("a line of the stream has more than {MAX_STEP_BYTES} bytes");
-            return Err(ProviderError::new(ErrorKind::TooLarge, message));
-        }
-        self.line.extend_from_slice(bytes);
-        Ok(())
+fn check_length(bytes: usize) -> Result<(), ProviderError> {
+    if bytes > MAX_STEP_BYTES {
+        let message = format!("a line of the stream has more than {MAX_STEP_BYTES} bytes");
+        return Err(ProviderError::new(ErrorKind::TooLarge, message));
     }
+    Ok(())
 }
 
 fn emit(

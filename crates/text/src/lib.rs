@@ -16,6 +16,7 @@ mod quote;
 mod secret;
 mod fuzzy_match;
 pub mod line_index;
+pub mod line_buffer;
 
 pub mod edit;
 

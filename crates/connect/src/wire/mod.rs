@@ -1,6 +1,5 @@
 //! Transports to a server: the pipes of a process, or HTTP, both behind the same filter.
 
-mod line_buffer;
 mod large_messages;
 mod close_reason;
 mod pipe_transport;

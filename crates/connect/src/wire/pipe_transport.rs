@@ -18,9 +18,9 @@ use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::net::unix::pipe::{Receiver, Sender};
+use toolgate_text::line_buffer::LineBuffer;
 
 use super::large_messages::{LargeMessage, MAX_UNCHECKED_BYTES, classify, too_complex_error};
-use super::line_buffer::LineBuffer;
 use super::{CloseReason, MAX_MESSAGE_BYTES};
 
 /// Size of one read.
@@ -131,7 +131,9 @@ impl PipeTransport {
         } else {
             self.from.readable().await?;
         }
-        match self.from.try_read_buf(self.lines.spare_capacity(READ_BYTES)) {
+        let buffer = self.lines.buffer();
+        buffer.reserve(READ_BYTES);
+        match self.from.try_read_buf(buffer) {
             Ok(0) => Ok(false),
             Ok(_) => Ok(true),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
@@ -153,7 +155,7 @@ impl PipeTransport {
             if self.invalid_lines > MAX_INVALID_LINES {
                 return Err(format!("more than {MAX_INVALID_LINES} lines in a row were no messages"));
             }
-            if self.lines.is_too_long() {
+            if self.lines.pending_bytes() > MAX_MESSAGE_BYTES {
                 return Err(format!("a line was longer than {MAX_MESSAGE_BYTES} bytes"));
             }
             match self.drive_io().await {

@@ -1,9 +1,6 @@
 //! Splits the input into lines.
 
-use memchr::memchr;
-
-/// A buffer up to this size is kept for the next line; a larger one is freed.
-const MAX_IDLE_BUFFER_BYTES: usize = 256 * 1024;
+use toolgate_text::line_buffer::LineBuffer;
 
 /// A line of input.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,11 +14,7 @@ pub(crate) enum InputLine<'b> {
 /// Splits the input into lines. A line above the limit is skipped without being buffered.
 #[derive(Debug)]
 pub(crate) struct InputLines {
-    bytes: Vec<u8>,
-    /// Start of the next line.
-    start: usize,
-    /// No line end was found before this index.
-    seen: usize,
+    lines: LineBuffer,
     max_bytes: usize,
     /// Whether the current line is being skipped.
     skipping: bool,
@@ -29,64 +22,43 @@ pub(crate) struct InputLines {
 
 impl InputLines {
     pub(crate) fn new(max_bytes: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, seen: 0, max_bytes, skipping: false }
+        Self { lines: LineBuffer::default(), max_bytes, skipping: false }
     }
 
     /// The buffer to append input to.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
-        if self.start == self.bytes.len() {
-            self.bytes.clear();
-            (self.start, self.seen) = (0, 0);
-            if self.bytes.capacity() > MAX_IDLE_BUFFER_BYTES {
-                self.bytes = Vec::new();
-            }
-        } else if self.start >= MAX_IDLE_BUFFER_BYTES {
-            self.bytes.drain(..self.start);
-            self.seen -= self.start;
-            self.start = 0;
-        }
-        &mut self.bytes
+        self.lines.buffer()
     }
 
     /// Whether all input has been consumed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.bytes.len()
+        self.lines.is_empty()
     }
 
     /// The next complete line.
     pub(crate) fn next(&mut self) -> Option<InputLine<'_>> {
-        loop {
-            let from = self.seen;
-            let Some(length) = memchr(b'\n', self.bytes.get(from..).unwrap_or_default()) else {
-                self.seen = self.bytes.len();
-                if self.bytes.len() - self.start > self.max_bytes {
-                    self.skipping = true;
-                }
-                if self.skipping {
-                    self.start = self.bytes.len();
-                }
-                return None;
-            };
-            let (start, end) = (self.start, from + length);
-            (self.start, self.seen) = (end + 1, end + 1);
-            if std::mem::take(&mut self.skipping) || end - start > self.max_bytes {
+        while let Some(range) = self.lines.next_range() {
+            if std::mem::take(&mut self.skipping) || range.len() > self.max_bytes {
                 return Some(InputLine::TooLong);
             }
-            let is_blank = self.bytes.get(start..end).unwrap_or_default().trim_ascii().is_empty();
+            let is_blank = self.lines.line(range.clone()).is_none_or(|line| line.trim_ascii().is_empty());
             if !is_blank {
-                return Some(InputLine::Whole(self.bytes.get(start..end).unwrap_or_default().trim_ascii()));
+                return self.lines.line(range).map(|line| InputLine::Whole(line.trim_ascii()));
             }
         }
+        self.skipping |= self.lines.pending_bytes() > self.max_bytes;
+        if self.skipping {
+            self.lines.take_rest();
+        }
+        None
     }
 
     /// The last line at end of input, without a line end.
     pub(crate) fn rest(&mut self) -> Option<InputLine<'_>> {
-        let start = std::mem::replace(&mut self.start, self.bytes.len());
-        self.seen = self.bytes.len();
+        let line = self.lines.take_rest().trim_ascii();
         if std::mem::take(&mut self.skipping) {
             return Some(InputLine::TooLong);
         }
-        let line = self.bytes.get(start..).unwrap_or_default().trim_ascii();
         (!line.is_empty()).then_some(InputLine::Whole(line))
     }
 }
@@ -155,7 +127,7 @@ mod tests {
             lines.buffer().extend_from_slice(&[b'x'; 1024]);
             assert_eq!(lines.next(), None);
         }
-        assert!(lines.bytes.capacity() < 2 * MAX_IDLE_BUFFER_BYTES, "{}", lines.bytes.capacity());
+        assert!(lines.buffer().capacity() < 512 * 1024, "{}", lines.buffer().capacity());
         lines.buffer().extend_from_slice(b"\n{}\n");
         assert_eq!(lines.next(), Some(InputLine::TooLong));
         assert_eq!(lines.next(), Some(InputLine::Whole(b"{}")));
