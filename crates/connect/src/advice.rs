@@ -6,8 +6,7 @@
 //! at the words that matter. What an approved tool may do is bounded by class, permissions, approval and the sandbox, whatever its description says.
 
 use serde_json::Value;
-use toolgate_text::is_invisible;
-use toolgate_tools::escape_control_chars;
+use toolgate_text::{escape_control_chars, is_invisible};
 
 use crate::definition::{Definition, truncate};
 

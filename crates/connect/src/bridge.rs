@@ -147,7 +147,7 @@ impl Bridge {
             let (settings, mut room) = (server.settings(), PatternBudget::for_server());
             for entry in server.catalogue().entries() {
                 let shown = || {
-                    toolgate_tools::escape_control_chars(&crate::definition::truncate(
+                    toolgate_text::escape_control_chars(&crate::definition::truncate(
                         &entry.definition.name,
                         100,
                     ))

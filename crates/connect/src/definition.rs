@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolgate_gate::ToolSchema;
-use toolgate_tools::{escape_control_chars, sanitize};
+use toolgate_text::{escape_control_chars, sanitize};
 use toolgate_types::Sha256;
 
 use crate::untrusted_schema::{PatternBudget, sanitize_schema};

@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_policy::Requirements;
 use toolgate_text::confusables::quote_value;
-use toolgate_tools::escape_control_chars;
+use toolgate_text::escape_control_chars;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
 

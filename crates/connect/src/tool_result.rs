@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value, json};
-use toolgate_tools::sanitize_value;
+use toolgate_text::sanitize_value;
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Limits, ToolOutput};
 
 use crate::definition::truncate;
@@ -72,7 +72,7 @@ fn tool_error(text: &str, reading: AnswerContext<'_>) -> Failure {
     )
     .detail("server", reading.server);
     match (reading.filtered, said.is_empty()) {
-        (true, _) => failure.terminal_note(toolgate_tools::escape_control_chars(&said)),
+        (true, _) => failure.terminal_note(toolgate_text::escape_control_chars(&said)),
         (false, true) => failure,
         (false, false) => {
             Failure { message: format!("{}, in its own words: {said}", failure.message), ..failure }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 use toolgate_manifest::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};
-use toolgate_tools::sanitize_value;
+use toolgate_text::sanitize_value;
 
 use crate::definition::truncate;
 
@@ -81,7 +81,7 @@ impl PatternBudget {
                 let problem =
                     validator(&alone).map(|_| full()).unwrap_or_else(|error| schema_problem(&error));
                 self.consume(MAX_COMPILED_PATTERN_BYTES);
-                return Err(toolgate_tools::escape_control_chars(&problem));
+                return Err(toolgate_text::escape_control_chars(&problem));
             };
             self.consume(size);
         }
@@ -175,7 +175,7 @@ pub(crate) fn sanitize_schema(
     match validator(&schema) {
         Ok(_) => Ok(schema),
         Err(error) => {
-            Err(toolgate_tools::escape_control_chars(&truncate(&schema_problem(&error), MAX_PROBLEM_BYTES)))
+            Err(toolgate_text::escape_control_chars(&truncate(&schema_problem(&error), MAX_PROBLEM_BYTES)))
         }
     }
 }

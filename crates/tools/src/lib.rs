@@ -29,7 +29,7 @@ mod fault;
 
 pub use command::{
     CommandOptions, CommandRunner, CommitIdentity, ConfinedProcess, Confinement, GateDirectories,
-    LongRunningProcess, ProcessEnd, StartedProcess, escape_control_chars, sanitize, sanitize_value,
+    LongRunningProcess, ProcessEnd, StartedProcess,
 };
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, ManifestContext, SHIPPED, load_manifests};

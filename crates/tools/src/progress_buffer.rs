@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use toolgate_gate::{Fraction, Progress, ProgressUpdate};
-
-use crate::command::sanitize;
+use toolgate_text::sanitize;
 
 /// Buffers a tool's progress output in bounded memory, however fast the tool writes and however rarely it is read.
 ///

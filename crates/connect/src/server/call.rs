@@ -171,7 +171,7 @@ impl Server {
         )
         .help(format!("what the call did is not known; {next}"))
         .operator_note(format!("mcp server `{}`: {reason}", self.name))
-        .terminal_note(toolgate_tools::escape_control_chars(&connection.stderr_tail()))
+        .terminal_note(toolgate_text::escape_control_chars(&connection.stderr_tail()))
     }
 
     fn unavailable(&self, reason: &str, said: Option<&str>) -> Failure {

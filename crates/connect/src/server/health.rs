@@ -77,7 +77,7 @@ impl Server {
             restarts: self.restarts.load(Ordering::Relaxed),
             rejected_tools: self.reporter.rejected(),
             last_error: locked(&self.last_error).clone(),
-            stderr_tail: toolgate_tools::escape_control_chars(&errors),
+            stderr_tail: toolgate_text::escape_control_chars(&errors),
         }
     }
 }

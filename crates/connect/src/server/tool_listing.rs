@@ -146,5 +146,5 @@ fn parse_leniently(value: &Value, complaints: &mut Vec<String>) -> ListToolsResu
 
 /// Untrusted text, truncated and with hidden characters escaped.
 pub(super) fn escape_untrusted(text: &str) -> String {
-    toolgate_tools::escape_control_chars(&truncate(text, 200))
+    toolgate_text::escape_control_chars(&truncate(text, 200))
 }

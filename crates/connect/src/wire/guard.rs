@@ -187,7 +187,7 @@ fn progress_text(progress: &ProgressNotificationParam) -> String {
     let said = progress.message.as_deref().map(|message| {
         let message = truncate(message, MAX_REPORT_SOURCE_BYTES);
         let words: Vec<&str> = message.split_whitespace().collect();
-        truncate(&toolgate_tools::sanitize(&words.join(" ")), MAX_REPORT_BYTES)
+        truncate(&toolgate_text::sanitize(&words.join(" ")), MAX_REPORT_BYTES)
     });
     said.filter(|said| !said.is_empty()).unwrap_or(done) + "\n"
 }

@@ -1,8 +1,7 @@
 //! Captures a command's output as it arrives: each stream alone, and both line by line in the order in which lines were completed.
 
 use toolgate_sandbox::Stream;
-
-use super::sanitize::{Sanitizer, TerminalEffect};
+use toolgate_text::{Sanitizer, TerminalEffect};
 
 /// The output of one command.
 #[derive(Debug)]
@@ -152,8 +151,8 @@ fn unfinished(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use toolgate_text::sanitize;
 
-    use super::super::sanitize::sanitize;
     use super::*;
 
     #[test]

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 use toolgate_sandbox::{CommandExit, Exit, LimitHit, ResourceLimits, TerminationReason};
+use toolgate_text::escape_control_chars;
 use toolgate_types::{ErrorCode, Failure, Limits};
 use toolgate_workspace::{Leftover, LeftoverKind, Quarantined};
 
 use super::applied_limits::AppliedLimits;
 use super::capture::Captured;
 use super::command_denial::CommandDenial;
-use super::sanitize::escape_control_chars;
 use crate::output_budget::json_len;
 
 /// Reserved in an answer for the fields around the output.

@@ -6,7 +6,6 @@
 mod post_run;
 mod blocked_commands;
 mod capture;
-mod sanitize;
 mod confinement;
 mod command_denial;
 mod applied_limits;
@@ -45,7 +44,6 @@ use post_run::{PostRunLeftovers, quarantine_leftovers};
 pub use commit_identity::CommitIdentity;
 pub use confinement::{Confinement, GateDirectories};
 pub use long_running::{ConfinedProcess, LongRunningProcess, ProcessEnd, StartedProcess};
-pub use sanitize::{escape_control_chars, sanitize, sanitize_value};
 
 pub(crate) use applied_limits::RESTRICTED_GRANT_NOTE;
 pub(crate) use command_outcome::{

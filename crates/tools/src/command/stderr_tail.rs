@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use super::sanitize::sanitize;
+use toolgate_text::sanitize;
 
 /// How much is kept.
 const MAX_TAIL_BYTES: usize = 16 * 1024;

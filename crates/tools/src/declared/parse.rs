@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 use toolgate_manifest::OutputParse;
+use toolgate_text::sanitize_value;
 use toolgate_types::{ErrorCode, Failure, ToolOutput};
 
-use crate::command::{sanitize_value, truncate_json};
+use crate::command::truncate_json;
 
 /// Reserved for the truncation notice.
 const NOTICE_BYTES: usize = 200;

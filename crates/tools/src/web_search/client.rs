@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use toolgate_egress::{AddressClass, Host, NetworkAllowlist, RefusalReason, Resolve, resolve_allowed};
 use toolgate_gate::CallContext;
 use toolgate_manifest::SearchBackend;
+use toolgate_text::escape_control_chars;
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
 use toolgate_types::{CancellationReason, ErrorCode, Failure};
 
@@ -20,7 +21,6 @@ use super::WebSearchError;
 use super::engine::{EngineRequest, default_address, engine_request, key_header, path, results};
 use super::key::SearchKey;
 use super::result::EngineResult;
-use crate::command::escape_control_chars;
 
 /// A longer response is not a list of results.
 const MAX_ANSWER_BYTES: usize = 1 << 20;

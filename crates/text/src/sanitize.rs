@@ -5,11 +5,12 @@
 //! character at a time, so chunk boundaries do not matter.
 
 use serde_json::Value;
-use toolgate_text::is_invisible;
+
+use crate::is_invisible;
 
 /// The effect of a character on the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TerminalEffect {
+pub enum TerminalEffect {
     /// It is visible.
     Visible(char),
     /// The line is complete.
@@ -38,7 +39,7 @@ enum EscapeState {
 
 /// Takes characters as they arrive.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sanitizer {
+pub struct Sanitizer {
     state: EscapeState,
     /// Whether a carriage return is pending: the next visible character overwrites the line.
     returned: bool,
@@ -46,7 +47,7 @@ pub(crate) struct Sanitizer {
 
 impl Sanitizer {
     /// Takes one character and reports its effect, if any.
-    pub(crate) fn push(&mut self, character: char, tell: &mut impl FnMut(TerminalEffect)) {
+    pub fn push(&mut self, character: char, tell: &mut impl FnMut(TerminalEffect)) {
         self.state = match (self.state, character) {
             // CAN, SUB, ESC or any character that does not fit ends the sequence, so an unterminated sequence hides nothing.
             (_, '\u{18}' | '\u{1a}') => EscapeState::Outside,
