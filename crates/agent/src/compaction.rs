@@ -3,7 +3,7 @@
 //! The session keeps everything; only what the model is shown changes.
 
 use toolgate_llm::{Message, ToolChoice};
-use toolgate_manifest::OnFull;
+use toolgate_types::OnFull;
 
 use crate::context_window::estimate;
 use crate::event::ChatEvent;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use toolgate_llm::{RetryPolicy, ThinkingMode};
-use toolgate_manifest::{OnFull, OnViolation};
 use toolgate_tools::Profile;
+use toolgate_types::{OnFull, OnViolation};
 
 use crate::system_prompt::PromptEnvironment;
 use crate::turn_deadline::TurnTimeout;

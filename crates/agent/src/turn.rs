@@ -6,9 +6,8 @@ use toolgate_llm::{
     AssistantMessage, Capabilities, ErrorKind, FinishReason, Message, MessagePart, ModelCall, ProviderError,
     StepRequest, ToolChoice, Usage,
 };
-use toolgate_manifest::{OnFull, OnViolation};
 use toolgate_session::Session;
-use toolgate_types::Failure;
+use toolgate_types::{Failure, OnFull, OnViolation};
 
 use crate::agent::{Agent, TurnContext};
 use crate::call::{AnsweredCall, CallRunner, raw_arguments};

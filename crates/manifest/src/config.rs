@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-use toolgate_types::{AgentName, Limits, ToolName, Trust};
+use toolgate_types::{AgentName, Limits, OnFull, OnViolation, ToolName, Trust};
 
 use crate::callers::CallersConfig;
 use crate::conversation::ConversationConfig;
@@ -215,26 +215,6 @@ words! {
 }
 
 words! {
-    /// What to do about a call that violates its limits.
-    OnViolation, "an answer to violations" {
-        /// The model gets an error, and continues.
-        Answer = "answer",
-        /// The conversation ends.
-        Stop = "stop",
-    }
-}
-
-words! {
-    /// What to do when a conversation nearly fills the model's context.
-    OnFull, "an answer to a full context" {
-        /// The turn ends with an answer.
-        Stop = "stop",
-        /// Old tool output is elided and older messages are summarised.
-        Compact = "compact",
-    }
-}
-
-words! {
     /// What to do about a call that cannot be recorded.
     OnAuditFailure, "an answer to audit failures" {
         /// The call is denied.
@@ -260,6 +240,16 @@ impl Word for Trust {
     const WHAT: &'static str = "a trust level";
     const WORDS: &'static [(&'static str, Self)] =
         &[("supervised", Self::Supervised), ("guided", Self::Guided), ("autonomous", Self::Autonomous)];
+}
+
+impl Word for OnViolation {
+    const WHAT: &'static str = "an answer to violations";
+    const WORDS: &'static [(&'static str, Self)] = &[("answer", Self::Answer), ("stop", Self::Stop)];
+}
+
+impl Word for OnFull {
+    const WHAT: &'static str = "an answer to a full context";
+    const WORDS: &'static [(&'static str, Self)] = &[("stop", Self::Stop), ("compact", Self::Compact)];
 }
 
 impl Config {

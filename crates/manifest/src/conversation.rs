@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::OnFull;
+use toolgate_types::OnFull;
+
 use crate::decode::{
     ConfigField, KeySpec, Section, count, duration, flag, key, located_text, path, text, word,
 };

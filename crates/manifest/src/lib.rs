@@ -49,7 +49,7 @@ mod keyword_enum;
 pub use callers::{CallerKey, CallersConfig, ClaimsConfig, KeySourceConfig, TokenAlgorithm};
 pub use config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides, MountConfig,
-    OnAuditFailure, OnFull, OnViolation, ProfileName, ToolPermission,
+    OnAuditFailure, ProfileName, ToolPermission,
 };
 pub use conversation::ConversationConfig;
 pub use globs::{GlobError, Globs};

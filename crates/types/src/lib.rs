@@ -27,12 +27,14 @@ pub mod file_lock;
 pub mod ownership;
 pub mod state_key;
 pub mod change_fate;
+pub mod conversation;
 
 pub use backoff::Backoff;
 pub use call::ToolCall;
 pub use caller::{Caller, RESERVED_SUBJECTS, Trust};
 pub use cancellation::{Cancellation, CancellationReason};
 pub use change_fate::ChangeFate;
+pub use conversation::{OnFull, OnViolation};
 pub use digest::Sha256;
 pub use error_code::ErrorCode;
 pub use failure::Failure;

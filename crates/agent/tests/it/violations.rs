@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use toolgate_agent::EndReason;
-use toolgate_manifest::OnViolation;
 use toolgate_tools::Profile;
+use toolgate_types::OnViolation;
 
 use crate::event_log;
 use crate::fake_model::{FakeModel, calls, say};

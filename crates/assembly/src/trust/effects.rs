@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use toolgate_gate::JournalBounds;
 use toolgate_manifest::{
     Access, CommandMount, Config, ConfigProblem, DeclaredPath, KeySourceConfig, Located, ModelKey,
-    OnAuditFailure, OnViolation, PinMode, SandboxLayer, ServeAuth, ServerConfig, ServerProcessConfig,
-    ServerRemote, ServerTransport, ToolManifest, VariableText,
+    OnAuditFailure, PinMode, SandboxLayer, ServeAuth, ServerConfig, ServerProcessConfig, ServerRemote,
+    ServerTransport, ToolManifest, VariableText,
 };
 use toolgate_tools::default_key_variable;
-use toolgate_types::{ToolClass, Trust};
+use toolgate_types::{OnViolation, ToolClass, Trust};
 use toolgate_workspace::USUAL_RESERVE_BYTES;
 
 use super::covered_config::CoveredConfig;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use toolgate_manifest::{
     Access, BreakerConfig, ClaimsConfig, Config, DeclaredPath, EXAMPLE, HardLinkRule, KeySourceConfig,
-    LimitOverrides, Located, ModelKey, ModelWire, OnAuditFailure, OnViolation, PinMode, ProfileName,
-    SandboxLayer, SearchBackend, ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
+    LimitOverrides, Located, ModelKey, ModelWire, OnAuditFailure, PinMode, ProfileName, SandboxLayer,
+    SearchBackend, ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
 };
-use toolgate_types::{Limits, ToolClass, Trust};
+use toolgate_types::{Limits, OnViolation, ToolClass, Trust};
 
 fn parse(text: &str) -> Config {
     Config::parse("toolgate.yaml", text).unwrap_or_else(|problems| panic!("{}", problems.render()))
