@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use toolgate_benches::{in_turns, report};
+use toolgate_confine::{ConfineRequest, confine};
 use toolgate_types::Cancellation;
-use toolgate_workspace::{ConfineRequest, HardLinks, Mount, MountAccess, MountRules, Workspace};
+use toolgate_workspace::{HardLinks, Mount, MountAccess, MountRules, Workspace};
 
 const ROUNDS: usize = 25;
 const WANTED: ConfineRequest<'static> = ConfineRequest { alias: "@project", writable: true };
@@ -37,24 +38,24 @@ fn plain(name: &str, files: usize, tree: &Path) {
         Workspace::new(vec![mount]).unwrap().with_hard_links(HardLinks::Allow)
     };
     let workspace = mounted(MountRules::new());
-    let confine = |workspace: &Workspace| {
-        let confined = workspace.confine(&[WANTED], None, &Cancellation::never()).unwrap();
+    let run = |workspace: &Workspace| {
+        let confined = confine(workspace, &[WANTED], None, &Cancellation::never()).unwrap();
         assert_eq!(confined.first().unwrap().overlays().len(), 14);
     };
-    let (ours, floor) = in_turns(ROUNDS, || confine(&workspace), || assert_eq!(count(tree), files + 8));
+    let (ours, floor) = in_turns(ROUNDS, || run(&workspace), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}"), ours, floor, "readdir", 1.5);
     println!("  {:.3} us for an entry", ours.as_secs_f64() * 1e6 / files as f64);
-    let (ours, found) = in_turns(ROUNDS, || confine(&workspace), || find(tree));
+    let (ours, found) = in_turns(ROUNDS, || run(&workspace), || find(tree));
     report(&format!("confine/{name}-beside-find"), ours, found, "find", 1.0);
     // The default: `st_nlink` of every file is checked.
     let protecting = mounted(MountRules::new()).with_hard_links(HardLinks::Protect);
-    let (ours, found) = in_turns(ROUNDS, || confine(&protecting), || find_linked(tree));
+    let (ours, found) = in_turns(ROUNDS, || run(&protecting), || find_linked(tree));
     report(&format!("confine/{name}-hard-links"), ours, found, "find -links", 1.0);
     println!("  {:.3} us for an entry", ours.as_secs_f64() * 1e6 / files as f64);
     let globs = mounted(MountRules::new().deny(&["secrets/**".to_owned(), "*.secret".to_owned()]).unwrap());
-    let (ours, floor) = in_turns(ROUNDS, || confine(&globs), || assert_eq!(count(tree), files + 8));
+    let (ours, floor) = in_turns(ROUNDS, || run(&globs), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-with-globs"), ours, floor, "readdir", 2.5);
-    let confined = workspace.confine(&[WANTED], None, &Cancellation::never()).unwrap();
+    let confined = confine(&workspace, &[WANTED], None, &Cancellation::never()).unwrap();
     let strays = || {
         assert_eq!(confined.first().unwrap().scan_after_run(&Cancellation::never()).unwrap().found.len(), 0)
     };

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use toolgate_types::Cancellation;
-use toolgate_workspace::{ConfineRequest, Mount, MountAccess, MountRules, Workspace};
+use toolgate_confine::{confine, ConfineRequest};
+use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// The prefixes of pathspecs: relative to the root of the worktree, with only these magic words.
 const BEGINNINGS: [&str; 3] = [":(top)", ":(top,glob)", ":(top,exclude,icase,glob)"];
@@ -41,7 +42,7 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], Vec<String>, Vec<String>)| {
         Mount::new("@project", File::open(root).unwrap(), root, MountAccess::ReadWrite, rules).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
     let wanted = [ConfineRequest { alias: "@project", writable: true }];
-    let confined = workspace.confine(&wanted, None, &Cancellation::never());
+    let confined = confine(&workspace, &wanted, None, &Cancellation::never());
     // A rule may mask it together with a directory around it.
     if let Some(confined) = confined.ok().filter(|_| deny.is_empty() && scope.is_empty()) {
         let is_covered = confined[0].overlays().iter().any(|cover| cover.path() == Path::new(".git"));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
+use toolgate_confine::Quarantined;
 use toolgate_egress::{NetworkAllowlist, SystemDialer};
 use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
 use toolgate_sandbox::{
@@ -11,7 +12,7 @@ use toolgate_sandbox::{
 };
 use toolgate_tools::{CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories};
 use toolgate_types::{ErrorCode, Failure};
-use toolgate_workspace::{DiskReserve, HardLinks, Quarantined, Workspace};
+use toolgate_workspace::{DiskReserve, HardLinks, Workspace};
 
 use crate::ambient::{HostEnvironment, has_entry, open_private_directory, read_regular_file};
 use crate::error::BuildError;

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use cap_std::fs::{Dir, MetadataExt as _};
+use toolgate_confine::QuarantineBounds;
 use toolgate_gate::{Journal, JournalBounds};
 use toolgate_manifest::RetentionConfig;
 use toolgate_serve::{OutputBounds, StateUsage};
 use toolgate_session::SessionBounds;
-use toolgate_workspace::QuarantineBounds;
 
 use toolgate_assembly::ambient::open_private_directory;
 use toolgate_assembly::gate_builder::{JOURNAL, OUTPUTS, QUARANTINE, SESSIONS};

@@ -134,7 +134,8 @@ pub(crate) fn triggers_execution(folded: &str) -> bool {
 }
 
 /// Whether an autorun rule ends exactly at this folded location of a directory or of any other file type.
-pub(crate) fn ends_at_autorun_file(folded: &str, is_directory: bool) -> bool {
+#[must_use]
+pub fn ends_at_autorun_file(folded: &str, is_directory: bool) -> bool {
     let means = |rule: &&&str| !(is_directory && FILES_ONLY.contains(*rule));
     from_each_name(folded, |name, below| {
         AUTORUN_FILES.iter().filter(means).any(|rule| matches_all(name, below, rule))
@@ -142,7 +143,8 @@ pub(crate) fn ends_at_autorun_file(folded: &str, is_directory: bool) -> bool {
 }
 
 /// Whether a folded location lies in a package directory.
-pub(crate) fn is_in_package(folded: &str) -> bool {
+#[must_use]
+pub fn is_in_package(folded: &str) -> bool {
     folded.split('/').any(|name| PACKAGE_DIRECTORIES.contains(&name))
 }
 
@@ -159,12 +161,13 @@ fn from_each_name(folded: &str, applies: impl Fn(&str, Option<&str>) -> bool) ->
 }
 
 /// The directories that autorun files lie in: one that is a symlink would lead to a directory that was not checked.
-pub(crate) fn autorun_directories() -> impl Iterator<Item = &'static str> {
+pub fn autorun_directories() -> impl Iterator<Item = &'static str> {
     AUTORUN_FILES.iter().filter_map(|rule| rule.split_once('/')).map(|(folder, _)| folder)
 }
 
 /// Whether a plain name may be the last one of an autorun file, in any case.
-pub(crate) fn may_trigger_execution(name: &[u8]) -> bool {
+#[must_use]
+pub fn may_trigger_execution(name: &[u8]) -> bool {
     static LAST_NAMES: LazyLock<LastNameIndex> = LazyLock::new(|| LastNameIndex::of(AUTORUN_FILES));
     LAST_NAMES.may_match(name)
 }

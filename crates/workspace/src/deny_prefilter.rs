@@ -12,7 +12,8 @@ pub(crate) fn no_name_can_match(location: &[u8]) -> bool {
 }
 
 /// Whether no rule ends at a name at any depth, nor at a name that it may be a backup copy of.
-pub(crate) fn cannot_match(name: &[u8]) -> bool {
+#[must_use]
+pub fn cannot_match(name: &[u8]) -> bool {
     folds_by_case_alone(name) && (!may_match(name) || (!may_end_rule(name) && !may_be_backup(name)))
 }
 

@@ -413,12 +413,14 @@ impl WorkspaceError {
     }
 
     /// Wraps the failure of another layer unchanged.
-    pub(crate) fn other(failure: impl Into<Failure>) -> Self {
+    #[must_use]
+    pub fn other(failure: impl Into<Failure>) -> Self {
         Self::Other(Box::new(failure.into()))
     }
 
     /// Maps an I/O error on a path by its errno.
-    pub(crate) fn io(doing: &'static str, path: &str, source: io::Error) -> Self {
+    #[must_use]
+    pub fn io(doing: &'static str, path: &str, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOENT) => Self::NotFound { path },

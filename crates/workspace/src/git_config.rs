@@ -20,7 +20,7 @@ pub(crate) use references::{ConfigReference, references};
 const MINIMAL: &[u8] = b"[core]\n\trepositoryformatversion = \"0\"\n";
 
 /// A larger file is not taken for a configuration.
-pub(crate) const MAX_CONFIG_BYTES: usize = 256 << 10;
+pub const MAX_CONFIG_BYTES: usize = 256 << 10;
 
 /// Git itself writes far less than this for a new repository.
 pub(crate) const MAX_NEW_CONFIG_BYTES: usize = 64 << 10;
@@ -61,7 +61,7 @@ pub fn sanitised_git_config(original: &[u8]) -> Vec<u8> {
 
 /// The verdict on a configuration that a command left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ConfigVerdict {
+pub enum ConfigVerdict {
     /// Git executes nothing because of it. It may set `core.worktree`, which is checked separately.
     Harmless {
         /// The value of `core.worktree`.
@@ -72,7 +72,8 @@ pub(crate) enum ConfigVerdict {
 }
 
 /// Whether a configuration makes git execute or include nothing beyond what it did `before`, so that it may stay in place. A new one must be small.
-pub(crate) fn judge(original: &[u8], before: Option<&RefusedSettings>) -> ConfigVerdict {
+#[must_use]
+pub fn judge(original: &[u8], before: Option<&RefusedSettings>) -> ConfigVerdict {
     let largest = if before.is_some() { MAX_CONFIG_BYTES } else { MAX_NEW_CONFIG_BYTES };
     let settings = if original.len() <= largest { parse(original) } else { None };
     let Some(settings) = settings else { return ConfigVerdict::Harmful };
@@ -92,11 +93,12 @@ pub(crate) fn judge(original: &[u8], before: Option<&RefusedSettings>) -> Config
 
 /// The settings of a configuration that no copy shows: what the owner of the repository allows git to execute and include.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RefusedSettings(HashSet<Vec<u8>>);
+pub struct RefusedSettings(HashSet<Vec<u8>>);
 
 impl RefusedSettings {
     /// Empty for a configuration that does not parse.
-    pub(crate) fn of(original: &[u8]) -> Self {
+    #[must_use]
+    pub fn of(original: &[u8]) -> Self {
         let settings = parse(original).unwrap_or_default();
         let is_refused = |setting: &&Setting| {
             matches!(policy_for(setting), SettingPolicy::Refused | SettingPolicy::Worktree(_))
@@ -105,18 +107,21 @@ impl RefusedSettings {
     }
 
     /// The settings, for a baseline record.
-    pub(crate) fn settings(&self) -> &HashSet<Vec<u8>> {
+    #[must_use]
+    pub fn settings(&self) -> &HashSet<Vec<u8>> {
         &self.0
     }
 
     /// From settings in a baseline record.
-    pub(crate) fn from_settings(settings: HashSet<Vec<u8>>) -> Self {
+    #[must_use]
+    pub fn from_settings(settings: HashSet<Vec<u8>>) -> Self {
         Self(settings)
     }
 }
 
 /// All values of a setting without a subsection; `None` if the configuration does not parse.
-pub(crate) fn setting_values(original: &[u8], section: &[u8], key: &[u8]) -> Option<Vec<Vec<u8>>> {
+#[must_use]
+pub fn setting_values(original: &[u8], section: &[u8], key: &[u8]) -> Option<Vec<Vec<u8>>> {
     let is_it = |setting: &Setting| {
         setting.section() == section && setting.subsection().is_none() && setting.key == key
     };

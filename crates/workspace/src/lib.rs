@@ -38,8 +38,12 @@ mod patch;
 mod move_delete;
 mod restore;
 mod git_config;
+mod git_discovery;
+mod repository_names;
+mod file_identity;
+mod protected_artifact;
+mod autorun_targets;
 mod pathspecs;
-mod confine;
 mod append_counter;
 mod reserve;
 mod error;
@@ -52,10 +56,6 @@ pub use browse::{FilePage, FoundFiles, FoundLines, ListResult, WalkGaps};
 pub use change::{
     ChangeKind, ContentDigest, FileStamp, JournalError, KeptBound, NoopRecorder, PlannedChange, Recorder,
     TransactionOutcome,
-};
-pub use confine::{
-    Baselines, ConfineRequest, ConfinedMount, ConfinedRun, HardLinks, Leftover, LeftoverKind, PostRunScan,
-    ProtectedArtifact, ProtectedArtifactKind, Quarantine, QuarantineBounds, Quarantined, ScanCoverage,
 };
 pub use deny_list::DEFAULT_DENY;
 pub use error::{WorkspaceError, WriteBound};
@@ -75,5 +75,28 @@ pub use rules::{InvalidGlob, MountRules, PathGrant};
 pub use toolgate_search::{
     EntryKind, FindOptions, Hidden, ListOptions, ListedEntry, Match, MatchLine, SearchOptions,
 };
-pub use view::{Workspace, WorkspaceView};
+pub use view::{HardLinks, Workspace, WorkspaceView};
 pub use write::{DryRun, Transformed, WriteResult};
+
+/// Names, rules and repositories as this crate sees them, for the crate that confines commands by the same. Nothing here asks a rule by itself.
+pub mod internals {
+    pub use crate::autorun_files::{
+        autorun_directories, ends_at_autorun_file, is_in_package, may_trigger_execution,
+    };
+    pub use crate::autorun_targets::{
+        AutorunTarget, TargetPurpose, follow, new_targets, targets, targets_from_above, worktree_targets,
+    };
+    pub use crate::deny_prefilter::cannot_match;
+    pub use crate::file_identity::{
+        FileIdentity, identify_place, identity, open_parent, read_prefix, read_small,
+    };
+    pub use crate::file_target::open_directory;
+    pub use crate::git_config::{ConfigVerdict, MAX_CONFIG_BYTES, RefusedSettings, judge, setting_values};
+    pub use crate::git_discovery::{GitConfigFile, personal_configurations};
+    pub use crate::name_fold::fold;
+    pub use crate::open::OpenedFile;
+    pub use crate::protected_artifact::{ProtectedArtifact, ProtectedArtifactKind, autorun_kind};
+    pub use crate::repository_names::{RepositoryPart, has_name, is_head, is_repository, part};
+    pub use crate::rules::is_denied_by_name;
+    pub use crate::swap::rename_to_free_name;
+}

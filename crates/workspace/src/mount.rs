@@ -213,7 +213,9 @@ impl Mount {
         self.nested = inside;
     }
 
-    pub(crate) fn rules(&self) -> &MountRules {
+    /// What of it may be reached, and what of that may be changed.
+    #[must_use]
+    pub fn rules(&self) -> &MountRules {
         &self.rules
     }
 
@@ -227,11 +229,15 @@ impl Mount {
         rustix::fs::fstat(self.as_fd()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    pub(crate) fn directory(&self) -> &Dir {
+    /// The open directory. What is opened through it is opened past the rules.
+    #[must_use]
+    pub fn directory(&self) -> &Dir {
         &self.directory
     }
 
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+    /// The same as a descriptor.
+    #[must_use]
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
@@ -242,7 +248,8 @@ impl Mount {
     }
 
     /// The rest of an absolute host path below this mount, compared by component: `/w/a_evil` is not below `/w/a`.
-    pub(crate) fn strip_root<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+    #[must_use]
+    pub fn strip_root<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&self.declared)).ok()
     }
 

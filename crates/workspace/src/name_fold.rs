@@ -10,7 +10,8 @@ use std::path::Path;
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Folds case, compatibility forms, invisible characters, and the trailing dots and spaces that Windows drops.
-pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
+#[must_use]
+pub fn fold(path: &Path) -> Cow<'_, str> {
     let bytes = path.as_os_str().as_bytes();
     if let Ok(text) = std::str::from_utf8(bytes)
         && is_plain(bytes)

@@ -32,11 +32,12 @@ const MAX_ATTEMPTS: usize = 32;
 
 /// An open file or directory that passed the rules.
 #[derive(Debug)]
-pub(crate) struct OpenedFile {
-    pub(crate) file: File,
+pub struct OpenedFile {
+    /// The open file.
+    pub file: File,
     pub(crate) stat: Stat,
     /// The real location below the mount.
-    pub(crate) location: PathBuf,
+    pub location: PathBuf,
     /// The index of the mount, where a symlink led into another mount than the requested one.
     led_to: Option<usize>,
 }
@@ -47,7 +48,9 @@ impl OpenedFile {
         self.led_to.unwrap_or(requested.mount)
     }
 
-    pub(crate) fn is_directory(&self) -> bool {
+    /// Whether it is a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::Directory
     }
 

@@ -37,7 +37,7 @@ impl Workspace {
         alias: &str,
         grant: Option<&dyn PathGrant>,
     ) -> Result<Vec<String>, WorkspaceError> {
-        let mount = self.mount(alias).ok_or_else(|| self.unknown(alias))?;
+        let mount = self.mount(alias).ok_or_else(|| self.unknown_alias(alias))?;
         let unsayable = || WorkspaceError::OutOfScope { path: alias.to_owned() };
         // A grant is evaluated for each path, which git cannot do.
         if grant.is_some() {

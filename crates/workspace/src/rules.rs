@@ -102,12 +102,14 @@ impl MountRules {
     }
 
     /// The places that are protected with everything below them.
-    pub(crate) fn protected_places(&self) -> &[String] {
+    #[must_use]
+    pub fn protected_places(&self) -> &[String] {
         &self.protected_places
     }
 
     /// Whether this is, or lies in, a protected place.
-    pub(crate) fn is_protected_place(&self, location: &Path) -> bool {
+    #[must_use]
+    pub fn is_protected_place(&self, location: &Path) -> bool {
         if self.protected_places.is_empty() {
             return false;
         }
@@ -116,7 +118,8 @@ impl MountRules {
     }
 
     /// Whether a protected place lies below this one, so that a symlink here would redirect it.
-    pub(crate) fn is_above_protected_place(&self, location: &Path) -> bool {
+    #[must_use]
+    pub fn is_above_protected_place(&self, location: &Path) -> bool {
         if self.protected_places.is_empty() {
             return false;
         }
@@ -190,7 +193,8 @@ impl MountRules {
     }
 
     /// Whether [`Self::operators_rule`] matches, without naming the rule: called for every file of a tree.
-    pub(crate) fn is_denied_by_operator(&self, location: &Path) -> bool {
+    #[must_use]
+    pub fn is_denied_by_operator(&self, location: &Path) -> bool {
         if self.gate_files.is_empty() && self.deny.is_none() {
             return false;
         }
@@ -204,25 +208,29 @@ impl MountRules {
     }
 
     /// Whether this is, or lies in, one of the gate's own files and directories.
-    pub(crate) fn is_gate_owned(&self, location: &Path) -> bool {
+    #[must_use]
+    pub fn is_gate_owned(&self, location: &Path) -> bool {
         let folded = fold(location);
         self.gate_files.iter().any(|own| is_at_or_below(&folded, own))
     }
 
     /// The gate's own files and directories, as folded locations.
-    pub(crate) fn gate_places(&self) -> &[String] {
+    #[must_use]
+    pub fn gate_places(&self) -> &[String] {
         &self.gate_files
     }
 
     /// Whether the scope of the mount and the grant of the call include a file.
     #[inline]
-    pub(crate) fn is_in_scope(&self, location: &Path, grant: Option<&dyn PathGrant>) -> bool {
+    #[must_use]
+    pub fn is_in_scope(&self, location: &Path, grant: Option<&dyn PathGrant>) -> bool {
         self.scope.as_ref().is_none_or(|globs| globs.is_match(location))
             && grant.is_none_or(|grant| grant.covers(location))
     }
 
     /// Whether the mount is limited to some of its files.
-    pub(crate) fn has_scope(&self) -> bool {
+    #[must_use]
+    pub fn has_scope(&self) -> bool {
         self.scope.is_some()
     }
 
@@ -242,11 +250,14 @@ impl MountRules {
     }
 
     /// Whether there are globs, which may match any location.
-    pub(crate) fn has_globs(&self) -> bool {
+    #[must_use]
+    pub fn has_globs(&self) -> bool {
         self.deny.is_some() || self.scope.is_some() || self.protected.is_some()
     }
 
-    pub(crate) fn may_change(&self, location: &Path) -> bool {
+    /// Whether the rules let a file be changed.
+    #[must_use]
+    pub fn may_change(&self, location: &Path) -> bool {
         !self.is_protected_place(location)
             && self.protected.as_ref().is_none_or(|globs| globs.first_match(&fold(location)).is_none())
     }
@@ -260,7 +271,8 @@ fn built_in_rule(location: &Path, is_directory: bool) -> Option<&'static str> {
 }
 
 /// Whether the built-in list denies this place by its own name. Places below a denied one are not asked about.
-pub(crate) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
+#[must_use]
+pub fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
     // The last name alone rules out most places.
     let name = place.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
     !name.is_some_and(cannot_match) && is_denied_when_folded(place, is_directory)

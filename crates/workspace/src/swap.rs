@@ -326,12 +326,11 @@ fn move_back(from: &FileTarget<'_>, to: &FileTarget<'_>) -> Result<(), LeftInPla
     Ok(rename_to_free_name(&to.directory, &to.name, &from.directory, &from.name)?)
 }
 
-pub(crate) fn rename_to_free_name(
-    from: &File,
-    name: &OsStr,
-    to: &File,
-    new_name: &OsStr,
-) -> Result<(), Errno> {
+/// Gives a file another name that is free (`RENAME_NOREPLACE`), by a link where the filesystem cannot.
+///
+/// # Errors
+/// Whatever the operating system says; `EEXIST` where the name is taken.
+pub fn rename_to_free_name(from: &File, name: &OsStr, to: &File, new_name: &OsStr) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             rustix::fs::linkat(from, name, to, new_name, AtFlags::empty())?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use toolgate_types::{Cancellation, Limits};
 
 use crate::autorun_files::triggers_execution;
-use crate::confine::{HardLinks, is_target};
+use crate::autorun_targets::is_target;
 use crate::digest_cache::DigestCache;
 use crate::error::WorkspaceError;
 use crate::file_target::find_target;
@@ -15,12 +15,22 @@ use crate::repository::is_inside_repository;
 use crate::requested_path::{self, PathStyle, RequestedPath};
 use crate::rules::{PathGrant, PathVerdict};
 
+/// What commands may do to files with another hard link elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HardLinks {
+    /// Read them.
+    #[default]
+    Protect,
+    /// Change them, and so the content elsewhere.
+    Allow,
+}
+
 /// All mounts of a workspace.
 #[derive(Debug)]
 pub struct Workspace {
     mounts: Vec<Mount>,
     pub(crate) digest_cache: DigestCache,
-    pub(crate) hard_links: HardLinks,
+    hard_links: HardLinks,
 }
 
 impl Workspace {
@@ -47,6 +57,12 @@ impl Workspace {
         Self { hard_links, ..self }
     }
 
+    /// What commands may do to files that have another name outside of what they may change.
+    #[must_use]
+    pub fn hard_links(&self) -> HardLinks {
+        self.hard_links
+    }
+
     /// The mounts, in the order they were given.
     #[must_use]
     pub fn mounts(&self) -> &[Mount] {
@@ -68,11 +84,19 @@ impl Workspace {
         self.mounts.iter().find(|mount| mount.alias() == alias)
     }
 
+    /// That no mount has this alias.
+    #[must_use]
+    pub fn unknown_alias(&self, alias: &str) -> WorkspaceError {
+        let known: Vec<&str> = self.mounts().iter().map(Mount::alias).collect();
+        WorkspaceError::UnknownAlias {
+            alias: alias.to_owned(),
+            known: known.join(", "),
+            style: PathStyle::Free,
+        }
+    }
+
     /// Mounts that lie inside this one, with their places in it.
-    pub(crate) fn nested_mounts<'m>(
-        &'m self,
-        mount: &'m Mount,
-    ) -> impl Iterator<Item = (&'m Mount, &'m Path)> {
+    pub fn nested_mounts<'m>(&'m self, mount: &'m Mount) -> impl Iterator<Item = (&'m Mount, &'m Path)> {
         let inner = |inside: &'m NestedMount| Some((self.mounts.get(inside.index)?, inside.path.as_path()));
         mount.nested().iter().filter_map(inner)
     }

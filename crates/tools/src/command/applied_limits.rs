@@ -1,10 +1,10 @@
 //! The restrictions that a command ran under and may have hit. They are reported when it fails, so that the cause need not be guessed from the
 //! system's error messages.
 
+use toolgate_confine::ConfinedMount;
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{CommandExit, Exit};
 use toolgate_types::MountOverlay;
-use toolgate_workspace::ConfinedMount;
 
 use super::CommandSpec;
 use super::command_denial::CommandDenial;

@@ -1,10 +1,10 @@
 //! The outcome of a command, and how much of it fits into an answer.
 
 use serde_json::{Map, Value, json};
+use toolgate_confine::{Leftover, LeftoverKind, Quarantined};
 use toolgate_sandbox::{CommandExit, Exit, LimitHit, ResourceLimits, TerminationReason};
 use toolgate_text::escape_control_chars;
 use toolgate_types::{ErrorCode, Failure, Limits};
-use toolgate_workspace::{Leftover, LeftoverKind, Quarantined};
 
 use super::applied_limits::AppliedLimits;
 use super::capture::Captured;

@@ -6,8 +6,9 @@
 
 use std::path::Path;
 
+use toolgate_confine::ConfinedMount;
 use toolgate_types::MountOverlay;
-use toolgate_workspace::{ConfinedMount, sanitised_git_config};
+use toolgate_workspace::sanitised_git_config;
 
 use super::inside;
 

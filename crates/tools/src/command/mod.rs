@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use toolgate_confine::{ConfineRequest, ConfinedMount, ConfinedRun, Quarantined};
 use toolgate_egress::{Dial, NetworkAllowlist, environment};
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{
@@ -31,8 +32,8 @@ use toolgate_sandbox::{
 };
 use toolgate_types::{CallId, Cancellation, CancellationReason, Failure};
 use toolgate_workspace::{
-    ConfineRequest, ConfinedMount, ConfinedRun, DiskReserve, ListOptions, Mount, MountAccess, PathGrant,
-    PathStyle, Quarantined, Workspace, WorkspaceError, WorkspaceView,
+    DiskReserve, ListOptions, Mount, MountAccess, PathGrant, PathStyle, Workspace, WorkspaceError,
+    WorkspaceView,
 };
 
 use applied_limits::AppliedLimits;

@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
-use toolgate_workspace::{
+use toolgate_confine::{
     ConfinedMount, ConfinedRun, Leftover, PostRunScan, ProtectedArtifact, ProtectedArtifactKind, Quarantine,
-    Quarantined, ScanCoverage, WorkspaceError,
+    Quarantined, ScanCoverage,
 };
+use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
+use toolgate_workspace::WorkspaceError;
 
 use super::command_outcome::{MAX_REPORTED, escape_name};
 use super::confinement::ConfinementState;

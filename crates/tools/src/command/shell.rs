@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use toolgate_confine::ConfineRequest;
 use toolgate_gate::{
     ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
@@ -13,7 +14,7 @@ use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::OnOutputLimit;
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
-use toolgate_workspace::{ConfineRequest, Mount, MountAccess};
+use toolgate_workspace::{Mount, MountAccess};
 
 use super::blocked_commands::{Blocked, blocked_line};
 use super::{

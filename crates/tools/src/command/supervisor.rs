@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tokio::sync::{oneshot, watch};
+use toolgate_confine::{ConfineRequest, ConfinedMount, ConfinedRun};
 use toolgate_egress::RejectedConnection;
 use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, PipeEnds, PipedStdio, SandboxError, Stream};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
-use toolgate_workspace::{ConfineRequest, ConfinedMount, ConfinedRun, DiskReserve};
+use toolgate_workspace::DiskReserve;
 
 use super::command_outcome::escape_name;
 use super::confinement::SandboxRuntime;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolgate_confine::ConfineRequest;
 use toolgate_gate::{ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_manifest::{
     CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, StderrRule, ToolManifest, WHOLE_WORKTREE,
@@ -20,7 +21,7 @@ use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnOutputLimit, ResourceLimits};
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
-use toolgate_workspace::{ConfineRequest, LocatedFile, WorkspaceView};
+use toolgate_workspace::{LocatedFile, WorkspaceView};
 
 use crate::command::{
     CommandBounds, CommandOutcome, CommandRunner, CommandSpec, RESTRICTED_GRANT_NOTE, Reach, escape_name,

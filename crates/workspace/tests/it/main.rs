@@ -12,9 +12,7 @@ mod resolution;
 mod crossing;
 mod restoring;
 mod reading;
+#[allow(dead_code, reason = "tests of the crate that confines commands use all of it")]
 mod tree_text;
-mod confine;
-mod post_run_scan;
 mod pathspecs;
-mod baselines;
 mod writing;

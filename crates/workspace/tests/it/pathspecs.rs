@@ -7,8 +7,7 @@ use std::process::Command;
 use toolgate_types::ErrorCode;
 use toolgate_workspace::{DEFAULT_DENY, MountAccess, MountRules, PathGrant, Workspace};
 
-use crate::confine::mount;
-use crate::tree_text::make;
+use crate::tree_text::{make, mount};
 
 fn git(directory: &Path, arguments: &[String]) -> String {
     let mut command = Command::new("git");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use toolgate_types::Cancellation;
 use toolgate_workspace::{ExpectedContent, LockTimeout, NoopRecorder, PathStyle, Restoration, WorkspaceView};
 
-use crate::confine::workspace;
 use crate::resolution::LIMITS;
+use crate::tree_text::workspace;
 
 /// A process that is being forked briefly holds every descriptor of its parent, locked or not.
 #[test]

@@ -1,10 +1,20 @@
-//! Trees written as text.
+//! Trees written as text, and workspaces over them.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+
+use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
+
+pub(crate) fn mount(alias: &str, root: &Path, access: MountAccess, rules: MountRules) -> Mount {
+    Mount::new(alias, File::open(root).unwrap(), root, access, rules).unwrap()
+}
+
+pub(crate) fn workspace(root: &Path) -> Workspace {
+    Workspace::new(vec![mount("@project", root, MountAccess::ReadWrite, MountRules::new())]).unwrap()
+}
 
 /// Makes one entry: `x`, `x/`, `x = text`, `x -> y` or `x |`.
 pub(crate) fn make(root: &Path, line: &str) {

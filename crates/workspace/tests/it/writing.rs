@@ -3,9 +3,8 @@
 use toolgate_types::{Cancellation, ErrorCode};
 use toolgate_workspace::{NoopRecorder, PathStyle, WorkspaceView};
 
-use crate::confine::workspace;
 use crate::resolution::LIMITS;
-use crate::tree_text::make;
+use crate::tree_text::{make, workspace};
 
 #[test]
 fn what_git_editors_and_agents_obey_is_read_only() {

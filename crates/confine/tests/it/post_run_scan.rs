@@ -7,17 +7,18 @@ use std::process::Command;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use toolgate_types::{CallId, Cancellation};
-use toolgate_workspace::{
-    ConfineRequest, ConfinedMount, MountAccess, MountRules, PostRunScan, ProtectedArtifact,
-    ProtectedArtifactKind, Quarantine, QuarantineBounds, Quarantined, Workspace,
+use toolgate_confine::{
+    ConfineRequest, ConfinedMount, PostRunScan, ProtectedArtifact, ProtectedArtifactKind, Quarantine,
+    QuarantineBounds, Quarantined, confine,
 };
+use toolgate_types::{CallId, Cancellation};
+use toolgate_workspace::{MountAccess, MountRules, Workspace};
 
-use crate::confine::{WRITABLE, mount, workspace};
-use crate::tree_text::{make, shown};
+use crate::confine::WRITABLE;
+use crate::tree_text::{make, mount, shown, workspace};
 
 fn confined(workspace: &Workspace) -> ConfinedMount<'_> {
-    workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0)
+    confine(workspace, &[WRITABLE], None, &Cancellation::never()).unwrap().remove(0)
 }
 
 fn strays(confined: &ConfinedMount<'_>) -> Vec<ProtectedArtifact> {
@@ -86,7 +87,7 @@ fn a_mount_that_was_not_written_is_not_looked_at() {
     let scratch = tempfile::tempdir().unwrap();
     let workspace = workspace(scratch.path());
     let wanted = ConfineRequest { writable: false, ..WRITABLE };
-    let confined = workspace.confine(&[wanted], None, &Cancellation::never()).unwrap().remove(0);
+    let confined = confine(&workspace, &[wanted], None, &Cancellation::never()).unwrap().remove(0);
     make(scratch.path(), ".git/hooks/x");
     assert_eq!(strays(&confined), []);
 }

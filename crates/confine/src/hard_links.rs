@@ -12,20 +12,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags};
 
-use super::scanner::{Protection, ScanResult};
+use crate::scanner::{Protection, ScanResult};
 
 /// Beyond this number whole directories are made read-only: each overlay is a mount, which costs every command about 15 µs.
 const MAX_PROTECTED_FILES: usize = 500;
-
-/// What commands may do to files with another hard link elsewhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HardLinks {
-    /// Read them.
-    #[default]
-    Protect,
-    /// Change them, and so the content elsewhere.
-    Allow,
-}
 
 /// A regular file with more than one hard link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,26 +1,17 @@
 //! The overlays of a command, against tables, a plain model, and a tree that changes concurrently.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
+use toolgate_confine::{ConfineRequest, confine};
 use toolgate_types::{Cancellation, ErrorCode, MountOverlay};
-use toolgate_workspace::{
-    ConfineRequest, Mount, MountAccess, MountRules, PathGrant, Workspace, WorkspaceError,
-};
+use toolgate_workspace::{MountAccess, MountRules, PathGrant, Workspace, WorkspaceError};
 
-use crate::tree_text::{cases, escaped, make, shown};
-
-pub(crate) fn mount(alias: &str, root: &Path, access: MountAccess, rules: MountRules) -> Mount {
-    Mount::new(alias, File::open(root).unwrap(), root, access, rules).unwrap()
-}
-
-pub(crate) fn workspace(root: &Path) -> Workspace {
-    Workspace::new(vec![mount("@project", root, MountAccess::ReadWrite, MountRules::new())]).unwrap()
-}
+use crate::tree_text::{cases, escaped, make, mount, shown, workspace};
 
 pub(crate) const WRITABLE: ConfineRequest<'static> = ConfineRequest { alias: "@project", writable: true };
 const READ_ONLY: ConfineRequest<'static> = ConfineRequest { alias: "@project", writable: false };
@@ -41,7 +32,7 @@ fn covers(
     wanted: ConfineRequest<'_>,
     grant: Option<&dyn PathGrant>,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let confined = workspace.confine(&[wanted], grant, &Cancellation::never())?;
+    let confined = confine(workspace, &[wanted], grant, &Cancellation::never())?;
     Ok(confined[0].overlays().iter().map(written).collect())
 }
 
@@ -59,8 +50,9 @@ fn covers_are_as_the_table_says() {
         let scratch = tree(&lines);
         let found = covers(&workspace(scratch.path()), WRITABLE, None).unwrap();
         assert_eq!(found, expected, "{name}");
-        for cover in workspace(scratch.path()).confine(&[WRITABLE], None, &Cancellation::never()).unwrap()[0]
-            .overlays()
+        for cover in confine(&workspace(scratch.path()), &[WRITABLE], None, &Cancellation::never()).unwrap()
+            [0]
+        .overlays()
         {
             let kind = fs::symlink_metadata(scratch.path().join(cover.path())).unwrap().file_type();
             match cover {
@@ -216,7 +208,8 @@ fn what_cannot_be_confined_is_an_error() {
     };
     assert_eq!(code("@docs", true), Err(ErrorCode::ReadOnly));
     assert_eq!(code("@nowhere", false), Err(ErrorCode::UnknownAlias));
-    let stopped = workspace.confine(
+    let stopped = confine(
+        &workspace,
         &[ConfineRequest { alias: "@docs", writable: false }],
         None,
         &Cancellation::new(None, || true),

@@ -3,21 +3,18 @@
 //! Existing ones are made read-only. Missing ones, and symlinks on the path, cannot have an overlay: where each of them leads is recorded, and
 //! compared after the command.
 
-mod codec_impls;
-
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::git_discovery::{
+use crate::file_identity::{FileIdentity, identify_place, read_prefix};
+use crate::git_config::{ConfigReference, ConfigVerdict, MAX_CONFIG_BYTES, RefusedSettings, judge};
+use crate::git_discovery::{
     GitConfigFile, GitDirectory, absolute, configurations_of, open_beneath, personal_configurations,
 };
-use super::mount_tree::{FileIdentity, read_prefix};
-use super::protected_artifact::{ProtectedArtifact, ProtectedArtifactKind};
-use super::quarantine::identify_place;
-use crate::git_config::{ConfigReference, ConfigVerdict, MAX_CONFIG_BYTES, RefusedSettings, judge};
 use crate::mount::Mount;
 use crate::name_fold::fold;
 use crate::open::{OpenedFile, identify};
+use crate::protected_artifact::{ProtectedArtifact, ProtectedArtifactKind};
 use crate::rules::is_at_or_below;
 
 /// The hooks that git knows, for a directory that cannot be read-only as a whole.
@@ -54,21 +51,22 @@ const HOOKS: [&str; 28] = [
 
 /// A place that a program outside the sandbox executes or reads as configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AutorunTarget {
+pub struct AutorunTarget {
     /// The path as configured, relative to the mount.
-    path: PathBuf,
-    purpose: TargetPurpose,
+    pub path: PathBuf,
+    /// What it is for.
+    pub purpose: TargetPurpose,
     /// How a new file there is reported.
-    kind: ProtectedArtifactKind,
+    pub kind: ProtectedArtifactKind,
     /// The symlinks on the path.
-    links: HashMap<PathBuf, FileIdentity>,
+    pub links: HashMap<PathBuf, FileIdentity>,
     /// The file that it leads to.
-    leads_to: Option<(PathBuf, FileIdentity)>,
+    pub leads_to: Option<(PathBuf, FileIdentity)>,
 }
 
 /// Which kind of file a target is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum TargetPurpose {
+pub enum TargetPurpose {
     /// A file or directory of any kind.
     Anything,
     /// A file.
@@ -79,13 +77,15 @@ enum TargetPurpose {
 
 impl AutorunTarget {
     /// A target of any file type.
-    pub(super) fn new(mount: &Mount, place: &Path, kind: ProtectedArtifactKind) -> Self {
+    #[must_use]
+    pub fn new(mount: &Mount, place: &Path, kind: ProtectedArtifactKind) -> Self {
         let target = Self::with(mount, place, TargetPurpose::Anything, follow(mount, place).as_ref());
         Self { kind, ..target }
     }
 
     /// A configuration that git reads through a symlink.
-    pub(super) fn config(mount: &Mount, place: &Path, found: &OpenedFile, content: &[u8]) -> Self {
+    #[must_use]
+    pub fn config(mount: &Mount, place: &Path, found: &OpenedFile, content: &[u8]) -> Self {
         Self::with(mount, place, TargetPurpose::Config(Some(RefusedSettings::of(content))), Some(found))
     }
 
@@ -96,7 +96,8 @@ impl AutorunTarget {
     }
 
     /// The existing file to make read-only.
-    pub(super) fn read_only_path(&self) -> Option<&Path> {
+    #[must_use]
+    pub fn read_only_path(&self) -> Option<&Path> {
         let location = self.leads_to.as_ref().map(|(location, _)| location.as_path());
         location.filter(|location| !location.as_os_str().is_empty())
     }
@@ -107,8 +108,24 @@ impl AutorunTarget {
         is_in(&self.path) || self.read_only_path().is_some_and(is_in)
     }
 
+    /// The path as configured.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// With places relative to another mount; `None` where it is not in that mount.
+    #[must_use]
+    pub fn map_places(&self, place: impl Fn(&Path) -> Option<PathBuf>) -> Option<Self> {
+        let links = self.links.iter().filter_map(|(link, identity)| Some((place(link)?, *identity)));
+        let leads_to =
+            self.leads_to.as_ref().and_then(|(location, identity)| Some((place(location)?, *identity)));
+        Some(Self { path: place(&self.path)?, links: links.collect(), leads_to, ..self.clone() })
+    }
+
     /// The artifact at this place, if it is new or changed.
-    pub(super) fn artifact(&self, mount: &Mount) -> Option<ProtectedArtifact> {
+    #[must_use]
+    pub fn artifact(&self, mount: &Mount) -> Option<ProtectedArtifact> {
         let new_link =
             links(mount, &self.path).into_iter().find(|(place, now)| self.links.get(place) != Some(now));
         if let Some((location, identity)) = new_link {
@@ -137,7 +154,8 @@ impl AutorunTarget {
 }
 
 /// The targets of a configuration in the mount, for a repository that is not called `.git`: those are found from their worktrees.
-pub(super) fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<AutorunTarget> {
+#[must_use]
+pub fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<AutorunTarget> {
     let repository = GitDirectory::at(mount, mount.host_root().join(repository));
     let configurations = configurations_of(mount, repository.own.join("config"), original);
     let bases = repository.worktrees(mount);
@@ -145,11 +163,8 @@ pub(super) fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<
 }
 
 /// The targets in the mount when git runs in a directory with a `.git` in it, given by its absolute path.
-pub(super) fn worktree_targets(
-    mount: &Mount,
-    directory: &Path,
-    personal: &[GitConfigFile],
-) -> Vec<AutorunTarget> {
+#[must_use]
+pub fn worktree_targets(mount: &Mount, directory: &Path, personal: &[GitConfigFile]) -> Vec<AutorunTarget> {
     let Some(repository) = GitDirectory::of_worktree(mount, directory) else { return Vec::new() };
     let mut bases = repository.worktrees(mount);
     bases.push(directory.to_path_buf());
@@ -160,13 +175,15 @@ pub(super) fn worktree_targets(
 }
 
 /// The targets in the mount of repositories that contain it: its files are in their worktrees.
-pub(super) fn targets_from_above(mount: &Mount, personal: &[GitConfigFile]) -> Vec<AutorunTarget> {
+#[must_use]
+pub fn targets_from_above(mount: &Mount, personal: &[GitConfigFile]) -> Vec<AutorunTarget> {
     let above = mount.host_root().ancestors().skip(1);
     above.flat_map(|directory| worktree_targets(mount, directory, personal)).collect()
 }
 
 /// The targets that exist because a command made repositories or worktrees: none of them was checked before.
-pub(super) fn new_targets(
+#[must_use]
+pub fn new_targets(
     mount: &Mount,
     worktrees: &[PathBuf],
     personal: &[GitConfigFile],
@@ -288,7 +305,7 @@ impl<'s> TargetFinder<'s> {
         }
     }
 
-    /// Adds a target, unless the place contains the whole worktree or repository; returns whether it did.
+    /// The path as configured.
     fn path(&mut self, place: PathBuf) -> bool {
         let target = AutorunTarget::new(self.mount, &place, ProtectedArtifactKind::GitTarget);
         let location = target.leads_to.as_ref().map_or(place.as_path(), |(location, _)| location);
@@ -339,6 +356,7 @@ fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, FileIdentity> {
 }
 
 /// The file at a place, through symlinks that stay in the mount.
-pub(super) fn follow(mount: &Mount, place: &Path) -> Option<OpenedFile> {
+#[must_use]
+pub fn follow(mount: &Mount, place: &Path) -> Option<OpenedFile> {
     identify(mount, open_beneath(mount, place).ok()?, "").ok()
 }

@@ -6,8 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::{Component, Path};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use cap_std::fs::Dir;
@@ -15,14 +14,11 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde_json::json;
 use toolgate_types::CallId;
+use toolgate_workspace::WorkspaceError;
+use toolgate_workspace::internals::{FileIdentity, ProtectedArtifact, open_parent, rename_to_free_name};
 
-use super::ConfinedMount;
-use super::mount_tree::FileIdentity;
-use super::protected_artifact::ProtectedArtifact;
-use super::quarantine_bounds::{NOTE_VERSION, QuarantineBounds};
-use crate::error::WorkspaceError;
-use crate::mount::Mount;
-use crate::swap::rename_to_free_name;
+use crate::ConfinedMount;
+use crate::quarantine_bounds::{NOTE_VERSION, QuarantineBounds};
 
 /// A file on another filesystem is copied up to this size.
 const MAX_COPY_BYTES: u64 = 64 << 20;
@@ -226,29 +222,8 @@ fn shortened(name: &OsStr) -> String {
     name.to_string_lossy().chars().filter(fits).take(40).collect()
 }
 
-/// The identity of the file at a place; `None` when it does not exist, or only behind a symlink.
-pub(super) fn identify_place(mount: &Mount, place: &Path) -> Option<FileIdentity> {
-    let (folder, name) = open_parent(mount, place).ok()??;
-    stat(folder.as_fd(), &name).ok().map(|stat| FileIdentity::of(&stat))
-}
-
 fn stat(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
     Ok(rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
-}
-
-/// Opens the directory of a place name by name, so that no symlink is followed; `None` when it no longer exists.
-fn open_parent(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString)>> {
-    let Some(name) = place.file_name() else { return Ok(None) };
-    let mut folder = open_directory(mount.as_fd(), OsStr::new("."))?;
-    for component in place.parent().unwrap_or(Path::new("")).components() {
-        let Component::Normal(next) = component else { return Ok(None) };
-        folder = match open_directory(folder.as_fd(), next) {
-            Ok(folder) => folder,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
-        };
-    }
-    Ok(Some((File::from(folder), name.to_owned())))
 }
 
 /// Gives the owner all permissions on an open directory. `fchmod` rejects an `O_PATH` descriptor, but `chmod` of its link in `/proc/self/fd` changes
@@ -256,9 +231,4 @@ fn open_parent(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString
 fn make_writable(directory: &File) -> io::Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode) | Mode::RWXU;
     Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode)?)
-}
-
-fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(parent, name, flags, Mode::empty())
 }

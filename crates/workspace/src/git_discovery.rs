@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, Mode, OFlags};
 
-use super::mount_tree::read_prefix;
+use crate::file_identity::read_prefix;
 use crate::git_config::{ConfigReference, MAX_CONFIG_BYTES, RefusedSettings, references};
 use crate::location::real_location;
 use crate::mount::Mount;
@@ -37,14 +37,14 @@ const MAX_MODULES: usize = 1000;
 
 /// A repository, by the absolute paths of its two directories. They differ for a linked worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GitDirectory {
-    pub(super) own: PathBuf,
-    pub(super) common: PathBuf,
+pub(crate) struct GitDirectory {
+    pub(crate) own: PathBuf,
+    pub(crate) common: PathBuf,
 }
 
 impl GitDirectory {
     /// The one that git uses in a directory with a `.git` in it.
-    pub(super) fn of_worktree(mount: &Mount, directory: &Path) -> Option<Self> {
+    pub(crate) fn of_worktree(mount: &Mount, directory: &Path) -> Option<Self> {
         let file = open(mount, &directory.join(".git")).ok()?;
         let own = match is_directory(&file) {
             true => real_location(file.as_fd()).ok()?,
@@ -54,7 +54,7 @@ impl GitDirectory {
     }
 
     /// The one whose own directory is this.
-    pub(super) fn at(mount: &Mount, own: PathBuf) -> Self {
+    pub(crate) fn at(mount: &Mount, own: PathBuf) -> Self {
         let common = open(mount, &own.join("commondir")).ok();
         let common = common.and_then(|file| read_prefix(&file, MAX_POINTER_BYTES).ok());
         let common = common.and_then(|content| pointer_target(&own, &content, b""));
@@ -62,7 +62,7 @@ impl GitDirectory {
     }
 
     /// The configurations that git reads for this repository, with all includes.
-    pub(super) fn configurations(&self, mount: &Mount) -> Vec<GitConfigFile> {
+    pub(crate) fn configurations(&self, mount: &Mount) -> Vec<GitConfigFile> {
         let mut reader = GitConfigReader::new(mount);
         reader.read(self.common.join("config"), false, 0);
         reader.read(self.own.join("config.worktree"), false, 0);
@@ -70,7 +70,7 @@ impl GitDirectory {
     }
 
     /// The worktrees that the repository itself names: the directory that contains it, and its linked worktrees.
-    pub(super) fn worktrees(&self, mount: &Mount) -> Vec<PathBuf> {
+    pub(crate) fn worktrees(&self, mount: &Mount) -> Vec<PathBuf> {
         let is_dot_git = self.common.file_name() == Some(OsStr::new(".git"));
         let around = self.common.parent().filter(|_| is_dot_git).unwrap_or(&self.common);
         let linked = entries(mount, &self.common.join("worktrees"), MAX_WORKTREES);
@@ -83,7 +83,7 @@ impl GitDirectory {
     }
 
     /// The repositories of submodules, at any depth; `None` if there are too many.
-    pub(super) fn modules(&self, mount: &Mount) -> Option<Vec<PathBuf>> {
+    pub(crate) fn modules(&self, mount: &Mount) -> Option<Vec<PathBuf>> {
         let (mut found, mut left) = (Vec::new(), vec![self.common.join("modules")]);
         let mut seen = 0;
         while let Some(directory) = left.pop() {
@@ -107,23 +107,24 @@ impl GitDirectory {
 
 /// A configuration that git reads.
 #[derive(Clone, Debug)]
-pub(super) struct GitConfigFile {
-    pub(super) path: PathBuf,
-    pub(super) names: Vec<ConfigReference>,
+pub struct GitConfigFile {
+    pub(crate) path: PathBuf,
+    pub(crate) names: Vec<ConfigReference>,
     /// The settings that make git execute or include something; `None` if the file does not exist.
-    pub(super) refused: Option<RefusedSettings>,
+    pub(crate) refused: Option<RefusedSettings>,
     /// Whether another configuration includes it, so that nothing else protects it.
-    pub(super) is_included: bool,
+    pub(crate) is_included: bool,
 }
 
 impl GitConfigFile {
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 }
 
 /// The user's configurations that git reads in every repository, with all includes.
-pub(super) fn personal_configurations(mount: &Mount) -> Vec<GitConfigFile> {
+#[must_use]
+pub fn personal_configurations(mount: &Mount) -> Vec<GitConfigFile> {
     let mut reader = GitConfigReader::new(mount);
     for path in &mount.personal().git_configs {
         reader.read(path.clone(), true, 0);
@@ -132,7 +133,7 @@ pub(super) fn personal_configurations(mount: &Mount) -> Vec<GitConfigFile> {
 }
 
 /// A configuration with known content, with all includes.
-pub(super) fn configurations_of(mount: &Mount, path: PathBuf, content: &[u8]) -> Vec<GitConfigFile> {
+pub(crate) fn configurations_of(mount: &Mount, path: PathBuf, content: &[u8]) -> Vec<GitConfigFile> {
     let mut reader = GitConfigReader::new(mount);
     reader.add(path, Some(content), false, 0);
     reader.found
@@ -179,7 +180,7 @@ impl<'m> GitConfigReader<'m> {
 }
 
 /// Resolves a path of a configuration against a directory, lexically.
-pub(super) fn absolute(mount: &Mount, directory: &Path, path: &str) -> Option<PathBuf> {
+pub(crate) fn absolute(mount: &Mount, directory: &Path, path: &str) -> Option<PathBuf> {
     if path.contains('\0') {
         return None;
     }
@@ -239,7 +240,7 @@ fn open(mount: &Mount, path: &Path) -> io::Result<File> {
 }
 
 /// Opens a place of the mount, through symlinks that stay in it.
-pub(super) fn open_beneath(mount: &Mount, place: &Path) -> io::Result<File> {
+pub(crate) fn open_beneath(mount: &Mount, place: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));

@@ -7,10 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Dir;
-
-use super::mount_tree::{FileIdentity, identity};
-use crate::file_target::open_directory;
-use crate::mount::Mount;
+use toolgate_workspace::Mount;
+use toolgate_workspace::internals::{FileIdentity, identity, open_directory};
 
 /// A directory with more entries is made read-only instead.
 const MAX_ENTRIES: usize = 4096;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
-use toolgate_workspace::{
-    Baselines, ConfineRequest, ConfinedRun, MountAccess, MountRules, Quarantine, QuarantineBounds,
-    ScanCoverage, Workspace, WorkspaceError,
+use toolgate_confine::{
+    Baselines, ConfineRequest, ConfinedRun, Quarantine, QuarantineBounds, ScanCoverage, confine,
 };
+use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
+use toolgate_workspace::{MountAccess, MountRules, Workspace, WorkspaceError};
 
-use crate::confine::{WRITABLE, mount};
-use crate::tree_text::{make, shown};
+use crate::confine::WRITABLE;
+use crate::tree_text::{make, mount, shown};
 
 /// A directory with a workspace, and one in which gates keep their baselines.
 struct Setting {
@@ -380,7 +380,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         fs::write(setting.work.path().join(format!("{number}.pem")), "").unwrap();
     }
     let workspace = setting.workspace();
-    let error = workspace.confine(&[WRITABLE], None, &Cancellation::never()).map(drop).unwrap_err();
+    let error = confine(&workspace, &[WRITABLE], None, &Cancellation::never()).map(drop).unwrap_err();
     assert!(matches!(&error, WorkspaceError::TooManyCovers { most, .. } if most == "@project"), "{error}");
     assert!(Failure::from(error).help.unwrap().contains("move them into a directory of their own"));
     // In a directory of their own they are masked with it.
@@ -389,7 +389,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         setting.rename(&format!("{number}.pem"), &format!("certificates/{number}.pem"));
     }
     setting.make(&["other/one.pem"]);
-    let confined = workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
+    let confined = confine(&workspace, &[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
     assert_eq!(confined.bundled().collect::<Vec<_>>(), ["@project/certificates"]);
     let covers: Vec<String> = confined.overlays().iter().map(|cover| shown(cover.path())).collect();
     assert_eq!(covers, ["certificates", "other", "other/one.pem"]);
@@ -400,7 +400,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("key.pem"), "").unwrap();
     }
-    let confined = workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
+    let confined = confine(&workspace, &[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
     assert!(confined.bundled().any(|folder| folder == "@project/many"));
     assert!(confined.overlays().len() < 10);
 }

@@ -10,14 +10,18 @@ use crate::name_fold::{fold, is_plain};
 
 /// The parts of a repository that decide what git executes or reads as configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RepositoryPart {
+pub enum RepositoryPart {
+    /// `hooks`.
     Hooks,
+    /// `config` and `config.worktree`.
     Config,
+    /// `commondir`.
     CommonDirectory,
 }
 
 /// The part of a repository with this folded name.
-pub(super) fn part(folded: &str) -> Option<RepositoryPart> {
+#[must_use]
+pub fn part(folded: &str) -> Option<RepositoryPart> {
     match folded {
         "hooks" => Some(RepositoryPart::Hooks),
         "config" | "config.worktree" => Some(RepositoryPart::Config),
@@ -27,12 +31,14 @@ pub(super) fn part(folded: &str) -> Option<RepositoryPart> {
 }
 
 /// A directory called `.git`, or one with what git requires: `HEAD`, and either `objects` and `refs` or a `commondir` that points to them.
-pub(super) fn is_repository(folder: &ScannedDir<'_>) -> bool {
+#[must_use]
+pub fn is_repository(folder: &ScannedDir<'_>) -> bool {
     has_name(folder.path(), ".git") || looks_like_repository(folder.entries())
 }
 
 /// Whether the last name of a place is this one, or a folded twin.
-pub(super) fn has_name(place: &Path, name: &str) -> bool {
+#[must_use]
+pub fn has_name(place: &Path, name: &str) -> bool {
     place.file_name().is_some_and(|last| fold(Path::new(last)) == name)
 }
 
@@ -52,7 +58,8 @@ fn looks_like_repository<'e>(entries: impl Iterator<Item = ScannedEntry<'e>>) ->
 }
 
 /// Whether an entry of this name is required for a directory to be a repository.
-pub(super) fn is_head(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_head(name: &[u8]) -> bool {
     marker_name(name) == Some("head")
 }
 

@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
+use toolgate_workspace::Mount;
 
-use super::codec::Codec;
-use crate::mount::Mount;
+use crate::codec::Codec;
 
 /// A directory. Its birth time (`stx_btime`) distinguishes it from a later one with the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

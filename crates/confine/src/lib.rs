@@ -5,24 +5,21 @@
 //! writable mounts are walked again afterwards, and what the command put under a name that other programs execute or read as configuration is moved
 //! to quarantine.
 //!
-//! This module mounts nothing and runs nothing: it computes the overlays, relative to a mount's handle.
+//! This crate mounts nothing and runs nothing: it computes the overlays, relative to a mount's handle.
 
 mod mount_tree;
 mod hard_links;
-mod repositories;
-mod git_discovery;
 mod inventory;
 mod rebase_todo;
-mod targets;
 mod scanner;
 mod overlays;
 mod baseline;
 mod codec;
+mod target_codec;
 mod lineage;
 mod baseline_record;
 mod baselines;
 mod confined_run;
-mod protected_artifact;
 mod leftover;
 mod post_run_scan;
 mod quarantine;
@@ -36,12 +33,7 @@ use std::sync::atomic::AtomicUsize;
 
 use toolgate_search::{TreeScan, scan_tree};
 use toolgate_types::{Cancellation, MountOverlay};
-
-use crate::error::WorkspaceError;
-use crate::mount::{Mount, MountAccess};
-use crate::requested_path::PathStyle;
-use crate::rules::PathGrant;
-use crate::view::Workspace;
+use toolgate_workspace::{MountAccess, PathGrant, Workspace, WorkspaceError};
 
 use baseline::Baseline;
 use leftover::ReportedLeftover;
@@ -49,18 +41,16 @@ use mount_tree::MountTree;
 use overlays::{OverlayPlan, plan_overlays};
 use scanner::{ScanResult, Scanner};
 
-pub(crate) use targets::is_target;
-
 pub use baselines::Baselines;
 pub use confined_run::{ConfinedRun, ScanCoverage};
-pub use hard_links::HardLinks;
 pub use leftover::{Leftover, LeftoverKind};
-pub use protected_artifact::{PostRunScan, ProtectedArtifact, ProtectedArtifactKind};
+pub use post_run_scan::PostRunScan;
 pub use quarantine::{Quarantine, Quarantined};
 pub use quarantine_bounds::QuarantineBounds;
+pub use toolgate_workspace::internals::{ProtectedArtifact, ProtectedArtifactKind};
 
 /// Each overlay is a mount that costs every command time. Where more would be needed, whole directories are masked.
-pub(crate) const MAX_OVERLAYS: usize = 10_000;
+const MAX_OVERLAYS: usize = 10_000;
 
 /// A walk stops collecting protections at this number.
 const MAX_PROTECTIONS: usize = 200_000;
@@ -94,65 +84,54 @@ pub struct ConfinedMount<'a> {
     quarantined: AtomicUsize,
 }
 
-impl Workspace {
-    /// Walks the requested mounts and computes the overlays for what a command must not reach.
-    ///
-    /// The caller must open each overlay's place beneath the mount's handle without following symlinks, and must not start the command when one of
-    /// them no longer exists.
-    ///
-    /// # Errors
-    /// An alias that is not mounted, a read-only mount requested as writable, too many overlays, or a tree that cannot be walked.
-    pub fn confine(
-        &self,
-        wanted: &[ConfineRequest<'_>],
-        grant: Option<&dyn PathGrant>,
-        stop: &Cancellation,
-    ) -> Result<Vec<ConfinedMount<'_>>, WorkspaceError> {
-        wanted.iter().map(|wanted| self.confine_one(wanted, grant, stop)).collect()
-    }
+/// Walks the requested mounts and computes the overlays for what a command must not reach.
+///
+/// The caller must open each overlay's place beneath the mount's handle without following symlinks, and must not start the command when one of
+/// them no longer exists.
+///
+/// # Errors
+/// An alias that is not mounted, a read-only mount requested as writable, too many overlays, or a tree that cannot be walked.
+pub fn confine<'w>(
+    workspace: &'w Workspace,
+    wanted: &[ConfineRequest<'_>],
+    grant: Option<&dyn PathGrant>,
+    stop: &Cancellation,
+) -> Result<Vec<ConfinedMount<'w>>, WorkspaceError> {
+    wanted.iter().map(|wanted| confine_one(workspace, wanted, grant, stop)).collect()
+}
 
-    fn confine_one(
-        &self,
-        wanted: &ConfineRequest<'_>,
-        grant: Option<&dyn PathGrant>,
-        stop: &Cancellation,
-    ) -> Result<ConfinedMount<'_>, WorkspaceError> {
-        let mount = self.mount(wanted.alias).ok_or_else(|| self.unknown(wanted.alias))?;
-        if wanted.writable && mount.access() == MountAccess::ReadOnly {
-            return Err(WorkspaceError::ReadOnly { path: mount.alias().to_owned() });
-        }
-        let ground = MountTree::new(self, mount);
-        let mut sightings = scan_until_stable(&ground, wanted.writable, grant, stop)?;
-        let before = Arc::new(Baseline::from_scan(&mut sightings, &ground));
-        let linked = hard_links::protect_hard_links(&mut sightings);
-        let told = std::mem::take(&mut sightings.reported);
-        let OverlayPlan { overlays: covers, bundled } =
-            plan_overlays(sightings, wanted.writable).map_err(|most| WorkspaceError::TooManyCovers {
-                alias: mount.alias().to_owned(),
-                limit: MAX_OVERLAYS,
-                most: mount.show_with_alias(&most),
-            })?;
-        let (writable, taken) = (wanted.writable, AtomicUsize::new(0));
-        Ok(ConfinedMount {
-            tree: ground,
-            writable,
-            overlays: covers,
-            bundled,
-            linked,
-            reported: told,
-            baseline: before,
-            quarantined: taken,
-        })
+fn confine_one<'w>(
+    workspace: &'w Workspace,
+    wanted: &ConfineRequest<'_>,
+    grant: Option<&dyn PathGrant>,
+    stop: &Cancellation,
+) -> Result<ConfinedMount<'w>, WorkspaceError> {
+    let mount = workspace.mount(wanted.alias).ok_or_else(|| workspace.unknown_alias(wanted.alias))?;
+    if wanted.writable && mount.access() == MountAccess::ReadOnly {
+        return Err(WorkspaceError::ReadOnly { path: mount.alias().to_owned() });
     }
-
-    pub(crate) fn unknown(&self, alias: &str) -> WorkspaceError {
-        let known: Vec<&str> = self.mounts().iter().map(Mount::alias).collect();
-        WorkspaceError::UnknownAlias {
-            alias: alias.to_owned(),
-            known: known.join(", "),
-            style: PathStyle::Free,
-        }
-    }
+    let ground = MountTree::new(workspace, mount);
+    let mut sightings = scan_until_stable(&ground, wanted.writable, grant, stop)?;
+    let before = Arc::new(Baseline::from_scan(&mut sightings, &ground));
+    let linked = hard_links::protect_hard_links(&mut sightings);
+    let told = std::mem::take(&mut sightings.reported);
+    let OverlayPlan { overlays: covers, bundled } =
+        plan_overlays(sightings, wanted.writable).map_err(|most| WorkspaceError::TooManyCovers {
+            alias: mount.alias().to_owned(),
+            limit: MAX_OVERLAYS,
+            most: mount.show_with_alias(&most),
+        })?;
+    let (writable, taken) = (wanted.writable, AtomicUsize::new(0));
+    Ok(ConfinedMount {
+        tree: ground,
+        writable,
+        overlays: covers,
+        bundled,
+        linked,
+        reported: told,
+        baseline: before,
+        quarantined: taken,
+    })
 }
 
 fn unstable_tree(ground: &MountTree<'_>) -> WorkspaceError {

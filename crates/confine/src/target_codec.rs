@@ -1,26 +1,10 @@
-//! Encoding of targets in a baseline, and their translation to another mount.
+//! Encoding of targets and file identities in a baseline.
 
-use std::path::{Path, PathBuf};
+use toolgate_workspace::internals::{
+    AutorunTarget, FileIdentity, ProtectedArtifactKind, RefusedSettings, TargetPurpose,
+};
 
-use super::super::codec::Codec;
-use super::super::protected_artifact::ProtectedArtifactKind;
-use super::{AutorunTarget, TargetPurpose};
-use crate::git_config::RefusedSettings;
-
-impl AutorunTarget {
-    /// The path as configured.
-    pub(in super::super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// With places relative to another mount; `None` where it is not in that mount.
-    pub(in super::super) fn map_places(&self, place: impl Fn(&Path) -> Option<PathBuf>) -> Option<Self> {
-        let links = self.links.iter().filter_map(|(link, identity)| Some((place(link)?, *identity)));
-        let leads_to =
-            self.leads_to.as_ref().and_then(|(location, identity)| Some((place(location)?, *identity)));
-        Some(Self { path: place(&self.path)?, links: links.collect(), leads_to, ..self.clone() })
-    }
-}
+use crate::codec::Codec;
 
 impl Codec for AutorunTarget {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -65,5 +49,17 @@ impl Codec for ProtectedArtifactKind {
     fn decode(input: &mut &[u8]) -> Option<Self> {
         let name: Vec<u8> = Codec::decode(input)?;
         Self::ALL.into_iter().find(|kind| kind.as_str().as_bytes() == name)
+    }
+}
+
+impl Codec for FileIdentity {
+    fn encode(&self, out: &mut Vec<u8>) {
+        ((self.device, self.inode), (self.changed, self.size)).encode(out);
+        u8::from(self.is_directory).encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Self> {
+        let ((device, inode), (changed, size)) = Codec::decode(input)?;
+        Some(Self { device, inode, changed, size, is_directory: u8::decode(input)? == 1 })
     }
 }

@@ -8,22 +8,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use toolgate_search::{EntryKind, ScannedDir, ScannedEntry, TreeVisitor};
+use toolgate_workspace::internals::{
+    AutorunTarget, FileIdentity, MAX_CONFIG_BYTES, ProtectedArtifactKind, RefusedSettings, RepositoryPart,
+    autorun_kind, ends_at_autorun_file, fold, follow, has_name, identify_place, identity, is_denied_by_name,
+    is_in_package, is_repository, part, read_prefix, read_small, targets, targets_from_above,
+    worktree_targets,
+};
+use toolgate_workspace::{PathGrant, sanitised_git_config};
 
-use super::MAX_PROTECTIONS;
-use super::codec::Codec;
-use super::hard_links::HardLinkedFile;
-use super::inventory::{Inventory, inventory};
-use super::leftover::{ReportedLeftover, classify_leftover};
-use super::mount_tree::{FileIdentity, MountTree, identity, is_autorun_directory, read_prefix, read_small};
-use super::protected_artifact::{ProtectedArtifactKind, autorun_kind};
-use super::quarantine::identify_place;
-use super::rebase_todo::{MAX_SEQUENCER_BYTES, executed_steps, is_sequencer_file};
-use super::repositories::{RepositoryPart, has_name, is_repository, part};
-use super::targets::{AutorunTarget, follow, targets, targets_from_above, worktree_targets};
-use crate::autorun_files::{ends_at_autorun_file, is_in_package};
-use crate::git_config::{MAX_CONFIG_BYTES, RefusedSettings, sanitised_git_config};
-use crate::name_fold::fold;
-use crate::rules::{PathGrant, is_denied_by_name};
+use crate::MAX_PROTECTIONS;
+use crate::codec::Codec;
+use crate::hard_links::HardLinkedFile;
+use crate::inventory::{Inventory, inventory};
+use crate::leftover::{ReportedLeftover, classify_leftover};
+use crate::mount_tree::{MountTree, is_autorun_directory};
+use crate::rebase_todo::{MAX_SEQUENCER_BYTES, executed_steps, is_sequencer_file};
 
 /// How a place is protected from a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

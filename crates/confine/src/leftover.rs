@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType};
 use toolgate_search::{EntryKind, ScannedDir, ScannedEntry};
+use toolgate_workspace::Mount;
 
-use super::mount_tree::MountTree;
-use crate::mount::Mount;
+use crate::mount_tree::MountTree;
 
 /// The limit for one thread of a walk.
 pub(super) const MAX_LEFTOVERS: usize = 1000;

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::git_config::setting_values;
+use toolgate_workspace::internals::setting_values;
 
 /// A longer file of this kind was not written by git.
 pub(super) const MAX_SEQUENCER_BYTES: usize = 1 << 20;

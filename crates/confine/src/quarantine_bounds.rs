@@ -17,8 +17,7 @@ use cap_std::fs::{Dir, DirEntry, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use serde_json::{Value, json};
 use toolgate_types::{CallId, FileLock};
-
-use crate::append_counter::{AppendCounter, COUNTER_STEP, counter_units};
+use toolgate_workspace::{AppendCounter, COUNTER_STEP, counter_units};
 
 /// The version of the notes beside quarantined files.
 pub(super) const NOTE_VERSION: u32 = 1;

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::baselines::{BaselineEntry, BaselineSource, Baselines, IdleSnapshot};
-use super::{ConfinedMount, ProtectedArtifact, Quarantine, Quarantined};
-use crate::error::WorkspaceError;
+use toolgate_workspace::WorkspaceError;
+use toolgate_workspace::internals::ProtectedArtifact;
+
+use crate::baselines::{BaselineEntry, BaselineSource, Baselines, IdleSnapshot};
+use crate::{ConfinedMount, Quarantine, Quarantined};
 
 /// The mounts of one command, each with its baseline.
 ///

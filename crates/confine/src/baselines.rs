@@ -19,16 +19,13 @@ use std::time::Duration;
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags};
 use toolgate_types::{Cancellation, ErrorCode, Failure, FileLock, Ownership};
+use toolgate_workspace::{Mount, MountAccess, PathGrant, Workspace, WorkspaceError};
 
-use super::baseline::Baseline;
-use super::baseline_record::{BaselineRecord, ForeignRecord, RECORD_SUFFIX, RunState, remove};
-use super::confined_run::{ConfinedRun, DirectoryUse, ScanCoverage};
-use super::lineage::Lineage;
-use super::{ConfineRequest, ConfinedMount, Quarantined};
-use crate::error::WorkspaceError;
-use crate::mount::{Mount, MountAccess};
-use crate::rules::PathGrant;
-use crate::view::Workspace;
+use crate::baseline::Baseline;
+use crate::baseline_record::{BaselineRecord, ForeignRecord, RECORD_SUFFIX, RunState, remove};
+use crate::confined_run::{ConfinedRun, DirectoryUse, ScanCoverage};
+use crate::lineage::Lineage;
+use crate::{ConfineRequest, ConfinedMount, Quarantined, confine};
 
 /// The file whose lock is the registry.
 const REGISTRY_LOCK: &str = "registry.lock";
@@ -102,10 +99,10 @@ impl Baselines {
         Ok(Self { directory: folder, registry, entries, lineages, quarantined: taken })
     }
 
-    /// Walks the requested mounts like [`Workspace::confine`], and registers the writable ones until the run is settled.
+    /// Walks the requested mounts like [`confine`], and registers the writable ones until the run is settled.
     ///
     /// # Errors
-    /// As [`Workspace::confine`]; or a baseline cannot be written, or an orphaned one cannot be read.
+    /// As [`confine`]; or a baseline cannot be written, or an orphaned one cannot be read.
     pub fn confine<'r>(
         &'r self,
         workspace: &'r Workspace,
@@ -126,7 +123,7 @@ impl Baselines {
         };
         // From here on, dropping `run` cancels the registration.
         let run = ConfinedRun::new(self, uses);
-        run.begin(workspace.confine(wanted, grant, stop)?)
+        run.begin(confine(workspace, wanted, grant, stop)?)
     }
 
     /// Whether a gate that no longer runs left unscanned changes in one of the writable mounts.

@@ -1,74 +1,19 @@
 //! A mount with all rules that apply to its content.
 
-use std::ffi::CStr;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use toolgate_search::earliest_timestamp;
+use toolgate_workspace::internals::{
+    GitConfigFile, RepositoryPart, autorun_directories, autorun_kind, cannot_match, fold, has_name,
+    may_trigger_execution, personal_configurations,
+};
+use toolgate_workspace::{HardLinks, Mount, MountAccess, PathGrant, Workspace};
 
-use super::codec::Codec;
-use super::git_discovery::{GitConfigFile, personal_configurations};
-use super::hard_links::HardLinks;
-use super::protected_artifact::autorun_kind;
-use super::rebase_todo::{SEQUENCER_FILE_NAMES, is_sequencer_file};
-use super::repositories::{RepositoryPart, has_name};
-use crate::autorun_files::{autorun_directories, may_trigger_execution};
-use crate::deny_prefilter::cannot_match;
-use crate::mount::{Mount, MountAccess};
-use crate::name_fold::fold;
-use crate::rules::PathGrant;
-use crate::view::Workspace;
+use crate::rebase_todo::{SEQUENCER_FILE_NAMES, is_sequencer_file};
 
 /// Directories of version control: one that is a symlink would lead to a directory that was not checked.
 const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".jj"];
-
-/// Identity and last change of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FileIdentity {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    changed: (i64, i64),
-    /// Filesystem timestamps are coarse; a quick change may show in the size only.
-    size: i64,
-    pub(super) is_directory: bool,
-}
-
-impl FileIdentity {
-    pub(super) fn of(stat: &Stat) -> Self {
-        let (device, inode) = (stat.st_dev, stat.st_ino);
-        // The content of a directory is compared by itself, so a directory is unchanged as long as it exists.
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            return Self { device, inode, changed: (0, 0), size: 0, is_directory: true };
-        }
-        let changed = (signed(stat.st_ctime), signed(stat.st_ctime_nsec));
-        Self { device, inode, changed, size: signed(stat.st_size), is_directory: false }
-    }
-
-    pub(super) fn is_same_file(&self, other: &Self) -> bool {
-        self.device == other.device && self.inode == other.inode
-    }
-}
-
-impl Codec for FileIdentity {
-    fn encode(&self, out: &mut Vec<u8>) {
-        ((self.device, self.inode), (self.changed, self.size)).encode(out);
-        u8::from(self.is_directory).encode(out);
-    }
-
-    fn decode(input: &mut &[u8]) -> Option<Self> {
-        let ((device, inode), (changed, size)) = Codec::decode(input)?;
-        Some(Self { device, inode, changed, size, is_directory: u8::decode(input)? == 1 })
-    }
-}
-
-/// The kernel's time types differ between architectures.
-fn signed(number: impl TryInto<i64>) -> i64 {
-    number.try_into().unwrap_or(i64::MAX)
-}
 
 /// A mount, and the mounts nested in it.
 #[derive(Debug)]
@@ -113,7 +58,7 @@ impl<'a> MountTree<'a> {
             has_globs,
             has_scope,
             personal: personal_configurations(mount),
-            protects_links: workspace.hard_links == HardLinks::Protect,
+            protects_links: workspace.hard_links() == HardLinks::Protect,
             since: earliest_timestamp(),
         }
     }
@@ -207,29 +152,4 @@ impl<'a> MountTree<'a> {
 /// Whether a symlink of this folded name leads into a repository, or to autorun files.
 pub(super) fn is_autorun_directory(folded: &str) -> bool {
     VERSION_CONTROL.contains(&folded) || autorun_directories().any(|name| name == folded)
-}
-
-/// The identity of the file with this name; symlinks are not followed.
-pub(super) fn identity(folder: BorrowedFd<'_>, name: &CStr) -> Option<FileIdentity> {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| FileIdentity::of(&stat))
-}
-
-/// The content of a small regular file, or its first bytes: `O_NOFOLLOW`, and `O_NONBLOCK` so that a FIFO does not block.
-pub(super) fn read_small(folder: BorrowedFd<'_>, name: &CStr, most: usize) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
-    read_prefix(&file, most)
-}
-
-/// The content of an open regular file up to one byte more than `most`, so that the caller can detect a larger file.
-pub(super) fn read_prefix(file: &File, most: usize) -> io::Result<Vec<u8>> {
-    let stat = rustix::fs::fstat(file)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // With room for one byte more than the size, the second `read(2)` finds the end of the file.
-    let expected = usize::try_from(stat.st_size).unwrap_or(most).min(most);
-    let mut content = Vec::with_capacity(expected + 1);
-    file.take(most as u64 + 1).read_to_end(&mut content)?;
-    Ok(content)
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::scanner::{Protection, ScanResult};
-use super::{MAX_OVERLAYS, MAX_PROTECTIONS, MountOverlay};
+use crate::scanner::{Protection, ScanResult};
+use crate::{MAX_OVERLAYS, MAX_PROTECTIONS, MountOverlay};
 
 /// The overlays of a mount.
 pub(super) struct OverlayPlan {

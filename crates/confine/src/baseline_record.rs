@@ -14,9 +14,9 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use toolgate_types::{CallId, FileLock};
 
-use super::baseline::Baseline;
-use super::codec::Codec;
-use super::lineage::Lineage;
+use crate::baseline::Baseline;
+use crate::codec::Codec;
+use crate::lineage::Lineage;
 
 /// The file name suffix of a record.
 pub(super) const RECORD_SUFFIX: &str = ".run";

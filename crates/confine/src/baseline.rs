@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::codec::Codec;
-use super::mount_tree::{FileIdentity, MountTree};
-use super::scanner::{BaselineFile, Protection, ScanResult};
-use super::targets::AutorunTarget;
-use crate::name_fold::fold;
+use toolgate_workspace::internals::{AutorunTarget, FileIdentity, fold};
+
+use crate::codec::Codec;
+use crate::mount_tree::MountTree;
+use crate::scanner::{BaselineFile, Protection, ScanResult};
 
 /// The state of a mount before commands ran. All places are relative to the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,29 +11,39 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toolgate_search::{EntryKind, ScannedDir, ScannedEntry, TreeScan, TreeVisitor, scan_tree};
 use toolgate_types::Cancellation;
+use toolgate_workspace::WorkspaceError;
+use toolgate_workspace::internals::{
+    ConfigVerdict, FileIdentity, MAX_CONFIG_BYTES, ProtectedArtifact, ProtectedArtifactKind, RepositoryPart,
+    autorun_kind, ends_at_autorun_file, fold, has_name, identify_place, identity, is_denied_by_name, is_head,
+    is_repository, judge, new_targets, part, read_small,
+};
 
-use super::ConfinedMount;
-use super::baseline::Baseline;
-use super::inventory::inventory;
-use super::leftover::{Leftover, MAX_LEFTOVERS, ReportedLeftover, classify_leftover};
-use super::mount_tree::{FileIdentity, MountTree, identity, is_autorun_directory, read_small};
-use super::protected_artifact::{PostRunScan, ProtectedArtifact, ProtectedArtifactKind, autorun_kind};
-use super::quarantine::identify_place;
-use super::rebase_todo::{MAX_SEQUENCER_BYTES, executed_steps, is_sequencer_directory, is_sequencer_file};
-use super::repositories::{RepositoryPart, has_name, is_head, is_repository, part};
-use super::scanner::BaselineFile;
-use super::targets::new_targets;
-use crate::autorun_files::ends_at_autorun_file;
-use crate::error::WorkspaceError;
-use crate::git_config::{ConfigVerdict, MAX_CONFIG_BYTES, judge};
-use crate::name_fold::fold;
-use crate::rules::is_denied_by_name;
+use crate::ConfinedMount;
+use crate::baseline::Baseline;
+use crate::inventory::inventory;
+use crate::leftover::{Leftover, MAX_LEFTOVERS, ReportedLeftover, classify_leftover};
+use crate::mount_tree::{MountTree, is_autorun_directory};
+use crate::rebase_todo::{MAX_SEQUENCER_BYTES, executed_steps, is_sequencer_directory, is_sequencer_file};
+use crate::scanner::BaselineFile;
 
 /// A file that points to a repository holds one path.
 const MAX_GIT_POINTER_BYTES: usize = 64 * 1024;
 
 /// Git knows fewer hooks than this; with more of them the whole directory is quarantined.
 const MAX_HOOKS: usize = 64;
+
+/// What a command left in a mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PostRunScan {
+    /// What must not stay, in path order.
+    pub found: Vec<ProtectedArtifact>,
+    /// Whether the scan did not finish before its deadline, so that there may be more.
+    pub incomplete: bool,
+    /// Whether a directory was moved before it could be read: its content was not scanned, and another walk may find it.
+    pub missed: bool,
+    /// What stays and is only reported, in path order.
+    pub leftovers: Vec<Leftover>,
+}
 
 impl ConfinedMount<'_> {
     /// What the command left in this mount that must not stay. To be called when no process of the command is alive any more, and with a deadline of

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::leftover::Leftover;
-use super::mount_tree::FileIdentity;
-use super::repositories::{RepositoryPart, part};
 use crate::autorun_files::ends_at_autorun_file;
+use crate::file_identity::FileIdentity;
 use crate::name_fold::fold;
+use crate::repository_names::{RepositoryPart, part};
 
 /// Why something must not stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,7 +36,7 @@ pub enum ProtectedArtifactKind {
 
 impl ProtectedArtifactKind {
     /// All kinds.
-    pub(super) const ALL: [Self; 11] = [
+    pub const ALL: [Self; 11] = [
         Self::Hook,
         Self::GitConfig,
         Self::GitPointer,
@@ -70,19 +69,6 @@ impl ProtectedArtifactKind {
     }
 }
 
-/// What a command left in a mount.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PostRunScan {
-    /// What must not stay, in path order.
-    pub found: Vec<ProtectedArtifact>,
-    /// Whether the scan did not finish before its deadline, so that there may be more.
-    pub incomplete: bool,
-    /// Whether a directory was moved before it could be read: its content was not scanned, and another walk may find it.
-    pub missed: bool,
-    /// What stays and is only reported, in path order.
-    pub leftovers: Vec<Leftover>,
-}
-
 /// Something that a command left under a protected name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtectedArtifact {
@@ -90,16 +76,20 @@ pub struct ProtectedArtifact {
     pub location: PathBuf,
     /// Why it must not stay.
     pub kind: ProtectedArtifactKind,
-    pub(super) identity: FileIdentity,
+    /// Which file it is.
+    pub identity: FileIdentity,
 }
 
 impl ProtectedArtifact {
-    pub(super) fn directory(&self) -> Option<&Path> {
+    /// The directory that it lies in.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
         self.location.parent()
     }
 
     /// The repository that this belongs to.
-    pub(super) fn repository(&self) -> Option<&Path> {
+    #[must_use]
+    pub fn repository(&self) -> Option<&Path> {
         let name = self.location.file_name()?;
         match (self.kind, part(&fold(Path::new(name)))) {
             (ProtectedArtifactKind::Hook, Some(RepositoryPart::Hooks)) => self.directory(),
@@ -116,7 +106,8 @@ impl ProtectedArtifact {
 }
 
 /// The kind of a file at this folded place that a program executes or reads as configuration.
-pub(super) fn autorun_kind(folded: &str) -> Option<ProtectedArtifactKind> {
+#[must_use]
+pub fn autorun_kind(folded: &str) -> Option<ProtectedArtifactKind> {
     const PROGRAMS: [&str; 5] =
         [".envrc", ".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".jj/workspace-config.toml"];
     const GATES: [&str; 2] = ["toolgate.yaml", "toolgate.yml"];
