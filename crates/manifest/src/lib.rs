@@ -61,7 +61,7 @@ pub use models::{ModelKey, ModelServerConfig, ModelWire};
 pub use path::DeclaredPath;
 pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
-pub use retention::{RetentionBounds, RetentionConfig};
+pub use retention::RetentionConfig;
 pub use sandbox::{HardLinkRule, SandboxConfig, SandboxLayer};
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{

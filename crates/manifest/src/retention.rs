@@ -1,6 +1,6 @@
 //! `retention`: limits of the state directory.
 
-use std::time::Duration;
+use toolgate_types::RetentionBounds;
 
 use crate::decode::{ConfigField, KeySpec, Section, count, duration, key, size};
 use crate::problem_report::ProblemReport;
@@ -34,17 +34,6 @@ pub struct RetentionConfig {
     pub sessions: RetentionBounds,
     /// `logs`: the log of one run.
     pub logs: RetentionBounds,
-}
-
-/// Limits of one kind of state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RetentionBounds {
-    /// `max_bytes`: disk space.
-    pub max_bytes: Option<u64>,
-    /// `max_entries`: number of entries.
-    pub max_entries: Option<u64>,
-    /// `max_age`: age of an entry.
-    pub max_age: Option<Duration>,
 }
 
 pub(crate) fn retention(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<RetentionConfig> {

@@ -9,6 +9,7 @@ pub mod nearest_name;
 pub mod glob_classes;
 pub mod repair;
 pub mod json_complexity;
+pub mod json_len;
 mod invisible_chars;
 pub mod confusables;
 pub mod whitespace_fold;

@@ -1,5 +1,6 @@
 //! The output limit of one answer, for lists and diffs. File contents have a limit of their own.
 
+use toolgate_text::json_len::{MAX_ESCAPE_BYTES, added_by_escaping, json_len};
 use toolgate_text::quoted_name;
 use toolgate_workspace::{FoundFiles, FoundLines, ListResult, ListedEntry, WorkspaceView};
 
@@ -42,11 +43,6 @@ fn fitting(view: &WorkspaceView<'_>, costs: impl Iterator<Item = usize>) -> usiz
     costs.take_while(fits).count()
 }
 
-/// The length of a text as a JSON string without its quotes, never less than the text itself.
-pub(crate) fn json_len(text: &str) -> usize {
-    text.len() + text.bytes().map(added_by_escaping).sum::<usize>()
-}
-
 /// The longer of a name's JSON form and its quoted form in text.
 fn max_name_len(name: &str) -> usize {
     json_len(name).max(quoted_name(name).len())
@@ -55,18 +51,6 @@ fn max_name_len(name: &str) -> usize {
 /// Whether any byte matches. Scans every byte instead of stopping at the first match: the loop vectorises, and matches are rare.
 pub(crate) fn has_byte(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
     text.bytes().fold(false, |found, byte| found | is_such(byte))
-}
-
-/// The longest JSON escape of one byte.
-const MAX_ESCAPE_BYTES: usize = "\\u0000".len();
-
-/// Only ASCII bytes are escaped, and no byte of a multi-byte UTF-8 sequence is ASCII.
-fn added_by_escaping(byte: u8) -> usize {
-    match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
-        control if control < b' ' => 5,
-        _ => 0,
-    }
 }
 
 /// How many bytes an entry of a listing costs.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolgate_gate::{CallOptions, Credential, FinishedCall, Gate};
-use toolgate_manifest::RetentionBounds;
 use toolgate_types::{
-    Attachment, CallId, Decision, Failure, Outcome, ResourceContent, Stage, Structured, ToolCall,
+    Attachment, CallId, Decision, Failure, Outcome, ResourceContent, RetentionBounds, Stage, Structured,
+    ToolCall,
 };
 use toolgate_workspace::Workspace;
 

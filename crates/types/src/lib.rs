@@ -28,6 +28,7 @@ pub mod ownership;
 pub mod state_key;
 pub mod change_fate;
 pub mod conversation;
+pub mod retention;
 
 pub use backoff::Backoff;
 pub use call::ToolCall;
@@ -47,6 +48,7 @@ pub use mount_overlay::MountOverlay;
 pub use outcome::{Attachment, Decision, DocumentContent, Outcome, ResourceContent, ToolOutput};
 pub use ownership::{OtherWriter, Ownership};
 pub use repair::Repair;
+pub use retention::RetentionBounds;
 pub use stage::Stage;
 pub use state_key::StateKey;
 pub use structured::{JsonObjectWriter, RawJsonField, RawJsonObject, Structured};

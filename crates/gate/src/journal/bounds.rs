@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolgate_manifest::RetentionBounds;
+use toolgate_types::RetentionBounds;
 
 /// Bounds of what is stored for undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 use toolgate_confine::{Leftover, LeftoverKind, Quarantined};
 use toolgate_sandbox::{CommandExit, Exit, LimitHit, ResourceLimits, TerminationReason};
 use toolgate_text::escape_control_chars;
+use toolgate_text::json_len::json_len;
 use toolgate_types::{ErrorCode, Failure, Limits};
 
 use super::applied_limits::AppliedLimits;
 use super::capture::Captured;
 use super::command_denial::CommandDenial;
-use crate::output_budget::json_len;
 
 /// Reserved in an answer for the fields around the output.
 const RESERVED_BYTES: u64 = 8192;

@@ -4,9 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use cap_std::fs::Dir;
 use toolgate_confine::{Baselines, QuarantineBounds};
-use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::Backend;
-use toolgate_types::{ErrorCode, Failure};
+use toolgate_types::{ErrorCode, Failure, RetentionBounds};
 
 /// The sandbox, and the gate's directories for quarantined files and for baselines.
 pub struct Confinement {

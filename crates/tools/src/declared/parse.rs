@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use toolgate_manifest::OutputParse;
+use toolgate_text::json_len::json_len;
 use toolgate_text::sanitize_value;
 use toolgate_types::{ErrorCode, Failure, ToolOutput};
 
@@ -69,7 +70,7 @@ fn cut_text(text: &str, most: usize) -> String {
 
 fn cut_lines(text: &str, most: usize) -> Vec<String> {
     // Each line costs two quotes and a comma.
-    let cost = |line: &str| crate::output_budget::json_len(line) + 3;
+    let cost = |line: &str| json_len(line) + 3;
     let all: usize = text.lines().map(cost).sum();
     if all <= most {
         return text.lines().map(str::to_owned).collect();

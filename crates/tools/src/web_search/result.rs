@@ -3,10 +3,9 @@
 use reqwest::Url;
 use serde_json::json;
 use toolgate_manifest::SearchBackend;
+use toolgate_text::json_len::json_len;
 use toolgate_text::sanitize;
 use toolgate_types::ToolOutput;
-
-use crate::output_budget::json_len;
 
 /// Longer parts of a result are cut, in characters.
 const MAX_TITLE_CHARS: usize = 300;

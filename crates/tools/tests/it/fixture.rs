@@ -7,9 +7,9 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_egress::{Dial, SystemDialer};
-use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement, GateDirectories};
+use toolgate_types::RetentionBounds;
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// A temporary directory with a workspace and a quarantine.

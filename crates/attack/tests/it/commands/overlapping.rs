@@ -14,13 +14,12 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_egress::SystemDialer;
 use toolgate_gate::CallOptions;
-use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
     CallResponse, CommandOptions, CommandRunner, ConfinedProcess, Confinement, GateDirectories,
     LongRunningProcess, Profile, StartedProcess,
 };
-use toolgate_types::{CallId, ToolCall};
+use toolgate_types::{CallId, RetentionBounds, ToolCall};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 use super::native;
