@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
+use toolgate_command::CommandRunner;
 use toolgate_gate::{BreakerRule, GateConfig, GateError, RateRule, Registry, Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
-use toolgate_tools::{CommandRunner, LoadedTools, ManifestContext, Profile, ToolComponents, load_manifests};
+use toolgate_tools::{LoadedTools, ManifestContext, Profile, ToolComponents, load_manifests};
 use toolgate_workspace::Workspace;
 
 use crate::callers;

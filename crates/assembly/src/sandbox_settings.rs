@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
+use toolgate_command::{CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories};
 use toolgate_confine::Quarantined;
 use toolgate_egress::{NetworkAllowlist, SystemDialer};
 use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
-use toolgate_tools::{CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories};
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{DiskReserve, HardLinks, Workspace};
 

@@ -11,6 +11,7 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use toolgate_audit::{AuditLog, LogOptions, Record, RecordFilter, VerifyOptions};
+use toolgate_command::{CommandOptions, CommandRunner, Confinement, GateDirectories};
 use toolgate_egress::{Dial, SystemDialer};
 use toolgate_gate::{
     Approver, AuditMode, BlockingStrategy, BreakerRule, CallOptions, Clock, Credential, Gate, GateConfig,
@@ -21,8 +22,7 @@ use toolgate_manifest::Config;
 use toolgate_policy::{Policies, PolicySource, PolicyTool};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
-    CallResponse, CommandOptions, CommandRunner, Confinement, GateDirectories, ManifestContext, Profile,
-    ProfiledGate, ToolComponents, initialise_run, load_manifests,
+    CallResponse, ManifestContext, Profile, ProfiledGate, ToolComponents, initialise_run, load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{DiskReserve, HardLinks, Mount, MountAccess, MountRules, PersonalPaths, Workspace};

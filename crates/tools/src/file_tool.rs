@@ -173,7 +173,7 @@ impl Tool for FileTool {
         };
         PathInputs {
             has_patch: self.has_patch(),
-            mounts: crate::command::mount_aliases(&self.workspace),
+            mounts: toolgate_command::mount_aliases(&self.workspace),
             ..PathInputs::of(self.paths().map(argument).collect())
         }
     }

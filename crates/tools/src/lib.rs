@@ -11,7 +11,8 @@ mod preview;
 mod output_budget;
 mod arguments;
 mod edit;
-mod command;
+mod blocked_commands;
+mod shell;
 mod progress_buffer;
 mod web_search;
 mod declared;
@@ -27,10 +28,6 @@ mod call_log;
 mod profiled_gate;
 mod fault;
 
-pub use command::{
-    CommandOptions, CommandRunner, CommitIdentity, ConfinedProcess, Confinement, GateDirectories,
-    LongRunningProcess, ProcessEnd, StartedProcess,
-};
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, ManifestContext, SHIPPED, load_manifests};
 pub use fault::Fault;

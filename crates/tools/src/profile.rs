@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate_command::CommandRunner;
 use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
 use toolgate_types::{ErrorCode, Limits, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
-use crate::command::{CommandRunner, Shell, ShellPresentation};
 use crate::declared::SHIPPED;
 use crate::file_tool::ToolDeclaration;
 use crate::profiled_gate::ModelAnswer;
 use crate::resource_files::ResourceKind;
+use crate::shell::{Shell, ShellPresentation};
 use crate::web_search::WebSearch;
 use crate::{claw, crew, native, proxy, sidecar, studio};
 

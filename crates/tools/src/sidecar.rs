@@ -1,6 +1,7 @@
 //! JSON observations for small local models; never more than five tools.
 
 use serde_json::{Value, json};
+use toolgate_command::output_before;
 use toolgate_gate::Effect;
 use toolgate_types::{Category, ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, WorkspaceView};
@@ -8,7 +9,6 @@ use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOp
 use crate::arguments::{
     ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
 };
-use crate::command::output_before;
 use crate::file_tool::{ToolDeclaration, decode};
 use crate::output_budget::{EntryCost, bound_listing, bound_matches};
 use crate::profiled_gate::ModelAnswer;

@@ -1,17 +1,18 @@
 //! The tools of a chat studio: `{output, metadata, isError}`.
 
 use serde_json::{Value, json};
+use toolgate_command::output_before;
 use toolgate_gate::Effect;
 use toolgate_text::quoted_name;
 use toolgate_types::{Category, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView};
 
 use crate::arguments::{PathAndContent, ReadArguments, show_write};
-use crate::command::{ShellPresentation, output_before};
 use crate::file_tool::{ToolDeclaration, decode};
 use crate::native::content_notice;
 use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{described, object, of_type};
+use crate::shell::ShellPresentation;
 use crate::web_search::WEB_SEARCH;
 
 pub(crate) fn tools() -> Vec<ToolDeclaration> {

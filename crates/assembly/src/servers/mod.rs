@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
+use toolgate_command::CommandRunner;
 use toolgate_connect::{
     Bridge, BridgeOptions, Pins, RESTART_BACKOFF, ServerHealth, ServerName, ServerSettings, ServerTimeouts,
 };
 use toolgate_gate::Registry;
 use toolgate_manifest::ConfigProblem;
-use toolgate_tools::CommandRunner;
 
 pub use agreed_tools::agreed_tools;
 use sandbox_launcher::{LaunchContext, SandboxLauncher};

@@ -8,10 +8,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use toolgate_command::{CommandRunner, ConfinedProcess, LongRunningProcess};
 use toolgate_connect::{LaunchedServer, ProcessSettings, RunningProcess, ServerLauncher};
 use toolgate_manifest::ServerLimits;
 use toolgate_sandbox::ResourceLimits;
-use toolgate_tools::{CommandRunner, ConfinedProcess, LongRunningProcess};
 use toolgate_types::{CallId, ErrorCode, Failure};
 
 /// The runner of commands, and the limits of each process.

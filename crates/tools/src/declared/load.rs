@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolgate_command::{CommandRunner, Reach, rules};
 use toolgate_gate::{Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ConfigWarning, Rate, ToolManifest, Treatment};
 use toolgate_policy::{
@@ -12,7 +13,6 @@ use toolgate_policy::{
 use toolgate_types::{Category, Sha256, ToolName};
 
 use super::{CommandTool, DeclaredTool, examples};
-use crate::command::{CommandRunner, Reach, rules};
 
 /// What manifests are checked against.
 #[derive(Clone, Copy, Debug, Default)]

@@ -12,6 +12,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolgate_command::{
+    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, RESTRICTED_GRANT_NOTE, Reach, escape_name,
+    may_change, mount_aliases, stop_within, view,
+};
 use toolgate_confine::ConfineRequest;
 use toolgate_gate::{ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_manifest::{
@@ -22,11 +26,6 @@ use toolgate_sandbox::{OnOutputLimit, ResourceLimits};
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{LocatedFile, WorkspaceView};
-
-use crate::command::{
-    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, RESTRICTED_GRANT_NOTE, Reach, escape_name,
-    may_change, mount_aliases, stop_within, view,
-};
 
 pub use load::{LoadedTools, ManifestContext, load_manifests};
 pub use shipped::SHIPPED;
@@ -160,7 +159,7 @@ impl CommandTool {
             let paths = finished
                 .quarantined
                 .iter()
-                .take(crate::command::MAX_REPORTED)
+                .take(toolgate_command::MAX_REPORTED)
                 .map(|taken| escape_name(&taken.path));
             let paths: Vec<String> = paths.collect();
             let message = "the command left files under protected names, which were taken away";

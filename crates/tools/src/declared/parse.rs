@@ -1,12 +1,11 @@
 //! Converts a command's output into a tool's answer.
 
 use serde_json::Value;
+use toolgate_command::truncate_json;
 use toolgate_manifest::OutputParse;
 use toolgate_text::json_len::json_len;
 use toolgate_text::sanitize_value;
 use toolgate_types::{ErrorCode, Failure, ToolOutput};
-
-use crate::command::truncate_json;
 
 /// Reserved for the truncation notice.
 const NOTICE_BYTES: usize = 200;

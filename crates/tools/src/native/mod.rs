@@ -4,9 +4,9 @@ mod reading;
 mod writing;
 
 use serde_json::{Value, json};
+use toolgate_command::output_before;
 use toolgate_types::{Failure, Outcome, Stage};
 
-use crate::command::output_before;
 use crate::file_tool::ToolDeclaration;
 use crate::profiled_gate::ModelAnswer;
 

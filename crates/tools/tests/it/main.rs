@@ -10,10 +10,10 @@
 mod resource_files;
 mod error_codes;
 mod deny_list;
-mod long_running;
 mod manifests;
 mod markdown_tables;
 mod profiles;
 mod reads;
+#[path = "../../../command/tests/it/fixture.rs"]
 mod fixture;
 mod web_search;

@@ -12,13 +12,14 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
+use toolgate_command::{
+    CommandOptions, CommandRunner, ConfinedProcess, Confinement, GateDirectories, LongRunningProcess,
+    StartedProcess,
+};
 use toolgate_egress::SystemDialer;
 use toolgate_gate::CallOptions;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
-use toolgate_tools::{
-    CallResponse, CommandOptions, CommandRunner, ConfinedProcess, Confinement, GateDirectories,
-    LongRunningProcess, Profile, StartedProcess,
-};
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{CallId, RetentionBounds, ToolCall};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 

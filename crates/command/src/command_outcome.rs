@@ -7,41 +7,54 @@ use toolgate_text::escape_control_chars;
 use toolgate_text::json_len::json_len;
 use toolgate_types::{ErrorCode, Failure, Limits};
 
-use super::applied_limits::AppliedLimits;
-use super::capture::Captured;
-use super::command_denial::CommandDenial;
+use crate::applied_limits::AppliedLimits;
+use crate::capture::Captured;
+use crate::command_denial::CommandDenial;
 
 /// Reserved in an answer for the fields around the output.
 const RESERVED_BYTES: u64 = 8192;
 
 /// The outcome of a command.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CommandOutcome {
-    pub(crate) captured: Captured,
-    pub(crate) denied: Vec<CommandDenial>,
-    pub(crate) quarantined: Vec<Quarantined>,
-    pub(crate) leftovers: Vec<Leftover>,
-    pub(crate) limits: AppliedLimits,
-    pub(crate) exit: Option<CommandExit>,
+pub struct CommandOutcome {
+    /// What it wrote.
+    pub captured: Captured,
+    /// What it wanted and was not given.
+    pub denied: Vec<CommandDenial>,
+    /// What was taken away.
+    pub quarantined: Vec<Quarantined>,
+    /// What stays and is told.
+    pub leftovers: Vec<Leftover>,
+    /// What it was held to.
+    pub limits: AppliedLimits,
+    /// How it ended; nothing where it was not started.
+    pub exit: Option<CommandExit>,
 }
 
 /// The bounds of a command, for messages.
 #[derive(Clone, Copy)]
-pub(crate) struct CommandBounds {
-    pub(crate) timeout: std::time::Duration,
-    pub(crate) limits: ResourceLimits,
-    pub(crate) max_written: u64,
+pub struct CommandBounds {
+    /// The time that it was given.
+    pub timeout: std::time::Duration,
+    /// How much it might use.
+    pub limits: ResourceLimits,
+    /// How many bytes it might write.
+    pub max_written: u64,
 }
 
 impl CommandOutcome {
-    pub(crate) fn exit_code(&self) -> Option<i32> {
+    /// Its exit code, unless a signal ended it.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i32> {
         match self.exit.as_ref()?.exit {
             Exit::Code(code) => Some(code),
             Exit::Signal(_) => None,
         }
     }
 
-    pub(crate) fn signal(&self) -> Option<String> {
+    /// The signal that ended it, such as `SIGKILL`.
+    #[must_use]
+    pub fn signal(&self) -> Option<String> {
         match self.exit.as_ref()?.exit {
             Exit::Code(_) => None,
             Exit::Signal(number) => Some(signal_name(number)),
@@ -49,7 +62,8 @@ impl CommandOutcome {
     }
 
     /// Bytes written, kept or not.
-    pub(crate) fn bytes(&self) -> u64 {
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.exit.as_ref().map_or(0, |ended| ended.output_bytes.saturating_add(ended.error_bytes))
     }
 
@@ -62,7 +76,10 @@ impl CommandOutcome {
     }
 
     /// Why it was terminated, if it did not exit by itself, with its output until then.
-    pub(crate) fn check(&self, bounds: &CommandBounds, limits: &Limits) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn check(&self, bounds: &CommandBounds, limits: &Limits) -> Result<(), Failure> {
         let limit = self.exit.as_ref().and_then(|ended| ended.limit);
         let failure = match (self.stopped(), limit) {
             (None, None) => return Ok(()),
@@ -87,7 +104,7 @@ impl CommandOutcome {
                 let message =
                     "the command was ended: the disk that the gate keeps its record on was almost full";
                 Failure::new(ErrorCode::DiskFull, message)
-                    .help(format!("write less; {}", super::disk_reserve::HELP))
+                    .help(format!("write less; {}", crate::disk_reserve::HELP))
                     .operator_note(
                         "less than `audit.reserve` was free on the filesystem of the audit directory",
                     )
@@ -105,7 +122,8 @@ impl CommandOutcome {
     }
 
     /// Every field except the output.
-    pub(crate) fn facts(&self, cut: bool) -> Map<String, Value> {
+    #[must_use]
+    pub fn facts(&self, cut: bool) -> Map<String, Value> {
         let duration = self.exit.as_ref().map_or(0, |ended| ended.duration.as_millis());
         let duration = u64::try_from(duration).unwrap_or(u64::MAX);
         let denied: Vec<Value> = self.denied.iter().map(CommandDenial::to_json).collect();
@@ -142,7 +160,8 @@ impl CommandOutcome {
     }
 
     /// Both streams, truncated to share the budget, and whether anything was dropped.
-    pub(crate) fn streams(&self, limits: &Limits) -> (String, String, bool) {
+    #[must_use]
+    pub fn streams(&self, limits: &Limits) -> (String, String, bool) {
         let room = output_budget(limits);
         let Captured { output, error, .. } = &self.captured;
         // The shorter stream is kept whole as long as it takes no more than half.
@@ -153,7 +172,8 @@ impl CommandOutcome {
     }
 
     /// All of the kept output, sanitised.
-    pub(crate) fn into_full_text(self) -> String {
+    #[must_use]
+    pub fn into_full_text(self) -> String {
         let (was_cut, bytes) = (self.was_cut(), self.bytes());
         let mut whole = self.captured.both;
         if was_cut {
@@ -164,12 +184,14 @@ impl CommandOutcome {
     }
 
     /// The text for the model: the output, the exit status unless it is plain, denials and quarantined files.
-    pub(crate) fn text(&self, limits: &Limits) -> (String, bool) {
+    #[must_use]
+    pub fn text(&self, limits: &Limits) -> (String, bool) {
         self.with_notices(truncate_json(&self.captured.both, output_budget(limits)))
     }
 
     /// The same, where the limit applies to the output alone and not to the notices around it.
-    pub(crate) fn text_of_output(&self, limits: &Limits) -> (String, bool) {
+    #[must_use]
+    pub fn text_of_output(&self, limits: &Limits) -> (String, bool) {
         let most = usize::try_from(limits.max_output_bytes).unwrap_or(usize::MAX);
         self.with_notices(first_bytes(&self.captured.both, most))
     }
@@ -220,16 +242,18 @@ impl CommandOutcome {
 }
 
 /// The output that a terminated command had written, for profiles that answer with text.
-pub(crate) fn output_before(failure: &Failure) -> String {
+#[must_use]
+pub fn output_before(failure: &Failure) -> String {
     let output = failure.details.get("output").and_then(Value::as_str).filter(|output| !output.is_empty());
     output.map(|output| format!("\noutput until then:\n{output}")).unwrap_or_default()
 }
 
 /// Beyond this many quarantined files, only their number is reported.
-pub(crate) const MAX_REPORTED: usize = 8;
+pub const MAX_REPORTED: usize = 8;
 
 /// Escapes a name that the command chose, of a file or a host: no character is invisible, the name stays on its line, and long names are cut.
-pub(crate) fn escape_name(name: &str) -> String {
+#[must_use]
+pub fn escape_name(name: &str) -> String {
     const MAX_NAME_CHARS: usize = 200;
     let name = escape_control_chars(name).replace('\n', "\\n").replace('\t', "\\t");
     let mut told: String = name.chars().take(MAX_NAME_CHARS).collect();
@@ -316,7 +340,8 @@ fn output_budget(limits: &Limits) -> usize {
 }
 
 /// Truncates a text at a character boundary so that its JSON form fits; returns whether it was cut.
-pub(crate) fn truncate_json(text: &str, room: usize) -> (String, bool) {
+#[must_use]
+pub fn truncate_json(text: &str, room: usize) -> (String, bool) {
     let mut left = room;
     let fits = |character: &char| match left.checked_sub(json_len(character.encode_utf8(&mut [0; 4]))) {
         Some(rest) => {

@@ -14,11 +14,11 @@ use toolgate_sandbox::{CommandExit, PipeEnds, ResourceLimits, SandboxError, load
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
 use toolgate_workspace::{Mount, PathStyle, WorkspaceView};
 
-use super::command_outcome::{describe_exit, escape_name};
-use super::network::Reach;
-use super::stderr_tail::StderrTail;
-use super::supervisor::{ProcessSupervisor, StartNotifier, SupervisorCommand};
-use super::{CommandRunner, PathKind, inside, path_kind, rules};
+use crate::command_outcome::{describe_exit, escape_name};
+use crate::network::Reach;
+use crate::stderr_tail::StderrTail;
+use crate::supervisor::{ProcessSupervisor, StartNotifier, SupervisorCommand};
+use crate::{CommandRunner, PathKind, inside, path_kind, rules};
 
 /// The timeout for scanning the mounts before the start.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(120);

@@ -15,13 +15,13 @@ pub(crate) struct Capture {
 
 /// A finished capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Captured {
+pub struct Captured {
     /// Standard output.
-    pub(crate) output: String,
+    pub output: String,
     /// Standard error.
-    pub(crate) error: String,
+    pub error: String,
     /// Both, in the order in which lines were completed.
-    pub(crate) both: String,
+    pub both: String,
 }
 
 /// One stream.

@@ -10,7 +10,7 @@ use toolgate_confine::ConfinedMount;
 use toolgate_types::MountOverlay;
 use toolgate_workspace::sanitised_git_config;
 
-use super::inside;
+use crate::inside;
 
 /// A name and an email address for commits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! Runs one command: confined mounts in, sanitised output out, nothing left behind that other programs execute.
 //!
 //! The workspace says what of its mounts a command may not reach, the sandbox enforces it, the egress proxy is its only way out, and afterwards the
-//! workspace quarantines what the command left under protected names. This module connects them and decides nothing itself.
+//! workspace quarantines what the command left under protected names. This crate connects them and decides nothing itself.
 
 mod post_run;
-mod blocked_commands;
 mod capture;
 mod confinement;
 mod command_denial;
@@ -15,7 +14,6 @@ mod long_running;
 mod network;
 mod disk_reserve;
 mod command_outcome;
-mod shell;
 mod stderr_tail;
 
 use std::ffi::OsString;
@@ -36,7 +34,6 @@ use toolgate_workspace::{
     WorkspaceView,
 };
 
-use applied_limits::AppliedLimits;
 use capture::Capture;
 use confinement::ConfinementState;
 use network::{Proxy, denials};
@@ -46,12 +43,13 @@ pub use commit_identity::CommitIdentity;
 pub use confinement::{Confinement, GateDirectories};
 pub use long_running::{ConfinedProcess, LongRunningProcess, ProcessEnd, StartedProcess};
 
-pub(crate) use applied_limits::RESTRICTED_GRANT_NOTE;
-pub(crate) use command_outcome::{
+pub use applied_limits::{AppliedLimits, RESTRICTED_GRANT_NOTE};
+pub use capture::Captured;
+pub use command_denial::CommandDenial;
+pub use command_outcome::{
     CommandBounds, CommandOutcome, MAX_REPORTED, escape_name, output_before, truncate_json,
 };
-pub(crate) use network::Reach;
-pub(crate) use shell::{Shell, ShellPresentation};
+pub use network::Reach;
 
 /// How often a command is retried when files move while it is being confined.
 const MAX_ATTEMPTS: usize = 5;
@@ -97,23 +95,31 @@ pub struct CommandRunner {
 }
 
 /// One command, as a tool requests it.
-pub(crate) struct CommandSpec<'a> {
-    pub(crate) program: OsString,
-    pub(crate) arguments: Vec<OsString>,
+pub struct CommandSpec<'a> {
+    /// The program, by its name or where it lies.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
     /// The working directory, as the command sees it.
-    pub(crate) directory: PathBuf,
-    pub(crate) mounts: Vec<ConfineRequest<'a>>,
-    pub(crate) environment: &'a [(String, String)],
-    pub(crate) input: Option<Vec<u8>>,
-    pub(crate) reach: &'a Reach,
-    pub(crate) limits: ResourceLimits,
+    pub directory: PathBuf,
+    /// The mounts that it is given.
+    pub mounts: Vec<ConfineRequest<'a>>,
+    /// Variables beside those of every command.
+    pub environment: &'a [(String, String)],
+    /// What it reads from standard input.
+    pub input: Option<Vec<u8>>,
+    /// The hosts that it may reach.
+    pub reach: &'a Reach,
+    /// How much it may use.
+    pub limits: ResourceLimits,
     /// How many bytes of output are kept and shown as progress.
-    pub(crate) max_output: u64,
+    pub max_output: u64,
     /// Up to how many bytes are kept in total, for the full output; those beyond `max_output` are not shown as progress.
-    pub(crate) max_full_output: u64,
-    pub(crate) on_output_limit: OnOutputLimit,
+    pub max_full_output: u64,
+    /// What follows when it writes more.
+    pub on_output_limit: OnOutputLimit,
     /// Called right before the process starts, after everything else: fails if the named files are no longer those that were checked (TOCTOU).
-    pub(crate) final_check: &'a dyn Fn() -> Result<(), Failure>,
+    pub final_check: &'a dyn Fn() -> Result<(), Failure>,
 }
 
 impl CommandSpec<'_> {
@@ -153,31 +159,42 @@ impl CommandRunner {
         Self { identity, ..self }
     }
 
-    pub(crate) fn workspace(&self) -> &Workspace {
+    /// The mounts.
+    #[must_use]
+    pub fn workspace(&self) -> &Workspace {
         &self.options.workspace
     }
 
-    pub(crate) fn limits(&self) -> ResourceLimits {
+    /// How much a command may use.
+    #[must_use]
+    pub fn limits(&self) -> ResourceLimits {
         self.options.limits
     }
 
     /// The hosts that a shell line may reach.
-    pub(crate) fn reach(&self) -> &Reach {
+    #[must_use]
+    pub fn reach(&self) -> &Reach {
         &self.reach
     }
 
     /// The same as text.
-    pub(crate) fn hosts(&self) -> String {
+    #[must_use]
+    pub fn hosts(&self) -> String {
         if self.options.network.is_empty() { "none".to_owned() } else { self.options.network.join(", ") }
     }
 
-    pub(crate) fn has_program(&self, name: &str) -> bool {
+    /// Whether commands find a program of this name.
+    #[must_use]
+    pub fn has_program(&self, name: &str) -> bool {
         let made = self.options.confinement.runtime();
         made.is_ok_and(|made| made.sandbox.find_program(name.as_ref()).is_some())
     }
 
     /// Runs a command to its end, and quarantines what it must not leave.
-    pub(crate) fn run(
+    ///
+    /// # Errors
+    /// It could not be started, or what it left could not be taken away.
+    pub fn run(
         &self,
         command: &CommandSpec<'_>,
         context: &CallContext,
@@ -334,7 +351,8 @@ impl CommandRunner {
     }
 
     /// The path inside the sandbox of a workspace directory as answers show it.
-    pub(crate) fn path_inside(&self, shown: &str) -> PathBuf {
+    #[must_use]
+    pub fn path_inside(&self, shown: &str) -> PathBuf {
         let default = self.workspace().mounts().iter().find(|mount| mount.is_default()).map(Mount::alias);
         match (shown.strip_prefix('@'), default) {
             (Some(named), _) => PathBuf::from("/mnt").join(named),
@@ -345,7 +363,8 @@ impl CommandRunner {
 }
 
 /// A grant names files, and a command can rename files: with a restricted grant, commands are read-only.
-pub(crate) fn restrict_to_grant<'a>(
+#[must_use]
+pub fn restrict_to_grant<'a>(
     mounts: &[ConfineRequest<'a>],
     context: &CallContext,
 ) -> Vec<ConfineRequest<'a>> {
@@ -354,7 +373,8 @@ pub(crate) fn restrict_to_grant<'a>(
 }
 
 /// What a command could change, for the approval preview.
-pub(crate) fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -> String {
+#[must_use]
+pub fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -> String {
     let names = |mounts: &[ConfineRequest<'_>]| {
         let writable = mounts.iter().filter(|mount| mount.writable);
         writable.map(|mount| mount.alias).collect::<Vec<_>>().join(", ")
@@ -368,7 +388,10 @@ pub(crate) fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -
 }
 
 /// The allowlist, or `None` if it is empty.
-pub(crate) fn rules<S: AsRef<str>>(
+///
+/// # Errors
+/// A host that is none.
+pub fn rules<S: AsRef<str>>(
     hosts: &[S],
 ) -> Result<Option<NetworkAllowlist>, toolgate_egress::AllowlistError> {
     if hosts.is_empty() { Ok(None) } else { NetworkAllowlist::parse(hosts).map(Some) }
@@ -384,13 +407,15 @@ fn bind_mount<'j>(mount: &'j ConfinedMount<'_>) -> BindMount<'j> {
 }
 
 /// The path of a mount's file inside the sandbox.
-pub(crate) fn inside(alias: &str, path: &str) -> PathBuf {
+#[must_use]
+pub fn inside(alias: &str, path: &str) -> PathBuf {
     let root = PathBuf::from("/mnt").join(alias.trim_start_matches('@'));
     if path.is_empty() || path == "." { root } else { root.join(path) }
 }
 
 /// A cancellation with a deadline of at most `limit` that also follows the call's own.
-pub(crate) fn stop_within(outer: &Cancellation, limit: Duration) -> Cancellation {
+#[must_use]
+pub fn stop_within(outer: &Cancellation, limit: Duration) -> Cancellation {
     let own = Instant::now().checked_add(limit);
     let deadline = outer.deadline().into_iter().chain(own).min();
     let outer = outer.clone();
@@ -398,12 +423,14 @@ pub(crate) fn stop_within(outer: &Cancellation, limit: Duration) -> Cancellation
 }
 
 /// The aliases that paths can begin with.
-pub(crate) fn mount_aliases(workspace: &Workspace) -> Vec<String> {
+#[must_use]
+pub fn mount_aliases(workspace: &Workspace) -> Vec<String> {
     workspace.mounts().iter().map(|mount| mount.alias().to_owned()).collect()
 }
 
 /// A view of the workspace for one call.
-pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> WorkspaceView<'a> {
+#[must_use]
+pub fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> WorkspaceView<'a> {
     WorkspaceView {
         workspace,
         style: PathStyle::Free,
@@ -415,7 +442,7 @@ pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> Wo
 }
 
 /// What a path resolves to.
-pub(crate) enum PathKind {
+pub enum PathKind {
     /// A directory, as answers show it.
     Directory(String),
     /// Something else.
@@ -423,7 +450,10 @@ pub(crate) enum PathKind {
 }
 
 /// Opens the path, so that every rule is checked on what it resolves to.
-pub(crate) fn path_kind(view: &WorkspaceView<'_>, path: &str) -> Result<PathKind, WorkspaceError> {
+///
+/// # Errors
+/// See [`WorkspaceError`].
+pub fn path_kind(view: &WorkspaceView<'_>, path: &str) -> Result<PathKind, WorkspaceError> {
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
     match view.list(path, &nothing) {

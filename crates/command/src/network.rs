@@ -8,17 +8,18 @@ use toolgate_egress::{
     Dial, EgressEvent, EgressProxy, EgressReport, NetworkAllowlist, RefusalReason, RejectedConnection,
 };
 
-use super::command_denial::CommandDenial;
+use crate::command_denial::CommandDenial;
 
 /// Beyond this many, rejected hosts are not listed.
 const MAX_LISTED: usize = 8;
 
 /// The hosts that a command may reach, and the configuration key to add one.
 #[derive(Clone)]
-pub(crate) struct Reach {
-    pub(crate) rules: Option<NetworkAllowlist>,
+pub struct Reach {
+    /// The hosts; none where there is nothing to reach.
+    pub rules: Option<NetworkAllowlist>,
     /// The configuration key, for remedies.
-    pub(crate) key: &'static str,
+    pub key: &'static str,
 }
 
 /// A proxy that starts when the sandbox has created the network namespace, and stops before it is removed.

@@ -6,12 +6,12 @@ use toolgate_gate::CallContext;
 use toolgate_sandbox::{CommandExit, Exit};
 use toolgate_types::MountOverlay;
 
-use super::CommandSpec;
-use super::command_denial::CommandDenial;
-use super::command_outcome::{MAX_REPORTED, escape_name};
+use crate::CommandSpec;
+use crate::command_denial::CommandDenial;
+use crate::command_outcome::{MAX_REPORTED, escape_name};
 
 /// Why an agent's command is read-only, for a person or a model.
-pub(crate) const RESTRICTED_GRANT_NOTE: &str =
+pub const RESTRICTED_GRANT_NOTE: &str =
     "this agent was granted only some files, so its commands run read-only";
 
 /// A shell's exit code for "command not found".
@@ -19,18 +19,18 @@ const EXIT_COMMAND_NOT_FOUND: Exit = Exit::Code(127);
 
 /// The restrictions of one command.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AppliedLimits {
+pub struct AppliedLimits {
     /// Files and directories that were masked.
-    pub(crate) hidden: usize,
+    pub hidden: usize,
     /// Directories that could not be renamed because something in them is protected. Each is a bind mount, so `rename` across it fails with `EXDEV`
     /// too.
-    pub(crate) pinned: usize,
+    pub pinned: usize,
     /// Directories that were masked as a whole because too many paths in them are denied, as shown in answers.
-    pub(crate) bundled: Vec<String>,
+    pub bundled: Vec<String>,
     /// Files that were read-only because they have another hard link elsewhere.
-    pub(crate) linked: usize,
+    pub linked: usize,
     /// Whether it was read-only only because its caller has a restricted grant.
-    pub(crate) read_only: bool,
+    pub read_only: bool,
 }
 
 impl AppliedLimits {

@@ -16,13 +16,13 @@ use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, PipeEnds, PipedS
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::DiskReserve;
 
-use super::command_outcome::escape_name;
-use super::confinement::SandboxRuntime;
-use super::long_running::{ConfinedProcess, ProcessEnd, scan_deadline};
-use super::network::{Proxy, Reach, refused_line};
-use super::post_run::{PostRunLeftovers, quarantine_leftovers, quarantine_while_running};
-use super::stderr_tail::StderrTail;
-use super::{CommandRunner, MAX_ATTEMPTS, bind_mount};
+use crate::command_outcome::escape_name;
+use crate::confinement::SandboxRuntime;
+use crate::long_running::{ConfinedProcess, ProcessEnd, scan_deadline};
+use crate::network::{Proxy, Reach, refused_line};
+use crate::post_run::{PostRunLeftovers, quarantine_leftovers, quarantine_while_running};
+use crate::stderr_tail::StderrTail;
+use crate::{CommandRunner, MAX_ATTEMPTS, bind_mount};
 
 /// The state of the supervisor thread.
 pub(super) struct ProcessSupervisor {

@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use toolgate_command::{
+    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, PathKind, escape_name, inside, may_change,
+    mount_aliases, path_kind, stop_within, view,
+};
 use toolgate_confine::ConfineRequest;
 use toolgate_gate::{
     ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
@@ -16,11 +20,7 @@ use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, MountAccess};
 
-use super::blocked_commands::{Blocked, blocked_line};
-use super::{
-    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, PathKind, escape_name, inside, may_change,
-    mount_aliases, path_kind, stop_within, view,
-};
+use crate::blocked_commands::{Blocked, blocked_line};
 use crate::file_tool::{coerce_integers, decode};
 use crate::schemas::{described, list_of, notice, object, of_type};
 

@@ -12,8 +12,8 @@ use toolgate_confine::{
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::WorkspaceError;
 
-use super::command_outcome::{MAX_REPORTED, escape_name};
-use super::confinement::ConfinementState;
+use crate::command_outcome::{MAX_REPORTED, escape_name};
+use crate::confinement::ConfinementState;
 
 /// The timeout of the post-run walk. It is separate from the command's timeout: what is not scanned stays.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(120);

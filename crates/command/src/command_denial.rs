@@ -2,23 +2,25 @@
 
 use serde_json::{Value, json};
 
-use super::command_outcome::escape_name;
+use crate::command_outcome::escape_name;
 
 /// One denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CommandDenial {
+pub struct CommandDenial {
     /// The kind of resource.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
     /// The resource, if known.
-    pub(crate) target: Option<String>,
+    pub target: Option<String>,
     /// The reason.
-    pub(crate) reason: String,
+    pub reason: String,
     /// The remedy.
-    pub(crate) remedy: String,
+    pub remedy: String,
 }
 
 impl CommandDenial {
-    pub(crate) fn to_json(&self) -> Value {
+    /// As data.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
         let mut fields = json!({"what": self.what, "reason": escape_name(&self.reason), "remedy": escape_name(&self.remedy)});
         if let (Some(target), Value::Object(fields)) = (&self.target, &mut fields) {
             fields.insert("target".to_owned(), json!(escape_name(target)));
@@ -26,7 +28,9 @@ impl CommandDenial {
         fields
     }
 
-    pub(crate) fn to_line(&self) -> String {
+    /// As a line of an answer.
+    #[must_use]
+    pub fn to_line(&self) -> String {
         let (what, reason, remedy) = (self.what, escape_name(&self.reason), escape_name(&self.remedy));
         match &self.target {
             Some(target) => format!("[{what} denied: `{}`: {reason}; {remedy}]", escape_name(target)),

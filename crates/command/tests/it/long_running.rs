@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use toolgate_command::{ConfinedProcess, StartedProcess};
 use toolgate_egress::{Dial, DialFuture, Resolve};
-use toolgate_tools::{ConfinedProcess, StartedProcess};
 use toolgate_types::{CallId, ErrorCode};
 
 use crate::fixture::{setting, setting_in};
@@ -31,7 +31,7 @@ fn shell(line: &str) -> ConfinedProcess {
 struct Talk {
     input: Option<std::io::PipeWriter>,
     output: std::io::PipeReader,
-    process: toolgate_tools::LongRunningProcess,
+    process: toolgate_command::LongRunningProcess,
 }
 
 fn waiting(file: OwnedFd) -> OwnedFd {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
+use toolgate_command::{CommandOptions, CommandRunner, Confinement, GateDirectories};
 use toolgate_egress::{Dial, SystemDialer};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement, GateDirectories};
 use toolgate_types::RetentionBounds;
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 

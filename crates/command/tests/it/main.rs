@@ -1,0 +1,11 @@
+//! Processes that are talked with for as long as they live.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
+
+mod fixture;
+mod long_running;
