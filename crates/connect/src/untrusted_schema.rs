@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
-use toolgate_manifest::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};
+use toolgate_schema::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};
 use toolgate_text::sanitize_value;
 
 use crate::definition::truncate;

@@ -18,7 +18,6 @@ mod blocking;
 mod tool;
 mod judged_paths;
 mod registry;
-mod schema_fast_path;
 mod schema_check;
 mod dedicated_thread;
 mod caller;

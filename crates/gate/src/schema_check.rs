@@ -7,14 +7,13 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolgate_manifest::{schema_problem, validator};
+use toolgate_schema::{fields_certainly_valid, is_certainly_valid, schema_problem, validator};
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{Cancellation, Category, ErrorCode, Failure, RawJsonObject};
 
 use crate::audit_guard::ToolDigest;
 use crate::dedicated_thread::{SingleFlight, run_on_dedicated_thread};
-use crate::schema_fast_path::{fields_certainly_valid, is_certainly_valid};
 use crate::tool::Tool;
 
 /// How many validation problems one failure lists.

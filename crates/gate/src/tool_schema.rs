@@ -91,7 +91,7 @@ mod tests {
         ] {
             let schema = ToolSchema::from(given.clone());
             assert_eq!(json!(schema), spelt_out, "{given}");
-            let validator = toolgate_manifest::validator(&spelt_out).unwrap();
+            let validator = toolgate_schema::validator(&spelt_out).unwrap();
             let fits = given == json!(true);
             assert!(given.is_object() || validator.is_valid(&json!(1)) == fits, "{given}");
         }

@@ -41,7 +41,6 @@ mod servers;
 mod tool;
 mod yaml_tree;
 mod url;
-mod validator;
 mod variables;
 mod web_search;
 mod keyword_enum;
@@ -74,6 +73,5 @@ pub use tool::{
     PathArgument, PolicyRule, Rate, RealPaths, SkeletonError, StderrRule, TextTemplate, ToolManifest,
     Treatment, WHOLE_WORKTREE, skeleton,
 };
-pub use validator::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};
 pub use variables::{MissingVariable, VariableText};
 pub use web_search::{SearchBackend, WebSearchConfig};

@@ -8,7 +8,6 @@ mod compile;
 mod confinement;
 mod example;
 mod paths;
-mod pattern;
 mod property;
 mod read;
 mod rendering;

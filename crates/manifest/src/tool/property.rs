@@ -1,14 +1,15 @@
 //! What the schema of an argument implies about the values that a command gets.
 
 use serde_json::Value;
+use toolgate_schema::pattern;
 use toolgate_types::JsonType;
 
 use crate::problem::shown;
 use crate::problem_report::ProblemReport;
 use crate::yaml_tree::{ConfigNode, NodeKind};
 
+use super::MountPath;
 use super::schema::{TYPES, kinds_of};
-use super::{MountPath, pattern};
 
 /// Maximum number of local references to follow.
 const MAX_REFERENCES: usize = 8;

@@ -239,7 +239,7 @@ fn input(section: &Section, report: &mut ProblemReport<'_>) -> Option<CompiledSc
         return schema::input(field, report);
     }
     let schema = schema::no_input();
-    let validator = crate::validator::validator(&schema).ok()?;
+    let validator = toolgate_schema::validator(&schema).ok()?;
     Some(CompiledSchema { schema, validator })
 }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
+use toolgate_schema::{schema_problem, validator};
 
 use super::OutputParse;
 use super::property::check_extensions;
@@ -14,7 +15,6 @@ use crate::decode::{ConfigField, nearest_or_all};
 use crate::json;
 use crate::problem::{shown, shown_message};
 use crate::problem_report::ProblemReport;
-use crate::validator::{schema_problem, validator};
 use crate::yaml_tree::{ConfigNode, NodeKind};
 
 /// The contents of a keyword.

@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
+use toolgate_schema::pattern;
 use toolgate_types::ToolClass;
 
 use super::property::Properties;
 use super::template::{Element, TemplatePart, TemplatePiece, slots};
-use super::{OutputParse, StderrRule, ToolManifest, Treatment, pattern, schema};
+use super::{OutputParse, StderrRule, ToolManifest, Treatment, schema};
 use crate::decode::{ConfigField, Section};
 use crate::problem::shown;
 use crate::problem_report::ProblemReport;

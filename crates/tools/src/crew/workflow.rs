@@ -83,8 +83,8 @@ fn default_schema() -> Value {
 impl WorkflowGuard {
     pub(crate) fn load(view: &WorkspaceView<'_>) -> Result<Self, Failure> {
         let schema = package_json(view, SCHEMA)?.unwrap_or_else(default_schema);
-        let schema = toolgate_manifest::validator(&schema)
-            .map_err(|error| unusable(SCHEMA, &toolgate_manifest::schema_problem(&error)))?;
+        let schema = toolgate_schema::validator(&schema)
+            .map_err(|error| unusable(SCHEMA, &toolgate_schema::schema_problem(&error)))?;
         let graph = match package_json(view, GRAPH)? {
             None => None,
             Some(graph) => {

@@ -12,7 +12,7 @@ use toolgate_types::{Caller, ToolClass, Trust};
 
 /// The examples whose result differs from the expected one.
 pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec<ConfigProblem> {
-    let fits = toolgate_manifest::validator(&manifest.input);
+    let fits = toolgate_schema::validator(&manifest.input);
     let Ok(schema) = fits else {
         return vec![manifest.problem_at(&manifest.name, "the schema of `input` cannot be used", None)];
     };

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use toolgate_types::{JsonType, RawJsonField};
 
 /// Whether the value is certainly valid. `false` means: ask the full validator.
-pub(crate) fn is_certainly_valid(keywords: &Map<String, Value>, value: &Value) -> bool {
+#[must_use]
+pub fn is_certainly_valid(keywords: &Map<String, Value>, value: &Value) -> bool {
     keywords.iter().all(|(keyword, rule)| keyword_certainly_holds(keyword, rule, keywords, value))
 }
 
@@ -78,7 +79,7 @@ fn keyword_certainly_holds(
 /// Whether an object with these fields is certainly valid, by the types of its values alone. `false` means: parse it and ask the full validator.
 ///
 /// One comparison per field, however long the values are. Parsing the output of a listing of 1,000 names would take 1,000 allocations.
-pub(crate) fn fields_certainly_valid(keywords: &Map<String, Value>, fields: &[RawJsonField]) -> bool {
+pub fn fields_certainly_valid(keywords: &Map<String, Value>, fields: &[RawJsonField]) -> bool {
     let declared = keywords.get("properties").and_then(Value::as_object);
     let rule_of = |name: &str| declared.and_then(|declared| find(declared, name));
     keywords.iter().all(|(keyword, rule)| match keyword.as_str() {

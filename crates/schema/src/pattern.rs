@@ -6,7 +6,8 @@
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 /// Whether a pattern is anchored at both ends.
-pub(super) fn is_anchored(pattern: &str) -> bool {
+#[must_use]
+pub fn is_anchored(pattern: &str) -> bool {
     match regex_syntax::parse(pattern) {
         Ok(hir) => {
             let properties = hir.properties();
@@ -18,7 +19,8 @@ pub(super) fn is_anchored(pattern: &str) -> bool {
 }
 
 /// Whether a match can start with a character.
-pub(super) fn may_begin_with(pattern: &str, character: char) -> bool {
+#[must_use]
+pub fn may_begin_with(pattern: &str, character: char) -> bool {
     let refused = format!("^(?!{character})");
     let escaped = format!("^(?!\\{character})");
     if pattern.starts_with(&refused) || pattern.starts_with(&escaped) {
