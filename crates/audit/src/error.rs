@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 
 use rustix::io::Errno;
-use toolgate_types::{ErrorCode, Holder};
+use toolgate_fs::Holder;
+use toolgate_types::ErrorCode;
 
 /// Why the log could not be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

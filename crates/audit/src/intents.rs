@@ -10,7 +10,8 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use rustix::io::Errno;
-use toolgate_types::{CallId, FileLock, fresh_uuid};
+use toolgate_fs::FileLock;
+use toolgate_types::{CallId, fresh_uuid};
 
 use crate::directory::{DirHandle, SharedFile, fstat_state, write_at};
 use crate::dirty_files::DirtyFile;

@@ -9,7 +9,8 @@ use std::fs::TryLockError;
 use jiff::Timestamp;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use toolgate_types::{CallId, ErrorCode, FileLock, fresh_uuid};
+use toolgate_fs::FileLock;
+use toolgate_types::{CallId, ErrorCode, fresh_uuid};
 
 use crate::AuditError;
 use crate::directory::{DirHandle, SharedFile, fstat_state, read_at, write_at};

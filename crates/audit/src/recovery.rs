@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolgate_types::{CallId, ChangeFate, FileLock, Holder};
+use toolgate_fs::{FileLock, Holder};
+use toolgate_types::{CallId, ChangeFate};
 
 use crate::directory::{DirHandle, SharedFile, fstat_state, read_at};
 use crate::intents::{DIRECTORY_NAME, INTENT_FILE_SUFFIX, MAX_FILE_BYTES};

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::io::Errno;
-use toolgate_types::{FileLock, NotLocked, Sha256};
+use toolgate_fs::{FileLock, NotLocked};
+use toolgate_types::Sha256;
 
 use crate::day::DAY_FILE_SUFFIX as DAY_SUFFIX;
 use crate::directory::{DirHandle, FileState, SharedFile, fstat_state, read_into, write_all};

@@ -12,7 +12,8 @@ use std::os::unix::fs::FileExt as _;
 
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Mode, OFlags};
-use toolgate_types::{CallId, FileLock};
+use toolgate_fs::FileLock;
+use toolgate_types::CallId;
 
 use crate::baseline::Baseline;
 use crate::codec::Codec;

@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags};
-use toolgate_types::{Cancellation, ErrorCode, Failure, FileLock, Ownership};
+use toolgate_fs::FileLock;
+use toolgate_types::{Cancellation, ErrorCode, Failure, Ownership};
 use toolgate_workspace::{Mount, MountAccess, PathGrant, Workspace, WorkspaceError};
 
 use crate::baseline::Baseline;

@@ -16,7 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use cap_std::fs::{Dir, DirEntry, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use serde_json::{Value, json};
-use toolgate_types::{CallId, FileLock};
+use toolgate_fs::FileLock;
+use toolgate_types::CallId;
 use toolgate_workspace::{AppendCounter, COUNTER_STEP, counter_units};
 
 /// The version of the notes beside quarantined files.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, SqliteConnection};
 use tokio::sync::{Mutex, MutexGuard};
-use toolgate_types::FileLock;
+use toolgate_fs::FileLock;
 
 use crate::error::SessionError;
 use crate::private_dir::PrivateDir;

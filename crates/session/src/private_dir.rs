@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use toolgate_types::{FileLock, OtherWriter, Ownership};
+use toolgate_fs::FileLock;
+use toolgate_types::{OtherWriter, Ownership};
 
 use crate::error::SessionError;
 

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use toolgate_types::{FileLock, SessionId};
+use toolgate_fs::FileLock;
+use toolgate_types::SessionId;
 
 use crate::error::SessionError;
 use crate::private_dir::PrivateDir;

@@ -1,8 +1,7 @@
 //! The vocabulary of a tool call.
 //!
-//! Ids, callers, stages, stable codes, outcomes and limits: the types that every other crate uses. This crate decides nothing, does no I/O except
-//! locking files that others opened, and knows no wire format: a profile or a protocol that writes a code or an answer differently keeps that to
-//! itself.
+//! Ids, callers, stages, stable codes, outcomes and limits: the types that every other crate uses. This crate decides nothing, does no I/O, and knows
+//! no wire format: a profile or a protocol that writes a code or an answer differently keeps that to itself.
 
 pub mod id;
 pub mod tool_class;
@@ -22,8 +21,6 @@ pub mod cancellation;
 pub mod mount_overlay;
 pub mod digest;
 pub mod time;
-mod holder;
-pub mod file_lock;
 pub mod ownership;
 pub mod state_key;
 pub mod change_fate;
@@ -39,8 +36,6 @@ pub use conversation::{OnFull, OnViolation};
 pub use digest::Sha256;
 pub use error_code::ErrorCode;
 pub use failure::Failure;
-pub use file_lock::{FileLock, NotLocked};
-pub use holder::Holder;
 pub use id::{AgentName, CallId, RunId, SessionId, ToolName, fresh_uuid};
 pub use json_type::JsonType;
 pub use limits::Limits;

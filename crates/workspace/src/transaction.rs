@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
-use toolgate_types::{FileLock, NotLocked};
+use toolgate_fs::{FileLock, NotLocked};
 
 use crate::change::{ChangeKind, JournalError, PlannedChange, Recorder, TransactionOutcome};
 use crate::error::WorkspaceError;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use toolgate_types::FileLock;
+use toolgate_fs::FileLock;
 
 use super::pin_file::PinFile;
 use crate::error::ConnectError;

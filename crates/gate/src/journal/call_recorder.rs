@@ -9,9 +9,10 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Stat};
 use toolgate_audit::Ticket;
+use toolgate_fs::FileLock;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, Cancellation, FileLock, SessionId, Sha256};
+use toolgate_types::{CallId, Cancellation, SessionId, Sha256};
 use toolgate_workspace::{
     ChangeKind, FileStamp, Headroom, JournalError, PlannedChange, Recorder, TransactionOutcome,
     copy_attributes,

@@ -12,7 +12,8 @@ use std::sync::Mutex;
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
 use rustix::time::ClockId;
-use toolgate_types::{CallId, Cancellation, FileLock, Sha256};
+use toolgate_fs::FileLock;
+use toolgate_types::{CallId, Cancellation, Sha256};
 use toolgate_workspace::{
     JournalError, LockTimeout, PlannedChange, Recorder, Restoration, TransactionOutcome, Workspace,
     WorkspaceError, WorkspaceView,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use thiserror::Error;
-use toolgate_types::{CallId, Cancellation, ErrorCode, FileLock, Limits, SessionId};
+use toolgate_fs::FileLock;
+use toolgate_types::{CallId, Cancellation, ErrorCode, Limits, SessionId};
 use toolgate_workspace::{
     ExpectedContent, LockTimeout, MovedFile, PathStyle, Restoration, Workspace, WorkspaceError, WorkspaceView,
 };
