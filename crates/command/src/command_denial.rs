@@ -18,7 +18,7 @@ pub struct CommandDenial {
 }
 
 impl CommandDenial {
-    /// As data.
+    /// As a JSON object.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut fields = json!({"what": self.what, "reason": escape_name(&self.reason), "remedy": escape_name(&self.remedy)});

@@ -17,28 +17,28 @@ const RESERVED_BYTES: u64 = 8192;
 /// The outcome of a command.
 #[derive(Clone, Debug, Default)]
 pub struct CommandOutcome {
-    /// What it wrote.
+    /// Its output.
     pub captured: Captured,
-    /// What it wanted and was not given.
+    /// What it was denied.
     pub denied: Vec<CommandDenial>,
-    /// What was taken away.
+    /// Files that were moved to quarantine.
     pub quarantined: Vec<Quarantined>,
-    /// What stays and is told.
+    /// Files that stay and are reported.
     pub leftovers: Vec<Leftover>,
-    /// What it was held to.
+    /// The limits that applied.
     pub limits: AppliedLimits,
-    /// How it ended; nothing where it was not started.
+    /// How it ended; `None` where it was not started.
     pub exit: Option<CommandExit>,
 }
 
 /// The bounds of a command, for messages.
 #[derive(Clone, Copy)]
 pub struct CommandBounds {
-    /// The time that it was given.
+    /// Its timeout.
     pub timeout: std::time::Duration,
-    /// How much it might use.
+    /// Its resource limits.
     pub limits: ResourceLimits,
-    /// How many bytes it might write.
+    /// How many bytes it may write.
     pub max_written: u64,
 }
 

@@ -96,7 +96,7 @@ pub struct CommandRunner {
 
 /// One command, as a tool requests it.
 pub struct CommandSpec<'a> {
-    /// The program, by its name or where it lies.
+    /// The program: a name, or an absolute path.
     pub program: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
@@ -104,19 +104,19 @@ pub struct CommandSpec<'a> {
     pub directory: PathBuf,
     /// The mounts that it is given.
     pub mounts: Vec<ConfineRequest<'a>>,
-    /// Variables beside those of every command.
+    /// Additional environment variables.
     pub environment: &'a [(String, String)],
     /// What it reads from standard input.
     pub input: Option<Vec<u8>>,
     /// The hosts that it may reach.
     pub reach: &'a Reach,
-    /// How much it may use.
+    /// Its resource limits.
     pub limits: ResourceLimits,
     /// How many bytes of output are kept and shown as progress.
     pub max_output: u64,
     /// Up to how many bytes are kept in total, for the full output; those beyond `max_output` are not shown as progress.
     pub max_full_output: u64,
-    /// What follows when it writes more.
+    /// What happens when it writes more.
     pub on_output_limit: OnOutputLimit,
     /// Called right before the process starts, after everything else: fails if the named files are no longer those that were checked (TOCTOU).
     pub final_check: &'a dyn Fn() -> Result<(), Failure>,
@@ -165,7 +165,7 @@ impl CommandRunner {
         &self.options.workspace
     }
 
-    /// How much a command may use.
+    /// The resource limits of commands.
     #[must_use]
     pub fn limits(&self) -> ResourceLimits {
         self.options.limits
@@ -193,7 +193,7 @@ impl CommandRunner {
     /// Runs a command to its end, and quarantines what it must not leave.
     ///
     /// # Errors
-    /// It could not be started, or what it left could not be taken away.
+    /// It could not be started, or what it left could not be moved to quarantine.
     pub fn run(
         &self,
         command: &CommandSpec<'_>,

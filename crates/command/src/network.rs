@@ -16,7 +16,7 @@ const MAX_LISTED: usize = 8;
 /// The hosts that a command may reach, and the configuration key to add one.
 #[derive(Clone)]
 pub struct Reach {
-    /// The hosts; none where there is nothing to reach.
+    /// The allowlist; `None` without a network.
     pub rules: Option<NetworkAllowlist>,
     /// The configuration key, for remedies.
     pub key: &'static str,

@@ -1,4 +1,4 @@
-//! Locks on files and directories that others opened, and which process holds one.
+//! `flock` on files and directories that the caller opened, and the process that holds a lock.
 //!
 //! This crate opens nothing but `/proc/locks` and `/proc/PID/comm`, and decides nothing.
 

@@ -1,7 +1,7 @@
-//! JSON Schema 2020-12, compiled for schemas and values that others wrote.
+//! JSON Schema 2020-12 for untrusted schemas and values.
 //!
-//! A schema comes from a manifest, from a built-in tool or from an MCP server, a value from a model. Patterns run on an engine in linear time and are bounded once
-//! they are compiled. This crate decides nothing: whoever checks a value says what follows, and in which words.
+//! A schema comes from a manifest, a built-in tool or an MCP server, a value from a model. Patterns run on a linear-time engine, and their compiled size is bounded.
+//! This crate decides nothing: its callers decide what an invalid value means.
 
 mod validator;
 mod fast_path;

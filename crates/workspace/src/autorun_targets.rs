@@ -54,7 +54,7 @@ const HOOKS: [&str; 28] = [
 pub struct AutorunTarget {
     /// The path as configured, relative to the mount.
     pub path: PathBuf,
-    /// What it is for.
+    /// Which kind of file it is.
     pub purpose: TargetPurpose,
     /// How a new file there is reported.
     pub kind: ProtectedArtifactKind,

@@ -27,7 +27,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// From what `fstat` says.
+    /// From the result of `fstat`.
     #[must_use]
     pub fn of(stat: &Stat) -> Self {
         let (device, inode) = (stat.st_dev, stat.st_ino);
@@ -39,7 +39,7 @@ impl FileIdentity {
         Self { device, inode, changed, size: signed(stat.st_size), is_directory: false }
     }
 
-    /// Whether both are one inode, whatever was written to it.
+    /// Whether both have the same device and inode; the content may differ.
     #[must_use]
     pub fn is_same_file(&self, other: &Self) -> bool {
         self.device == other.device && self.inode == other.inode
@@ -60,7 +60,7 @@ pub fn identity(folder: BorrowedFd<'_>, name: &CStr) -> Option<FileIdentity> {
 /// The content of a small regular file, or its first bytes: `O_NOFOLLOW`, and `O_NONBLOCK` so that a FIFO does not block.
 ///
 /// # Errors
-/// Whatever the operating system says, and a file that is not regular.
+/// I/O errors, and a file that is not regular.
 pub fn read_small(folder: BorrowedFd<'_>, name: &CStr, most: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
@@ -70,7 +70,7 @@ pub fn read_small(folder: BorrowedFd<'_>, name: &CStr, most: usize) -> io::Resul
 /// The content of an open regular file up to one byte more than `most`, so that the caller can detect a larger file.
 ///
 /// # Errors
-/// Whatever the operating system says, and a file that is not regular.
+/// I/O errors, and a file that is not regular.
 pub fn read_prefix(file: &File, most: usize) -> io::Result<Vec<u8>> {
     let stat = rustix::fs::fstat(file)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -93,7 +93,7 @@ pub fn identify_place(mount: &Mount, place: &Path) -> Option<FileIdentity> {
 /// Opens the directory of a place name by name, so that no symlink is followed; `None` when it no longer exists.
 ///
 /// # Errors
-/// Whatever else the operating system says.
+/// Other I/O errors.
 pub fn open_parent(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString)>> {
     let Some(name) = place.file_name() else { return Ok(None) };
     let mut folder = open_directory(mount.as_fd(), OsStr::new("."))?;

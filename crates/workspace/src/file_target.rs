@@ -227,7 +227,7 @@ fn new_target<'a>(
 /// Opens a directory beneath a mount. With `O_DIRECTORY` and `O_NONBLOCK` anything else of that name, such as a FIFO, is refused without blocking.
 ///
 /// # Errors
-/// Whatever the operating system says.
+/// I/O errors.
 pub fn open_directory(mount: &Mount, location: &Path) -> io::Result<File> {
     let path = if location.as_os_str().is_empty() { Path::new(".") } else { location };
     let flags = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::NOCTTY;

@@ -78,7 +78,7 @@ pub use toolgate_search::{
 pub use view::{HardLinks, Workspace, WorkspaceView};
 pub use write::{DryRun, Transformed, WriteResult};
 
-/// Names, rules and repositories as this crate sees them, for the crate that confines commands by the same. Nothing here asks a rule by itself.
+/// The rules for names, git repositories and autorun files, for `toolgate-confine`. A caller of these applies the rules of a mount itself.
 pub mod internals {
     pub use crate::autorun_files::{
         autorun_directories, ends_at_autorun_file, is_in_package, may_trigger_execution,

@@ -213,7 +213,7 @@ impl Mount {
         self.nested = inside;
     }
 
-    /// What of it may be reached, and what of that may be changed.
+    /// Its rules.
     #[must_use]
     pub fn rules(&self) -> &MountRules {
         &self.rules
@@ -229,13 +229,13 @@ impl Mount {
         rustix::fs::fstat(self.as_fd()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// The open directory. What is opened through it is opened past the rules.
+    /// The open directory. Opening a file through it applies no rules.
     #[must_use]
     pub fn directory(&self) -> &Dir {
         &self.directory
     }
 
-    /// The same as a descriptor.
+    /// The descriptor of the open directory.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()

@@ -76,7 +76,7 @@ pub struct ProtectedArtifact {
     pub location: PathBuf,
     /// Why it must not stay.
     pub kind: ProtectedArtifactKind,
-    /// Which file it is.
+    /// The file, to detect a replacement.
     pub identity: FileIdentity,
 }
 

@@ -255,7 +255,7 @@ impl MountRules {
         self.deny.is_some() || self.scope.is_some() || self.protected.is_some()
     }
 
-    /// Whether the rules let a file be changed.
+    /// Whether the rules allow a file to be changed.
     #[must_use]
     pub fn may_change(&self, location: &Path) -> bool {
         !self.is_protected_place(location)

@@ -326,10 +326,10 @@ fn move_back(from: &FileTarget<'_>, to: &FileTarget<'_>) -> Result<(), LeftInPla
     Ok(rename_to_free_name(&to.directory, &to.name, &from.directory, &from.name)?)
 }
 
-/// Gives a file another name that is free (`RENAME_NOREPLACE`), by a link where the filesystem cannot.
+/// Renames a file to a name that is free (`RENAME_NOREPLACE`; `linkat` and `unlinkat` where the filesystem does not support it).
 ///
 /// # Errors
-/// Whatever the operating system says; `EEXIST` where the name is taken.
+/// I/O errors; `EEXIST` where the name is taken.
 pub fn rename_to_free_name(from: &File, name: &OsStr, to: &File, new_name: &OsStr) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {

@@ -57,7 +57,7 @@ impl Workspace {
         Self { hard_links, ..self }
     }
 
-    /// What commands may do to files that have another name outside of what they may change.
+    /// What commands may do to files with another hard link elsewhere.
     #[must_use]
     pub fn hard_links(&self) -> HardLinks {
         self.hard_links
@@ -84,7 +84,7 @@ impl Workspace {
         self.mounts.iter().find(|mount| mount.alias() == alias)
     }
 
-    /// That no mount has this alias.
+    /// The error for an alias that is not mounted.
     #[must_use]
     pub fn unknown_alias(&self, alias: &str) -> WorkspaceError {
         let known: Vec<&str> = self.mounts().iter().map(Mount::alias).collect();

@@ -1,4 +1,4 @@
-//! Processes that are talked with for as long as they live.
+//! Long-running processes, such as MCP servers.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

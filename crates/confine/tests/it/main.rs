@@ -1,4 +1,4 @@
-//! What commands reach of a workspace and leave in it, on a real filesystem.
+//! What commands reach in a workspace and leave there, on a real filesystem.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
