@@ -50,6 +50,11 @@ impl Arrows {
             findings.extend(gone.map(|gone| {
                 Finding::error(FILE, *line, format!("there is no crate `{gone}`"), "remove it from this line")
             }));
+            let below = targets.iter().filter(|target| self.is_below(target, *line));
+            findings.extend(below.map(|target| {
+                let message = format!("`{name}` is above `{target}`, which it may use");
+                Finding::error(FILE, *line, message, "move the line below it, here and in `Cargo.toml`")
+            }));
         }
         findings
     }
@@ -72,6 +77,10 @@ impl Arrows {
             Finding::error(FILE, allowed.line, message, remedy)
         };
         forbidden.map(finding).collect()
+    }
+
+    fn is_below(&self, name: &str, line: usize) -> bool {
+        self.0.iter().any(|other| other.name == name && other.line > line)
     }
 
     /// `*` is every crate above.
@@ -141,6 +150,17 @@ mod tests {
                  dependency, or add `xtask` to this line and say why in the commit",
                 "xtask/arrows.txt: error: the crate `new` is not listed; add a line `new: …` with the crates it may use",
                 "xtask/arrows.txt:1: error: there is no crate `gone`; remove it from this line",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_crate_above_one_that_it_may_use_is_reported() {
+        let crates = [member("policy", &["types"]), member("types", &[])];
+        assert_eq!(
+            told("policy: types\ntypes:\n", &crates),
+            [
+                "xtask/arrows.txt:1: error: `policy` is above `types`, which it may use; move the line below it, here and in `Cargo.toml`"
             ]
         );
     }
