@@ -91,7 +91,7 @@ impl ApprovalUnavailable {
 pub trait Approver: Send + Sync {
     /// Asks, and waits for the reply. The gate applies the approval timeout itself.
     ///
-    /// The future is the binding: its value decides the call of this question and no other. An approver with several open questions tells them apart by
+    /// The future is the binding: its value decides the call of this question and no other. An approver with several open questions reports them apart by
     /// [`ApprovalRequest::call`].
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>>;
 

@@ -5,6 +5,7 @@ mod files;
 mod finding;
 mod manifests;
 mod sources;
+mod vocabulary;
 
 use crate::Fault;
 use crate::command::{cargo, root};
@@ -20,10 +21,14 @@ pub(crate) fn run() -> Result<(), Fault> {
     let mut findings = arrows.compare(&arrows::crates(&metadata, &root));
     findings.extend(manifests::same_order(&arrows.names(), &manifest));
     findings.extend(manifests::reasons(&manifest));
+    let mut types = vocabulary::TypeNames::default();
     for file in files::all(&root)? {
         findings.extend(manifests::check(&file));
         findings.extend(sources::check(&file));
+        findings.extend(vocabulary::check(&file));
+        types.add(&file);
     }
+    findings.extend(types.check(&std::fs::read_to_string(root.join(vocabulary::SHARED_TYPES))?));
     report(&findings)
 }
 
