@@ -1,10 +1,29 @@
 //! JSON with comments and trailing commas, as MCP clients use it. It is parsed, and a member is set or removed without
 //! touching anything else.
 
-use std::ops::Range;
+use jsonc_parser::cst::{
+    CstContainerNode, CstInputValue, CstNewlineKind, CstNode, CstObject, CstObjectProp, CstRootNode,
+};
+use jsonc_parser::errors::ParseError;
+use jsonc_parser::{ParseOptions, parse_to_serde_value};
+use serde_json::{Map, Value};
 
-use serde::de::IgnoredAny;
-use serde_json::{Deserializer, Map, Value};
+/// Comments and trailing commas, as VS Code's `jsonc` has them. Nothing of JSON5.
+const OPTIONS: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// U+FEFF in front of a text, which some editors write.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Why a text could not be edited without changing anything else.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,11 +47,25 @@ pub enum JsoncEditError {
 /// # Errors
 /// What is wrong with it.
 pub fn parse_jsonc(text: &str) -> Result<Value, JsoncEditError> {
-    parse(&plain(text))
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    // Without a value the parser answers `null`.
+    if parse_tree(text)?.value().is_none() {
+        return Err(JsoncEditError::NotJson("it holds no value".to_owned()));
+    }
+    parse_to_serde_value(text, &OPTIONS).map_err(not_json)
 }
 
-fn parse(plain: &str) -> Result<Value, JsoncEditError> {
-    serde_json::from_str(plain).map_err(|error| JsoncEditError::NotJson(error.to_string()))
+fn parse_tree(text: &str) -> Result<CstRootNode, JsoncEditError> {
+    CstRootNode::parse(text, &OPTIONS).map_err(not_json)
+}
+
+/// The parser's messages begin with a capital letter; ours are fragments.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
+fn not_json(error: ParseError) -> JsoncEditError {
+    let message = error.to_string();
+    let mut letters = message.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    JsoncEditError::NotJson(first.into_iter().chain(letters).collect())
 }
 
 /// Sets the member `name` of the object `section`. An empty text becomes a new document.
@@ -40,20 +73,28 @@ fn parse(plain: &str) -> Result<Value, JsoncEditError> {
 /// # Errors
 /// Why the text cannot be edited.
 pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Result<String, JsoncEditError> {
-    if text.trim().is_empty() {
-        let root = Value::Object(with_member(Map::new(), section, name, value)?);
-        return Ok(format!("{}\n", rendered(&root, "  ", "")));
-    }
-    let plain = plain(text);
-    let Value::Object(before) = parse(&plain)? else {
-        return Err(JsoncEditError::NotAnObject("the file".to_owned()));
+    let text = if text.trim().is_empty() { "{}\n" } else { text };
+    let expected = with_member(parse_object(text)?, section, name, value)?;
+    let (mark, tree, root) = open(text)?;
+    let member = match unique(&root, section)? {
+        None => {
+            let object = CstInputValue::Object(vec![(name.to_owned(), input(value))]);
+            root.append(section, object)
+        }
+        Some(found) => {
+            let object =
+                found.object_value().ok_or_else(|| JsoncEditError::NotAnObject(section.to_owned()))?;
+            match unique(&object, name)? {
+                None => object.append(name, input(value)),
+                Some(member) => {
+                    member.set_value(input(value));
+                    member
+                }
+            }
+        }
     };
-    let expected = with_member(before, section, name, value)?;
-    let edited = edit(text, &plain, section, name, value).ok_or(JsoncEditError::Unclear)??;
-    match parse_jsonc(&edited) {
-        Ok(Value::Object(found)) if found == expected => Ok(edited),
-        _ => Err(JsoncEditError::Unclear),
-    }
+    spread(&member.into());
+    edited(format!("{mark}{tree}"), &expected)
 }
 
 /// Removes the member `name` of the object `section`; `None` if there is none.
@@ -61,55 +102,80 @@ pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Resul
 /// # Errors
 /// Why the text cannot be edited.
 pub fn remove_member(text: &str, section: &str, name: &str) -> Result<Option<String>, JsoncEditError> {
-    let plain = plain(text);
-    let Value::Object(mut expected) = parse(&plain)? else {
-        return Err(JsoncEditError::NotAnObject("the file".to_owned()));
-    };
+    let mut expected = parse_object(text)?;
     let Some(inner) = expected.get_mut(section) else { return Ok(None) };
     let Value::Object(members) = inner else { return Err(JsoncEditError::NotAnObject(section.to_owned())) };
     if members.shift_remove(name).is_none() {
         return Ok(None);
     }
-    let edited = remove(text, &plain, section, name).ok_or(JsoncEditError::Unclear)??;
-    match parse_jsonc(&edited) {
-        Ok(Value::Object(found)) if found == expected => Ok(Some(edited)),
+    let find = |text: &str| {
+        let (mark, tree, root) = open(text)?;
+        let object = unique(&root, section)?.and_then(|found| found.object_value());
+        let member = object.map(|object| unique(&object, name)).transpose()?.flatten();
+        Ok((mark.to_owned(), tree, member.ok_or(JsoncEditError::Unclear)?))
+    };
+    let (mark, tree, member) = find(text)?;
+    detach_comments(&member, tree.newline_kind());
+    let (mark, tree, member) = find(&format!("{mark}{tree}"))?;
+    member.remove();
+    edited(format!("{mark}{tree}"), &expected).map(Some)
+}
+
+/// Puts comments on the line of a member on lines of their own. They are a person's, and the tree removes them with the member otherwise.
+fn detach_comments(member: &CstObjectProp, newline: CstNewlineKind) {
+    let newline = match newline {
+        CstNewlineKind::LineFeed => "\n",
+        CstNewlineKind::CarriageReturnLineFeed => "\r\n",
+        CstNewlineKind::CarriageReturn => "\r",
+    };
+    let indent = format!("{newline}{}", member.indent_text().unwrap_or_default());
+    let node = CstNode::from(member.clone());
+    for comment in node.leading_comments_same_line() {
+        comment.set_raw_value(format!("{}{indent}", comment.raw_value()));
+    }
+    let on_line =
+        node.next_siblings().take_while(|next| next.is_whitespace() || next.is_comma() || next.is_comment());
+    for comment in on_line.filter_map(|next| next.as_comment()) {
+        comment.set_raw_value(format!("{indent}{}", comment.raw_value()));
+    }
+}
+
+/// Returns the edited text if it has the intended meaning.
+fn edited(text: String, expected: &Map<String, Value>) -> Result<String, JsoncEditError> {
+    match parse_jsonc(&text) {
+        Ok(Value::Object(found)) if found == *expected => Ok(text),
         _ => Err(JsoncEditError::Unclear),
     }
 }
 
-/// The text without an existing member; `None` as for `edit`.
-fn remove(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<String, JsoncEditError>> {
-    let root = JsoncObject::read(plain, plain.find('{')?)?;
-    let found = root.find(section).and_then(|place| {
-        let inner = place.and_then(|place| JsoncObject::read(plain, place.start));
-        inner.map(|inner| inner.find(name).map(|_| inner)).transpose()
-    });
-    let inner = match found {
-        Ok(inner) => inner?,
-        Err(twice) => return Some(Err(twice)),
+fn parse_object(text: &str) -> Result<Map<String, Value>, JsoncEditError> {
+    match parse_jsonc(text)? {
+        Value::Object(members) => Ok(members),
+        _ => Err(JsoncEditError::NotAnObject("the file".to_owned())),
+    }
+}
+
+/// The concrete syntax tree of a text, with the byte order mark before it and its object.
+fn open(text: &str) -> Result<(&'static str, CstRootNode, CstObject), JsoncEditError> {
+    let (mark, text) = match text.strip_prefix(BYTE_ORDER_MARK) {
+        Some(text) => (BYTE_ORDER_MARK, text),
+        None => ("", text),
     };
-    let at = inner.members.iter().position(|member| member.key == name)?;
-    let JsoncMember { start, value, .. } = inner.members.get(at)?;
-    let (mut start, mut end) = (*start, value.end);
-    // The commas of the original text: a trailing one is blank in the plain text.
-    let clean = without_comments(text);
-    let comma = skip(&clean, end, &[' ', '\t', '\r', '\n']);
-    if clean.get(comma..)?.starts_with(',') {
-        end = comma + 1;
-    } else if let Some(before) = at.checked_sub(1).and_then(|before| inner.members.get(before)) {
-        let comma = before.value.end + clean.get(before.value.end..start)?.find(',')?;
-        let kept = text.get(comma + 1..start)?;
-        let kept = kept.trim_end_matches([' ', '\t']).trim_end_matches('\n').trim_end_matches('\r');
-        return Some(Ok(format!("{}{kept}{}", text.get(..comma)?, text.get(end..)?)));
+    let tree = parse_tree(text)?;
+    let root = tree.object_value().ok_or_else(|| JsoncEditError::NotAnObject("the file".to_owned()))?;
+    Ok((mark, tree, root))
+}
+
+/// The member of this name, if there is one. With two, it is ambiguous which one a client reads.
+fn unique(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, JsoncEditError> {
+    let members = object.properties();
+    let mut named =
+        members.into_iter().filter(|member| member.decoded_name().is_some_and(|known| known == name));
+    let first = named.next();
+    match named.next() {
+        None => Ok(first),
+        Some(_) => Err(JsoncEditError::Twice(name.to_owned())),
     }
-    // A line that is empty afterwards is removed too.
-    let line = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
-    let rest = text.get(end..)?;
-    let behind = rest.len() - rest.trim_start_matches([' ', '\t', '\r']).len();
-    if text.get(line..start)?.trim().is_empty() && rest.get(behind..)?.starts_with('\n') {
-        (start, end) = (line, end + behind + 1);
-    }
-    Some(Ok(format!("{}{}", text.get(..start)?, text.get(end..)?)))
 }
 
 fn with_member(
@@ -124,198 +190,27 @@ fn with_member(
     Ok(root)
 }
 
-/// `None` if the layout does not match what was parsed, which cannot happen for a text that parses.
-fn edit(
-    text: &str,
-    plain: &str,
-    section: &str,
-    name: &str,
-    value: &Value,
-) -> Option<Result<String, JsoncEditError>> {
-    let root = JsoncObject::read(plain, plain.find('{')?)?;
-    let unit = root.unit(text);
-    let inner = match root.find(section) {
-        Ok(Some(place)) => JsoncObject::read(plain, place.start)?,
-        Ok(None) => {
-            let object = Value::Object(Map::from_iter([(name.to_owned(), value.clone())]));
-            return Some(Ok(root.append(text, &unit, section, &object)));
-        }
-        Err(twice) => return Some(Err(twice)),
-    };
-    match inner.find(name) {
-        Ok(Some(place)) => {
-            let indent = format!("{}{unit}", inner.indent(text));
-            let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
-            Some(Ok(format!("{before}{}{after}", rendered(value, &unit, &indent))))
-        }
-        Ok(None) => Some(Ok(inner.append(text, &unit, name, value))),
-        Err(twice) => Some(Err(twice)),
-    }
-}
-
-/// An object and the positions of its members.
-struct JsoncObject {
-    open: usize,
-    members: Vec<JsoncMember>,
-    close: usize,
-}
-
-struct JsoncMember {
-    key: String,
-    /// Start of the key.
-    start: usize,
-    value: Range<usize>,
-}
-
-impl JsoncObject {
-    /// Reads the object at an offset of JSON without comments.
-    fn read(plain: &str, open: usize) -> Option<Self> {
-        let mut at = open + 1;
-        let mut members = Vec::new();
-        loop {
-            at = skip(plain, at, &[' ', '\t', '\r', '\n', ',']);
-            if plain.get(at..)?.starts_with('}') {
-                return Some(Self { open, members, close: at });
-            }
-            let begin = at;
-            let mut keys = Deserializer::from_str(plain.get(at..)?).into_iter::<String>();
-            let key = keys.next()?.ok()?;
-            let start = skip(plain, at + keys.byte_offset(), &[' ', '\t', '\r', '\n', ':']);
-            let mut values = Deserializer::from_str(plain.get(start..)?).into_iter::<IgnoredAny>();
-            values.next()?.ok()?;
-            at = start + values.byte_offset();
-            members.push(JsoncMember { key, start: begin, value: start..at });
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(flag) => CstInputValue::Bool(*flag),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Object(members) => {
+            CstInputValue::Object(members.iter().map(|(name, value)| (name.clone(), input(value))).collect())
         }
     }
-
-    fn find(&self, key: &str) -> Result<Option<Range<usize>>, JsoncEditError> {
-        let mut found = self.members.iter().filter(|known| known.key == key).map(|known| known.value.clone());
-        let first = found.next();
-        if found.next().is_some() {
-            return Err(JsoncEditError::Twice(key.to_owned()));
-        }
-        Ok(first)
-    }
-
-    /// The indentation of the closing brace's line, or of the opening one's if both are on one line.
-    fn indent<'t>(&self, text: &'t str) -> &'t str {
-        let line = text.get(..self.open).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
-        let width = line.len() - line.trim_start_matches([' ', '\t']).len();
-        line.get(..width).unwrap_or_default()
-    }
-
-    /// The indentation of a member relative to the object.
-    fn unit(&self, text: &str) -> String {
-        let within = text.get(self.open + 1..self.close).unwrap_or_default();
-        let lines = within.split('\n').skip(1).filter(|line| line.trim_start().starts_with('"'));
-        let first = lines.map(|line| line.get(..line.len() - line.trim_start().len()).unwrap_or_default());
-        let indent = first.map(|indent| indent.strip_prefix(self.indent(text)).unwrap_or(indent)).next();
-        indent.filter(|indent| !indent.is_empty()).unwrap_or("  ").to_owned()
-    }
-
-    /// Appends a member after the others and after their comments.
-    fn append(&self, text: &str, unit: &str, key: &str, value: &Value) -> String {
-        let outer = self.indent(text);
-        let indent = format!("{outer}{unit}");
-        let last = self.members.last().map_or(self.open + 1, |last| last.value.end);
-        let head = text.get(..last).unwrap_or_default();
-        let between = text.get(last..self.close).unwrap_or_default();
-        let tail = text.get(self.close..).unwrap_or_default();
-        let has_comma =
-            without_comments(text).get(last..).is_some_and(|rest| rest.trim_start().starts_with(','));
-        let comma = if self.members.is_empty() || has_comma { "" } else { "," };
-        let kept = between.trim_end();
-        let key = Value::String(key.to_owned());
-        format!("{head}{comma}{kept}\n{indent}{key}: {}\n{outer}{tail}", rendered(value, unit, &indent))
-    }
 }
 
-/// The first offset from `at` on with none of these characters.
-fn skip(text: &str, at: usize, these: &[char]) -> usize {
-    let rest = text.get(at..).unwrap_or_default();
-    text.len() - rest.trim_start_matches(these).len()
-}
-
-/// A value over several lines; all but the first start with `indent`.
-fn rendered(value: &Value, unit: &str, indent: &str) -> String {
-    let mut bytes = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    // Cannot fail: all keys are strings, and a `Vec` grows.
-    let _ = serde::Serialize::serialize(value, &mut serializer);
-    String::from_utf8_lossy(&bytes).replace('\n', &format!("\n{indent}"))
-}
-
-/// The same text, of the same length, as plain JSON.
-fn plain(text: &str) -> String {
-    let mut bytes = without_comments(text).into_bytes();
-    let mut in_text = false;
-    let mut escaped = false;
-    let mut comma = None;
-    for at in 0..bytes.len() {
-        let Some(byte) = bytes.get(at).copied() else { break };
-        match byte {
-            _ if in_text => {
-                in_text = escaped || byte != b'"';
-                escaped = !escaped && byte == b'\\';
-            }
-            b' ' | b'\t' | b'\r' | b'\n' => {}
-            b'}' | b']' => {
-                if let Some(place) = comma.take().and_then(|place: usize| bytes.get_mut(place)) {
-                    *place = b' ';
-                }
-            }
-            _ => {
-                in_text = byte == b'"';
-                comma = (byte == b',').then_some(at);
-            }
-        }
+/// Puts every item of an array on a line of its own, as `JSON.stringify` with an indent does.
+fn spread(node: &CstNode) {
+    if let CstNode::Container(CstContainerNode::Array(array)) = node
+        && !array.elements().is_empty()
+    {
+        array.ensure_multiline();
     }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The same text, of the same length, with spaces in place of comments and of a byte order mark.
-fn without_comments(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = comment(rest).or_else(|| rest.starts_with('\u{feff}').then_some(3));
-        if let Some(end) = end {
-            let (hidden, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
-            clean.extend(hidden.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
-            rest = behind;
-            continue;
-        }
-        let end =
-            if rest.starts_with('"') { string(rest) } else { rest.chars().next().map_or(0, char::len_utf8) };
-        let (kept, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        clean.push_str(kept);
-        rest = behind;
-    }
-    clean
-}
-
-/// The length of the comment that a text starts with.
-fn comment(text: &str) -> Option<usize> {
-    if text.starts_with("//") {
-        return Some(text.find('\n').unwrap_or(text.len()));
-    }
-    let inside = text.strip_prefix("/*")?;
-    Some(inside.find("*/").map_or(text.len(), |end| end + 4))
-}
-
-/// The length of the string literal that a text starts with.
-fn string(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
+    node.children_exclude_trivia_and_tokens().iter().for_each(spread);
 }
 
 #[cfg(test)]
@@ -375,12 +270,22 @@ mod tests {
             ),
             (
                 "{\n  \"servers\": {\n    // mine\n    \"gate\": 1, // why\n    \"b\": 2,\n  },\n}\n",
-                "{\n  \"servers\": {\n    // mine\n     // why\n    \"b\": 2,\n  },\n}\n",
+                "{\n  \"servers\": {\n    // mine\n    // why\n    \"b\": 2,\n  },\n}\n",
             ),
             (
                 "{\r\n  \"servers\": {\r\n    \"gate\": 1,\r\n    \"b\": 2\r\n  }\r\n}\r\n",
                 "{\r\n  \"servers\": {\r\n    \"b\": 2\r\n  }\r\n}\r\n",
             ),
+        ] {
+            assert_eq!(remove_member(text, "servers", "gate"), Ok(Some(expected.to_owned())), "{text}");
+        }
+        // Comments on the line of the member stay, on lines of their own.
+        for (text, expected) in [
+            (
+                "{\"servers\": {\r\n  /* 1 */ \"gate\": 1, // 2\r\n  \"b\": 2\r\n}}",
+                "{\"servers\": {\r\n  /* 1 */\r\n  // 2\r\n  \"b\": 2\r\n}}",
+            ),
+            ("\u{feff}{\"servers\": {\"gate\": 1 /* 2 */}}", "\u{feff}{\"servers\": {/* 2 */}}"),
         ] {
             assert_eq!(remove_member(text, "servers", "gate"), Ok(Some(expected.to_owned())), "{text}");
         }
