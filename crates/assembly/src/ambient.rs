@@ -33,6 +33,20 @@ pub struct HostEnvironment {
 }
 
 impl HostEnvironment {
+    /// Nothing but a current directory: no home, no variables. State, keys and baselines are then kept in the state directory that the settings name.
+    #[must_use]
+    pub fn bare(current_dir: PathBuf) -> Self {
+        let user = "local".to_owned();
+        Self {
+            current_dir,
+            home: None,
+            state_home: None,
+            config_home: None,
+            user,
+            variables: BTreeMap::new(),
+        }
+    }
+
     /// Reads them from this process.
     pub fn detect() -> Result<Self, BuildError> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
 use tokio::runtime::{Handle, Runtime};
 use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions};
-use toolgate_gate::{Approver, AuditMode, BlockingStrategy, Gate, GateOptions, Journal, UnrecoveredJournal};
+use toolgate_gate::{
+    Approver, AuditMode, BlockingStrategy, Clock, Gate, GateOptions, Journal, UnrecoveredJournal,
+};
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{ProfiledGate, initialise_run};
 use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
@@ -33,6 +35,8 @@ pub struct AssembledGate {
     pub tools: Vec<String>,
     /// The upstream MCP servers, if any were started.
     pub servers: Option<Arc<Servers>>,
+    /// The calls of an earlier process that had an intent and no record.
+    pub interrupted: Vec<CallId>,
 }
 
 /// How a gate is built.
@@ -47,12 +51,27 @@ pub struct GateBuildOptions<'r> {
     pub servers: Option<(ServerSelection, Handle)>,
     /// The runtime to block on until each has listed its tools. Without it, the tools that are known already count.
     pub wait_on: Option<&'r Runtime>,
+    /// The clock of rate limits and circuit breakers; `CLOCK_MONOTONIC` by default.
+    pub clock: Clock,
+    /// The clock of audit records, in place of `CLOCK_REALTIME`.
+    pub audit_clock: Option<toolgate_audit::Clock>,
+    /// Receives the warnings of the running gate; [`notices::warn`](crate::notices::warn) by default.
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl GateBuildOptions<'_> {
     /// For one call at a time, without servers.
     pub fn without_servers(approver: Arc<dyn Approver>, verify_tokens: TokenVerification) -> Self {
-        Self { approver, verify_tokens, blocking: BlockingStrategy::Inline, servers: None, wait_on: None }
+        Self {
+            approver,
+            verify_tokens,
+            blocking: BlockingStrategy::Inline,
+            servers: None,
+            wait_on: None,
+            clock: Arc::new(std::time::Instant::now),
+            audit_clock: None,
+            warn: Arc::new(warn),
+        }
     }
 }
 
@@ -132,7 +151,16 @@ pub fn log_options(settings: &Settings) -> LogOptions {
 
 /// Opens workspace, journal and audit log, and builds the gate.
 pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<AssembledGate, BuildError> {
-    let GateBuildOptions { approver, verify_tokens: tokens, blocking, servers, wait_on } = how;
+    let GateBuildOptions {
+        approver,
+        verify_tokens: tokens,
+        blocking,
+        servers,
+        wait_on,
+        clock,
+        audit_clock,
+        warn: sink,
+    } = how;
     let state = open_private_directory(&settings.state_dir).map_err(|error| state_error(settings, &error))?;
     let key = state_dir::key(settings)?;
     let own = GateOwnedPaths::of(settings);
@@ -146,10 +174,14 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
         .and_then(|journal| journal.bounded(bounds).reserving(reserve).recover(&workspace));
     let journal = Arc::new(journal.map_err(|error| state_error(settings, &error))?);
     let asked = Arc::clone(&journal);
-    let options = LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..log_options(settings) };
+    let mut options =
+        LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..log_options(settings) };
+    options.clock = audit_clock.unwrap_or(options.clock);
+    let mut interrupted = Vec::new();
     let audit = match AuditLog::open(options, &key) {
         Ok((audit, recovered)) => {
             report_recovery(&recovered, &journal);
+            interrupted = recovered.interrupted;
             Ok(audit)
         }
         Err(error) if continues_without_audit(settings, &error) => {
@@ -177,8 +209,8 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
         approver,
         approval_timeout: settings.approval_timeout,
         blocking,
-        clock: Arc::new(std::time::Instant::now),
-        warn: Arc::new(warn),
+        clock,
+        warn: sink,
     });
     let mut front = ProfiledGate::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
     if settings.profile.has_runs() {
@@ -187,7 +219,7 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
             .map_err(|error| state_error(settings, &error))?;
         front = front.with_run_log(folder, settings.loaded.config.retention.logs);
     }
-    Ok(AssembledGate { gate: front, workspace, tools, servers })
+    Ok(AssembledGate { gate: front, workspace, tools, servers, interrupted })
 }
 
 /// The entries that the gate keeps in its state directory.

@@ -1,6 +1,7 @@
 //! Settings that a command line or an embedding program overrides.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use toolgate_types::{AgentName, RunId, Trust};
 
@@ -9,6 +10,8 @@ use toolgate_types::{AgentName, RunId, Trust};
 pub struct SettingsOverrides {
     /// The configuration file. If absent: the nearest `toolgate.yaml` upward, once the user has agreed to it.
     pub config: Option<PathBuf>,
+    /// The text of a configuration, in place of any file; its relative paths start at the current directory.
+    pub config_text: Option<Arc<str>>,
     /// Use no configuration file at all.
     pub no_config: bool,
     /// The name of the profile.

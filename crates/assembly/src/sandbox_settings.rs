@@ -109,14 +109,23 @@ pub fn runner(
         let quarantine = open_first_usable(std::slice::from_ref(&quarantine))?;
         Ok(GateDirectories { quarantine, baselines: open_first_usable(&baselines)?, retention })
     };
-    let confinement = Confinement::lazy(move || Ok(Arc::new(Sandbox::prepare(options.clone())?)), folders);
+    let supplied = &settings.supplied;
+    let prepare = supplied.prepare_sandbox.clone();
+    let sandbox = move || {
+        let prepared = match &prepare {
+            Some(prepare) => prepare(options.clone()),
+            None => Sandbox::prepare(options.clone()),
+        };
+        Ok(Arc::new(prepared?))
+    };
+    let confinement = Confinement::lazy(sandbox, folders);
     let runner = CommandRunner::new(CommandOptions {
         workspace: Arc::clone(workspace),
         confinement,
         environment: passed.collect(),
         limits: limits(&config.sandbox),
         network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
-        dialer: Arc::new(SystemDialer),
+        dialer: supplied.dialer.clone().unwrap_or_else(|| Arc::new(SystemDialer)),
         reserve: Some(disk_reserve(settings)),
     });
     let runner = runner.map_err(|error| BuildError::usage(error.to_string()).help(error.help()))?;

@@ -1,6 +1,7 @@
 //! The settings of this process: configuration and command line joined.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toolgate_gate::Credential;
 use toolgate_manifest::{
@@ -109,6 +110,10 @@ pub fn load_from(
     surroundings: &HostEnvironment,
     prompt: TrustPrompt<'_>,
 ) -> Result<LoadedConfig, BuildError> {
+    if let ConfigOrigin::Supplied(text) = &origin {
+        let text = Arc::clone(text);
+        return LoadedConfig::read(origin, text.as_bytes(), surroundings);
+    }
     let Some(file) = origin.file() else {
         let config = Config::parse("built-in defaults", "")
             .map_err(|problems| BuildError::usage(problems.render()))?;
@@ -140,7 +145,9 @@ impl LoadedConfig {
         bytes: &[u8],
         surroundings: &HostEnvironment,
     ) -> Result<Self, BuildError> {
-        let shown = origin.file().map_or_else(String::new, |file| surroundings.display_path(file));
+        let shown = origin
+            .file()
+            .map_or_else(|| "configuration text".to_owned(), |file| surroundings.display_path(file));
         let config = Config::parse_bytes(&shown, bytes).map_err(|problems| {
             BuildError::usage(problems.render().trim_end())
                 .help("correct the file; `toolgate check` says when nothing is left")

@@ -3,10 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use toolgate_egress::{Dial, Resolve};
 use toolgate_gate::Tool;
 use toolgate_identity::Verifier;
+use toolgate_sandbox::{Sandbox, SandboxError, SandboxOptions};
 
 use crate::config_files::SourceFile;
+
+/// Prepares the sandbox that commands share, from the options of the configuration.
+pub type PrepareSandbox = dyn Fn(SandboxOptions) -> Result<Sandbox, SandboxError> + Send + Sync;
 
 /// Parts of a gate that are values of the program that builds it. They stay when the configuration is reloaded.
 #[derive(Clone, Default)]
@@ -19,6 +24,12 @@ pub struct SuppliedParts {
     pub tools: Vec<Arc<dyn Tool>>,
     /// Verifies the tokens of callers, in place of what the configuration declares.
     pub verifier: Option<Arc<Verifier>>,
+    /// Connects to the hosts of `sandbox.network`, in place of the system's resolver and sockets.
+    pub dialer: Option<Arc<dyn Dial>>,
+    /// Resolves the host of `web_search`, in place of the system's resolver.
+    pub resolver: Option<Arc<dyn Resolve>>,
+    /// In place of [`Sandbox::prepare`].
+    pub prepare_sandbox: Option<Arc<PrepareSandbox>>,
 }
 
 impl fmt::Debug for SuppliedParts {

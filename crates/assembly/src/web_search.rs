@@ -25,7 +25,7 @@ pub fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<ConfigPro
         key: key_variable(declared).and_then(|name| key(settings, name)).map(|key| SearchKey::new(&key)),
         max_results: declared.max_results,
         suspended,
-        resolver: Arc::new(SystemDialer),
+        resolver: settings.supplied.resolver.clone().unwrap_or_else(|| Arc::new(SystemDialer)),
     });
     made.map(Some).map_err(|error| vec![problem(settings, declared, &error)])
 }

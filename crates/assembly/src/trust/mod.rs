@@ -29,6 +29,8 @@ pub enum ConfigOrigin {
     Defaults,
     /// This file was named explicitly.
     Named(PathBuf),
+    /// The program that builds the gate supplied this text.
+    Supplied(Arc<str>),
     /// This file was found; the user has to agree to its content.
     Found(PathBuf),
 }
@@ -37,6 +39,9 @@ impl ConfigOrigin {
     /// The file that was named, else the nearest one upward: from the workspace if that is given, since the current directory may belong to an
     /// untrusted project.
     pub fn choose(overrides: &SettingsOverrides, surroundings: &HostEnvironment) -> Result<Self, BuildError> {
+        if let Some(text) = &overrides.config_text {
+            return Ok(Self::Supplied(Arc::clone(text)));
+        }
         if overrides.no_config {
             return Ok(Self::Defaults);
         }
@@ -57,7 +62,7 @@ impl ConfigOrigin {
     /// The configuration file.
     pub fn file(&self) -> Option<&PathBuf> {
         match self {
-            Self::Defaults => None,
+            Self::Defaults | Self::Supplied(_) => None,
             Self::Named(file) | Self::Found(file) => Some(file),
         }
     }

@@ -21,7 +21,7 @@ use toolgate_types::{SessionId, Trust};
 
 use super::{Gate, JwtSettings};
 
-/// What a gate is built from. Without [`config_file`](Self::config_file) nothing is read that the program did not name: a `toolgate.yaml` that lies in the
+/// What a gate is built from. Without [`config_file`](Self::config_file) and [`config_text`](Self::config_text) nothing is read that the program did not name: a `toolgate.yaml` that lies in the
 /// current directory is ignored.
 #[derive(Default)]
 pub struct GateBuilder {
@@ -39,6 +39,13 @@ impl GateBuilder {
     #[must_use]
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.config = Some(path.into());
+        self
+    }
+
+    /// The text of a `toolgate.yaml`, in place of a file; its relative paths start at the current directory.
+    #[must_use]
+    pub fn config_text(mut self, yaml: &str) -> Self {
+        self.overrides.config_text = Some(yaml.into());
         self
     }
 
@@ -131,11 +138,9 @@ impl GateBuilder {
         let settings = self.settings(&overrides)?;
         let seen = fingerprints(&settings);
         let options = GateBuildOptions {
-            approver,
-            verify_tokens: TokenVerification::Enabled,
             blocking: BlockingStrategy::ThreadPool,
             servers: Some((ServerSelection::All, Handle::current())),
-            wait_on: None,
+            ..GateBuildOptions::without_servers(approver, TokenVerification::Enabled)
         };
         let assembled = build_gate(&settings, options)?;
         settings.warn_of_unknown_tools(&assembled.tools);

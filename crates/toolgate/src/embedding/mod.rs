@@ -9,9 +9,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use toolgate_assembly::gate_builder::AssembledGate;
-use toolgate_gate::{CallOptions, Tool};
+use toolgate_gate::{CallOptions, Tool, UndoOptions};
 use toolgate_tools::CallResponse;
-use toolgate_types::{Caller, Failure, ToolCall};
+use toolgate_types::{CallId, Caller, Failure, ToolCall};
 
 pub use builder::GateBuilder;
 pub use identity::CallerIdentity;
@@ -47,6 +47,21 @@ impl Gate {
     /// When the identity is not accepted, such as for an expired token.
     pub async fn list_tools(&self, identity: CallerIdentity) -> Result<Vec<Arc<dyn Tool>>, Failure> {
         self.assembled.gate.gate().tools_for(identity.into_credential(&self.template)).await
+    }
+
+    /// Puts back what a call changed, and records that. Returns the paths. A file that was changed since is left as it is, and so is what the rules of
+    /// the mounts forbid now. Which of its users may undo whose calls is up to the program.
+    ///
+    /// # Errors
+    /// When the identity is not accepted, or the changes cannot be undone.
+    pub async fn undo(&self, call: CallId, identity: CallerIdentity) -> Result<Vec<String>, Failure> {
+        let gate = self.assembled.gate.gate();
+        let caller = gate.identify(identity.into_credential(&self.template)).await?;
+        let undone = gate.undo(call, Arc::unwrap_or_clone(caller), UndoOptions { force: false }).await;
+        match undone {
+            Ok(undone) => Ok(undone.paths),
+            Err(error) => Err(Failure::new(error.code(), error.to_string())),
+        }
     }
 
     /// Ends the MCP servers behind the gate and signs the last checkpoint of the record. Dropping the gate signs it too, and kills the servers.

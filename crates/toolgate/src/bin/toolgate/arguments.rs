@@ -154,6 +154,7 @@ impl GlobalOptions {
     pub(crate) fn overrides(&self) -> SettingsOverrides {
         SettingsOverrides {
             config: self.config.clone(),
+            config_text: None,
             no_config: self.no_config,
             profile: self.profile.clone(),
             workspace: self.workspace.clone(),

@@ -112,6 +112,7 @@ fn configuration(common: &GlobalOptions) -> Result<(Settings, DoctorCheck), CliE
     let (file, detail) = match &origin {
         ConfigOrigin::Found(file) => (file.display().to_string(), "agreed to"),
         ConfigOrigin::Named(file) => (file.display().to_string(), "named with --config"),
+        ConfigOrigin::Supplied(_) => ("text".to_owned(), "supplied by a program"),
         ConfigOrigin::Defaults => ("none".to_owned(), "built-in defaults"),
     };
     let is_found = matches!(origin, ConfigOrigin::Found(_));

@@ -43,11 +43,9 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     let built = gate_builder::build_gate(
         &settings,
         GateBuildOptions {
-            approver: super::no_approver(),
-            verify_tokens: token_verification(common),
             blocking: BlockingStrategy::InlineFirst,
             servers: Some((ServerSelection::All, runtime.handle().clone())),
-            wait_on: None,
+            ..GateBuildOptions::without_servers(super::no_approver(), token_verification(common))
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);

@@ -53,11 +53,9 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
     let built = gate_builder::build_gate(
         &settings,
         GateBuildOptions {
-            approver: super::no_approver(),
-            verify_tokens: tokens,
             blocking: BlockingStrategy::ThreadPool,
             servers: Some((ServerSelection::All, runtime.handle().clone())),
-            wait_on: None,
+            ..GateBuildOptions::without_servers(super::no_approver(), tokens)
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);

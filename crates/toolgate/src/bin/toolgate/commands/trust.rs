@@ -83,7 +83,7 @@ fn target_file(
         Some(file) => surroundings.absolute(file)?,
         None => match ConfigOrigin::choose(&common.overrides(), surroundings)? {
             ConfigOrigin::Named(file) | ConfigOrigin::Found(file) => file,
-            ConfigOrigin::Defaults => {
+            ConfigOrigin::Defaults | ConfigOrigin::Supplied(_) => {
                 return Err(CliError::usage("there is no toolgate.yaml here or in a directory above")
                     .help("name the file, or its directory"));
             }

@@ -85,11 +85,10 @@ impl ChatContext {
         let recorder = arguments.record.as_ref().map(|file| recorder(file, &settings)).transpose()?;
         let seen = fingerprints(&settings);
         let how = GateBuildOptions {
-            approver: no_approver(),
-            verify_tokens: token_verification(common),
             blocking: BlockingStrategy::ThreadPool,
             servers: Some((ServerSelection::All, runtime.handle().clone())),
             wait_on: (wait == WaitForServers::Yes).then_some(runtime),
+            ..GateBuildOptions::without_servers(no_approver(), token_verification(common))
         };
         let built = gate_builder::build_gate(&settings, how)?;
         settings.warn_of_unknown_tools(&built.tools);
