@@ -11,22 +11,23 @@
     reason = "a benchmark arranges files by hand, prints what it measures, and may stop at the first surprise"
 )]
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{
-    AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
-};
-use toolgate_tools::{ModelAnswer, Profile, ProfiledGate, ToolComponents};
-use toolgate_types::{Caller, Limits, StateKey, ToolCall, Trust};
-use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
+use toolgate_assembly::ambient::HostEnvironment;
+use toolgate_assembly::gate_builder::{GateBuildOptions, build_gate};
+use toolgate_assembly::load::TokenVerification;
+use toolgate_assembly::overrides::SettingsOverrides;
+use toolgate_assembly::settings::resolve_settings;
+use toolgate_assembly::trust::TrustPrompt;
+use toolgate_gate::{CallOptions, NoApprover};
+use toolgate_tools::{ModelAnswer, Profile, ProfiledGate};
+use toolgate_types::{Caller, Limits, ToolCall, Trust};
 
-/// A gate with the native profile over a directory, with its state beside it.
+/// A gate with the native profile over a directory, with its state beside it, as the binary assembles it.
 pub struct Bench {
     front: Arc<ProfiledGate>,
     runtime: tokio::runtime::Runtime,
@@ -43,32 +44,19 @@ impl Bench {
     /// The same with other limits.
     #[must_use]
     pub fn with_limits(workspace: &Path, state: &Path, limits: Limits) -> Self {
-        let folder = File::open(workspace).unwrap();
-        let mount = Mount::new("@project", folder, workspace, MountAccess::ReadWrite, MountRules::new())
-            .unwrap()
-            .as_default();
-        let workspace = Arc::new(Workspace::new(vec![mount]).unwrap());
-        let (audit, _) =
-            AuditLog::open(LogOptions::new(state.join("audit")), &StateKey::new([7; 32])).unwrap();
-        let journal = state.join("journal");
-        std::fs::create_dir_all(&journal).unwrap();
-        let journal = cap_std::fs::Dir::open_ambient_dir(&journal, cap_std::ambient_authority()).unwrap();
-        let gate = Gate::new(GateOptions {
-            config: GateConfig::new(
-                Profile::Native.registry(&ToolComponents::files(&workspace)).unwrap(),
-                limits,
-            ),
-            audit: Ok(audit),
-            audit_mode: AuditMode::Warn,
-            journal: Arc::new(
-                Journal::open(&journal, &StateKey::new([7; 32])).unwrap().recover(&workspace).unwrap(),
-            ),
-            approver: Arc::new(NoApprover { remedy: String::new() }),
-            approval_timeout: Duration::from_secs(1),
-            blocking: BlockingStrategy::Inline,
-            clock: Arc::new(Instant::now),
-            warn: Arc::new(|_| ()),
-        });
+        let overrides = SettingsOverrides {
+            no_config: true,
+            workspace: Some(workspace.to_path_buf()),
+            state_dir: Some(state.to_path_buf()),
+            ..SettingsOverrides::default()
+        };
+        let environment = HostEnvironment::bare(workspace.to_path_buf());
+        let settings = resolve_settings(&overrides, Trust::Autonomous, environment, TrustPrompt::Never);
+        let mut settings = settings.unwrap_or_else(|error| panic!("{}", error.message));
+        settings.limits = limits;
+        let approver = Arc::new(NoApprover { remedy: String::new() });
+        let options = GateBuildOptions::without_servers(approver, TokenVerification::Disabled);
+        let assembled = build_gate(&settings, options).unwrap_or_else(|error| panic!("{}", error.message));
         let caller = Caller {
             subject: "bench".to_owned(),
             permissions: std::collections::BTreeSet::new(),
@@ -78,7 +66,7 @@ impl Bench {
             trust: Trust::Autonomous,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Self { front: Arc::new(ProfiledGate::new(Profile::Native, Arc::new(gate))), runtime, caller }
+        Self { front: Arc::new(assembled.gate), runtime, caller }
     }
 
     /// The gate with its profile.
