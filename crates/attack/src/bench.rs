@@ -1,65 +1,54 @@
-//! A gate in this process, composed as in the binary.
+//! A gate in this process, from the composition root that the binary uses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use toolgate_audit::{AuditLog, LogOptions, Record, RecordFilter, VerifyOptions};
-use toolgate_command::{CommandOptions, CommandRunner, Confinement, GateDirectories};
-use toolgate_egress::{Dial, SystemDialer};
+use toolgate_assembly::ambient::HostEnvironment;
+use toolgate_assembly::config_files::SourceFile;
+use toolgate_assembly::error::BuildError;
+use toolgate_assembly::gate_builder::{AssembledGate, GateBuildOptions, build_gate};
+use toolgate_assembly::load::{TokenVerification, load};
+use toolgate_assembly::overrides::SettingsOverrides;
+use toolgate_assembly::protected_paths::GateOwnedPaths;
+use toolgate_assembly::settings::{Settings, resolve_settings};
+use toolgate_assembly::supplied::SuppliedParts;
+use toolgate_assembly::trust::TrustPrompt;
+use toolgate_audit::{Record, RecordFilter, VerifyOptions};
+use toolgate_egress::Dial;
 use toolgate_gate::{
-    Approver, AuditMode, BlockingStrategy, BreakerRule, CallOptions, Clock, Credential, Gate, GateConfig,
-    GateOptions, Journal, NoApprover, RateRule, Tool, UndoError, UndoOptions, UndoOutcome,
+    Approver, AuditMode, BlockingStrategy, CallOptions, Clock, Credential, Gate, GateConfig, NoApprover,
+    Tool, UndoError, UndoOptions, UndoOutcome,
 };
 use toolgate_identity::Verifier;
-use toolgate_manifest::Config;
-use toolgate_policy::{Policies, PolicySource, PolicyTool};
-use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
-use toolgate_tools::{
-    CallResponse, ManifestContext, Profile, ProfiledGate, ToolComponents, initialise_run, load_manifests,
-};
-use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
-use toolgate_workspace::{DiskReserve, HardLinks, Mount, MountAccess, MountRules, PersonalPaths, Workspace};
+use toolgate_manifest::OnAuditFailure;
+use toolgate_sandbox::Sandbox;
+use toolgate_tools::{CallResponse, Profile, ProfiledGate};
+use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
+use toolgate_workspace::Workspace;
 
-/// The files of a run that only the gate writes, as in the binary.
-const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
+/// The key that state directories of tests are sealed with: 32 times the byte 7, so that tests can forge and verify seals.
+const STATE_KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707\n";
 
-/// The options of a [`Bench`].
+/// The options of a [`Bench`]: a configuration and an environment as an operator would have them, and the parts that a test replaces.
 pub struct BenchOptions {
-    profile: Profile,
-    workspace: PathBuf,
+    overrides: SettingsOverrides,
+    environment: HostEnvironment,
+    config: String,
+    has_reserve: bool,
     state: PathBuf,
-    package: Option<PathBuf>,
-    audit_mode: AuditMode,
-    config: Config,
-    policies: String,
-    verifier: Option<Arc<Verifier>>,
-    clock: Clock,
+    profile: Profile,
+    audit_mode: Option<AuditMode>,
+    supplied: SuppliedParts,
+    clock: Option<Clock>,
     audit_clock: Option<toolgate_audit::Clock>,
     approver: Arc<dyn Approver>,
-    patience: Duration,
-    extra_tools: Vec<Arc<dyn Tool>>,
-    commands: bool,
-    manifests: Vec<(String, String)>,
-    network: Vec<String>,
-    dialer: Arc<dyn Dial>,
-    resources: ResourceLimits,
-    reserve: Option<u64>,
-    hard_links: HardLinks,
+    approval_timeout: Option<Duration>,
     blocking: BlockingStrategy,
-    personal: PersonalPaths,
-    deny: Vec<String>,
-    access: MountAccess,
-    mounts: Vec<(String, PathBuf, MountAccess)>,
-    own_files: Vec<PathBuf>,
-    rules: MountRules,
-    while_confining: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// A shipped manifest as an operator would widen it: any directory, and files of any name. Attacks use arbitrary names, and must not be stopped by
@@ -80,175 +69,177 @@ pub fn widened(manifest: &str) -> String {
 }
 
 impl BenchOptions {
-    /// A profile over a workspace, with the gate's own files in `state`. No approver is available.
+    /// A profile over a workspace, with the gate's own files in `state`. No approver is available; there is no home directory and no variable.
     #[must_use]
     pub fn new(profile: Profile, workspace: &Path, state: &Path) -> Self {
         Self {
-            profile,
-            workspace: workspace.to_path_buf(),
+            overrides: SettingsOverrides {
+                profile: Some(profile.name().to_owned()),
+                workspace: Some(workspace.to_path_buf()),
+                state_dir: Some(state.to_path_buf()),
+                run: Some("run".parse().unwrap()),
+                ..SettingsOverrides::default()
+            },
+            environment: HostEnvironment::bare(workspace.to_path_buf()),
+            config: String::new(),
+            has_reserve: true,
             state: state.to_path_buf(),
-            package: None,
-            audit_mode: AuditMode::Warn,
-            config: Config::default(),
-            policies: String::new(),
-            verifier: None,
-            clock: Arc::new(Instant::now),
+            profile,
+            audit_mode: None,
+            supplied: SuppliedParts::default(),
+            clock: None,
             audit_clock: None,
             approver: Arc::new(NoApprover { remedy: "ask in a test".to_owned() }),
-            patience: Duration::from_secs(30),
-            extra_tools: Vec::new(),
-            commands: false,
-            manifests: Vec::new(),
-            network: Vec::new(),
-            dialer: Arc::new(SystemDialer),
-            resources: ResourceLimits::default(),
-            reserve: None,
-            hard_links: HardLinks::default(),
+            approval_timeout: None,
             blocking: BlockingStrategy::Inline,
-            personal: PersonalPaths::default(),
-            deny: Vec::new(),
-            access: MountAccess::ReadWrite,
-            mounts: Vec::new(),
-            own_files: Vec::new(),
-            rules: MountRules::new(),
-            while_confining: None,
         }
     }
 
-    /// The user's home directory and git configuration files.
+    /// `$HOME`. Keys and baselines are then kept in its default state directory.
     #[must_use]
-    pub fn personal(mut self, personal: PersonalPaths) -> Self {
-        self.personal = personal;
+    pub fn home(mut self, home: &Path) -> Self {
+        self.environment.home = Some(home.to_path_buf());
+        self
+    }
+
+    /// `$XDG_STATE_HOME`.
+    #[must_use]
+    pub fn state_home(mut self, state_home: &Path) -> Self {
+        self.environment.state_home = Some(state_home.to_path_buf());
+        self
+    }
+
+    /// A variable of the environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The configuration, as in `toolgate.yaml`. Further calls add further keys.
+    #[must_use]
+    pub fn config(mut self, yaml: &str) -> Self {
+        self.config.push_str(yaml);
+        self.config.push('\n');
         self
     }
 
     /// Globs that the operator denies in every mount.
     #[must_use]
-    pub fn deny(mut self, globs: &[&str]) -> Self {
-        self.deny = globs.iter().map(|glob| (*glob).to_owned()).collect();
-        self
+    pub fn deny(self, globs: &[&str]) -> Self {
+        self.config(&format!("deny: {}", json!(globs)))
     }
 
-    /// Mounts the workspace read-only.
+    /// A file or directory with manifests, which belongs to the gate.
     #[must_use]
-    pub fn read_only(mut self) -> Self {
-        self.access = MountAccess::ReadOnly;
+    pub fn own_file(self, path: &Path) -> Self {
+        self.config(&format!("tools: {}", json!([path])))
+    }
+
+    /// The disk space that commands must leave free on the filesystem of the audit directory, in bytes.
+    #[must_use]
+    pub fn reserve(self, bytes: u64) -> Self {
+        self.config(&format!("audit: {{reserve: {bytes}}}"))
+    }
+
+    /// Without a reserve, which no configuration can have: a command then fills the disk as another program of the user may.
+    #[must_use]
+    pub fn without_reserve(mut self) -> Self {
+        self.has_reserve = false;
         self
     }
 
     /// One more writable mount.
     #[must_use]
     pub fn mount_also(mut self, alias: &str, path: &Path) -> Self {
-        self.mounts.push((alias.to_owned(), path.to_path_buf(), MountAccess::ReadWrite));
+        self.overrides.mounts.push(format!("{alias}={}", path.display()));
         self
     }
 
-    /// A file or directory that configures the gate, such as one with manifests.
+    /// One more read-only mount.
     #[must_use]
-    pub fn own_file(mut self, path: &Path) -> Self {
-        self.own_files.push(path.to_path_buf());
+    pub fn mount_read_only(mut self, alias: &str, path: &Path) -> Self {
+        self.overrides.mounts.push(format!("{alias}={}:ro", path.display()));
         self
     }
 
-    /// The operator's rules for the workspace.
+    /// Mounts a directory as `@pkg`, read-only.
     #[must_use]
-    pub fn rules(mut self, rules: MountRules) -> Self {
-        self.rules = rules;
-        self
+    pub fn package(self, directory: &Path) -> Self {
+        self.mount_read_only("@pkg", directory)
     }
 
-    /// Called while the first command is being confined: after its paths were opened, before it starts.
+    /// The shipped manifests, widened; see [`widened`].
     #[must_use]
-    pub fn while_confining(mut self, deed: impl Fn() + Send + Sync + 'static) -> Self {
-        self.while_confining = Some(Arc::new(deed));
-        self
+    pub fn commands(self) -> Self {
+        self.commands_in("@project")
     }
 
-    /// Enables commands, in a real sandbox.
+    /// The same, as an operator writes them who runs them in another mount.
     #[must_use]
-    pub fn commands(mut self) -> Self {
-        self.commands = true;
-        let shipped = self.profile.shipped().iter();
-        self.manifests = shipped.map(|(file, text)| ((*file).to_owned(), widened(text))).collect();
+    pub fn commands_in(mut self, alias: &str) -> Self {
+        let manifest =
+            |(file, text): &(&str, &str)| source_file(file, &widened(text).replace("@project", alias));
+        self.supplied.manifests = self.profile.shipped().iter().map(manifest).collect();
         self
     }
 
     /// Declares tools by a manifest, instead of the shipped ones.
     #[must_use]
     pub fn manifest(mut self, yaml: &str) -> Self {
-        self.commands = true;
-        self.manifests = vec![("test.yaml".to_owned(), yaml.to_owned())];
-        self
-    }
-
-    /// Hosts that shell lines may reach, and the dialer.
-    #[must_use]
-    pub fn network(mut self, hosts: &[&str], dialer: Arc<dyn Dial>) -> Self {
-        self.network = hosts.iter().map(|host| (*host).to_owned()).collect();
-        self.dialer = dialer;
-        self
-    }
-
-    /// The resource limits of commands.
-    #[must_use]
-    pub fn resources(mut self, resources: ResourceLimits) -> Self {
-        self.resources = resources;
-        self
-    }
-
-    /// The disk space that commands must leave free on the filesystem of the state, in bytes.
-    #[must_use]
-    pub fn reserve(mut self, bytes: u64) -> Self {
-        self.reserve = Some(bytes);
-        self
-    }
-
-    /// How commands may treat files with a hard link outside of the workspace.
-    #[must_use]
-    pub fn hard_links(mut self, hard_links: HardLinks) -> Self {
-        self.hard_links = hard_links;
-        self
-    }
-
-    /// Mounts a directory as `@pkg`, read-only.
-    #[must_use]
-    pub fn package(mut self, folder: &Path) -> Self {
-        self.package = Some(folder.to_path_buf());
-        self
-    }
-
-    /// What happens when a call cannot be audited.
-    #[must_use]
-    pub fn audit_mode(mut self, mode: AuditMode) -> Self {
-        self.audit_mode = mode;
-        self
-    }
-
-    /// The agents, limits, rates and breaker of a configuration.
-    #[must_use]
-    pub fn config(mut self, yaml: &str) -> Self {
-        self.config = Config::parse("test", yaml).expect("a good configuration");
+        self.supplied.manifests = vec![source_file("test.yaml", yaml)];
         self
     }
 
     /// Policies of the organisation, in Cedar.
     #[must_use]
     pub fn policies(mut self, cedar: &str) -> Self {
-        self.policies = cedar.to_owned();
+        self.supplied.policies = vec![source_file("test.cedar", cedar)];
+        self
+    }
+
+    /// One more tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.supplied.tools.push(tool);
         self
     }
 
     /// The verifier of tokens.
     #[must_use]
     pub fn verifier(mut self, verifier: Verifier) -> Self {
-        self.verifier = Some(Arc::new(verifier));
+        self.supplied.verifier = Some(Arc::new(verifier));
+        self
+    }
+
+    /// The dialer of the hosts that commands may reach.
+    #[must_use]
+    pub fn dialer(mut self, dialer: Arc<dyn Dial>) -> Self {
+        self.supplied.dialer = Some(dialer);
+        self
+    }
+
+    /// Called while the first command is being confined: after its paths were opened, before it starts.
+    #[must_use]
+    pub fn while_confining(mut self, deed: impl Fn() + Send + Sync + 'static) -> Self {
+        self.supplied.prepare_sandbox = Some(Arc::new(move |options| {
+            deed();
+            Sandbox::prepare(options)
+        }));
+        self
+    }
+
+    /// What happens when a call cannot be audited.
+    #[must_use]
+    pub fn audit_mode(mut self, mode: AuditMode) -> Self {
+        self.audit_mode = Some(mode);
         self
     }
 
     /// The clock of rate limits and circuit breakers.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
+        self.clock = Some(clock);
         self
     }
 
@@ -261,9 +252,9 @@ impl BenchOptions {
 
     /// The approver, and its timeout.
     #[must_use]
-    pub fn approver(mut self, approver: Arc<dyn Approver>, patience: Duration) -> Self {
+    pub fn approver(mut self, approver: Arc<dyn Approver>, timeout: Duration) -> Self {
         self.approver = approver;
-        self.patience = patience;
+        self.approval_timeout = Some(timeout);
         self
     }
 
@@ -274,176 +265,61 @@ impl BenchOptions {
         self
     }
 
-    /// One more tool.
-    #[must_use]
-    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
-        self.extra_tools.push(tool);
-        self
-    }
-
     /// Opens everything, which also recovers from dead processes.
     #[must_use]
     pub fn open(self) -> Bench {
-        let _ = own_folder(&self.state);
-        let run_folder = self.state.join("runs/run");
-        let workspace = Arc::new(self.mount(&run_folder));
-        let journal =
-            Journal::open(&own_folder(&self.state.join("journal.toolgate")), &StateKey::new([7; 32]));
-        let mut journal = journal.unwrap().bounded(self.config.retention.undo.into());
-        if let Some(reserve) = self.disk_reserve() {
-            journal = journal.reserving(reserve);
+        self.try_open().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// Those of the composition root.
+    pub fn try_open(self) -> Result<Bench, BuildError> {
+        write_key(&self.state);
+        let overrides = SettingsOverrides { config_text: Some(self.config.into()), ..self.overrides };
+        let mut settings = resolve_settings(&overrides, Trust::Guided, self.environment, TrustPrompt::Never)?;
+        settings.supplied = self.supplied;
+        settings.approval_timeout = self.approval_timeout.unwrap_or(settings.approval_timeout);
+        if !self.has_reserve {
+            settings.loaded.config.audit.reserve = Some(0);
         }
-        let journal = Arc::new(journal.recover(&workspace).unwrap());
-        let audit_dir = self.state.join("audit");
-        let asked = Arc::clone(&journal);
-        let mut options =
-            LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..LogOptions::new(&audit_dir) };
-        if let Some(clock) = self.audit_clock.clone() {
-            options.clock = clock;
+        if let Some(mode) = self.audit_mode {
+            settings.on_audit_failure = match mode {
+                AuditMode::Deny => OnAuditFailure::Deny,
+                AuditMode::Warn => OnAuditFailure::Warn,
+            };
         }
-        let (audit, recovered) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
-        let loaded = self.load(&workspace);
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&complaints);
-        let limits = self.limits();
-        let gate = Gate::new(GateOptions {
-            config: loaded.clone(),
-            audit: Ok(audit),
-            audit_mode: self.audit_mode,
-            journal,
-            approver: self.approver,
-            approval_timeout: self.patience,
+        let standard = GateBuildOptions::without_servers(self.approver, TokenVerification::Enabled);
+        let options = GateBuildOptions {
             blocking: self.blocking,
-            clock: self.clock,
+            clock: self.clock.unwrap_or_else(|| Arc::clone(&standard.clock)),
+            audit_clock: self.audit_clock,
             warn: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
-        });
-        let mut front = ProfiledGate::new(self.profile, Arc::new(gate)).over(Arc::clone(&workspace));
-        if self.profile.has_runs() {
-            initialise_run(&workspace, &limits).unwrap();
-            front = front.with_run_log(own_folder(&run_folder), self.config.retention.logs);
-        }
+            ..standard
+        };
+        let AssembledGate { gate, workspace, interrupted, .. } = build_gate(&settings, options)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Bench {
-            front: Arc::new(front),
-            runtime,
-            loaded,
-            audit_dir,
-            interrupted: recovered.interrupted,
-            complaints,
-        }
-    }
-
-    fn disk_reserve(&self) -> Option<DiskReserve> {
-        let state = self.state.clone();
-        Some(DiskReserve::new(move || File::open(&state), Some(self.reserve?)))
-    }
-
-    /// The gate's configuration.
-    fn load(&self, workspace: &Arc<Workspace>) -> GateConfig {
-        let commands = self.commands.then(|| self.runner(workspace));
-        let declared = match &commands {
-            Some(runner) => {
-                let mounts: Vec<(&str, bool)> = workspace
-                    .mounts()
-                    .iter()
-                    .map(|mount| (mount.alias(), mount.access() == MountAccess::ReadWrite))
-                    .collect();
-                let taken = self.profile.tool_names();
-                let surroundings =
-                    ManifestContext { mounts: &mounts, taken: &taken, ..ManifestContext::default() };
-                load_manifests(&self.manifests, &surroundings).expect("good manifests").tools(runner)
-            }
-            None => Vec::new(),
-        };
-        let parts = ToolComponents { declared, commands, ..ToolComponents::files(workspace) };
-        let mut registry = self.profile.registry(&parts).unwrap();
-        for tool in &self.extra_tools {
-            registry.register(Arc::clone(tool)).unwrap();
-        }
-        let sources = [PolicySource { file: "test.cedar", text: &self.policies }];
-        let paths: Vec<_> = registry.iter().map(|tool| tool.path_inputs()).collect();
-        let tools: Vec<PolicyTool<'_>> = registry
-            .iter()
-            .zip(&paths)
-            .map(|(tool, paths)| (tool.spec(), paths))
-            .map(|(spec, paths)| PolicyTool {
-                name: spec.name.as_str(),
-                class: spec.class,
-                schema: &spec.input_schema,
-                paths,
-            })
-            .collect();
-        let policies = Policies::load(&sources, &tools).unwrap();
-        GateConfig {
-            agents: self.config.agents.clone(),
-            policies: Arc::new(policies),
-            verifier: self.verifier.clone(),
-            rates: self.config.rate_limits.iter().map(RateRule::from).collect(),
-            breaker: self.config.breaker.map(BreakerRule::from),
-            workspace: Some(Arc::clone(workspace)),
-            ..GateConfig::new(registry, self.limits())
-        }
-    }
-
-    fn limits(&self) -> Limits {
-        self.config.limits.over(self.profile.limits())
-    }
-
-    fn runner(&self, workspace: &Arc<Workspace>) -> Arc<CommandRunner> {
-        static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
-        let sandbox = SANDBOX.get_or_init(|| Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap()));
-        let [quarantine, baselines] =
-            ["quarantine.toolgate", "baselines.toolgate"].map(|name| self.state.join(name));
-        let retention = self.config.retention.quarantine;
-        let while_confining = self.while_confining.clone();
-        let folders = move || {
-            while_confining.iter().for_each(|deed| deed());
-            let (quarantine, baselines) = (own_folder(&quarantine), own_folder(&baselines));
-            Ok(GateDirectories { quarantine, baselines, retention })
-        };
-        let options = CommandOptions {
-            workspace: Arc::clone(workspace),
-            confinement: Confinement::lazy(|| Ok(Arc::clone(sandbox)), folders),
-            environment: Vec::new(),
-            limits: self.resources,
-            network: self.network.clone(),
-            dialer: Arc::clone(&self.dialer),
-            reserve: self.disk_reserve(),
-        };
-        Arc::new(CommandRunner::new(options).unwrap())
-    }
-
-    fn mount(&self, run_folder: &Path) -> Workspace {
-        let mut own = vec![std::fs::canonicalize(&self.state).unwrap()];
-        own.extend(self.own_files.iter().cloned());
-        let rules = || MountRules::new().deny(&self.deny).unwrap();
-        let personal = Arc::new(self.personal.clone());
-        let open = |alias: &str, path: &Path, access, rules| {
-            let mount = Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap();
-            mount.protect_personal(Arc::clone(&personal))
-        };
-        let project_rules = if self.deny.is_empty() { self.rules.clone() } else { rules() };
-        let project = open("@project", &self.workspace, self.access, project_rules);
-        let mut mounts = vec![project.hide_gate_files(&own).as_default()];
-        for (alias, path, access) in &self.mounts {
-            mounts.push(open(alias, path, *access, rules()).hide_gate_files(&own));
-        }
-        if let Some(package) = &self.package {
-            mounts
-                .push(open("@pkg", package, MountAccess::ReadOnly, MountRules::new()).hide_gate_files(&own));
-        }
-        if self.profile.has_runs() {
-            let _ = own_folder(run_folder);
-            let rules = MountRules::new().protect(RUN_PROTECTED).unwrap();
-            mounts.push(open("@state", run_folder, MountAccess::ReadWrite, rules));
-        }
-        Workspace::new(mounts).unwrap().with_hard_links(self.hard_links)
+        let loaded = OnceLock::new();
+        Ok(Bench { front: Arc::new(gate), runtime, workspace, settings, loaded, interrupted, complaints })
     }
 }
 
-fn own_folder(path: &Path) -> Dir {
-    std::fs::create_dir_all(path).unwrap();
-    Dir::open_ambient_dir(path, ambient_authority()).unwrap()
+fn source_file(name: &str, text: &str) -> SourceFile {
+    SourceFile { name: name.to_owned(), path: name.into(), bytes: text.as_bytes().to_vec() }
+}
+
+/// The key of the state directory, unless it has one.
+fn write_key(state: &Path) {
+    let keys = state.join("keys");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys).unwrap();
+    let file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(keys.join("state.key"));
+    if let Ok(mut file) = file {
+        std::io::Write::write_all(&mut file, STATE_KEY.as_bytes()).unwrap();
+    }
 }
 
 /// A person at the keyboard in this session, whose calls need no approval.
@@ -463,8 +339,9 @@ pub fn person(session: &str) -> Caller {
 pub struct Bench {
     front: Arc<ProfiledGate>,
     runtime: Runtime,
-    loaded: GateConfig,
-    audit_dir: PathBuf,
+    workspace: Arc<Workspace>,
+    settings: Settings,
+    loaded: OnceLock<GateConfig>,
     interrupted: Vec<CallId>,
     complaints: Arc<Mutex<Vec<String>>>,
 }
@@ -496,10 +373,14 @@ impl Bench {
         self.runtime.block_on(work)
     }
 
-    /// The configuration with which the gate was opened.
+    /// The configuration of the gate, as a reload loads it.
     #[must_use]
     pub fn loaded(&self) -> &GateConfig {
-        &self.loaded
+        self.loaded.get_or_init(|| {
+            let own = GateOwnedPaths::of(&self.settings);
+            let loaded = load(&self.settings, &own, &self.workspace, TokenVerification::Enabled, None);
+            loaded.map_err(BuildError::from).unwrap_or_else(|error| panic!("{error}"))
+        })
     }
 
     /// The profile in front of the gate.
@@ -559,7 +440,9 @@ impl Bench {
     #[must_use]
     pub fn records(&self) -> BTreeMap<CallId, Vec<Record>> {
         let mut records: BTreeMap<CallId, Vec<Record>> = BTreeMap::new();
-        for record in toolgate_audit::query_records(&self.audit_dir, RecordFilter::default()).unwrap() {
+        for record in
+            toolgate_audit::query_records(&self.settings.audit_dir, RecordFilter::default()).unwrap()
+        {
             let record = record.unwrap();
             records.entry(record.trace_id).or_default().push(record);
         }
@@ -570,15 +453,17 @@ impl Bench {
     #[must_use]
     pub fn record(&self, call: CallId) -> Record {
         let filter = RecordFilter { call: Some(call), ..RecordFilter::default() };
-        let mut records: Vec<Record> =
-            toolgate_audit::query_records(&self.audit_dir, filter).unwrap().map(Result::unwrap).collect();
+        let mut records: Vec<Record> = toolgate_audit::query_records(&self.settings.audit_dir, filter)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         assert_eq!(records.len(), 1, "records of call {call}");
         records.remove(0)
     }
 
     /// Fails unless the whole audit log is intact; returns the number of its records.
     pub fn verify_audit(&self) -> u64 {
-        let report = toolgate_audit::verify(&self.audit_dir, &VerifyOptions::default()).unwrap();
+        let report = toolgate_audit::verify(&self.settings.audit_dir, &VerifyOptions::default()).unwrap();
         assert!(report.problem.is_none(), "the audit log is broken: {:?}", report.problem);
         report.records
     }

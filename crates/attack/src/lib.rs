@@ -1,6 +1,6 @@
 //! Shared parts of the attacks on the whole gate.
 //!
-//! The other crates test their own parts. This one composes them as the binary does and attacks the result: hostile paths through every profile,
+//! The other crates test their own parts. This one attacks what the composition root assembles, as the binary does: hostile paths through every profile,
 //! other processes that swap symlinks, kills at any instant, full disks, concurrent writers. It contains no product code, and only tests depend on
 //! it.
 #![allow(

@@ -17,7 +17,7 @@ pub(crate) struct Fixture {
     pub(crate) workspace: PathBuf,
     pub(crate) outside: PathBuf,
     pub(crate) package: PathBuf,
-    /// The gate's own files, inside the workspace as a careless operator would have it.
+    /// The gate's own files: the default state directory of a user whose home directory is in the workspace. Any other place in a mount is refused.
     pub(crate) state: PathBuf,
     /// Whether device nodes can be created here.
     pub(crate) has_device: bool,
@@ -30,7 +30,7 @@ impl Fixture {
         let outside = scratch.folder("outside");
         let mut fixture = Self {
             package: workspace.join("inner_pkg"),
-            state: workspace.join("var/state"),
+            state: workspace.join("var/toolgate"),
             has_device: false,
             workspace,
             outside,
@@ -164,7 +164,7 @@ impl Fixture {
         to(".ssh", "ssh_link");
         to(".git/hooks", "hooks_link");
         link(&self.workspace.join(".git/hooks"), "hooks_abs");
-        to("var/state/audit", "state_link");
+        to("var/toolgate/audit", "state_link");
         to("inner_pkg", "inner_pkg_link");
         link(&self.outside.join("secret.txt"), "inner_pkg/out");
         // Allowed symlinks: they resolve inside.

@@ -8,7 +8,6 @@ use std::process::Command;
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of};
 use toolgate_tools::Profile;
-use toolgate_workspace::PersonalPaths;
 
 /// A layout: what is mounted, where git runs, and where its hooks are, relative to the workspace.
 struct Layout {
@@ -241,9 +240,11 @@ fn executable(path: &Path, content: &str) {
 }
 
 fn open(layout: &Layout, state: &Path) -> Bench {
-    let personal =
-        PersonalPaths { homes: Vec::new(), git_configs: layout.git_config.iter().cloned().collect() };
-    BenchOptions::new(Profile::Native, &layout.workspace, state).commands().personal(personal).open()
+    let options = BenchOptions::new(Profile::Native, &layout.workspace, state).commands();
+    match &layout.git_config {
+        Some(config) => options.variable("GIT_CONFIG_GLOBAL", config.to_str().unwrap()).open(),
+        None => options.open(),
+    }
 }
 
 /// Tries to change the existing hook, and to add a new one, with every tool that writes.

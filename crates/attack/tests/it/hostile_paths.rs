@@ -97,8 +97,11 @@ struct Siege {
 impl Siege {
     fn begin(profile: Profile) -> Self {
         let fixture = Fixture::new();
-        let bench =
-            BenchOptions::new(profile, &fixture.workspace, &fixture.state).package(&fixture.package).open();
+        let bench = BenchOptions::new(profile, &fixture.workspace, &fixture.state)
+            .home(&fixture.workspace.join("home"))
+            .state_home(&fixture.workspace.join("var"))
+            .package(&fixture.package)
+            .open();
         let mut siege = Self {
             profile,
             bench,

@@ -7,7 +7,6 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of};
 use toolgate_tools::Profile;
 use toolgate_types::ErrorCode;
-use toolgate_workspace::PersonalPaths;
 
 use crate::fixture::write;
 
@@ -236,9 +235,7 @@ const IN_HOME: &[&str] = &[
 ];
 
 fn at_home(workspace: &Path, home: &Path, state: &Path) -> Bench {
-    let personal =
-        PersonalPaths { homes: vec![home.to_path_buf()], git_configs: vec![home.join(".gitconfig")] };
-    BenchOptions::new(Profile::Native, workspace, state).commands().personal(personal).open()
+    BenchOptions::new(Profile::Native, workspace, state).commands().home(home).open()
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn mount(arguments: &[&str], at: &Path) {
 }
 
 fn tiny_disk(at: &Path) {
-    mount(&["-t", "tmpfs", "-o", "size=256k", "tmpfs"], at);
+    mount(&["-t", "tmpfs", "-o", "size=256k,mode=0755", "tmpfs"], at);
 }
 
 /// A call that must fail with this code and change nothing, neither in the workspace nor in the journal.

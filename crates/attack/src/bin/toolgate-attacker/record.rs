@@ -43,8 +43,13 @@ pub(crate) fn disk(folder: &Path, mebibytes: u64) -> PathBuf {
     disk
 }
 
-pub(crate) fn options(disk: &Path, mode: AuditMode) -> BenchOptions {
+fn options_with_reserve(disk: &Path, mode: AuditMode) -> BenchOptions {
     BenchOptions::new(Profile::Native, &disk.join("work"), &disk.join("state")).commands().audit_mode(mode)
+}
+
+/// A command fills the disk, in place of any other program of the user.
+pub(crate) fn options(disk: &Path, mode: AuditMode) -> BenchOptions {
+    options_with_reserve(disk, mode).without_reserve()
 }
 
 fn free(disk: &Path) -> u64 {
@@ -210,7 +215,7 @@ pub(crate) fn stop_before_full(folder: &Path) {
         let folder = folder.join(format!("{mode:?}"));
         std::fs::create_dir(&folder).unwrap();
         let disk = disk(&folder, 192);
-        let bench = options(&disk, mode).reserve(RESERVE).open();
+        let bench = options_with_reserve(&disk, mode).reserve(RESERVE).open();
         bench.must("run_command", json!({"command": "true"}));
         // It would never end.
         let line = "trap '' TERM; while :; do head -c 1M /dev/zero >> filler; sleep 0.002; done";
@@ -241,7 +246,7 @@ pub(crate) fn write_before_full(folder: &Path) {
     let disk = disk(folder, 112);
     let big = disk.join("work/big.bin");
     std::fs::write(&big, vec![b'x'; 20 << 20]).unwrap();
-    let bench = options(&disk, AuditMode::Deny).reserve(RESERVE).open();
+    let bench = options_with_reserve(&disk, AuditMode::Deny).reserve(RESERVE).open();
     let content = |number: usize| format!("{number:08}").repeat((1 << 20) / 8);
     let write = |path: &str, number: usize| {
         bench.call("write_file", json!({"path": path, "content": content(number)}))
@@ -282,7 +287,7 @@ fn without_inodes(folder: &Path) {
     for name in ["work", "state"] {
         std::fs::create_dir(disk.join(name)).unwrap();
     }
-    let bench = options(&disk, AuditMode::Deny).reserve(1 << 20).open();
+    let bench = options_with_reserve(&disk, AuditMode::Deny).reserve(1 << 20).open();
     let line = "trap '' TERM; n=0; while :; do n=$((n+1)); : > $n || sleep 1; [ $((n % 100)) -ne 0 ] || sleep 0.01; done";
     let ended = bench.call("run_command", json!({"command": line}));
     assert_eq!(code_of(&ended), Some(ErrorCode::DiskFull), "{}", ended.answer.text);

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use toolgate_attack::{code_of, person};
 use toolgate_gate::{CallOptions, ProgressUpdate};
-use toolgate_sandbox::ResourceLimits;
 use toolgate_tools::Profile;
 use toolgate_types::{Decision, ErrorCode, ToolCall};
 
@@ -66,10 +65,9 @@ fn a_flood_is_ended() {
 
 #[test]
 fn limits_of_the_system_are_told_with_a_remedy_for_the_operator() {
-    let resources = ResourceLimits { cpu_seconds: 1, file_size: 4096, ..ResourceLimits::default() };
     // On a busy machine a second of processor time takes a while.
-    let long = "limits: {timeout: 10m}";
-    let desk = Desk::with(Profile::Native, |options| options.resources(resources).config(long));
+    let config = "limits: {timeout: 10m}\nsandbox: {cpu_time: 1s, file_size: 4KiB}";
+    let desk = Desk::with(Profile::Native, |options| options.config(config));
     for (line, words) in [
         ("while :; do :; done", "processor time"),
         ("exec head -c 10000 /dev/zero > big", "bytes in one file"),

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use toolgate_tools::Profile;
-use toolgate_workspace::HardLinks;
 
 use super::{Desk, native};
 
@@ -104,7 +103,7 @@ fn thousands_of_linked_files_are_kept_by_their_directory_and_the_rest_is_written
 
 #[test]
 fn an_operator_may_allow_it() {
-    let desk = Desk::with(Profile::Native, |options| options.hard_links(HardLinks::Allow));
+    let desk = Desk::with(Profile::Native, |options| options.config("sandbox: {hard_links: allow}"));
     let outside = stored(&desk, "package.js");
     link(&outside, &desk.workspace.join("linked.js"));
     native(&desk.run("echo more >> linked.js"));

@@ -8,7 +8,6 @@ use serde_json::json;
 use toolgate_attack::{Scratch, code_of};
 use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::ErrorCode;
-use toolgate_workspace::MountRules;
 
 use super::{Desk, git, native, structured};
 use crate::fixture::write;
@@ -162,11 +161,10 @@ fn a_history_shows_no_more_than_the_workspace() {
 /// What the operator denies, and what is outside a scope, is no more visible in the history than in the files.
 #[test]
 fn a_history_shows_nothing_that_the_operator_denies() {
-    let deny = ["internal/**", "*.Draft", "{plans,Pläne}/[qQ]*", "notes/secret.md"].map(str::to_owned);
-    let denied = MountRules::new().deny(&deny).unwrap();
-    let scoped = MountRules::new()
-        .scope(&["src/**".to_owned(), "*.md".to_owned(), "docs/{a,b}.txt".to_owned(), ".git/**".to_owned()])
-        .unwrap();
+    let deny = ["internal/**", "*.Draft", "{plans,Pläne}/[qQ]*", "notes/secret.md"];
+    let denied = format!("deny: {}", json!(deny));
+    let scope = ["src/**", "*.md", "docs/{a,b}.txt", ".git/**"];
+    let scoped = format!("mounts: {{\"@scoped\": {{path: ., access: rw, scope: {}}}}}", json!(scope));
     let hidden_from_deny: &[&str] = &[
         "internal/a",
         "INTERNAL/b",
@@ -177,11 +175,16 @@ fn a_history_shows_nothing_that_the_operator_denies() {
         "notes/SECRET.md",
     ];
     let hidden_from_scope: &[&str] = &["docs/c.txt", "docs/a.txt/below", "other/x.md", "top.txt", "src.txt"];
-    for (rules, hidden, shown) in [
-        (denied, hidden_from_deny, &["internals/a", "plans/z", "notes/open.md", "src/main.rs"][..]),
-        (scoped, hidden_from_scope, &["src/main.rs", "src/deep/x", "readme.md", "docs/b.txt"]),
+    for (rules, alias, hidden, shown) in [
+        (
+            denied,
+            "@project",
+            hidden_from_deny,
+            &["internals/a", "plans/z", "notes/open.md", "src/main.rs"][..],
+        ),
+        (scoped, "@scoped", hidden_from_scope, &["src/main.rs", "src/deep/x", "readme.md", "docs/b.txt"]),
     ] {
-        let desk = Desk::with(Profile::Proxy, |options| options.rules(rules));
+        let desk = Desk::with(Profile::Proxy, |options| options.config(&rules).commands_in(alias));
         git(&desk.workspace, &["init", "-q"]);
         git(&desk.workspace, &["commit", "-q", "--allow-empty", "-m", "first"]);
         for name in hidden {

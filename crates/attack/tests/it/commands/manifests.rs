@@ -99,7 +99,8 @@ fn success_5_only_what_was_allowed_of_an_answer_leaves() {
         r#"tool: customer
 description: A customer
 class: read
-permissions: []
+permissions: [customer:read]
+input: {properties: {}}
 command: [printf, '{{"name": "Ada", "card": "4111-secret", "mail": "ada@example.com", "inner": {{"note": "private"}}}}']
 output: {parse: json}
 policy: {name: allow, card: redact, mail: mask}
@@ -138,7 +139,7 @@ fn success_6_every_call_leaves_one_record() {
 #[test]
 fn a_failed_command_tells_the_model_its_exit_code_and_the_operator_the_rest() {
     let desk = proxy(
-        "tool: fails\ndescription: Fails\nclass: read\npermissions: []\n\
+        "tool: fails\ndescription: Fails\nclass: read\npermissions: [t:use]\ninput: {properties: {}}\n\
          command: [sh, -c, 'echo partial; echo confidential reason >&2; exit 7']\npolicy: {\"*\": allow}\n",
     );
     let called = desk.bench.call("fails", json!({}));
@@ -159,7 +160,7 @@ fn a_failed_command_tells_the_model_its_exit_code_and_the_operator_the_rest() {
 #[test]
 fn what_a_tool_may_not_answer_is_not_shown_while_it_runs_either() {
     let desk = proxy(
-        "tool: t\ndescription: Something\nclass: read\npermissions: []\ncommand: [echo, confidential]\npolicy: {\"*\": redact}\n",
+        "tool: t\ndescription: Something\nclass: read\npermissions: [t:use]\ninput: {properties: {}}\ncommand: [echo, confidential]\npolicy: {\"*\": redact}\n",
     );
     let heard = Arc::new(Mutex::new(String::new()));
     let listening = Arc::clone(&heard);
@@ -194,7 +195,7 @@ fn a_manifest_is_held_to_what_it_declares() {
     ];
     for (rest, line, code) in cases {
         let desk = proxy(&format!(
-            "tool: t\ndescription: Something\nclass: read\npermissions: []\ncommand: [sh, -c, '{line}']\npolicy: {{\"*\": allow}}\n{rest}\n"
+            "tool: t\ndescription: Something\nclass: read\npermissions: [t:use]\ninput: {{properties: {{}}}}\ncommand: [sh, -c, '{line}']\npolicy: {{\"*\": allow}}\n{rest}\n"
         ));
         desk.write(".ssh/config", "");
         let called = desk.bench.call("t", json!({}));
@@ -203,7 +204,7 @@ fn a_manifest_is_held_to_what_it_declares() {
         assert!(!desk.workspace.join("made").exists() && !desk.workspace.join(".envrc").exists());
     }
     let desk = proxy(
-        "tool: t\ndescription: Something\nclass: read\npermissions: []\ncommand: [no-such-program]\npolicy: {\"*\": allow}\n",
+        "tool: t\ndescription: Something\nclass: read\npermissions: [t:use]\ninput: {properties: {}}\ncommand: [no-such-program]\npolicy: {\"*\": allow}\n",
     );
     assert_eq!(code_of(&desk.bench.call("t", json!({}))), Some(ErrorCode::CommandNotFound));
 }

@@ -48,7 +48,7 @@ fn named_hosts_are_reached_and_others_are_told_with_a_remedy() {
             .unwrap();
     });
     let desk = Desk::with(Profile::Native, |options| {
-        options.network(&["good.example.com"], Arc::new(ToTest(address)))
+        options.config("sandbox: {network: [good.example.com]}").dialer(Arc::new(ToTest(address)))
     });
     let (text, answer) = native(&desk.run(
         "curl -sS http://good.example.com/; curl -sS http://evil.example.com/ -o /dev/null -w '%{http_code}'",
