@@ -9,22 +9,24 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_assembly::ambient::HostEnvironment;
+use toolgate_assembly::error::BuildError;
+use toolgate_assembly::gate_builder::{GateBuildOptions, build_gate};
+use toolgate_assembly::load::{TokenVerification, load};
+use toolgate_assembly::overrides::SettingsOverrides;
+use toolgate_assembly::protected_paths::GateOwnedPaths;
+use toolgate_assembly::settings::{Settings, resolve_settings};
+use toolgate_assembly::trust::TrustPrompt;
 use toolgate_connect::{
     Bridge, BridgeOptions, HealthState, LaunchedServer, Pins, ProcessSettings, RunningProcess, ServerHealth,
     ServerLauncher, ServerSettings, ServerTimeouts, ToolSettings, TransportSettings,
 };
-use toolgate_gate::{
-    AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover, Registry,
-};
+use toolgate_gate::{BlockingStrategy, CallOptions, Gate, NoApprover};
 use toolgate_types::{
-    Backoff, Caller, ErrorCode, Failure, Limits, Outcome, Stage, StateKey, ToolCall, ToolClass, ToolOutput,
-    Trust,
+    Backoff, Caller, ErrorCode, Failure, Limits, Outcome, Stage, ToolCall, ToolClass, ToolOutput, Trust,
 };
 use toolgate_workspace::Workspace;
 
@@ -207,7 +209,9 @@ impl Default for FixtureOptions {
 /// A gate, a bridge, and a directory that both they and the servers write to.
 pub(crate) struct BridgeFixture {
     pub(crate) bridge: Arc<Bridge>,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
+    workspace: Arc<Workspace>,
+    settings: Mutex<Settings>,
     pub(crate) folder: Arc<TempDir>,
     pub(crate) warnings: Arc<Mutex<Vec<String>>>,
 }
@@ -222,6 +226,21 @@ pub(crate) fn limits() -> Limits {
         max_output_bytes: 1 << 20,
         timeout: TEST_TIMEOUT,
     }
+}
+
+/// The settings of a gate with its state and an empty workspace in this directory.
+fn settings(directory: &Path) -> Settings {
+    let overrides = SettingsOverrides {
+        no_config: true,
+        workspace: Some(directory.join("work")),
+        state_dir: Some(directory.join("state")),
+        ..SettingsOverrides::default()
+    };
+    let environment = HostEnvironment::bare(directory.to_path_buf());
+    let mut settings =
+        resolve_settings(&overrides, Trust::Autonomous, environment, TrustPrompt::Never).unwrap();
+    settings.limits = limits();
+    settings
 }
 
 pub(crate) fn caller() -> Caller {
@@ -310,28 +329,15 @@ impl BridgeFixture {
             runtime: tokio::runtime::Handle::current(),
         });
         bridge.configure(servers);
-        let journal = folder.path().join("journal");
-        std::fs::create_dir_all(&journal).unwrap();
-        let gate = Gate::new(GateOptions {
-            config: GateConfig::new(Registry::new(), limits()),
-            audit: AuditLog::open(LogOptions::new(folder.path().join("audit")), &StateKey::new([7; 32]))
-                .map(|(audit, _)| audit),
-            audit_mode: AuditMode::Warn,
-            journal: Arc::new(
-                Journal::open(
-                    &Dir::open_ambient_dir(&journal, ambient_authority()).unwrap(),
-                    &StateKey::new([7; 32]),
-                )
-                .and_then(|journal| journal.recover(&Workspace::new(Vec::new()).unwrap()))
-                .unwrap(),
-            ),
-            approver: Arc::new(NoApprover { remedy: "none".to_owned() }),
-            approval_timeout: Duration::from_secs(1),
+        let settings = settings(folder.path());
+        let approver = Arc::new(NoApprover { remedy: "none".to_owned() });
+        let options = GateBuildOptions {
             blocking: BlockingStrategy::ThreadPool,
-            clock: Arc::new(Instant::now),
-            warn: Arc::new(|_| {}),
-        });
-        Self { bridge, gate, folder, warnings }
+            ..GateBuildOptions::without_servers(approver, TokenVerification::Disabled)
+        };
+        let assembled = build_gate(&settings, options).unwrap();
+        let (gate, workspace) = (Arc::clone(assembled.gate.gate()), assembled.workspace);
+        Self { bridge, gate, workspace, settings: Mutex::new(settings), folder, warnings }
     }
 
     /// The same, once its servers have settled.
@@ -348,9 +354,11 @@ impl BridgeFixture {
     }
 
     pub(crate) fn reload(&self) {
-        let mut registry = Registry::new();
-        self.bridge.tools().into_iter().for_each(|tool| registry.register(tool).unwrap());
-        self.gate.replace_config(GateConfig::new(registry, limits()));
+        let mut settings = self.settings.lock().unwrap();
+        settings.supplied.tools = self.bridge.tools();
+        let own = GateOwnedPaths::of(&settings);
+        let loaded = load(&settings, &own, &self.workspace, TokenVerification::Disabled, None);
+        self.gate.replace_config(loaded.map_err(BuildError::from).unwrap());
     }
 
     pub(crate) fn names(&self) -> Vec<String> {

@@ -327,7 +327,10 @@ async fn calls_that_are_cancelled_end_nobody_elses() {
 #[tokio::test]
 async fn a_gate_that_is_killed_leaves_a_record_of_a_call_that_was_said_to_read() {
     let (setting, notes) = waiting().await;
-    let audit = setting.folder.path().join("audit");
+    let state = setting.folder.path().join("state");
+    let (audit, key) = (state.join("audit"), std::fs::read_to_string(state.join("keys/state.key")).unwrap());
+    let key =
+        toolgate_types::StateKey::new(*key.trim().parse::<toolgate_types::Sha256>().unwrap().as_bytes());
     let killed = setting.folder.path().join("killed");
     let (waited, ()) = tokio::join!(setting.done("fix__wait", json!({})), async {
         setting.until("the server works on it", || notes.join("waiting").exists()).await;
@@ -337,7 +340,7 @@ async fn a_gate_that_is_killed_leaves_a_record_of_a_call_that_was_said_to_read()
     });
     assert_eq!(waited.text, "waited");
     let records = |folder: &Path| -> Vec<(String, Decision, Option<ErrorCode>)> {
-        drop(AuditLog::open(LogOptions::new(folder), &toolgate_types::StateKey::new([7; 32])).unwrap());
+        drop(AuditLog::open(LogOptions::new(folder), &key).unwrap());
         let records =
             toolgate_audit::query_records(folder, RecordFilter::default()).unwrap().map(Result::unwrap);
         let told =

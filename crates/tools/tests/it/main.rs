@@ -7,6 +7,7 @@
     reason = "tests arrange files by hand and fail by panicking"
 )]
 
+mod assembled;
 mod resource_files;
 mod error_codes;
 mod deny_list;

@@ -1,44 +1,23 @@
 //! Reads through a gate that runs short work inline.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{
-    AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
-};
-use toolgate_tools::{CallResponse, Profile, ProfiledGate, ToolComponents};
-use toolgate_types::{Caller, ErrorCode, Limits, Sha256, StateKey, ToolCall, Trust};
-use toolgate_workspace::Workspace;
+use toolgate_gate::{BlockingStrategy, CallOptions};
+use toolgate_tools::{CallResponse, Profile, ProfiledGate};
+use toolgate_types::{Caller, ErrorCode, Limits, Sha256, ToolCall, Trust};
 
-use crate::fixture::setting;
+use crate::assembled::{assemble, scratch, settings, state_key};
 
-/// A profiled gate over a fixture's workspace, with its audit log beside it.
-fn front(scratch: &Path, workspace: &Arc<Workspace>) -> ProfiledGate {
-    front_of(Profile::Native, scratch, workspace)
+/// A profiled gate over a fixture's workspace, with its state beside it.
+fn front(scratch: &Path) -> ProfiledGate {
+    front_of(Profile::Native, scratch)
 }
 
-pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspace>) -> ProfiledGate {
-    let (audit, _) = AuditLog::open(LogOptions::new(scratch.join("audit")), &StateKey::new([7; 32])).unwrap();
-    std::fs::create_dir(scratch.join("journal")).unwrap();
-    let journal = cap_std::fs::Dir::open_ambient_dir(scratch.join("journal"), cap_std::ambient_authority());
-    let limits = Limits { max_read_bytes: 1 << 20, ..profile.limits() };
-    let gate = Gate::new(GateOptions {
-        config: GateConfig::new(profile.registry(&ToolComponents::files(workspace)).unwrap(), limits),
-        audit: Ok(audit),
-        audit_mode: AuditMode::Deny,
-        journal: Arc::new(
-            Journal::open(&journal.unwrap(), &StateKey::new([7; 32])).unwrap().recover(workspace).unwrap(),
-        ),
-        approver: Arc::new(NoApprover { remedy: String::new() }),
-        approval_timeout: Duration::from_secs(1),
-        blocking: BlockingStrategy::InlineFirst,
-        clock: Arc::new(Instant::now),
-        warn: Arc::new(|words| panic!("{words}")),
-    });
-    ProfiledGate::new(profile, Arc::new(gate))
+pub(crate) fn front_of(profile: Profile, scratch: &Path) -> ProfiledGate {
+    let mut settings = settings(profile, scratch, "", &[]);
+    settings.limits = Limits { max_read_bytes: 1 << 20, ..profile.limits() };
+    assemble(&settings, BlockingStrategy::InlineFirst)
 }
 
 fn read(front: &ProfiledGate, path: &str, options: CallOptions) -> CallResponse {
@@ -60,7 +39,7 @@ pub(crate) fn call(front: &ProfiledGate, tool: &str, arguments: Value, options: 
 
 /// The audit records of calls.
 pub(crate) fn records(scratch: &Path) -> Vec<Value> {
-    let files = std::fs::read_dir(scratch.join("audit")).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(scratch.join("state/audit")).unwrap().map(|entry| entry.unwrap().path());
     let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     let lines: Vec<String> = logs.map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let records = lines.iter().flat_map(|log| log.lines()).map(|line| serde_json::from_str(line).unwrap());
@@ -73,8 +52,8 @@ fn recorded(scratch: &Path) -> usize {
 
 #[test]
 fn a_read_that_takes_long_is_answered_right_and_once() {
-    let (scratch, workspace, _) = setting();
-    let front = front(scratch.path(), &workspace);
+    let scratch = scratch();
+    let front = front(scratch.path());
     let long = "a line of some text\n".repeat(4 << 20);
     std::fs::write(scratch.path().join("work/long.txt"), &long).unwrap();
     std::fs::write(scratch.path().join("work/short.txt"), "short\n").unwrap();
@@ -92,8 +71,8 @@ fn a_read_that_takes_long_is_answered_right_and_once() {
 
 #[test]
 fn a_read_that_is_cancelled_is_not_begun_again() {
-    let (scratch, workspace, _) = setting();
-    let front = front(scratch.path(), &workspace);
+    let scratch = scratch();
+    let front = front(scratch.path());
     std::fs::write(scratch.path().join("work/short.txt"), "short\n").unwrap();
     let options = CallOptions::default();
     options.cancelled.cancel();
@@ -104,8 +83,8 @@ fn a_read_that_is_cancelled_is_not_begun_again() {
 
 #[test]
 fn a_text_is_held_once_and_told_in_both_parts() {
-    let (scratch, workspace, _) = setting();
-    let front = front(scratch.path(), &workspace);
+    let scratch = scratch();
+    let front = front(scratch.path());
     for length in [0, 10, 32 * 1024 - 1, 32 * 1024, 1 << 20, (1 << 20) + 1] {
         let text = "é".repeat(length / 2) + if length % 2 == 1 { "x" } else { "" };
         std::fs::write(scratch.path().join("work/file.txt"), &text).unwrap();
@@ -122,8 +101,8 @@ fn a_text_is_held_once_and_told_in_both_parts() {
 
 #[test]
 fn the_record_of_an_empty_text_is_of_that_text() {
-    let (scratch, workspace, _) = setting();
-    let front = front(scratch.path(), &workspace);
+    let scratch = scratch();
+    let front = front(scratch.path());
     std::fs::write(scratch.path().join("work/empty.txt"), "").unwrap();
     let called = read(&front, "empty.txt", CallOptions::default());
     assert_eq!((called.answer.text.as_str(), &called.structured().unwrap()["content"]), ("", &json!("")));
@@ -131,6 +110,6 @@ fn the_record_of_an_empty_text_is_of_that_text() {
     assert_eq!(record["response"]["outputBytes"], 0);
     assert_eq!(
         record["response"]["outputHash"],
-        toolgate_audit::output_digest(&StateKey::new([7; 32]), Sha256::of(b"")).to_string()
+        toolgate_audit::output_digest(&state_key(scratch.path()), Sha256::of(b"")).to_string()
     );
 }

@@ -1,5 +1,7 @@
 //! Resource requests: calls that a frontend makes to read files by URI.
 
+use std::path::Path;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -7,7 +9,7 @@ use toolgate_gate::{CallOptions, ResourceRequest};
 use toolgate_tools::{CallResponse, Profile, ProfiledGate};
 use toolgate_types::{DocumentContent, ErrorCode, ResourceContent, Sha256};
 
-use crate::fixture::setting;
+use crate::assembled::{scratch, state_key};
 use crate::reads::{call, front_of, records};
 
 const MOST: u64 = 1000;
@@ -25,8 +27,8 @@ fn code(called: &CallResponse) -> Option<ErrorCode> {
 }
 
 /// The audited digest of an answer.
-fn digest(answer: &[u8]) -> String {
-    toolgate_audit::output_digest(&toolgate_types::StateKey::new([7; 32]), Sha256::of(answer)).to_string()
+fn digest(scratch: &Path, answer: &[u8]) -> String {
+    toolgate_audit::output_digest(&state_key(scratch), Sha256::of(answer)).to_string()
 }
 
 #[test]
@@ -35,8 +37,8 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
     let text = DocumentContent::Text("é\n\"\n".to_owned());
     let base64 = |bytes: &[u8]| DocumentContent::Base64(STANDARD.encode(bytes));
     for (profile, tool) in [(Profile::Native, "read_file"), (Profile::Crew, "fs.read")] {
-        let (scratch, workspace, _) = setting();
-        let front = front_of(profile, scratch.path(), &workspace);
+        let scratch = scratch();
+        let front = front_of(profile, scratch.path());
         for (content, given) in [
             ("é\n\"\n".as_bytes(), text.clone()),
             (b"", DocumentContent::Text(String::new())),
@@ -56,7 +58,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
             assert_eq!(about["sha256"], Sha256::of(content).to_string(), "{about}");
             let record = records(scratch.path()).pop().unwrap();
             assert_eq!(record["response"]["outputBytes"], given.data().len());
-            assert_eq!(record["response"]["outputHash"], digest(given.data().as_bytes()));
+            assert_eq!(record["response"]["outputHash"], digest(scratch.path(), given.data().as_bytes()));
             let Some(ResourceContent::File { content, .. }) = called.resource else { panic!("{called:?}") };
             assert_eq!(content, given);
         }
@@ -65,8 +67,8 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
 
 #[test]
 fn a_file_longer_than_the_request_takes_is_refused() {
-    let (scratch, workspace, _) = setting();
-    let front = front_of(Profile::Native, scratch.path(), &workspace);
+    let scratch = scratch();
+    let front = front_of(Profile::Native, scratch.path());
     for (bytes, bound, is_refused) in [
         (MOST, whole(), false),
         (MOST + 1, whole(), true),
@@ -86,8 +88,8 @@ fn a_file_longer_than_the_request_takes_is_refused() {
 
 #[test]
 fn a_page_is_given_as_files_and_the_record_is_of_that() {
-    let (scratch, workspace, _) = setting();
-    let front = front_of(Profile::Native, scratch.path(), &workspace);
+    let scratch = scratch();
+    let front = front_of(Profile::Native, scratch.path());
     for (name, content) in [("a", "1"), ("b \"\n", "22"), ("c", "")] {
         std::fs::write(scratch.path().join("work").join(name), content).unwrap();
     }
@@ -106,7 +108,7 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
         let (browsed, recorded) = page(after);
         let json = json!(files).to_string();
         assert_eq!(browsed, ResourceContent::Page { files, next });
-        assert_eq!(recorded["outputHash"], digest(json.as_bytes()));
+        assert_eq!(recorded["outputHash"], digest(scratch.path(), json.as_bytes()));
         assert_eq!(recorded["outputBytes"], json.len());
     }
 }
@@ -124,8 +126,8 @@ fn tools_show_what_they_are_for_and_nothing_else() {
         (Profile::Crew, "fs.list", json!({"path": "@project/"}), page()),
         (Profile::Studio, "file_read", json!({"path": "file"}), whole()),
     ] {
-        let (scratch, workspace, _) = setting();
-        let front = front_of(profile, scratch.path(), &workspace);
+        let scratch = scratch();
+        let front = front_of(profile, scratch.path());
         std::fs::write(scratch.path().join("work/file"), "old").unwrap();
         let called = browse(&front, tool, arguments, wanted);
         assert_eq!(code(&called), Some(ErrorCode::NotPermitted), "{profile} {tool}: {called:?}");

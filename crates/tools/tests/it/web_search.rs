@@ -5,24 +5,21 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_egress::{Resolve, SystemDialer};
-use toolgate_gate::{
-    Approver, AuditMode, BlockingStrategy, CallOptions, Gate, GateConfig, GateOptions, Journal, NoApprover,
-};
-use toolgate_manifest::{Config, SearchBackend};
+use toolgate_gate::{BlockingStrategy, CallOptions};
+use toolgate_manifest::SearchBackend;
 use toolgate_tools::{
-    CallResponse, Profile, ProfiledGate, SearchKey, ToolComponents, WebSearch, WebSearchError,
-    WebSearchOptions,
+    CallResponse, Profile, ProfiledGate, SearchKey, WebSearch, WebSearchError, WebSearchOptions,
+    default_key_variable,
 };
-use toolgate_types::{Caller, ErrorCode, Limits, Stage, StateKey, ToolCall, Trust};
+use toolgate_types::{Caller, ErrorCode, Limits, Stage, ToolCall, Trust};
 
-use crate::fixture::setting;
+use crate::assembled::{assemble, scratch, settings};
 
 /// A key that is recognisable wherever it leaks.
 const KEY: &str = "tvly-KEY-that-nobody-may-see";
@@ -162,36 +159,15 @@ impl Stand {
     }
 
     fn within(profile: Profile, options: WebSearchOptions, limits: Limits, config: &str) -> Self {
-        let (scratch, workspace, _) = setting();
-        let parts = ToolComponents {
-            web_search: Some(WebSearch::new(options).unwrap()),
-            ..ToolComponents::files(&workspace)
-        };
-        let (audit, _) =
-            AuditLog::open(LogOptions::new(scratch.path().join("audit")), &StateKey::new([7; 32])).unwrap();
-        std::fs::create_dir(scratch.path().join("journal")).unwrap();
-        let journal =
-            cap_std::fs::Dir::open_ambient_dir(scratch.path().join("journal"), cap_std::ambient_authority());
-        let gate = Gate::new(GateOptions {
-            config: GateConfig {
-                agents: Config::parse("test", config).unwrap().agents,
-                ..GateConfig::new(profile.registry(&parts).unwrap(), limits)
-            },
-            audit: Ok(audit),
-            audit_mode: AuditMode::Deny,
-            journal: Arc::new(
-                Journal::open(&journal.unwrap(), &StateKey::new([7; 32]))
-                    .unwrap()
-                    .recover(&workspace)
-                    .unwrap(),
-            ),
-            approver: Arc::new(NoApprover { remedy: String::new() }) as Arc<dyn Approver>,
-            approval_timeout: Duration::from_secs(1),
-            blocking: BlockingStrategy::ThreadPool,
-            clock: Arc::new(Instant::now),
-            warn: Arc::new(|words| panic!("{words}")),
-        });
-        Self { scratch, front: ProfiledGate::new(profile, Arc::new(gate)) }
+        let scratch = scratch();
+        let url = options.url.map_or_else(String::new, |url| format!(", url: {}", json!(url)));
+        let config = format!("{config}web_search: {{backend: {}{url}}}\n", options.backend.as_str());
+        let key = default_key_variable(options.backend).filter(|_| options.key.is_some());
+        let variables: Vec<(&str, &str)> = key.map(|name| (name, KEY)).into_iter().collect();
+        let mut settings = settings(profile, scratch.path(), &config, &variables);
+        settings.limits = limits;
+        settings.supplied.resolver = Some(options.resolver);
+        Self { scratch, front: assemble(&settings, BlockingStrategy::ThreadPool) }
     }
 
     fn call(&self, agent: Option<&str>, tool: &str, arguments: Value, options: CallOptions) -> CallResponse {
@@ -213,7 +189,7 @@ impl Stand {
     }
 
     fn audit(&self) -> String {
-        everything_in(&self.scratch.path().join("audit"))
+        everything_in(&self.scratch.path().join("state/audit"))
     }
 }
 
@@ -497,7 +473,7 @@ fn an_intent_is_on_disk_before_anything_leaves_and_one_record_after() {
     };
     let engine = Engine::looking(ok(r#"{"results": []}"#), look);
     let stand = Stand::new(Profile::Native, options(SearchBackend::Searxng, &engine.url()));
-    *place.lock().unwrap() = Some(stand.scratch.path().join("audit/intents"));
+    *place.lock().unwrap() = Some(stand.scratch.path().join("state/audit/intents"));
     let called = stand.search(json!({"query": "quiet words"}));
     assert!(!called.answer.is_error, "{called:?}");
     let intent = seen.lock().unwrap().clone();
@@ -540,12 +516,9 @@ fn questions_that_are_none_are_refused() {
 
 #[test]
 fn without_its_key_it_is_shown_to_nobody() {
-    let reason = "the variable `BRAVE_API_KEY` is not set".to_owned();
-    let suspended = WebSearchOptions {
-        suspended: Some(reason.clone()),
-        ..options(SearchBackend::Searxng, "http://127.0.0.1:1")
-    };
-    let called = Stand::new(Profile::Native, suspended).search(json!({"query": "x"}));
+    let keyless = WebSearchOptions { key: None, ..options(SearchBackend::Brave, "http://127.0.0.1:1") };
+    let called = Stand::new(Profile::Native, keyless).search(json!({"query": "x"}));
     assert_eq!(failure(&called), (Stage::Permission, ErrorCode::NotPermitted));
-    assert_eq!(called.failed.unwrap().1.operator_note, Some(reason));
+    let reason = "the variable `BRAVE_API_KEY` is not set, so there is no key for `brave`";
+    assert_eq!(called.failed.unwrap().1.operator_note.as_deref(), Some(reason));
 }
