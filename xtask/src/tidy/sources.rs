@@ -9,12 +9,17 @@ const LONG_FILE: usize = 500;
 /// Paths of one machine, which are meaningless on another. Written in pieces, or this file would contain them.
 const MACHINE_PLACES: &[&str] = &[concat!("/", "root/"), concat!("/", "work/")];
 
+/// The options of a gate, and the crates that may fill them in: that of the gate, whose unit tests do, and the composition root.
+const GATE_OPTIONS: &str = concat!("GateOptions", " {");
+const BUILDS_GATES: &[&str] = &["crates/gate/", "crates/assembly/"];
+
 pub(super) fn check(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     if file.path.ends_with(".rs") {
         findings.extend(ignored_tests(file));
         findings.extend(unexplained_allowances(file));
         findings.extend(long_file(file));
+        findings.extend(assembled_by_hand(file));
     }
     if !file.is_test() {
         findings.extend(machine_places(file));
@@ -58,6 +63,17 @@ fn long_file(file: &File) -> Option<Finding> {
     (lines > LONG_FILE && !file.is_test()).then(|| {
         let message = format!("{lines} lines of production code");
         Finding::note(&file.path, 0, message, "a file this long is usually two things")
+    })
+}
+
+/// A gate that is put together anywhere else is not the one that ships, and a test of it proves little.
+fn assembled_by_hand(file: &File) -> impl Iterator<Item = Finding> {
+    let is_elsewhere = !BUILDS_GATES.iter().any(|directory| file.path.starts_with(directory));
+    let lines =
+        file.text.lines().enumerate().filter(move |(_, line)| is_elsewhere && line.contains(GATE_OPTIONS));
+    lines.map(|(index, _)| {
+        let remedy = "use `toolgate_assembly::gate_builder::build_gate`, and its options for what differs";
+        Finding::error(&file.path, index + 1, "a gate is assembled by hand", remedy)
     })
 }
 
@@ -120,6 +136,16 @@ mod tests {
         let tests = format!("{}#[cfg(test)]\n{code}", "// why\n\n".repeat(500));
         assert!(told("src/b.rs", &tests).is_empty());
         assert!(told("tests/it/b.rs", &code).is_empty());
+    }
+
+    #[test]
+    fn gates_that_are_assembled_by_hand_are_reported() {
+        let line = format!("Gate::new({GATE_OPTIONS}\n");
+        assert_eq!(told("crates/tools/tests/it/b.rs", &line).len(), 1);
+        assert_eq!(told("benches/src/lib.rs", &line).len(), 1);
+        for path in ["crates/gate/src/gate.rs", "crates/assembly/src/gate_builder.rs", "docs/a.md"] {
+            assert!(told(path, &line).is_empty(), "{path}");
+        }
     }
 
     #[test]
