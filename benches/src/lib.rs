@@ -52,11 +52,11 @@ impl Bench {
         };
         let environment = HostEnvironment::bare(workspace.to_path_buf());
         let settings = resolve_settings(&overrides, Trust::Autonomous, environment, TrustPrompt::Never);
-        let mut settings = settings.unwrap_or_else(|error| panic!("{}", error.message));
+        let mut settings = settings.unwrap();
         settings.limits = limits;
         let approver = Arc::new(NoApprover { remedy: String::new() });
         let options = GateBuildOptions::without_servers(approver, TokenVerification::Disabled);
-        let assembled = build_gate(&settings, options).unwrap_or_else(|error| panic!("{}", error.message));
+        let assembled = build_gate(&settings, options).unwrap();
         let caller = Caller {
             subject: "bench".to_owned(),
             permissions: std::collections::BTreeSet::new(),

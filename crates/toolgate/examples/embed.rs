@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // 3. The tool definitions for the model: only what this caller may use.
     for tool in gate.list_tools(caller.clone()).await.map_err(|failure| failure.message)? {
-        println!("offered: {} {}", tool.spec().name, tool.spec().input_schema["required"]);
+        println!("offered: {}", tool.spec().name);
     }
 
     // 4. The model's calls. Each gets an answer for the model, and one audit record.
