@@ -10,6 +10,7 @@ use toolgate_gate::{Approver, CallOptions, Credential};
 use toolgate_llm::{CallResult, ModelCall};
 use toolgate_tools::{CallResponse, Fault, ProfiledGate, ProgressBuffer};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
+use tracing::Instrument as _;
 
 use crate::arguments::{self, ParsedArguments};
 use crate::event::{ChatEvent, EventSink, MessageId, ResultMetadata, ToolStatus, no_input};
@@ -81,12 +82,13 @@ impl CallRunner<'_> {
         };
         let (front, credential, id) = (Arc::clone(self.gate), self.credential.clone(), tool_call.id);
         // In a task of its own: a panic in a tool only fails its own call, and reads can run concurrently.
-        let running = tokio::spawn(async move {
+        let making = async move {
             match refusal {
                 None => front.call(tool_call, credential, options).await,
                 Some((stage, failure)) => front.refuse(&tool_call, credential, stage, failure).await,
             }
-        });
+        };
+        let running = tokio::spawn(making.in_current_span());
         let _ends_with_this = cancelled.clone().drop_guard();
         InFlightCall {
             call: call.clone(),

@@ -9,8 +9,10 @@ use toolgate_llm::{
     StepEvents, StepRequest, Usage,
 };
 use toolgate_types::CallId;
+use tracing::{Instrument as _, Span};
 
 use crate::event::{ChatEvent, EventSink, MessageId};
+use crate::trace::{chat_span, record_error, record_usage};
 use crate::turn_deadline::{TurnDeadline, TurnInterruption};
 
 /// The gate's ids for the calls of a message, by the model's ids. They are assigned when a call begins to stream, so that its input can be followed.
@@ -74,7 +76,10 @@ impl ModelClient<'_> {
                 was_shown: false,
                 usage: Usage::default(),
             };
-            let tried = this.run(request, patience).await;
+            let span = chat_span(self.provider.model());
+            let tried = this.run(request, patience).instrument(span.clone()).await;
+            record_attempt(&span, &tried, this.usage);
+            drop(span);
             let StepAttempt { id, text, calls, was_shown, usage, .. } = this;
             all = add_usage(all, usage);
             let error = match tried {
@@ -193,6 +198,16 @@ impl StepAttempt<'_> {
     fn input_delta(&self, call: CallKey, chunk: String) -> Option<ChatEvent> {
         let (tool_id, tool_name) = self.started_calls.get(usize::try_from(call.0).ok()?)?.clone();
         Some(ChatEvent::ToolInputDelta { message_id: self.id.clone(), tool_id, tool_name, chunk })
+    }
+}
+
+fn record_attempt(span: &Span, tried: &AttemptResult, usage: Usage) {
+    record_usage(span, usage);
+    match tried {
+        AttemptResult::Finished { .. } => {}
+        AttemptResult::Stopped(TurnInterruption::Cancelled) => record_error(span, "cancelled"),
+        AttemptResult::Stopped(TurnInterruption::TimedOut) => record_error(span, "timeout"),
+        AttemptResult::Failed(error) => record_error(span, error.kind.as_str()),
     }
 }
 

@@ -8,6 +8,7 @@ use toolgate_llm::{
 };
 use toolgate_session::Session;
 use toolgate_types::{Failure, OnFull, OnViolation};
+use tracing::Instrument as _;
 
 use crate::agent::{Agent, TurnContext};
 use crate::call::{AnsweredCall, CallRunner, raw_arguments};
@@ -18,6 +19,7 @@ use crate::messages;
 use crate::step::{CallIds, ModelClient, StepOutcome, add_usage, explain};
 use crate::system_prompt::system_prompt;
 use crate::tool_catalogue::ToolCatalogue;
+use crate::trace::{record_error, record_usage, turn_span};
 use crate::turn_deadline::{TurnDeadline, TurnInterruption};
 use crate::turn_outcome::{AgentError, EndReason, TurnOutcome};
 
@@ -85,7 +87,9 @@ impl<'a> TurnRunner<'a> {
     ) -> Result<TurnOutcome, AgentError> {
         let (events, session_id) = (turn.events.clone(), Some(session.id().clone()));
         let mut spent = TurnTotals::default();
-        let held = TurnRunner::run_inner(agent, session, turn, prompt, &mut spent).await;
+        let span = turn_span(agent.model(), session.id());
+        let turn = TurnRunner::run_inner(agent, session, turn, prompt, &mut spent);
+        let held = turn.instrument(span.clone()).await;
         let (reason, text) = match &held {
             Ok(end) => end.clone(),
             Err(error) => {
@@ -94,6 +98,11 @@ impl<'a> TurnRunner<'a> {
             }
         };
         let TurnTotals { usage, iterations, .. } = spent;
+        record_usage(&span, usage);
+        span.record("toolgate.end", reason.as_str());
+        if let Err(error) = &held {
+            record_error(&span, error.code());
+        }
         events(ChatEvent::StreamEnd { reason, text, usage, iterations, session_id });
         held.map(|(reason, text)| TurnOutcome { reason, text, usage, iterations })
     }

@@ -15,6 +15,7 @@ use toolgate_types::{
 
 use crate::gate::{AuditMode, FinishedCall, Gate};
 use crate::refusal_counter::RefusedCall;
+use crate::trace::CallSpan;
 
 /// What the record keeps of an output.
 pub(crate) struct RawOutput {
@@ -91,6 +92,7 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) stage: Stage,
     pub(crate) cancelled: CancellationToken,
     pub(crate) settled: bool,
+    pub(crate) span: CallSpan,
 }
 
 impl AuditGuard<'_> {
@@ -98,7 +100,7 @@ impl AuditGuard<'_> {
         let duration = self.started.elapsed();
         self.settled = true;
         let Some(count) = self.represented_calls(&outcome) else {
-            return FinishedCall { call: self.call.id, outcome, duration };
+            return self.finished(outcome, duration);
         };
         let recorded = self.append(&outcome, response.as_ref(), duration, count);
         let recorded = match (recorded, self.gate.audit_mode) {
@@ -110,7 +112,18 @@ impl AuditGuard<'_> {
             Ok(()) => outcome,
             Err(error) => self.outcome_without_record(outcome, &error),
         };
+        self.finished(outcome, duration)
+    }
+
+    fn finished(&self, outcome: Outcome, duration: Duration) -> FinishedCall {
+        self.record_span(&outcome);
         FinishedCall { call: self.call.id, outcome, duration }
+    }
+
+    /// A tool has a class once it was found in the registry.
+    fn record_span(&self, outcome: &Outcome) {
+        let known = self.class.map(|_| self.call.tool.as_str());
+        self.span.record(known, &self.caller, outcome);
     }
 
     fn outcome_without_record(&self, outcome: Outcome, error: &AuditError) -> Outcome {
@@ -201,6 +214,7 @@ impl Drop for AuditGuard<'_> {
             self.cancelled.cancel();
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
             let outcome = Outcome::Failed { stage: self.stage, failure };
+            self.record_span(&outcome);
             if let Err(error) = self.append(&outcome, None, self.started.elapsed(), 1) {
                 (self.gate.warn)(&format!("an abandoned call could not be recorded: {error}"));
             }

@@ -29,6 +29,7 @@ use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
 use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
+use crate::trace::CallSpan;
 
 /// What happens when a call cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,12 +260,17 @@ impl Gate {
         let received = Received { call: unsettled.call, arguments };
         // The first stage that may wait, and so the first at which the caller may disconnect.
         unsettled.stage = Stage::Auth;
-        let Some(known) = received.look_up(snapshot) else {
+        let span = unsettled.span.stage(Stage::Registry);
+        let found = received.look_up(snapshot);
+        span.end(found.is_none().then_some(ErrorCode::UnknownTool));
+        let Some(known) = found else {
             return Err(self.refuse_unknown_tool(unsettled, credential, snapshot, &options.cancelled).await);
         };
         unsettled.class = Some(known.class());
         unsettled.version = known.version();
-        let verified = known.verify(credential, &options.cancelled).await?;
+        let span = unsettled.span.stage(Stage::Auth);
+        let verified = span.instrument(known.verify(credential, &options.cancelled)).await;
+        let verified = span.settle(verified)?;
         unsettled.caller = Arc::clone(verified.caller());
         let calls = self.sessions.increment(&unsettled.caller.session);
         let asking = StageContext {
@@ -280,7 +286,15 @@ impl Gate {
             clock: &self.clock,
         };
         unsettled.stage = Stage::Approval;
-        verified.permit(calls, &asking).await?.validate(&asking).await?.approve(asking).await
+        let span = unsettled.span.stage(Stage::Permission);
+        let permitted = span.instrument(verified.permit(calls, &asking)).await;
+        let permitted = span.settle(permitted)?;
+        let span = unsettled.span.stage(Stage::Validation);
+        let valid = span.instrument(permitted.validate(&asking)).await;
+        let valid = span.settle(valid)?;
+        let span = unsettled.span.stage(Stage::Approval);
+        let ready = span.instrument(valid.approve(asking)).await;
+        span.settle(ready)
     }
 
     /// Refuses an unknown tool. A caller without a valid token gets the authentication failure instead: otherwise it could probe which tools exist.
@@ -327,34 +341,45 @@ impl Gate {
     }
 
     async fn run(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
+        let (tool, stop, cancelled) =
+            (ready.tool, ready.context.stop.clone(), ready.context.cancelled.clone());
+        let span = unsettled.span.stage(Stage::Execution);
+        let output = span.instrument(self.run_tool(unsettled, ready)).await;
+        span.end(output.as_ref().err().map(|failure| failure.code));
+        let output = match output {
+            Ok(output) => output,
+            Err(failure) => return (Outcome::Failed { stage: stage_of(&failure), failure }, None),
+        };
+        let span = unsettled.span.stage(Stage::Output);
+        let deadline = Deadline { stop: &stop, cancelled: &cancelled };
+        let (outcome, raw) = span.instrument(filter_output(tool, output, deadline)).await;
+        span.end(match &outcome {
+            Outcome::Done(_) => None,
+            Outcome::Failed { failure, .. } => Some(failure.code),
+        });
+        (outcome, raw)
+    }
+
+    async fn run_tool(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> Result<ToolOutput, Failure> {
         let Ready { approved, tool, mut context, expected_changes: foreseen, .. } = ready;
-        let failed = |failure| (Outcome::Failed { stage: stage_of(&failure), failure }, None);
         let (mut bound, spec) = (None, tool.tool.spec());
         let announced = IntentDurability::required_by(tool.tool.as_ref());
-        if announced == IntentDurability::Written
-            && let Err(failure) = self.record_intent(unsettled, spec.class)
-        {
-            return failed(failure);
+        if announced == IntentDurability::Written {
+            self.record_intent(unsettled, spec.class)?;
         }
         if announced == IntentDurability::Fsynced {
-            match self.prepare_effect(unsettled, tool.tool.as_ref()).await {
-                Ok(recorder) => context.recorder = Arc::new(recorder),
-                Err(failure) => return failed(failure),
-            }
+            context.recorder = Arc::new(self.prepare_effect(unsettled, tool.tool.as_ref()).await?);
             if let Some(foreseen) = foreseen {
                 let held = Arc::new(ApprovedChangesGuard::new(context.recorder, foreseen));
                 context.recorder = Arc::clone(&held) as Arc<dyn Recorder + Send + Sync>;
                 bound = Some(held);
             }
         }
-        let (stop, cancelled) = (context.stop.clone(), context.cancelled.clone());
-        match (Arc::clone(&tool.tool).run(approved, context).await, bound) {
-            (Ok(output), _) => {
-                filter_output(tool, output, Deadline { stop: &stop, cancelled: &cancelled }).await
-            }
-            (Err(failure), Some(bound)) => failed(bound.explain(failure)),
-            (Err(failure), None) => failed(failure),
-        }
+        let output = Arc::clone(&tool.tool).run(approved, context).await;
+        output.map_err(|failure| match bound {
+            Some(bound) => bound.explain(failure),
+            None => failure,
+        })
     }
 
     pub(crate) fn receive<'g>(
@@ -375,6 +400,9 @@ impl Gate {
             stage: Stage::Registry,
             cancelled,
             settled: false,
+            span: CallSpan::new(call.id, &call.tool, || {
+                self.current.load().registry.get(&call.tool).is_some()
+            }),
         }
     }
 

@@ -29,6 +29,7 @@ mod approved_changes;
 mod approval;
 mod approval_card;
 mod stages;
+mod trace;
 mod journal;
 mod refusal_counter;
 mod audit_guard;
@@ -63,3 +64,4 @@ pub use tool_schema::ToolSchema;
 pub use toolgate_identity::StaleKeys;
 /// For frontends that run several calls concurrently: whether a call may need a person's approval.
 pub use toolgate_policy::needs_question;
+pub use trace::SPAN_TARGET;

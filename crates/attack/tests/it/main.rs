@@ -32,6 +32,7 @@ mod approval;
 mod agreed;
 mod answers;
 mod stages;
+mod spans;
 mod declared;
 mod callers;
 mod permissions;
