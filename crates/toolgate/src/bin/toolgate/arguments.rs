@@ -136,17 +136,16 @@ pub(crate) struct GlobalOptions {
         help_heading = "Common options"
     )]
     pub(crate) log: Option<LogFormat>,
-    /// Which of these lines: error, warn (calls that were refused or failed), info or debug (beginnings too)
+    /// Which of these lines: error, warn (calls that were refused or failed), info or debug (beginnings too); without it RUST_LOG, or info
     #[arg(
         long,
         global = true,
         value_enum,
         hide_possible_values = true,
         value_name = "LEVEL",
-        default_value = "info",
         help_heading = "Common options"
     )]
-    pub(crate) log_level: LogLevel,
+    pub(crate) log_level: Option<LogLevel>,
 }
 
 impl GlobalOptions {

@@ -1,9 +1,10 @@
 //! Output on standard error beside the results: notices to the operator, and with `--log` one line per call, as text or JSON.
 //!
-//! Only the gate's own events are written. Libraries use `tracing` too, and some of them log what they send.
+//! Only the gate's own events and spans are written. Libraries use `tracing` too, and some of them log what they send.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
+use std::time::Instant;
 
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -14,13 +15,22 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::set_global_default;
 use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::filter::{EnvFilter, FilterExt as _, Targets};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use toolgate_assembly::notices::TARGET as NOTICES;
+use toolgate_gate::SPAN_TARGET;
 
+use crate::startup::env_var;
 use crate::terminal::{escape_json, escape_line, is_verbose, warn};
 
-/// The prefix of the gate's event targets.
+/// The prefix of the gate's targets.
 const TARGET_PREFIX: &str = "toolgate";
+/// Which lines are written, in the syntax of `tracing_subscriber`.
+const FILTER_VARIABLE: &str = "RUST_LOG";
+/// Attributes that only exporters read.
+const EXPORTER_FIELDS: &str = "otel.";
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,96 +42,135 @@ pub(crate) enum LogFormat {
 }
 
 /// Which lines are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
     /// Nothing of calls yet.
     Error,
     /// Calls that were refused or failed.
     Warn,
-    /// Every call, when it has ended.
-    #[default]
+    /// Every call, when it has ended. The default.
     Info,
     /// Also when it begins.
     Debug,
 }
 
-/// Installs the subscriber for notices, and for log lines of calls if a format was given. Must be called once, after
-/// [`set_quiet`](crate::terminal::set_quiet) and [`set_verbose`](crate::terminal::set_verbose).
-pub(crate) fn install(format: Option<LogFormat>, level: LogLevel) {
-    let level = match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-    };
+/// Installs the subscriber for notices, and for log lines of calls if a format was given. A level from the command line takes
+/// precedence over `RUST_LOG`. Must be called once, after [`set_quiet`](crate::terminal::set_quiet) and [`set_verbose`](crate::terminal::set_verbose).
+pub(crate) fn install(format: Option<LogFormat>, level: Option<LogLevel>) {
     let notices = if is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    let notices = NoticeWriter.with_filter(Targets::new().with_target(NOTICES, notices));
+    let mut rejected = None;
+    let calls = format.map(|format| {
+        let filter = line_filter(level).unwrap_or_else(|error| {
+            rejected = Some(error);
+            default_filter(LogLevel::Info)
+        });
+        // Regardless of the variable: no lines of libraries, and notices are written by their own layer.
+        let ours = Targets::new().with_target(TARGET_PREFIX, LevelFilter::TRACE);
+        LineWriter(format).with_filter(filter.and(ours.with_target(NOTICES, LevelFilter::OFF)))
+    });
     // Fails only if a subscriber is already set, and this is the only one of the process.
-    let _ = set_global_default(StderrLog { calls: format.map(|format| (format, level)), notices });
+    let _ = set_global_default(Registry::default().with(notices).with(calls));
+    if let Some(error) = rejected {
+        toolgate_assembly::notices::warn(&format!("`{FILTER_VARIABLE}` is not used: {error}"));
+    }
 }
 
-struct StderrLog {
-    /// The format and level of log lines about calls.
-    calls: Option<(LogFormat, LevelFilter)>,
-    /// The level of notices to the operator.
-    notices: LevelFilter,
+/// The filter of the command line, or else of the variable.
+fn line_filter(level: Option<LogLevel>) -> Result<EnvFilter, String> {
+    let wanted = env_var(FILTER_VARIABLE).filter(|wanted| !wanted.trim().is_empty());
+    match (level, wanted) {
+        (Some(level), _) => Ok(default_filter(level)),
+        (None, Some(wanted)) => EnvFilter::builder().parse(wanted).map_err(|error| error.to_string()),
+        (None, None) => Ok(default_filter(LogLevel::Info)),
+    }
 }
 
-impl Subscriber for StderrLog {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let level = match metadata.target() {
-            NOTICES => self.notices,
-            target if target.starts_with(TARGET_PREFIX) => {
-                self.calls.map_or(LevelFilter::OFF, |(_, level)| level)
-            }
-            _ => LevelFilter::OFF,
-        };
-        *metadata.level() <= level
-    }
+/// Lines of calls from a level on, without their spans.
+fn default_filter(level: LogLevel) -> EnvFilter {
+    let level = match level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+    };
+    EnvFilter::builder().parse_lossy(format!("{TARGET_PREFIX}={level},{SPAN_TARGET}=off"))
+}
 
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.calls.map_or(self.notices, |(_, level)| level.max(self.notices)))
-    }
+/// Writes notices as the terminal shows them.
+struct NoticeWriter;
 
-    /// The gate has no spans, so one id serves for all.
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = EventFields::default();
+impl<S: Subscriber> Layer<S> for NoticeWriter {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = LineFields::default();
         event.record(&mut fields);
-        let line = match self.calls {
-            _ if event.metadata().target() == NOTICES => {
-                return warn(fields.0.get("message").and_then(Value::as_str).unwrap_or_default());
-            }
-            Some((LogFormat::Text, _)) => format_text(event.metadata(), &fields.0),
-            Some((LogFormat::Json, _)) => format_json(event.metadata(), fields.0),
-            None => return,
+        warn(fields.0.get("message").and_then(Value::as_str).unwrap_or_default());
+    }
+}
+
+/// Writes a line for each event, and one for each span when it ends.
+struct LineWriter(LogFormat);
+
+/// A span that has not ended yet.
+struct OpenSpan {
+    fields: LineFields,
+    since: Instant,
+}
+
+impl LineWriter {
+    fn write(&self, metadata: &Metadata<'_>, fields: Map<String, Value>) {
+        let line = match self.0 {
+            LogFormat::Text => format_text(metadata, &fields),
+            LogFormat::Json => format_json(metadata, fields),
         };
         // An error is ignored, as there is nowhere to report it.
         let _ = io::stderr().write_all(line.as_bytes());
     }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
 }
 
-/// The fields of one event, in order.
-#[derive(Default)]
-struct EventFields(Map<String, Value>);
+impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for LineWriter {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = LineFields::default();
+        event.record(&mut fields);
+        self.write(event.metadata(), fields.0);
+    }
 
-impl EventFields {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut fields = LineFields::default();
+        fields.0.insert("message".to_owned(), json!(span.name()));
+        attributes.record(&mut fields);
+        span.extensions_mut().insert(OpenSpan { fields, since: Instant::now() });
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
+            values.record(&mut open.fields);
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else { return };
+        let Some(OpenSpan { mut fields, since }) = span.extensions_mut().remove() else { return };
+        fields.0.retain(|name, _| !name.starts_with(EXPORTER_FIELDS));
+        let duration_ms = since.elapsed().as_micros() as f64 / 1000.0;
+        fields.0.insert("duration_ms".to_owned(), json!(duration_ms));
+        self.write(span.metadata(), fields.0);
+    }
+}
+
+/// The fields of an event or a span, in order.
+#[derive(Default)]
+struct LineFields(Map<String, Value>);
+
+impl LineFields {
     fn add(&mut self, field: &Field, value: Value) {
         self.0.insert(field.name().to_owned(), value);
     }
 }
 
-impl Visit for EventFields {
+impl Visit for LineFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.add(field, json!(format!("{value:?}")));
     }
