@@ -93,8 +93,17 @@ impl FixedSettings {
 }
 
 /// Keys that are read once, at the start. All other keys apply from the next check on.
-const RESTART_KEYS: [&str; 8] =
-    ["approval", "audit", "conversation", "model", "models", "on_violation", "retention", "serve"];
+const RESTART_KEYS: [&str; 9] = [
+    "approval",
+    "audit",
+    "conversation",
+    "model",
+    "models",
+    "on_violation",
+    "retention",
+    "serve",
+    "telemetry",
+];
 
 /// The trust level that the file sets for the agent that this process acts as.
 fn trust_of(config: &Config, overrides: &SettingsOverrides) -> Option<Trust> {

@@ -22,6 +22,7 @@ use crate::retention::RetentionConfig;
 use crate::sandbox::SandboxConfig;
 use crate::serve::ServeConfig;
 use crate::servers::ServerConfig;
+use crate::telemetry::TelemetryConfig;
 use crate::web_search::WebSearchConfig;
 
 /// An example configuration file with comments that uses every key.
@@ -76,6 +77,8 @@ pub struct Config {
     pub models: Vec<ModelServerConfig>,
     /// `web_search`: the search engine for web searches.
     pub web_search: Option<WebSearchConfig>,
+    /// `telemetry`: where spans of calls are exported to.
+    pub telemetry: TelemetryConfig,
     /// `agents` and `workflows`: who may do what, in file order.
     pub agents: Vec<AgentConfig>,
     pub(crate) source: SourceText,

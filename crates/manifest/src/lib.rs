@@ -38,6 +38,7 @@ mod problem_report;
 mod sandbox;
 mod serve;
 mod servers;
+mod telemetry;
 mod tool;
 mod yaml_tree;
 mod url;
@@ -67,6 +68,7 @@ pub use servers::{
     OauthConfig, PinMode, ServerConfig, ServerLimits, ServerProcessConfig, ServerRemote, ServerToolConfig,
     ServerTransport, is_reserved_header,
 };
+pub use telemetry::TelemetryConfig;
 pub use tool::{
     CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, ElevatedDeclaration, ExampleCaller,
     Expectation, Extensions, ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse,

@@ -28,6 +28,7 @@ use crate::retention::retention;
 use crate::sandbox::sandbox;
 use crate::serve::serve;
 use crate::servers::servers;
+use crate::telemetry::telemetry;
 use crate::web_search::web_search;
 use crate::yaml_tree;
 
@@ -58,6 +59,7 @@ const TOP: &[KeySpec] = &[
     key("conversation", "conversation: {max_tool_iterations: 20}"),
     key("models", "models: {local: {wire: openai-chat, base_url: \"http://127.0.0.1:8000/v1\"}}"),
     key("web_search", "web_search: {backend: searxng, url: https://search.example.com}"),
+    key("telemetry", "telemetry: {otlp: {endpoint: \"http://127.0.0.1:4318\"}}"),
     key("agents", "agents: {reviewer: {trust: supervised}}"),
     key("workflows", "workflows: {release: {trust: supervised}}"),
 ];
@@ -170,6 +172,7 @@ fn top(file: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Config> {
         },
         models: section.get("models", report, models).unwrap_or_default(),
         web_search: section.get("web_search", report, web_search),
+        telemetry: section.get("telemetry", report, telemetry).unwrap_or_default(),
         agents,
         source: SourceText::default(),
     };

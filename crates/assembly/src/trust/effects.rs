@@ -151,6 +151,8 @@ fn hosts(config: &Config, tools: &[ToolManifest]) -> Vec<String> {
         let url = search.url.as_ref().map_or(search.backend.value.as_str(), |url| url.value.as_str());
         hosts.push(format!("{url} (web search)"));
     }
+    let collector = config.telemetry.endpoint.as_ref();
+    hosts.extend(collector.map(|url| format!("{} (spans of calls: tools, callers, outcomes)", url.value)));
     for key in config.callers.iter().flat_map(|callers| &callers.keys) {
         if let KeySourceConfig::KeySetUrl(url) = &key.source {
             hosts.push(format!("{} (keys of callers)", url.value));

@@ -20,6 +20,7 @@ mod gate_assembly;
 mod home_directories;
 mod output_and_exit;
 mod log;
+mod telemetry;
 mod tokens;
 mod trust;
 mod manifests;

@@ -23,6 +23,7 @@ use toolgate_assembly::notices::TARGET as NOTICES;
 use toolgate_gate::SPAN_TARGET;
 
 use crate::startup::env_var;
+use crate::telemetry;
 use crate::terminal::{escape_json, escape_line, is_verbose, warn};
 
 /// The prefix of the gate's targets.
@@ -54,7 +55,7 @@ pub(crate) enum LogLevel {
     Debug,
 }
 
-/// Installs the subscriber for notices, and for log lines of calls if a format was given. A level from the command line takes
+/// Installs the subscriber for notices, for the export of spans, and for log lines of calls if a format was given. A level from the command line takes
 /// precedence over `RUST_LOG`. Must be called once, after [`set_quiet`](crate::terminal::set_quiet) and [`set_verbose`](crate::terminal::set_verbose).
 pub(crate) fn install(format: Option<LogFormat>, level: Option<LogLevel>) {
     let notices = if is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
@@ -70,7 +71,7 @@ pub(crate) fn install(format: Option<LogFormat>, level: Option<LogLevel>) {
         LineWriter(format).with_filter(filter.and(ours.with_target(NOTICES, LevelFilter::OFF)))
     });
     // Fails only if a subscriber is already set, and this is the only one of the process.
-    let _ = set_global_default(Registry::default().with(notices).with(calls));
+    let _ = set_global_default(Registry::default().with(telemetry::exporter()).with(notices).with(calls));
     if let Some(error) = rejected {
         toolgate_assembly::notices::warn(&format!("`{FILTER_VARIABLE}` is not used: {error}"));
     }

@@ -8,6 +8,7 @@ mod terminal;
 mod startup;
 mod trust_screen;
 mod log;
+mod telemetry;
 mod interrupt;
 mod clients;
 mod conversation;
@@ -39,13 +40,13 @@ fn main() -> ExitCode {
         set_verbose();
     }
     log::install(arguments.common.log, arguments.common.log_level);
-    match run(arguments) {
-        Ok(code) => ExitCode::from(code),
-        Err(failed) => {
-            report(&failed);
-            ExitCode::from(failed.code)
-        }
-    }
+    telemetry::start_from_environment();
+    let code = run(arguments).unwrap_or_else(|failed| {
+        report(&failed);
+        failed.code
+    });
+    telemetry::flush();
+    ExitCode::from(code)
 }
 
 fn run(arguments: Cli) -> Result<u8, CliError> {

@@ -9,6 +9,7 @@ use toolgate_types::Trust;
 
 use crate::arguments::GlobalOptions;
 use crate::exit::CliError;
+use crate::telemetry;
 use crate::terminal::confirm;
 use crate::trust_screen::overview;
 
@@ -19,7 +20,10 @@ pub(crate) const TRUST_QUESTION: &str = "Agree to this configuration?";
 /// terminals.
 pub(crate) fn resolve_settings(common: &GlobalOptions, default_trust: Trust) -> Result<Settings, CliError> {
     let environment = HostEnvironment::detect()?;
-    Ok(settings::resolve_settings(&common.overrides(), default_trust, environment, trust_prompt())?)
+    let settings =
+        settings::resolve_settings(&common.overrides(), default_trust, environment, trust_prompt())?;
+    telemetry::start_configured(&settings.loaded.config);
+    Ok(settings)
 }
 
 fn trust_prompt() -> TrustPrompt<'static> {
