@@ -1,6 +1,7 @@
 //! `--log` and `RUST_LOG`: which lines are written, and what is in none of them.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -55,12 +56,33 @@ fn spans_are_lines_where_rust_log_asks_for_them() {
     }
 }
 
-/// Libraries log what they send, so that no filter may let them through.
+/// Libraries log what they send, so no filter may admit them. `rmcp` logs every message that it serves.
 #[test]
 fn no_filter_shows_what_libraries_log() {
-    let lines = lines(&[], "trace");
-    assert!(lines.len() >= 9, "{lines:?}");
-    assert!(targets(&lines).iter().all(|target| target.starts_with("toolgate")), "{lines:?}");
+    let place = CliFixture::new();
+    std::fs::write(place.workspace.join("a.txt"), CANARY).unwrap();
+    let mut command = place.toolgate();
+    command.args(["--log", "json", "mcp"]).env("RUST_LOG", "trace");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut served = command.spawn().unwrap();
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}});
+    let call = json!({"name": "read_file", "arguments": {"path": "a.txt"}});
+    let mut stdin = served.stdin.take().unwrap();
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    ] {
+        writeln!(stdin, "{message}").unwrap();
+    }
+    let mut answers = BufReader::new(served.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(answers.any(|answer| answer.contains(CANARY)));
+    drop(stdin);
+    let said = String::from_utf8(served.wait_with_output().unwrap().stderr).unwrap();
+    assert!(!said.contains(CANARY), "{said}");
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() >= 9, "{said}");
+    assert!(targets(&lines).iter().all(|target| target.starts_with("toolgate::")), "{said}");
 }
 
 #[test]
