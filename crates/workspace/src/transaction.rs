@@ -445,22 +445,22 @@ mod tests {
         fn moved(view: &WorkspaceView<'_>, to: &str, overwrite: Overwrite, neighbour: &Neighbour) {
             view.move_file("here/a", to, overwrite, neighbour).unwrap();
         }
-        let both = ["begun: here there", "saved: here there", "saved: here there", "Done: here there"];
+        let both = ["begun: here there", "saved: here there", "saved: here there", "Committed: here there"];
         let changes: [(&str, Change, &[&str]); 6] = [
             (
                 "a deletion",
                 |view, neighbour| drop(view.delete("here/a", neighbour).unwrap()),
-                &["begun: here", "saved: here", "Done: here"],
+                &["begun: here", "saved: here", "Committed: here"],
             ),
             (
                 "another name",
                 |view, neighbour| moved(view, "here/c", Overwrite::No, neighbour),
-                &["begun: here", "saved: here", "Done: here"],
+                &["begun: here", "saved: here", "Committed: here"],
             ),
             (
                 "the name of another file",
                 |view, neighbour| moved(view, "here/b", Overwrite::Yes, neighbour),
-                &["begun: here", "saved: here", "Done: here"],
+                &["begun: here", "saved: here", "Committed: here"],
             ),
             ("another folder", |view, neighbour| moved(view, "there/a", Overwrite::No, neighbour), &both),
             ("another filesystem", copy_and_remove, &both),
@@ -478,7 +478,7 @@ mod tests {
             |view, neighbour| drop(view.write("here/new", b"new", None, neighbour).unwrap()),
         ];
         for change in changes {
-            assert_eq!(locked_during(change), ["begun: here", "saved: ", "Done: ", "in the end: "]);
+            assert_eq!(locked_during(change), ["begun: here", "saved: ", "Committed: ", "in the end: "]);
         }
     }
 }
