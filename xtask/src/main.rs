@@ -17,6 +17,7 @@ mod foreign;
 mod fuzz;
 mod lint;
 mod metadata;
+mod pictures;
 mod steps;
 mod suite;
 mod tidy;
@@ -38,6 +39,7 @@ Usage: cargo xtask TASK
   lint            format, clippy and tidy; cargo-deny where it is installed
   tidy            rules that compilers do not know: arrows between crates, reasons, file sizes
   bench           all benchmarks, with a table of their ratios to other programs
+  pictures        draw the pictures of the README from real runs, in docs/pictures
   torture         kills, power cuts, full disks, clock jumps and more under load, with the figures (as root)
   fuzz [SECONDS]  every fuzz target for a while (60 seconds each unless told)
 ";
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         ["lint"] => lint::run(),
         ["tidy"] => tidy::run(),
         ["bench"] => bench::run(),
+        ["pictures"] => pictures::run(),
         ["torture"] => torture::run(),
         ["fuzz"] => fuzz::run("60"),
         ["fuzz", seconds] => fuzz::run(seconds),

@@ -78,6 +78,24 @@ impl Pty {
         rows.collect::<Vec<_>>().join("\n").trim_end_matches('\n').to_owned()
     }
 
+    /// The screen with its colours.
+    #[allow(dead_code, reason = "for the pictures")]
+    pub(crate) fn screen(&self) -> &vt100::Screen {
+        self.screen.screen()
+    }
+
+    /// Waits until nothing has been written for half a second, two seconds at most: a spinner never stops.
+    #[allow(dead_code, reason = "for the pictures")]
+    pub(crate) fn settle(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(500)) {
+            self.take(&bytes);
+            if Instant::now() > deadline {
+                return;
+            }
+        }
+    }
+
     /// Waits until the screen contains a text, and returns the screen.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         self.wait(&format!("`{text}`"), |shown| shown.contains(text))

@@ -237,10 +237,10 @@ fn an_answer_without_a_line_end_gets_one_on_a_terminal() {
     assert_eq!(place.must(&read), "no line end");
 }
 
-/// "README's walk-through breaks a copy of the record, not the reader's own."
+/// The walk-through breaks a copy of the record, not the reader's own.
 #[test]
 fn the_walk_through_leaves_the_readers_record_alone() {
-    let page = include_str!("../../../../README.md");
+    let page = include_str!("../../../../docs/getting-started.md");
     let changes = page.lines().filter(|line| line.starts_with("$ sed -i"));
     assert!(changes.clone().count() > 0, "nothing is broken in the walk-through any more");
     for line in changes {

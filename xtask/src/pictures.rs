@@ -1,0 +1,30 @@
+//! Draws the pictures of the README from real runs: `toolgate chat`, and the same question in another client.
+
+use std::path::Path;
+
+use crate::Fault;
+use crate::command::{cargo, program, root, succeed};
+use crate::metadata::Metadata;
+
+/// The other client, and the version that was tried.
+const CLIENT: &str = "@anthropic-ai/claude-code-linux-x64@2.1.197";
+
+pub(crate) fn run() -> Result<(), Fault> {
+    let target = Metadata::ask(cargo(&[])?)?.target_directory;
+    succeed(cargo(&["build", "--package", "toolgate", "--bin", "toolgate", "--example", "pictures"])?)?;
+    let packages = target.join("pictures");
+    std::fs::create_dir_all(&packages)?;
+    let mut npm =
+        program("npm", &["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", CLIENT])?;
+    npm.current_dir(&packages);
+    succeed(npm)?;
+    let mut draw = program(text(&target.join("debug/examples/pictures"))?, &[])?;
+    draw.arg(target.join("debug/toolgate"))
+        .arg(root()?.join("docs/pictures"))
+        .arg(packages.join("node_modules/@anthropic-ai/claude-code-linux-x64/claude"));
+    succeed(draw)
+}
+
+fn text(path: &Path) -> Result<&str, Fault> {
+    path.to_str().ok_or_else(|| format!("{} is not text", path.display()).into())
+}
