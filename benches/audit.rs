@@ -142,5 +142,6 @@ fn entry(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         denial: None,
         response: None,
         duration: Duration::from_micros(1234),
+        waited: Duration::ZERO,
     }
 }

@@ -1,6 +1,7 @@
 //! One tool call of a model: through the gate, with progress events, and always answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::task::{JoinError, JoinHandle};
@@ -215,7 +216,8 @@ fn to_answered_call(
     let code = failure.as_ref().map(|failure| failure.code);
     let metadata = ResultMetadata {
         call_id: id,
-        duration_ms: u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX),
+        duration_ms: whole_millis(called.duration),
+        waited_ms: (!called.waited.is_zero()).then(|| whole_millis(called.waited)),
         decision: called.decision.as_str(),
         stage,
         code: code.map(ErrorCode::as_str),
@@ -239,12 +241,17 @@ fn to_answered_call(
     }
 }
 
+fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The answer to a call whose tool panicked. The gate has audited it.
 fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
     let text = "internal: the tool ended unexpectedly; whether it did anything is not known".to_owned();
     let metadata = ResultMetadata {
         call_id: id,
         duration_ms: 0,
+        waited_ms: None,
         decision: Decision::Error.as_str(),
         stage: Some(Stage::Execution.as_str()),
         code: Some(ErrorCode::Internal.as_str()),

@@ -172,6 +172,8 @@ pub struct ToolConfirm {
     pub card: ApprovalCard,
     /// The approval timeout.
     pub timeout_ms: u64,
+    /// When the question expires, in RFC 3339.
+    pub expires_at: String,
     /// Whether an approval may cover the rest of the session.
     pub may_last: bool,
 }
@@ -204,8 +206,11 @@ impl Serialize for ToolStatus {
 pub struct ResultMetadata {
     /// The gate's id for the call, as audited.
     pub call_id: CallId,
-    /// How long it took.
+    /// How long it took, without `waitedMs`.
     pub duration_ms: u64,
+    /// How long a person was waited for; absent if none was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
     /// The decision, as audited.
     pub decision: &'static str,
     /// The stage that denied the call, or where it failed.
@@ -230,8 +235,8 @@ pub struct ResultMetadata {
 
 impl ResultMetadata {
     /// The names of the metadata's own fields, which a tool's fact may not use.
-    pub(crate) const FIELD_NAMES: [&'static str; 6] =
-        ["callId", "durationMs", "decision", "stage", "code", "structured"];
+    pub(crate) const FIELD_NAMES: [&'static str; 7] =
+        ["callId", "durationMs", "waitedMs", "decision", "stage", "code", "structured"];
 }
 
 /// The id of a model's message, unique over all conversations.

@@ -49,6 +49,7 @@ impl ReportingApprover {
             diff,
             card: question.card(Charset::Unicode),
             timeout_ms: u64::try_from(question.timeout.as_millis()).unwrap_or(u64::MAX),
+            expires_at: question.expires_at_rfc3339(),
             may_last: question.can_grant_session,
         }
     }

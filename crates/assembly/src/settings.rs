@@ -92,9 +92,6 @@ pub struct MountSettings {
     pub deny: Vec<String>,
 }
 
-/// The default timeout of an approval question.
-const DEFAULT_APPROVAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
-
 /// Reads the configuration in use: the named one, a found one that was agreed to, or none.
 pub fn load(
     overrides: &SettingsOverrides,
@@ -285,7 +282,7 @@ fn join_any(
         checkpoint_every: config.audit.checkpoint_every.map(std::num::NonZeroU64::get),
         on_audit_failure: config.audit.on_failure.as_ref().map_or(OnAuditFailure::Warn, |mode| mode.value),
         limits: config.limits.over(profile.limits()),
-        approval_timeout: config.approval.timeout.unwrap_or(DEFAULT_APPROVAL_TIMEOUT),
+        approval_timeout: config.approval.timeout.unwrap_or(profile.approval_timeout()),
         default_state_dir: default_state_dir(&surroundings).ok(),
         tools: named(&config.tools)?,
         policies: named(&config.policies)?,

@@ -29,8 +29,10 @@ pub struct AuditEntry<'a> {
     pub denial: Option<Denial<'a>>,
     /// The output, if there was one.
     pub response: Option<ResponseSummary<'a>>,
-    /// How long the call took.
+    /// How long the call took, without `waited`.
     pub duration: Duration,
+    /// How long a person was waited for.
+    pub waited: Duration,
 }
 
 /// Where and why a call was denied or failed.

@@ -50,6 +50,7 @@ impl MissedCalls {
             response: None,
             gap: Some(RecordedGap { id: self.id, since: self.since, calls: Some(self.calls) }),
             duration: Duration::ZERO,
+            waited: Duration::ZERO,
         };
         body.encode()
     }

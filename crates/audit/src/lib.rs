@@ -24,6 +24,7 @@
 //!     denial: None,
 //!     response: None,
 //!     duration: std::time::Duration::from_micros(1234),
+//!     waited: std::time::Duration::ZERO,
 //! })?;
 //! ticket.wait()?;
 //! log.close()?;

@@ -466,6 +466,7 @@ mod tests {
                 denial: None,
                 response: None,
                 duration: Duration::ZERO,
+                waited: Duration::ZERO,
             };
             // As `on_failure: warn` does.
             drop(log.append(&entry).unwrap());

@@ -58,8 +58,11 @@ pub struct Record {
     /// Set in a gap record, which reports calls without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<RecordedGap>,
-    /// Duration in milliseconds.
+    /// Duration in milliseconds, without `waited_ms`.
     pub duration: f64,
+    /// How long a person was waited for, in milliseconds; absent if none was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<f64>,
     /// Hash of this line up to here.
     pub hash: Sha256,
 }
@@ -235,6 +238,7 @@ impl RecordedIntent {
             response: None,
             gap: None,
             duration: Duration::ZERO,
+            waited: Duration::ZERO,
         };
         body.encode()
     }

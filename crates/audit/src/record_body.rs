@@ -36,6 +36,7 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) response: Option<ResponseSummary<'a>>,
     pub(crate) gap: Option<RecordedGap>,
     pub(crate) duration: Duration,
+    pub(crate) waited: Duration,
 }
 
 /// The caller.
@@ -56,7 +57,7 @@ impl<'a> RecordBody<'a> {
     /// From an entry; its digests are keyed with this key.
     pub(crate) fn new(entry: &AuditEntry<'a>, key: &StateKey) -> Self {
         let AuditEntry { call, client_call_id, tool, class, version, args_hash, repairs, .. } = *entry;
-        let AuditEntry { denial, response, duration, .. } = *entry;
+        let AuditEntry { denial, response, duration, waited, .. } = *entry;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
         let response = response.map(|response| ResponseSummary {
             output_hash: output_digest(key, response.output_hash),
@@ -75,6 +76,7 @@ impl<'a> RecordBody<'a> {
             response,
             gap,
             duration,
+            waited,
         }
     }
 }
@@ -104,7 +106,7 @@ impl<'a> From<&'a RecordedCaller> for BodyCaller<'a> {
 }
 
 impl RecordBody<'_> {
-    /// Encodes the fields from the call's id to the duration, without the surrounding braces.
+    /// Encodes the fields from the call's id to the durations, without the surrounding braces.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, AuditError> {
         let mut json = RecordEncoder(Vec::with_capacity(INITIAL_CAPACITY_BYTES));
         json.put(b"\"traceId\":\"");
@@ -164,6 +166,10 @@ impl RecordBody<'_> {
         }
         json.put(b",\"duration\":");
         json.put_milliseconds(self.duration)?;
+        if !self.waited.is_zero() {
+            json.put(b",\"waitedMs\":");
+            json.put_milliseconds(self.waited)?;
+        }
         Ok(json.0)
     }
 
@@ -366,7 +372,7 @@ mod tests {
             class in option::of(select(vec![ToolClass::Read, ToolClass::Write, ToolClass::Destructive])),
             denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text(), 1..3u64)),
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
-            (duration, args_hash) in (duration(), any::<[u8; 32]>()),
+            (duration, waited, args_hash) in (duration(), prop_oneof![Just(Duration::ZERO), duration()], any::<[u8; 32]>()),
             repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
         ) {
             let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
@@ -386,12 +392,16 @@ mod tests {
                     output_bytes: *output_bytes,
                 }),
                 duration,
+                waited,
             };
             let (mut line, key) = (Vec::new(), StateKey::new([7; 32]));
             append_chained(&mut line, 7, genesis(), Timestamp::UNIX_EPOCH, &RecordBody::new(&entry, &key).encode().unwrap());
             let mut record: Record = serde_json::from_slice(&line).unwrap();
             // Parsing may round the last digit of a very long duration; the encoded one must be exact.
-            record.duration = duration.as_micros() as f64 / 1000.0;
+            let millis = |time: Duration| time.as_micros() as f64 / 1000.0;
+            record.duration = millis(duration);
+            prop_assert_eq!(record.waited_ms.is_some(), !waited.is_zero());
+            record.waited_ms = record.waited_ms.map(|_| millis(waited));
             let mut expected = to_json(&record).unwrap();
             expected.push(b'\n');
             prop_assert_eq!(String::from_utf8(line).unwrap(), String::from_utf8(expected).unwrap());

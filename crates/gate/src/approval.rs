@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{AgentName, CallId, Caller, ErrorCode, Failure, SessionId, Sha256, ToolClass};
 
 use crate::caller::AuthenticatedCaller;
@@ -29,8 +31,45 @@ pub struct ApprovalRequest {
     pub arguments: Sha256,
     /// How long to wait for a reply.
     pub timeout: Duration,
+    /// When the timeout ends, by the wall clock.
+    pub expires_at: SystemTime,
     /// Whether [`ApprovalReply::ForSession`] may be offered; if not, that reply counts for this call alone.
     pub can_grant_session: bool,
+}
+
+impl ApprovalRequest {
+    /// [`Self::expires_at`] in RFC 3339, for programs.
+    #[must_use]
+    pub fn expires_at_rfc3339(&self) -> String {
+        jiff::Timestamp::try_from(self.expires_at).map(rfc3339_millis).unwrap_or_default()
+    }
+}
+
+/// How long a call waited for a person. That time is neither part of the call's duration nor of its timeout.
+#[derive(Debug, Default)]
+pub(crate) struct ApprovalWait(AtomicU64);
+
+impl ApprovalWait {
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Counts the time from now until the guard is dropped, also if the question is abandoned.
+    pub(crate) fn start(&self) -> impl Drop + '_ {
+        ApprovalWaitGuard { wait: self, since: Instant::now() }
+    }
+}
+
+struct ApprovalWaitGuard<'w> {
+    wait: &'w ApprovalWait,
+    since: Instant,
+}
+
+impl Drop for ApprovalWaitGuard<'_> {
+    fn drop(&mut self) {
+        let waited = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.wait.0.fetch_add(waited, Ordering::Relaxed);
+    }
 }
 
 /// A person's reply.

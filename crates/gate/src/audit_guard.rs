@@ -13,6 +13,7 @@ use toolgate_types::{
     ToolOutput,
 };
 
+use crate::approval::ApprovalWait;
 use crate::gate::{AuditMode, FinishedCall, Gate};
 use crate::refusal_counter::RefusedCall;
 use crate::trace::CallSpan;
@@ -92,12 +93,14 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) stage: Stage,
     pub(crate) cancelled: CancellationToken,
     pub(crate) settled: bool,
+    /// How long a person was waited for.
+    pub(crate) waited: ApprovalWait,
     pub(crate) span: CallSpan,
 }
 
 impl AuditGuard<'_> {
     pub(crate) async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> FinishedCall {
-        let duration = self.started.elapsed();
+        let duration = self.elapsed();
         self.settled = true;
         let Some(count) = self.represented_calls(&outcome) else {
             return self.finished(outcome, duration);
@@ -117,7 +120,12 @@ impl AuditGuard<'_> {
 
     fn finished(&self, outcome: Outcome, duration: Duration) -> FinishedCall {
         self.record_span(&outcome);
-        FinishedCall { call: self.call.id, outcome, duration }
+        FinishedCall { call: self.call.id, outcome, duration, waited: self.waited.total() }
+    }
+
+    /// The time since the call was received, without the time that a person was waited for.
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed().saturating_sub(self.waited.total())
     }
 
     /// A tool has a class once it was found in the registry.
@@ -194,6 +202,7 @@ impl AuditGuard<'_> {
                 output_bytes: raw.bytes,
             }),
             duration,
+            waited: self.waited.total(),
         };
         let audit = self.gate.audit.as_ref().map_err(Clone::clone)?;
         // A call that waits for fsync anyway joins the group commit.
@@ -215,7 +224,7 @@ impl Drop for AuditGuard<'_> {
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
             let outcome = Outcome::Failed { stage: self.stage, failure };
             self.record_span(&outcome);
-            if let Err(error) = self.append(&outcome, None, self.started.elapsed(), 1) {
+            if let Err(error) = self.append(&outcome, None, self.elapsed(), 1) {
                 (self.gate.warn)(&format!("an abandoned call could not be recorded: {error}"));
             }
         }

@@ -15,7 +15,7 @@ use toolgate_types::{
 };
 use toolgate_workspace::Recorder;
 
-use crate::approval::{Approver, SessionGrants};
+use crate::approval::{ApprovalWait, Approver, SessionGrants};
 use crate::approved_changes::ApprovedChangesGuard;
 use crate::audit_guard::{AuditGuard, RawOutput, ToolDigest};
 use crate::blocking::BlockingStrategy;
@@ -93,8 +93,10 @@ pub struct FinishedCall {
     pub call: CallId,
     /// How it ended.
     pub outcome: Outcome,
-    /// How long it took.
+    /// How long it took, without the time that a person was waited for.
     pub duration: Duration,
+    /// How long a person was waited for.
+    pub waited: Duration,
 }
 
 /// Per-call options.
@@ -277,6 +279,7 @@ impl Gate {
             approver: options.approver.as_deref().unwrap_or(self.approver.as_ref()),
             grants: &self.grants,
             approval_timeout: self.approval_timeout,
+            waited: &unsettled.waited,
             cancelled: options.cancelled,
             interrupted: options.interrupted,
             progress: options.progress,
@@ -400,6 +403,7 @@ impl Gate {
             stage: Stage::Registry,
             cancelled,
             settled: false,
+            waited: ApprovalWait::default(),
             span: CallSpan::new(call.id, &call.tool, || {
                 self.current.load().registry.get(&call.tool).is_some()
             }),

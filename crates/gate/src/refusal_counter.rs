@@ -78,6 +78,7 @@ impl RefusedCall {
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),
             response: None,
             duration: Duration::ZERO,
+            waited: Duration::ZERO,
         }
     }
 }

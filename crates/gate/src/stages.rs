@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,8 @@ use toolgate_types::{
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
 use crate::approval::{
-    ApprovalReply, ApprovalRequest, Approver, SessionGrants, approval_timed_out, arguments_digest, refusal,
+    ApprovalReply, ApprovalRequest, ApprovalWait, Approver, SessionGrants, approval_timed_out,
+    arguments_digest, refusal,
 };
 use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
@@ -265,6 +266,8 @@ pub(crate) struct StageContext<'g> {
     pub(crate) approver: &'g dyn Approver,
     pub(crate) grants: &'g SessionGrants,
     pub(crate) approval_timeout: Duration,
+    /// Counts how long a person is waited for.
+    pub(crate) waited: &'g ApprovalWait,
     pub(crate) cancelled: CancellationToken,
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
@@ -352,6 +355,7 @@ fn question(
         preview,
         arguments,
         timeout: asking.approval_timeout,
+        expires_at: SystemTime::now() + asking.approval_timeout,
         can_grant_session: asking.approver.can_grant_session(),
     }
 }
@@ -399,6 +403,7 @@ impl StageContext<'_> {
     }
 
     async fn ask(&self, question: ApprovalRequest) -> Result<ApprovalReply, StageRefusal> {
+        let _waiting = self.waited.start();
         let answer = tokio::select! {
             answer = tokio::time::timeout(self.approval_timeout, self.approver.ask(question)) => answer,
             () = self.cancelled.cancelled() => {

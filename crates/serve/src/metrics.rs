@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     failures: Table,
     answered_bytes: AtomicU64,
     call_microseconds: AtomicU64,
+    waited_microseconds: AtomicU64,
     unrecorded: AtomicBool,
 }
 
@@ -37,8 +38,11 @@ impl Metrics {
         let unrecorded = code.is_some_and(|(_, code)| code == ErrorCode::AuditUnavailable);
         self.unrecorded.store(unrecorded, Ordering::Relaxed);
         self.answered_bytes.fetch_add(called.bytes() as u64, Ordering::Relaxed);
-        let microseconds = u64::try_from(called.duration.as_micros()).unwrap_or(u64::MAX);
-        self.call_microseconds.fetch_add(microseconds, Ordering::Relaxed);
+        for (counter, time) in
+            [(&self.call_microseconds, called.duration), (&self.waited_microseconds, called.waited)]
+        {
+            counter.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
     }
 
     /// Whether the last finished call could be recorded.
@@ -55,10 +59,21 @@ impl Metrics {
         rows(&mut text, "toolgate_calls_total", ["class", "decision"], &self.calls);
         heading(&mut text, "toolgate_failures_total", "counter", "Calls that were refused or failed.");
         rows(&mut text, "toolgate_failures_total", ["stage", "code"], &self.failures);
-        let seconds = self.call_microseconds.load(Ordering::Relaxed) as f64 / 1e6;
+        let seconds = |counter: &AtomicU64| (counter.load(Ordering::Relaxed) as f64 / 1e6).to_string();
         for (name, kind, help, value) in [
             ("toolgate_calls_in_flight", "gauge", "Calls under way.", under_way.to_string()),
-            ("toolgate_call_seconds_total", "counter", "Time that calls took.", seconds.to_string()),
+            (
+                "toolgate_call_seconds_total",
+                "counter",
+                "Time that calls took, without waiting for people.",
+                seconds(&self.call_microseconds),
+            ),
+            (
+                "toolgate_approval_wait_seconds_total",
+                "counter",
+                "Time that calls waited for people.",
+                seconds(&self.waited_microseconds),
+            ),
             (
                 "toolgate_answer_bytes_total",
                 "counter",
@@ -106,6 +121,7 @@ mod tests {
             decision,
             failed,
             duration: Duration::from_millis(250),
+            waited: Duration::from_secs(2),
             attachments: Vec::new(),
             full_text: None,
             text_field: None,
@@ -133,6 +149,7 @@ mod tests {
             "toolgate_failures_total{stage=\"PERMISSION\",code=\"not_permitted\"} 1",
             "toolgate_calls_in_flight 3",
             "toolgate_call_seconds_total 0.75",
+            "toolgate_approval_wait_seconds_total 6",
             "toolgate_answer_bytes_total 20",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");

@@ -125,6 +125,12 @@ impl Profile {
         }
     }
 
+    /// How long a question waits for a person, unless the configuration says otherwise.
+    #[must_use]
+    pub fn approval_timeout(self) -> Duration {
+        Duration::from_secs(if self == Self::Studio { 30 } else { 600 })
+    }
+
     fn declarations(self) -> Vec<ToolDeclaration> {
         match self {
             Self::Native => native::tools(),

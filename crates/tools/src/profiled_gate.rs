@@ -40,8 +40,10 @@ pub struct CallResponse {
     pub decision: Decision,
     /// The stage and the reason of a denial or failure.
     pub failed: Option<(Stage, Failure)>,
-    /// How long it took.
+    /// How long it took, without the time that a person was waited for.
     pub duration: Duration,
+    /// How long a person was waited for.
+    pub waited: Duration,
     /// The parts of the answer that are not text, for callers that can show them.
     pub attachments: Vec<Attachment>,
     /// The whole text, if the answer was truncated.
@@ -165,7 +167,7 @@ impl ProfiledGate {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.unverified_caller()));
         let (named, logged) = (self.named(call), self.logged(call));
-        let FinishedCall { call: id, mut outcome, duration } =
+        let FinishedCall { call: id, mut outcome, duration, waited } =
             self.gate.refuse(call, credential, stage, failure).await;
         let decision = outcome.decision();
         let failed = match &mut outcome {
@@ -189,6 +191,7 @@ impl ProfiledGate {
             decision,
             failed,
             duration,
+            waited,
             attachments,
             full_text: whole,
             text_field: text_as,
@@ -221,7 +224,8 @@ impl ProfiledGate {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.unverified_caller()));
         let (tool, named, logged) = (call.tool.clone(), self.named(&call), self.logged(&call));
-        let FinishedCall { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
+        let FinishedCall { call, mut outcome, duration, waited } =
+            self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
         let (mut failed, mut attachments, mut whole) = (None, Vec::new(), None);
         let (mut text_as, mut browsed) = (None, None);
@@ -250,6 +254,7 @@ impl ProfiledGate {
             decision,
             failed,
             duration,
+            waited,
             attachments,
             full_text: whole,
             text_field: text_as,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
@@ -386,4 +386,50 @@ fn a_yes_gives_no_rights() {
         assert_eq!(called.failed.unwrap().0, Stage::Execution);
         assert_eq!(scripted.asked().len(), 0, "{path} was asked about");
     }
+}
+
+/// A person who takes a while to say yes.
+#[derive(Default)]
+struct Slow(Mutex<Duration>);
+
+impl Approver for Slow {
+    fn ask(&self, _question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
+        Box::pin(async move {
+            let asked = Instant::now();
+            while asked.elapsed() < LIMIT {
+                std::thread::yield_now();
+            }
+            *self.0.lock().unwrap() = asked.elapsed();
+            ApprovalReply::Once
+        })
+    }
+}
+
+/// The time limit of the call below, which the person alone takes.
+const LIMIT: Duration = Duration::from_millis(400);
+
+#[test]
+fn the_time_of_a_person_is_not_the_time_of_the_call() {
+    let approver = Arc::new(Slow::default());
+    let scratch = Scratch::new();
+    let workspace = scratch.folder("w");
+    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+        .config(&format!("limits: {{timeout: {}ms}}", LIMIT.as_millis()))
+        .approver(approver.clone(), Duration::from_secs(600))
+        .open();
+    let begun = Instant::now();
+    let called = bench.call_as(caller(Trust::Guided), "write_file", json!({"path": "a", "content": "a"}));
+    let whole = begun.elapsed();
+    assert!(!called.answer.is_error, "the limit counts from the answer: {}", called.answer.text);
+    let thought = *approver.0.lock().unwrap();
+    assert!(called.waited >= thought && called.duration <= whole - thought, "{called:?}");
+    let record = bench.records()[&called.call][0].clone();
+    let millis = |time: Duration| time.as_micros() as f64 / 1000.0;
+    assert_eq!(
+        (record.waited_ms, record.duration <= millis(whole - thought)),
+        (Some(millis(called.waited)), true)
+    );
+    // A call without a question waits for no one.
+    let called = bench.call_as(caller(Trust::Guided), "read_file", json!({"path": "a"}));
+    assert_eq!((called.waited, bench.records()[&called.call][0].waited_ms), (Duration::ZERO, None));
 }

@@ -111,6 +111,7 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         denial: None,
         response: None,
         duration: Duration::from_micros(1234),
+        waited: Duration::ZERO,
     }
 }
 

@@ -27,6 +27,7 @@ fn lines_are_as_documented() {
             output_bytes: 3,
         }),
         duration: Duration::from_micros(123),
+        waited: Duration::ZERO,
         ..allowed(id(1), &agent)
     })
     .unwrap();
@@ -36,6 +37,7 @@ fn lines_are_as_documented() {
         class: None,
         denial: Some(Denial { stage: Stage::Permission, code: ErrorCode::NotPermitted, reason, count: 1 }),
         duration: Duration::from_millis(12),
+        waited: Duration::ZERO,
         ..allowed(id(2), &alice())
     })
     .unwrap();

@@ -26,6 +26,8 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
         },
         arguments: Sha256::of(b""),
         timeout: std::time::Duration::from_secs(30),
+        // 2026-11-18T12:00:30Z
+        expires_at: std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_003_230),
         can_grant_session: true,
     }
 }

@@ -35,6 +35,7 @@ fn read_by(caller: &Caller) -> AuditEntry<'_> {
         denial: None,
         response: None,
         duration: Duration::from_millis(1),
+        waited: Duration::ZERO,
     }
 }
 

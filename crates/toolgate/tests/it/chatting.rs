@@ -80,7 +80,7 @@ impl Sitting {
     /// Answers a question, and waits for the output and the next prompt.
     fn reply(&mut self, reply: &str, answer: &str) -> String {
         self.type_line(reply);
-        self.after(&format!("30s: {reply}"), answer)
+        self.after(&format!("answer: {reply}"), answer)
     }
 
     fn after(&mut self, typed: &str, answer: &str) -> String {
@@ -163,6 +163,45 @@ fn a_no_takes_its_reason_to_the_model() {
     let answer = shown.rsplit("The gate answered").next().unwrap();
     assert!(answer.replace("\n ", "").contains("use four instead"), "{shown}");
     assert_eq!(std::fs::read_to_string(sitting.place.workspace.join("notes.md")).unwrap(), "one\ntwo\n");
+}
+
+/// The countdown is redrawn, and what is typed stays; a terminal that cannot erase is shown the time once.
+#[test]
+fn a_question_counts_down_and_keeps_what_is_typed() {
+    let mut sitting = Sitting::begin(&[]);
+    sitting.type_line("edit");
+    let left = |shown: &str| {
+        let row = shown.lines().last()?;
+        Some((row.split_once(" left, answer:")?.0.to_owned(), row.to_owned()))
+    };
+    sitting.terminal.wait("the countdown", |shown| left(shown).is_some());
+    sitting.terminal.press("n use fuor\u{7f}\u{7f}\u{7f}\u{1b}[Dour");
+    let shown = sitting.terminal.wait("the typed text", |shown| shown.ends_with("left, answer: n use four"));
+    let (before, _) = left(&shown).unwrap();
+    assert!(
+        before == "10:00" || before.starts_with("9:"),
+        "ten minutes unless a profile or the operator says otherwise: {before}"
+    );
+    sitting.terminal.wait("the next second", |shown| {
+        left(shown).is_some_and(|(now, row)| now != before && row.ends_with("answer: n use four"))
+    });
+    sitting.terminal.press("\r");
+    let shown = sitting.after("answer: n use four", "The gate answered");
+    assert!(!shown.contains("left, answer"), "{shown}");
+
+    let place = CliFixture::new();
+    place.write("script.yaml", SCRIPT);
+    std::fs::write(place.workspace.join("notes.md"), "one\ntwo\n").unwrap();
+    let mut plain = command(&place, &["--config", "toolgate.yaml"]);
+    place.write("toolgate.yaml", "approval: {timeout: 90s}\n");
+    plain.env("TERM", "dumb");
+    let mut terminal = Pty::start(&plain, 40, 80);
+    terminal.wait("a prompt", |shown| shown.ends_with('❯'));
+    terminal.press("edit\n");
+    terminal.wait_for("expires in 90 s, answer:");
+    terminal.press("n\n");
+    terminal.wait_for("The gate answered");
+    assert!(!String::from_utf8_lossy(&terminal.written).contains('\u{1b}'));
 }
 
 #[test]

@@ -48,8 +48,10 @@ pub(super) fn render_question(question: &ApprovalRequest) -> Result<String, Ques
         text.push_str(&format!("Above: {}.\n", body.shown));
     }
     text.push_str(&format!("Arguments: sha256 {}.\n", card.digest));
-    let seconds = question.timeout.as_secs();
-    text.push_str(&format!("Accept to let {tool} ({class}) do this, or decline. Waits {seconds} s."));
+    let (left, until) = (question.timeout.as_secs(), question.expires_at_rfc3339());
+    text.push_str(&format!(
+        "Accept to let {tool} ({class}) do this, or decline. Waits {left} s, until {until}."
+    ));
     Ok(text)
 }
 
@@ -87,7 +89,7 @@ mod tests {
         assert_eq!(
             text,
             "Toolgate: the assistant asks to call run_command (destructive).\n│ run in @project\n2 lines, 10 bytes:\n│ make\n│ test\n\
-             Above: 2 lines shown of 2, 10 bytes.\nArguments: sha256 e3b0c44298fc1c14.\nAccept to let run_command (destructive) do this, or decline. Waits 30 s."
+             Above: 2 lines shown of 2, 10 bytes.\nArguments: sha256 e3b0c44298fc1c14.\nAccept to let run_command (destructive) do this, or decline. Waits 30 s, until 2026-11-18T12:00:30.000Z."
         );
     }
 

@@ -132,7 +132,7 @@ pub(crate) fn approval_text(question: &ApprovalRequest, asker: Requester, screen
     let digest = format!("arguments sha256 {}", card.digest);
     let above = card.body.as_ref().map(|body| format!("above: {}; {digest}", body.shown));
     text.push_str(&screen.wrapped(&above.unwrap_or(digest), ""));
-    let notice = scroll_notice(&text, &approval_choices(question, screen), screen);
+    let notice = scroll_notice(&text, &(approval_choices(question, screen) + "answer: "), screen);
     text + &notice
 }
 
@@ -148,9 +148,8 @@ pub(crate) fn scroll_notice(card: &str, prompt: &str, screen: Screen) -> String 
     }
 }
 
-/// The choices, right before the input. The scope of a session grant is on rows of its own.
+/// The choices, right above the row of the answer. The scope of a session grant is on rows of its own.
 pub(crate) fn approval_choices(question: &ApprovalRequest, screen: Screen) -> String {
-    let dash = if screen.unicode { '—' } else { '-' };
     let lasting = match question.can_grant_session {
         true => {
             let (tool, session) = (&question.tool, &question.caller.session);
@@ -158,7 +157,7 @@ pub(crate) fn approval_choices(question: &ApprovalRequest, screen: Screen) -> St
         }
         false => String::new(),
     };
-    format!("{lasting}[y] once  [n] no, or n and why  {dash} {}s: ", question.timeout.as_secs())
+    format!("{lasting}[y] once  [n] no, or n and why\n")
 }
 
 /// The summary on one line, shortened.
@@ -238,7 +237,7 @@ mod tests {
           ⋮ @project; network: none
         above: 5 lines shown of 5, 103 bytes; arguments sha256 
           ⋮ e3b0c44298fc1c14
-        [y] once  [n] no, or n and why  — 30s: 
+        [y] once  [n] no, or n and why
         ");
     }
 
@@ -286,7 +285,7 @@ mod tests {
         run_command (destructive): create a\u{a}b\u{1b}[2J
         above: 4 lines shown of 4, 32 bytes; arguments sha256 
           : e3b0c44298fc1c14
-        [y] once  [n] no, or n and why  - 30s:
+        [y] once  [n] no, or n and why
         ");
         let long = format!("create {}", "a/".repeat(300));
         let shown = whole(&question(&[long.as_str(); 6], PreviewBody::Nothing), PLAIN);
@@ -333,8 +332,8 @@ mod tests {
         assert_eq!(
             end,
             [
-                "[y] once  [n] no, or n and why  — 30s: ",
-                "84 of 107 rows are out of sight: scroll up first",
+                "[y] once  [n] no, or n and why",
+                "85 of 108 rows are out of sight: scroll up first",
                 "  ⋮ sha256 e3b0c44298fc1c14",
                 "above: 100 lines shown of 100, 213 bytes; arguments ",
                 "run_command (destructive): run in @project",

@@ -4,6 +4,7 @@ mod exit;
 mod arguments;
 mod state_usage;
 mod approval_screen;
+mod answer_row;
 mod terminal;
 mod startup;
 mod trust_screen;

@@ -2,14 +2,12 @@
 
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
@@ -17,6 +15,7 @@ use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approve
 use toolgate_text::is_invisible;
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::answer_row::{AnswerRow, KeyMode, read_line, timeout_in_words};
 use crate::approval_screen::{Requester, Screen, approval_choices, approval_text, scroll_notice};
 use crate::interrupt::Interrupt;
 
@@ -184,7 +183,7 @@ pub(crate) fn confirm(show: impl FnOnce(Screen) -> String, question: &str) -> Op
     (&terminal).write_all((shown + &notice).as_bytes()).ok()?;
     let _ = tcflush(&terminal, QueueSelector::IFlush);
     (&terminal).write_all(format!("{} [y/N] ", escape_line(question)).as_bytes()).ok()?;
-    let answer = read_line(&terminal, CONFIRM_TIMEOUT, &|| false).ok()?;
+    let answer = read_line(&terminal, Instant::now() + CONFIRM_TIMEOUT, &|| false).ok()?;
     Some(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
@@ -225,7 +224,7 @@ fn is_utf8_locale() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The answer, or `None` after the timeout or a cancellation; the cursor is then behind the choices.
+/// The answer, or `None` after the timeout or a cancellation; the cursor is then in the row of the answer.
 pub(crate) fn prompt_approval(
     mut terminal: &File,
     question: &ApprovalRequest,
@@ -233,11 +232,24 @@ pub(crate) fn prompt_approval(
     stop: &dyn Fn() -> bool,
 ) -> io::Result<Option<ApprovalReply>> {
     let screen = screen(terminal);
+    let deadline = Instant::now() + question.timeout;
     terminal.write_all(approval_text(question, asker, screen).as_bytes())?;
-    // Input from before the question was displayed is not an answer to it; input after the choices are displayed is.
-    let _ = tcflush(terminal, QueueSelector::IFlush);
     terminal.write_all(approval_choices(question, screen).as_bytes())?;
-    let Some(answer) = read_line(terminal, question.timeout, stop)? else { return Ok(None) };
+    let answer = match can_erase(true) {
+        true => {
+            let mode = KeyMode::enter(terminal)?;
+            // Input from before the question was displayed is not an answer to it; input after the choices are displayed is.
+            let _ = tcflush(terminal, QueueSelector::IFlush);
+            AnswerRow { edge: "", columns: screen.columns }.read(terminal, &mode, deadline, stop)?
+        }
+        false => {
+            let _ = tcflush(terminal, QueueSelector::IFlush);
+            let row = format!("expires in {}, answer: ", timeout_in_words(question.timeout));
+            terminal.write_all(row.as_bytes())?;
+            read_line(terminal, deadline, stop)?
+        }
+    };
+    let Some(answer) = answer else { return Ok(None) };
     Ok(Some(match answer.trim() {
         "y" | "Y" | "yes" => ApprovalReply::Once,
         "s" | "S" if question.can_grant_session => ApprovalReply::ForSession,
@@ -246,36 +258,6 @@ pub(crate) fn prompt_approval(
         }
         _ => ApprovalReply::Denied(None),
     }))
-}
-
-/// The longest time that a signal goes unnoticed if it arrives just before `poll`.
-const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A line from the terminal, or `None` after the timeout or when `stop` returns true. Never blocks longer than that.
-fn read_line(mut terminal: &File, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<Option<String>> {
-    let deadline = Instant::now() + patience;
-    let mut line = Vec::new();
-    loop {
-        if stop() {
-            return Ok(None);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout =
-            Timespec::try_from(left.min(SIGNAL_POLL_INTERVAL)).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-        let mut polled = [PollFd::new(&terminal, PollFlags::IN)];
-        match poll(&mut polled, Some(&timeout)) {
-            Ok(0) if left.is_zero() => return Ok(None),
-            Ok(0) | Err(Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut buffer = [0; 256];
-        let count = terminal.read(&mut buffer)?;
-        line.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        if count == 0 || line.ends_with(b"\n") || line.len() > 4096 {
-            return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
-        }
-    }
 }
 
 #[cfg(test)]

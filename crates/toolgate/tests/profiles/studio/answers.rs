@@ -163,7 +163,12 @@ fn a_late_answer_does_not_count() {
     let mut program = Program::start(&studio, &writes(&["a.txt", "b.txt"]));
     let first = program.next("chat:tool-confirm");
     assert_eq!(first["timeoutMs"], 1000);
-    assert_eq!(program.next("chat:tool-result")["metadata"]["code"], "approval_expired");
+    let expires: jiff::Timestamp = first["expiresAt"].as_str().unwrap().parse().unwrap();
+    let result = program.next("chat:tool-result");
+    assert!(expires <= jiff::Timestamp::now(), "{first}");
+    assert_eq!(result["metadata"]["code"], "approval_expired");
+    let waited = result["metadata"]["waitedMs"].as_u64().unwrap();
+    assert!(waited >= 1000, "the time of the question is counted apart: {result}");
     program.answer(json!({"toolId": first["toolId"], "approved": true}));
     assert_eq!(program.next("chat:error")["code"], "unknown_question");
     program.end();

@@ -262,6 +262,7 @@ mod tests {
         let metadata = ResultMetadata {
             call_id: CallId::fresh(),
             duration_ms: 0,
+            waited_ms: None,
             decision: "ALLOWED",
             stage: None,
             code: None,
