@@ -10,6 +10,7 @@
 mod assembled;
 mod resource_files;
 mod error_codes;
+mod definitions;
 mod deny_list;
 mod manifests;
 mod markdown_tables;
