@@ -300,7 +300,7 @@ impl World {
         let agent = Agent::new(
             Arc::clone(bench.front()),
             provider(wire, endpoint, model),
-            AgentSettings::for_profile(Profile::Native),
+            AgentSettings::for_profile(Profile::NATIVE),
         );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let store =

@@ -22,7 +22,7 @@ fn main() {
     let scratch = tempfile::tempdir_in(".").unwrap();
     let workspace = scratch.path().canonicalize().unwrap().join("workspace");
     fs::create_dir_all(&workspace).unwrap();
-    let limits = Limits { max_read_bytes: 2 << 20, ..Profile::Native.limits() };
+    let limits = Limits { max_read_bytes: 2 << 20, ..Profile::NATIVE.limits() };
     let bench = Bench::with_limits(&workspace, &scratch.path().join("state"), limits);
     // `cargo bench --bench files -- edit` runs only that one.
     let wanted = std::env::args().nth(1).filter(|name| !name.starts_with('-'));

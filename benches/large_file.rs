@@ -27,7 +27,7 @@ fn main() {
         file.write_all(LINE).unwrap();
     }
     file.into_inner().unwrap();
-    let bench = Bench::with_limits(&workspace, &scratch.path().join("state"), Profile::Native.limits());
+    let bench = Bench::with_limits(&workspace, &scratch.path().join("state"), Profile::NATIVE.limits());
     fs::write(workspace.join("small.txt"), "x\n").unwrap();
     bench.call("read_file", json!({"path": "small.txt"}), true);
     let idle = peak_kib();

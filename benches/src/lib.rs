@@ -38,7 +38,7 @@ impl Bench {
     /// A gate in `warn` mode over this directory.
     #[must_use]
     pub fn over(workspace: &Path, state: &Path) -> Self {
-        Self::with_limits(workspace, state, Profile::Native.limits())
+        Self::with_limits(workspace, state, Profile::NATIVE.limits())
     }
 
     /// The same with other limits.

@@ -51,7 +51,7 @@ fn scene() -> &'static Scene {
 fuzz_target!(|input: (bool, u8, &str)| {
     let (alias_only, operation, path) = input;
     let scene = scene();
-    let limits = Profile::Native.limits();
+    let limits = Profile::NATIVE.limits();
     let stop = Cancellation::never();
     let style = if alias_only { PathStyle::AliasOnly } else { PathStyle::Free };
     let view = WorkspaceView {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use toolgate_llm::{RetryPolicy, ThinkingMode};
-use toolgate_tools::Profile;
+use toolgate_tools::{ConversationDefaults, Profile};
 use toolgate_types::{OnFull, OnViolation};
 
 use crate::system_prompt::PromptEnvironment;
@@ -104,20 +104,17 @@ impl AgentSettings {
     /// A profile's default settings.
     #[must_use]
     pub fn for_profile(profile: Profile) -> Self {
-        let is_studio = profile == Profile::Studio;
+        let ConversationDefaults { max_tool_iterations, on_full, on_violation } = profile.conversation();
         Self {
             system: None,
             environment: PromptEnvironment::default(),
-            max_tool_iterations: if is_studio { 200 } else { 20 },
+            max_tool_iterations,
             time_limit: None,
             grace: Duration::from_secs(60),
-            context: ContextSettings {
-                on_full: if is_studio { OnFull::Stop } else { OnFull::Compact },
-                ..ContextSettings::default()
-            },
+            context: ContextSettings { on_full, ..ContextSettings::default() },
             parallel_reads: false,
             repair: false,
-            on_violation: if is_studio { OnViolation::Stop } else { OnViolation::Answer },
+            on_violation,
             max_attempts: 4,
             retry: RetryPolicy::default(),
             max_output_tokens: None,

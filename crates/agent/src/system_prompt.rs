@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_a_model_is_told_first() {
-        let mut settings = AgentSettings::for_profile(Profile::Native);
+        let mut settings = AgentSettings::for_profile(Profile::NATIVE);
         let free = system_prompt(&settings, true);
         assert!(free.contains(FREE_PATHS) && !free.contains('{'), "{free}");
         assert_eq!(system_prompt(&settings, false), PROMPT_WITHOUT_TOOLS);

@@ -10,7 +10,7 @@ use toolgate_gate::{
     Approver, AuditMode, BlockingStrategy, Clock, Gate, GateOptions, Journal, UnrecoveredJournal,
 };
 use toolgate_manifest::OnAuditFailure;
-use toolgate_tools::{ProfiledGate, initialise_run};
+use toolgate_tools::ProfiledGate;
 use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
 use toolgate_workspace::{Mount, MountAccess, MountError, MountRules, Workspace};
 
@@ -214,7 +214,8 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
     });
     let mut front = ProfiledGate::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
     if settings.profile.has_runs() {
-        initialise_run(&workspace, &settings.limits).map_err(|error| BuildError::usage(error.to_string()))?;
+        let initialised = settings.profile.initialise_run(&workspace, &settings.limits);
+        initialised.map_err(|error| BuildError::usage(error.to_string()))?;
         let folder = open_private_directory(&run_directory(settings))
             .map_err(|error| state_error(settings, &error))?;
         front = front.with_run_log(folder, settings.loaded.config.retention.logs);

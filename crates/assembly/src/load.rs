@@ -7,7 +7,7 @@ use toolgate_command::CommandRunner;
 use toolgate_gate::{BreakerRule, GateConfig, GateError, RateRule, Registry, Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
-use toolgate_tools::{LoadedTools, ManifestContext, Profile, ToolComponents, load_manifests};
+use toolgate_tools::{LoadedTools, ManifestContext, ToolComponents, load_manifests};
 use toolgate_workspace::Workspace;
 
 use crate::callers;
@@ -209,7 +209,7 @@ pub fn declared_tools_in(
         mounts: &mounts,
         allowed_commands: allowed.as_deref(),
         taken: &taken,
-        says_all: settings.profile == Profile::Proxy,
+        says_all: settings.profile.has_strict_manifests(),
         full: settings.profile.is_full().then(|| settings.profile.name()),
     };
     load_manifests(&named, &surroundings)

@@ -386,7 +386,7 @@ fn profile(overrides: &SettingsOverrides, config: &Config) -> Result<Profile, Bu
     match (&overrides.profile, &config.profile) {
         (Some(name), _) => name.parse().map_err(BuildError::usage),
         (None, Some(name)) => name.value.as_str().parse().map_err(BuildError::usage),
-        (None, None) => Ok(Profile::Native),
+        (None, None) => Ok(Profile::default()),
     }
 }
 

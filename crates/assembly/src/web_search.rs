@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolgate_egress::SystemDialer;
 use toolgate_manifest::{ConfigProblem, ConfigWarning, WebSearchConfig};
 use toolgate_tools::{
-    SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
+    Profile, SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
 };
 
 use crate::notices::debug;
@@ -51,7 +51,9 @@ fn without_effect(settings: &Settings) -> Option<ConfigProblem> {
     let ignored = settings.loaded.config.web_search.as_ref().filter(|_| !settings.profile.searches_web())?;
     let message =
         format!("`{WEB_SEARCH}` has no effect: profile `{}` has no such tool", settings.profile.name());
-    let help = "remove it, or use profile `native` or `studio`".to_owned();
+    let others = Profile::ALL.iter().filter(|profile| profile.searches_web());
+    let others: Vec<String> = others.map(|profile| format!("`{profile}`")).collect();
+    let help = format!("remove it, or use profile {}", others.join(" or "));
     Some(settings.loaded.config.problem_at(&ignored.backend, message, Some(help)))
 }
 

@@ -7,7 +7,7 @@ use toolgate_types::{CallId, Decision, Failure, Stage, ToolCall};
 use toolgate_workspace::Workspace;
 use tracing::Level;
 
-use crate::profile::Profile;
+use crate::profiles::Profile;
 
 /// The tracing target that subscribers filter by.
 const TARGET: &str = "toolgate::call";
@@ -68,7 +68,7 @@ impl LoggedCall {
             ),
             Some((stage, failure)) => tracing::warn!(
                 target: TARGET, call, profile = profile_name, tool, path, result = "failure", decision,
-                category = profile.category(failure.code), code = failure.code.as_str(), stage = stage.as_str(), duration_ms, repairs,
+                category = profile.error_code(failure.code), code = failure.code.as_str(), stage = stage.as_str(), duration_ms, repairs,
                 "call"
             ),
         }

@@ -36,6 +36,8 @@ pub(crate) struct ToolDeclaration {
     pub(crate) output: ToolSchema,
     pub(crate) work: FileOperation,
     pub(crate) show: Option<PreviewFn>,
+    /// The kind of resource request that it answers.
+    pub(crate) resource: Option<ResourceKind>,
 }
 
 impl ToolDeclaration {
@@ -49,13 +51,13 @@ impl ToolDeclaration {
         Self { category, ..self }
     }
 
+    /// The same tool, which answers resource requests too.
+    pub(crate) fn with_resource(self, kind: ResourceKind) -> Self {
+        Self { resource: Some(kind), ..self }
+    }
+
     /// The tool over a workspace; `None` if its name is not a valid tool name, which a test excludes.
-    pub(crate) fn bind_to(
-        self,
-        workspace: &Arc<Workspace>,
-        style: PathStyle,
-        browsable: Option<ResourceKind>,
-    ) -> Option<Arc<dyn Tool>> {
+    pub(crate) fn bind_to(self, workspace: &Arc<Workspace>, style: PathStyle) -> Option<Arc<dyn Tool>> {
         let spec = ToolSpec {
             name: self.name.parse().ok()?,
             title: self.title.to_owned(),
@@ -76,7 +78,7 @@ impl ToolDeclaration {
             style,
             work: self.work,
             show: self.show,
-            resource_kind: browsable,
+            resource_kind: self.resource,
         }))
     }
 }
@@ -273,8 +275,9 @@ mod tests {
                 output: object([], &[]),
                 work: |_, _, _| Ok(ToolOutput::new("", json!({}))),
                 show: None,
+                resource: None,
             };
-            let tool = declaration.bind_to(&workspace, PathStyle::Free, None).unwrap();
+            let tool = declaration.bind_to(&workspace, PathStyle::Free).unwrap();
             assert_eq!(tool.spec().category, category);
         }
     }

@@ -17,25 +17,22 @@ mod progress_buffer;
 mod web_search;
 mod declared;
 mod hints;
-mod profile;
-mod native;
-mod claw;
-mod crew;
-mod proxy;
-mod sidecar;
-mod studio;
+mod profiles;
+mod tool_format;
 mod call_log;
+mod run_log;
+mod refused_path;
 mod profiled_gate;
 mod fault;
 
-pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, ManifestContext, SHIPPED, load_manifests};
 pub use fault::Fault;
 pub use hints::Hints;
-pub use profile::{FileTools, Profile, ToolComponents, ToolFormat};
 pub use profiled_gate::{CallResponse, ModelAnswer, ProfiledGate};
+pub use profiles::{ConversationDefaults, FileTools, Profile, RunError, ToolComponents};
 pub use progress_buffer::{ProgressBuffer, ProgressChunk};
 pub use schemas::NOTICE;
+pub use tool_format::ToolFormat;
 pub use web_search::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
 };

@@ -12,8 +12,9 @@ use toolgate_types::{
 use toolgate_workspace::Workspace;
 
 use crate::call_log::{CallEnd, LoggedCall};
-use crate::crew::{self, RefusedPath, RunLog};
-use crate::profile::{FileTools, Profile};
+use crate::profiles::{FileTools, Profile};
+use crate::refused_path::{RefusedPath, explain_refusal};
+use crate::run_log::RunLog;
 
 /// A longer field is part of the answer, not a fact about it.
 const MAX_FACT_BYTES: usize = 1024;
@@ -78,6 +79,7 @@ impl CallResponse {
 pub struct ProfiledGate {
     profile: Profile,
     gate: Arc<Gate>,
+    file_tools: Option<FileTools>,
     run_log: Option<RunLog>,
     workspace: Option<Arc<Workspace>>,
 }
@@ -86,13 +88,13 @@ impl ProfiledGate {
     /// A profiled gate without a run.
     #[must_use]
     pub fn new(profile: Profile, gate: Arc<Gate>) -> Self {
-        Self { profile, gate, run_log: None, workspace: None }
+        Self { profile, gate, file_tools: profile.file_tools(), run_log: None, workspace: None }
     }
 
     /// Also writes every call to the run's own log in this directory (`@state`). A full log is started anew.
     #[must_use]
     pub fn with_run_log(mut self, state: cap_std::fs::Dir, retention: RetentionBounds) -> Self {
-        self.run_log = Some(RunLog::new(state, retention.max_bytes, self.gate.complaints()));
+        self.run_log = Some(RunLog::new(state, retention.max_bytes, self.profile, self.gate.complaints()));
         self
     }
 
@@ -121,13 +123,19 @@ impl ProfiledGate {
     /// The tools of its profile that read and find files.
     #[must_use]
     pub fn file_tools(&self) -> Option<FileTools> {
-        self.profile.file_tools()
+        self.file_tools
     }
 
     /// Whether the structured part of an answer has the shape that the tool declares, rather than the profile's own envelope.
     #[must_use]
     pub fn has_native_structure(&self) -> bool {
         self.profile.has_native_structure()
+    }
+
+    /// The property of its profile's answers that holds what the tool declares, if they are envelopes.
+    #[must_use]
+    pub fn envelope_property(&self) -> Option<&'static str> {
+        self.profile.envelope_property()
     }
 
     /// The short fields that a built-in tool reports beside its text, such as the path or the exit code, or that the gate reports for a failed call.
@@ -140,18 +148,7 @@ impl ProfiledGate {
             return Map::new();
         }
         let structured = called.answer.structured.clone().map(Structured::into_value);
-        let mut fields = match (self.profile, structured) {
-            // The rest is the structured answer itself.
-            (Profile::Native | Profile::Crew, Some(Value::Object(mut fields))) => {
-                fields.retain(|_, value| !value.is_object() && !value.is_array());
-                fields
-            }
-            (Profile::Studio, Some(mut answer)) => match answer.get_mut("metadata").map(Value::take) {
-                Some(Value::Object(fields)) => fields,
-                _ => return Map::new(),
-            },
-            _ => return Map::new(),
-        };
+        let mut fields = structured.map(|answer| self.profile.facts(answer)).unwrap_or_default();
         fields.retain(|_, value| value.to_string().len() <= MAX_FACT_BYTES);
         fields
     }
@@ -205,12 +202,12 @@ impl ProfiledGate {
 
     /// The path argument of a call, if the profile mentions it in a refusal.
     fn named(&self, call: &ToolCall) -> Option<RefusedPath> {
-        if self.profile == Profile::Crew { RefusedPath::of(&call.arguments) } else { None }
+        self.profile.details_refused_paths().then(|| RefusedPath::of(&call.arguments)).flatten()
     }
 
     fn explain(&self, named: Option<RefusedPath>, failure: &mut Failure) {
-        if self.profile == Profile::Crew && failure.code.is_denial() {
-            crew::explain_refusal(named, failure);
+        if self.profile.details_refused_paths() && failure.code.is_denial() {
+            explain_refusal(named, failure);
         }
     }
 

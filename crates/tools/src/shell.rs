@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolgate_command::{
     CommandBounds, CommandOutcome, CommandRunner, CommandSpec, PathKind, escape_name, inside, may_change,
     mount_aliases, path_kind, stop_within, view,
@@ -22,7 +22,7 @@ use toolgate_workspace::{Mount, MountAccess};
 
 use crate::blocked_commands::{Blocked, blocked_line};
 use crate::file_tool::{coerce_integers, decode};
-use crate::schemas::{described, list_of, notice, object, of_type};
+use crate::schemas::{described, object};
 
 /// The name of the working directory argument.
 const CWD: &str = "cwd";
@@ -37,122 +37,34 @@ const MAX_WRITTEN_BYTES: u64 = 64 << 20;
 const MAX_FULL_OUTPUT_BYTES: u64 = 4 << 20;
 
 /// How a profile presents the shell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShellPresentation {
-    /// Text, and all fields as data.
-    Native,
-    /// Data only.
-    Sidecar,
-    /// Text, with the other fields as metadata; uses `bash` if there is one.
-    Studio,
+pub(crate) struct ShellPresentation {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) description: &'static str,
+    pub(crate) output: fn() -> ToolSchema,
+    /// Whether the line is one for `bash`, if there is one.
+    pub(crate) prefers_bash: bool,
+    /// Words what the command did.
+    pub(crate) answer: fn(CommandOutcome, &CallContext) -> ToolOutput,
 }
 
-impl ShellPresentation {
-    pub(crate) fn name(self) -> &'static str {
-        if self == Self::Studio { "bash" } else { "run_command" }
-    }
-
-    fn description(self) -> &'static str {
-        match self {
-            Self::Native => {
-                "Run a shell line in a sandbox: the mounts are at /mnt/NAME (the workspace is /mnt/project), the rest of the system is read-only, \
-                 and there is no network unless the operator opened some hosts. Answers with the output and the exit code. \
-                 Nothing that was started goes on after the answer."
-            }
-            Self::Sidecar => {
-                "Run a shell command in the workspace. Answers with stdout, stderr and the exit code."
-            }
-            Self::Studio => {
-                "Run a bash command within the sandbox. The project is at /mnt/project; there is no network unless it was allowed."
-            }
-        }
-    }
-
-    fn output_schema(self) -> ToolSchema {
-        match self {
-            Self::Native => {}
-            Self::Sidecar => return of_type("object").into(),
-            Self::Studio => {
-                return json!({"type": "object", "properties": {"fullOutput": full_output()}}).into();
-            }
-        }
-        let list = list_of(of_type("object"));
-        object(
-            [
-                ("exit_code", json!({"type": ["integer", "null"]})),
-                ("signal", json!({"type": ["string", "null"]})),
-                ("duration_ms", of_type("integer")),
-                ("stdout", of_type("string")),
-                ("stderr", of_type("string")),
-                ("truncated", of_type("boolean")),
-                ("timed_out", of_type("boolean")),
-                ("denied", list.clone()),
-                ("quarantined", list.clone()),
-                ("quarantined_total", of_type("integer")),
-                ("left_behind", list),
-                ("hidden_files", of_type("integer")),
-                ("pinned_folders", of_type("integer")),
-                ("hidden_folders", list_of(of_type("string"))),
-                ("full_output", full_output()),
-                notice(),
-            ],
-            &[
-                "exit_code",
-                "signal",
-                "duration_ms",
-                "stdout",
-                "stderr",
-                "truncated",
-                "timed_out",
-                "denied",
-                "quarantined",
-            ],
-        )
-    }
-
-    fn answer(self, finished: CommandOutcome, context: &CallContext) -> ToolOutput {
-        if self == Self::Studio {
-            return studio_answer(finished, context);
-        }
-        let (text, text_cut) = finished.text(&context.limits);
-        let (output, error, cut) = finished.streams(&context.limits);
-        let cut = cut || text_cut;
-        let mut facts = finished.facts(cut);
-        facts.insert("stdout".to_owned(), json!(output));
-        facts.insert("stderr".to_owned(), json!(error));
-        let text = if self == Self::Native { text } else { String::new() };
-        ToolOutput {
-            full_text: cut.then(|| finished.into_full_text()),
-            ..ToolOutput::new(text, Value::Object(facts))
-        }
-    }
-}
-
-/// The output, with a limit of its own, and all other fields as metadata.
-fn studio_answer(finished: CommandOutcome, context: &CallContext) -> ToolOutput {
-    let (text, cut) = finished.text_of_output(&context.limits);
+/// Text, and all fields as data.
+pub(crate) fn all_fields(finished: CommandOutcome, context: &CallContext) -> ToolOutput {
+    let (text, text_cut) = finished.text(&context.limits);
+    let (output, error, cut) = finished.streams(&context.limits);
+    let cut = cut || text_cut;
     let mut facts = finished.facts(cut);
-    facts.insert("bytes".to_owned(), json!(finished.bytes()));
-    let whole = cut.then(|| finished.into_full_text());
-    ToolOutput { full_text: whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
+    facts.insert("stdout".to_owned(), json!(output));
+    facts.insert("stderr".to_owned(), json!(error));
+    ToolOutput {
+        full_text: cut.then(|| finished.into_full_text()),
+        ..ToolOutput::new(text, Value::Object(facts))
+    }
 }
 
 /// Where the full output can be read, filled in by the frontend that keeps it.
-fn full_output() -> Value {
+pub(crate) fn full_output() -> Value {
     described("string", "Where the whole output can be read for a while")
-}
-
-fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
-    let rename = |name: String| {
-        let mut words = name.split('_');
-        let first = words.next().unwrap_or_default().to_owned();
-        words.fold(first, |name, word| {
-            let mut letters = word.chars();
-            let upper = letters.next().map(|letter| letter.to_ascii_uppercase());
-            name.chars().chain(upper).chain(letters).collect()
-        })
-    };
-    fields.into_iter().map(|(name, value)| (rename(name), value)).collect()
 }
 
 #[derive(Deserialize)]
@@ -166,7 +78,7 @@ struct ShellArguments {
 pub(crate) struct Shell {
     spec: ToolSpec,
     runner: Arc<CommandRunner>,
-    presentation: ShellPresentation,
+    presentation: &'static ShellPresentation,
 }
 
 /// A parsed call that may run.
@@ -180,8 +92,11 @@ struct ShellLine {
 
 impl Shell {
     /// The tool of a profile; `None` if its name is not a valid tool name, which a test excludes.
-    pub(crate) fn bind_to(runner: &Arc<CommandRunner>, dress: ShellPresentation) -> Option<Arc<dyn Tool>> {
-        let title = if dress == ShellPresentation::Studio { "Run a bash command" } else { "Run a command" };
+    pub(crate) fn bind_to(
+        runner: &Arc<CommandRunner>,
+        presentation: &'static ShellPresentation,
+    ) -> Option<Arc<dyn Tool>> {
+        let &ShellPresentation { name, title, description, output, .. } = presentation;
         let input = object(
             [
                 ("command", json!({"type": "string", "minLength": 1, "description": "A shell line"})),
@@ -194,20 +109,20 @@ impl Shell {
             &["command"],
         );
         let spec = ToolSpec {
-            name: dress.name().parse().ok()?,
+            name: name.parse().ok()?,
             title: title.to_owned(),
-            description: dress.description().to_owned(),
+            description: description.to_owned(),
             // A shell can irrevocably destroy whatever it can write to.
             class: ToolClass::Destructive,
             category: Category::Exec,
             input_schema: input,
-            output_schema: dress.output_schema(),
+            output_schema: output(),
             requirements: None,
             output_policy: None,
             timeout: None,
             suspended: None,
         };
-        Some(Arc::new(Self { spec, runner: Arc::clone(runner), presentation: dress }))
+        Some(Arc::new(Self { spec, runner: Arc::clone(runner), presentation }))
     }
 
     fn read(&self, arguments: &Value, context: &CallContext) -> Result<ShellLine, Failure> {
@@ -288,7 +203,7 @@ impl Shell {
         let timeout =
             line.timeout.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
         let stop = stop_within(&context.stop, timeout);
-        let bash = self.presentation == ShellPresentation::Studio && self.runner.has_program("bash");
+        let bash = self.presentation.prefers_bash && self.runner.has_program("bash");
         let (program, options): (&str, &[&str]) =
             if bash { ("bash", &["--noprofile", "--norc", "-c"]) } else { ("sh", &["-c"]) };
         let limits = self.runner.limits();
@@ -310,7 +225,7 @@ impl Shell {
         let finished = self.runner.run(&command, context, &stop)?;
         finished
             .check(&CommandBounds { timeout, limits, max_written: MAX_WRITTEN_BYTES }, &context.limits)?;
-        Ok(self.presentation.answer(finished, context))
+        Ok((self.presentation.answer)(finished, context))
     }
 }
 

@@ -42,9 +42,9 @@ fn after_the_last_round_there_is_an_answer() {
 
 #[test]
 fn profiles_have_their_own_bounds() {
-    for (profile, rounds) in [(Profile::Native, 20), (Profile::Claw, 20), (Profile::Studio, 200)] {
+    for (profile, rounds) in [(Profile::NATIVE, 20), (Profile::CLAW, 20), (Profile::STUDIO, 200)] {
         let world = AgentFixture::of(profile, |options| options);
-        let tool = if profile == Profile::Studio { "file_read" } else { "read_file" };
+        let tool = if profile == Profile::STUDIO { "file_read" } else { "read_file" };
         let model = FakeModel::by(move |number, asked| match asked.tool_choice {
             ToolChoice::Auto => call(tool, &format!(r#"{{"path": "{number}.txt"}}"#)),
             ToolChoice::None => say("Enough."),
@@ -267,7 +267,7 @@ fn is_running(event: &ChatEvent) -> bool {
 
 #[test]
 fn cancelling_ends_a_running_command_and_answers_every_call() {
-    let world = AgentFixture::of(Profile::Native, |options| options.commands());
+    let world = AgentFixture::of(Profile::NATIVE, |options| options.commands());
     let mark = own_seconds();
     let model = FakeModel::steps(vec![endless(&mark), say("Never said.")]);
     let held = world.turn_as(model.clone(), "Run it.", world.how().cancel_when(is_running));
@@ -279,7 +279,7 @@ fn cancelling_ends_a_running_command_and_answers_every_call() {
 
 #[test]
 fn when_the_time_is_up_in_a_command_it_is_ended_and_there_is_an_answer() {
-    let world = AgentFixture::of(Profile::Native, |options| options.commands());
+    let world = AgentFixture::of(Profile::NATIVE, |options| options.commands());
     let ran = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ran);
     let mark = own_seconds();
@@ -302,7 +302,7 @@ fn when_the_time_is_up_in_a_command_it_is_ended_and_there_is_an_answer() {
 /// Dropping the turn ends its calls, and the next turn answers the open ones, once.
 #[test]
 fn a_turn_that_is_dropped_leaves_nothing_running() {
-    let world = AgentFixture::of(Profile::Native, |options| options.commands());
+    let world = AgentFixture::of(Profile::NATIVE, |options| options.commands());
     let mark = own_seconds();
     let model = FakeModel::steps(vec![endless(&mark), say("So it was.")]);
     world.runtime.block_on(async {

@@ -81,7 +81,7 @@ fn three() -> Vec<crate::fake_model::Step> {
 fn reads_are_made_together() {
     let meets = Meets::new(ToolClass::Read, 3);
     let world =
-        AgentFixture::of(Profile::Native, |options| options.tool(Arc::clone(&meets) as Arc<dyn Tool>));
+        AgentFixture::of(Profile::NATIVE, |options| options.tool(Arc::clone(&meets) as Arc<dyn Tool>));
     let how = world.how().settings(|settings| settings.parallel_reads = true);
     let held = world.turn_as(FakeModel::steps(three()), "Go.", how);
     assert_eq!(meets.most.lock().unwrap().1, 3);
@@ -94,7 +94,7 @@ fn other_calls_are_made_one_by_one() {
     for (class, parallel_reads) in [(ToolClass::Read, false), (ToolClass::Write, true)] {
         let meets = Meets::new(class, 1);
         let world =
-            AgentFixture::of(Profile::Native, |options| options.tool(Arc::clone(&meets) as Arc<dyn Tool>));
+            AgentFixture::of(Profile::NATIVE, |options| options.tool(Arc::clone(&meets) as Arc<dyn Tool>));
         let how = world.how().settings(|settings| settings.parallel_reads = parallel_reads);
         world.turn_as(FakeModel::steps(three()), "Go.", how);
         assert_eq!(meets.most.lock().unwrap().1, 1, "{class:?}");
@@ -106,7 +106,7 @@ fn other_calls_are_made_one_by_one() {
 fn one_that_writes_makes_all_wait() {
     let meets = Meets::new(ToolClass::Read, 1);
     let world =
-        AgentFixture::of(Profile::Native, |options| options.tool(Arc::clone(&meets) as Arc<dyn Tool>));
+        AgentFixture::of(Profile::NATIVE, |options| options.tool(Arc::clone(&meets) as Arc<dyn Tool>));
     let name = json!({"name": "a"}).to_string();
     let write = json!({"path": "c.txt", "content": "x"}).to_string();
     let steps = vec![calls(&[("meets", &name), ("meets", &name), ("write_file", &write)]), say("Done.")];
@@ -267,7 +267,7 @@ fn tools_are_looked_at_again_when_the_gate_changes() {
         format!("agents:\n  worker:\n    tool_permissions:\n{lines}")
     };
     let world =
-        AgentFixture::of(Profile::Native, |options| options.config(&allowing(&["read_file", "find_files"])));
+        AgentFixture::of(Profile::NATIVE, |options| options.config(&allowing(&["read_file", "find_files"])));
     let (gate, loaded) = (Arc::clone(world.bench.gate()), world.bench.loaded().clone());
     let agents = Config::parse("test", &allowing(&["list_directory", "find_files"])).unwrap().agents;
     let model = FakeModel::by(move |number, _| match number {

@@ -50,7 +50,7 @@ pub(crate) struct TurnRecord {
 
 impl AgentFixture {
     pub(crate) fn new() -> Self {
-        Self::of(Profile::Native, |options| options)
+        Self::of(Profile::NATIVE, |options| options)
     }
 
     pub(crate) fn of(profile: Profile, change: impl FnOnce(BenchOptions) -> BenchOptions) -> Self {

@@ -268,7 +268,7 @@ impl Tool for Falls {
 
 #[test]
 fn a_tool_that_falls_over_costs_its_own_call() {
-    let world = AgentFixture::of(Profile::Native, |options| options.tool(Falls::tool()));
+    let world = AgentFixture::of(Profile::NATIVE, |options| options.tool(Falls::tool()));
     let model =
         FakeModel::steps(vec![calls(&[("falls", "{}"), ("read_file", r#"{"path": "a.txt"}"#)]), say("Oh.")]);
     insta::assert_snapshot!(world.turn(model, "Go.").story());
@@ -292,7 +292,7 @@ fn a_model_without_tools_talks_without_them() {
 #[test]
 fn the_model_is_told_where_it_is_and_sees_only_its_own_tools() {
     let yaml = "agents:\n  reader:\n    description: reads\n";
-    let world = AgentFixture::of(Profile::Native, |options| options.config(yaml));
+    let world = AgentFixture::of(Profile::NATIVE, |options| options.config(yaml));
     let mut how = world.how().settings(|settings| {
         settings.system = Some("You review.".to_owned());
         settings.environment = PromptEnvironment {

@@ -11,17 +11,17 @@ use crate::fixture::AgentFixture;
 
 /// How each profile reads a file.
 fn reading(profile: Profile) -> (&'static str, &'static str) {
-    match profile {
-        Profile::Crew => ("fs.read", "@project/../../outside.txt"),
-        Profile::Studio => ("file_read", "../../outside.txt"),
+    match profile.name() {
+        "crew" => ("fs.read", "@project/../../outside.txt"),
+        "studio" => ("file_read", "../../outside.txt"),
         _ => ("read_file", "../../outside.txt"),
     }
 }
 
 #[test]
 fn each_profile_does_what_it_says() {
-    for profile in Profile::ALL {
-        if profile == Profile::Proxy {
+    for profile in Profile::ALL.iter().copied() {
+        if profile == Profile::PROXY {
             // Its tools are commands in the sandbox, which need the binary: the command line's tests cover them.
             continue;
         }
@@ -32,7 +32,7 @@ fn each_profile_does_what_it_says() {
         let model =
             FakeModel::steps(vec![calls(&[(tool, &arguments), (tool, &arguments)]), say("I may not.")]);
         let held = world.turn(model.clone(), "Read it.");
-        let stops = profile == Profile::Studio;
+        let stops = profile == Profile::STUDIO;
         let wanted = if stops { EndReason::Violation } else { EndReason::Done };
         assert_eq!(held.ended.reason, wanted, "{profile}: {}", held.story());
         assert_eq!(model.asked().len(), if stops { 1 } else { 2 }, "{profile}");
@@ -42,7 +42,7 @@ fn each_profile_does_what_it_says() {
 
 #[test]
 fn the_operator_decides_otherwise() {
-    for (profile, answer) in [(Profile::Native, OnViolation::Stop), (Profile::Studio, OnViolation::Answer)] {
+    for (profile, answer) in [(Profile::NATIVE, OnViolation::Stop), (Profile::STUDIO, OnViolation::Answer)] {
         let world = AgentFixture::of(profile, |options| options);
         let (tool, path) = reading(profile);
         let model =
@@ -57,7 +57,7 @@ fn the_operator_decides_otherwise() {
 /// A mistake is not a violation.
 #[test]
 fn a_file_that_is_not_there_ends_nothing() {
-    let world = AgentFixture::of(Profile::Studio, |options| options);
+    let world = AgentFixture::of(Profile::STUDIO, |options| options);
     let model = FakeModel::steps(vec![
         calls(&[("file_read", r#"{"path": "missing.txt"}"#)]),
         say("It is not there."),

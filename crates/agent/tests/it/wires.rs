@@ -122,7 +122,7 @@ fn a_connection_that_breaks_is_tried_again() {
 fn is_called_when_cut(wire: Wire, bytes: usize) -> bool {
     // One tool, because some servers echo all definitions.
     let yaml = "agents:\n  writer:\n    tool_permissions:\n      write_file: {allowed: true}\n";
-    let world = AgentFixture::of(Profile::Native, |options| options.config(yaml));
+    let world = AgentFixture::of(Profile::NATIVE, |options| options.config(yaml));
     let yaml = format!(
         "steps:\n  - do:\n      - fault: {{kind: truncate, after_bytes: {bytes}}}\n      \
          - call: {{tool: write_file, arguments: {{path: c.txt, content: whole}}}}\n  - say: Written.\n"

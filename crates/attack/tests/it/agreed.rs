@@ -107,7 +107,7 @@ fn the_question_names_the_real_file_and_its_size() {
         ),
         ("delete_file", json!({"path": "a.txt"}), vec!["delete a.txt (14 bytes)"]),
     ] {
-        let shown = Desk::new(Profile::Native, |_| {}).shown(tool, arguments.clone());
+        let shown = Desk::new(Profile::NATIVE, |_| {}).shown(tool, arguments.clone());
         assert_eq!(shown.summary, summary, "{tool} {arguments}");
     }
 }
@@ -115,12 +115,12 @@ fn the_question_names_the_real_file_and_its_size() {
 #[test]
 fn every_profile_shows_what_it_would_change() {
     for (profile, tool, arguments) in [
-        (Profile::Claw, "write_file", json!({"path": "a.txt", "content": "one\nTWO\nthree\n"})),
-        (Profile::Claw, "append_file", json!({"path": "a.txt", "content": "TWO\n"})),
-        (Profile::Claw, "edit_file", json!({"path": "a.txt", "old_text": "two", "new_text": "TWO"})),
-        (Profile::Crew, "fs.write", json!({"path": "@project/a.txt", "content": "one\nTWO\nthree\n"})),
-        (Profile::Sidecar, "write_file", json!({"path": "a.txt", "content": "one\nTWO\nthree\n"})),
-        (Profile::Studio, "file_write", json!({"path": "a.txt", "content": "one\nTWO\nthree\n"})),
+        (Profile::CLAW, "write_file", json!({"path": "a.txt", "content": "one\nTWO\nthree\n"})),
+        (Profile::CLAW, "append_file", json!({"path": "a.txt", "content": "TWO\n"})),
+        (Profile::CLAW, "edit_file", json!({"path": "a.txt", "old_text": "two", "new_text": "TWO"})),
+        (Profile::CREW, "fs.write", json!({"path": "@project/a.txt", "content": "one\nTWO\nthree\n"})),
+        (Profile::SIDECAR, "write_file", json!({"path": "a.txt", "content": "one\nTWO\nthree\n"})),
+        (Profile::STUDIO, "file_write", json!({"path": "a.txt", "content": "one\nTWO\nthree\n"})),
     ] {
         let shown = Desk::new(profile, |_| {}).shown(tool, arguments);
         let PreviewBody::Diff(diff) = shown.body else { panic!("{profile} {tool}: {:?}", shown.body) };
@@ -132,7 +132,7 @@ fn every_profile_shows_what_it_would_change() {
 
 #[test]
 fn old_content_that_cannot_be_shown_is_told_by_its_size() {
-    let desk = Desk::new(Profile::Native, |_| {});
+    let desk = Desk::new(Profile::NATIVE, |_| {});
     let long = "x\n".repeat(700_000);
     std::fs::write(desk.workspace.join("long.txt"), &long).unwrap();
     // The beginning is the same: a preview of only the beginning would show a small change.
@@ -180,7 +180,7 @@ fn files_that_changed_while_the_question_was_open_are_left_alone() {
         for (name, deed) in deeds() {
             let after = Arc::new(Mutex::new(None));
             let seen = Arc::clone(&after);
-            let desk = Desk::new(Profile::Native, move |workspace| {
+            let desk = Desk::new(Profile::NATIVE, move |workspace| {
                 deed(workspace);
                 *seen.lock().unwrap() = Some(Tree::of(workspace));
             });
@@ -208,12 +208,12 @@ fn files_that_changed_while_the_question_was_open_are_left_alone() {
 
 #[test]
 fn a_file_that_appears_while_the_question_was_open_is_left_alone() {
-    let desk = Desk::new(Profile::Native, |w| std::fs::write(w.join("new.txt"), "theirs\n").unwrap());
+    let desk = Desk::new(Profile::NATIVE, |w| std::fs::write(w.join("new.txt"), "theirs\n").unwrap());
     let called = desk.call(Trust::Guided, "write_file", json!({"path": "new.txt", "content": "ours\n"}));
     assert_eq!(code_of(&called), Some(ErrorCode::PreconditionFailed), "{}", called.answer.text);
     assert_eq!(std::fs::read_to_string(desk.workspace.join("new.txt")).unwrap(), "theirs\n");
     // A call that would have failed is not let through because it would work by now.
-    let desk = Desk::new(Profile::Native, |w| std::fs::write(w.join("a.txt"), "one\nTWO\n").unwrap());
+    let desk = Desk::new(Profile::NATIVE, |w| std::fs::write(w.join("a.txt"), "one\nTWO\n").unwrap());
     let edit = json!({"path": "a.txt", "old_text": "TWO", "new_text": "2"});
     let called = desk.call(Trust::Guided, "edit_file", edit);
     assert_eq!(code_of(&called), Some(ErrorCode::PreconditionFailed), "{}", called.answer.text);
@@ -237,7 +237,7 @@ fn what_is_refused_anyway_is_not_asked_about() {
         ("apply_patch", json!({"patch": "--- /dev/null\n+++ .env.local\n@@ -0,0 +1 @@\n+x\n"})),
         ("edit_file", json!({"path": "a.txt"})),
     ] {
-        let desk = Desk::new(Profile::Native, |_| {});
+        let desk = Desk::new(Profile::NATIVE, |_| {});
         std::fs::write(desk.workspace.join(".env"), "secret").unwrap();
         std::fs::create_dir(desk.workspace.join(".ssh")).unwrap();
         let called = desk.call(Trust::Supervised, tool, arguments.clone());
@@ -251,7 +251,7 @@ fn what_is_refused_anyway_is_not_asked_about() {
 
 #[test]
 fn a_reading_is_asked_about_by_where_it_leads() {
-    let desk = Desk::new(Profile::Native, |_| {});
+    let desk = Desk::new(Profile::NATIVE, |_| {});
     for (tool, arguments, summary) in [
         ("read_file", json!({"path": "innocent.txt"}), "read real/conf"),
         ("list_directory", json!({"path": "real"}), "look into real"),
@@ -265,7 +265,7 @@ fn a_reading_is_asked_about_by_where_it_leads() {
 fn how_somebody_could_be_asked_is_told_to_the_operator_alone() {
     let scratch = Scratch::new();
     let workspace = scratch.folder("w");
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).open();
     let caller = Caller { trust: Trust::Guided, ..person("s1") };
     let called = bench.call_as(caller, "write_file", json!({"path": "a", "content": ""}));
     assert_eq!(code_of(&called), Some(ErrorCode::ApprovalUnavailable));

@@ -35,8 +35,8 @@ impl Desk {
 
 #[test]
 fn no_answer_is_longer_than_it_may_be() {
-    let limit = usize::try_from(Profile::Native.limits().max_output_bytes).unwrap();
-    let desk = Desk::new(Profile::Native);
+    let limit = usize::try_from(Profile::NATIVE.limits().max_output_bytes).unwrap();
+    let desk = Desk::new(Profile::NATIVE);
     desk.write("long.txt", "x\n".repeat(150_000));
     // As many names as a listing may contain, each needing long escapes.
     for number in 0..1000 {
@@ -79,9 +79,9 @@ fn no_answer_is_longer_than_it_may_be() {
 #[test]
 fn a_listing_of_any_profile_keeps_within_the_limit() {
     for (profile, tool, path) in [
-        (Profile::Claw, "list_dir", "."),
-        (Profile::Sidecar, "list_directory", "."),
-        (Profile::Crew, "fs.list", "@project"),
+        (Profile::CLAW, "list_dir", "."),
+        (Profile::SIDECAR, "list_directory", "."),
+        (Profile::CREW, "fs.list", "@project"),
     ] {
         let desk = Desk::new(profile);
         for number in 0..1000 {
@@ -96,7 +96,7 @@ fn a_listing_of_any_profile_keeps_within_the_limit() {
 
 #[test]
 fn a_notice_does_not_lead_in_a_circle() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.write("line.txt", "x".repeat(300_000));
     let (text, _) = desk.answer("read_file", json!({"path": "line.txt"}));
     assert!(
@@ -111,7 +111,7 @@ fn a_notice_does_not_lead_in_a_circle() {
 
 #[test]
 fn a_crew_search_says_where_it_went() {
-    let desk = Desk::new(Profile::Crew);
+    let desk = Desk::new(Profile::CREW);
     std::fs::create_dir(desk.workspace.join("real")).unwrap();
     desk.write("real/a.txt", "needle\n");
     std::os::unix::fs::symlink("real", desk.workspace.join("link")).unwrap();
@@ -127,7 +127,7 @@ fn a_crew_search_says_where_it_went() {
 
 #[test]
 fn malformed_paths_are_denied_but_no_violation() {
-    let desk = Desk::new(Profile::Studio);
+    let desk = Desk::new(Profile::STUDIO);
     let long = "x/".repeat(3000);
     for (path, code) in [
         ("", ErrorCode::InvalidPath),
@@ -149,7 +149,7 @@ fn dropping_a_call_leaves_the_callers_token_alone() {
 
     let scratch = Scratch::new();
     let silent = crate::approval::Scripted::new([]);
-    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
         .approver(silent, Duration::from_secs(60))
         .open();
     let gate = Arc::clone(bench.gate());

@@ -67,7 +67,7 @@ impl Desk {
         let scratch = Scratch::new();
         let workspace = scratch.folder("w");
         std::fs::write(workspace.join("a.txt"), "one\ntwo\nthree\n").unwrap();
-        let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s"))
             .config(AGENTS)
             .approver(approver, PATIENCE)
             .open();
@@ -308,7 +308,7 @@ fn of_questions_that_are_open_together_each_answer_decides_its_own_call() {
     let answers = names.map(|_| tokio::sync::Notify::new()).into();
     let scratch = Scratch::new();
     let workspace = scratch.folder("w");
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s"))
         .approver(Arc::new(OutOfOrder { answers, asked: Mutex::default() }), Duration::from_secs(60))
         .open();
     let codes = std::thread::scope(|scope| {
@@ -413,7 +413,7 @@ fn the_time_of_a_person_is_not_the_time_of_the_call() {
     let approver = Arc::new(Slow::default());
     let scratch = Scratch::new();
     let workspace = scratch.folder("w");
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s"))
         .config(&format!("limits: {{timeout: {}ms}}", LIMIT.as_millis()))
         .approver(approver.clone(), Duration::from_secs(600))
         .open();

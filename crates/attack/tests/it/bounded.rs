@@ -19,7 +19,7 @@ use toolgate_workspace::{
 use crate::fixture::write;
 
 fn bench(scratch: &Scratch) -> Bench {
-    BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s")).open()
+    BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s")).open()
 }
 
 fn with_view<Answer>(
@@ -44,7 +44,7 @@ fn with_view<Answer>(
 #[test]
 fn a_file_that_holds_more_than_it_says_is_not_read_into_memory() {
     // Files in `/proc` report a size of zero.
-    let limits = Limits { max_write_bytes: 3, ..Profile::Native.limits() };
+    let limits = Limits { max_write_bytes: 3, ..Profile::NATIVE.limits() };
     with_view(Path::new("/proc"), &limits, &Cancellation::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
         let refused = view.transform("cpuinfo", None, DryRun::Yes, &change, &NoopRecorder).unwrap_err();
@@ -104,7 +104,7 @@ fn a_change_that_was_worked_out_too_late_is_not_made() {
     let over = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&over);
     let stop = Cancellation::new(None, move || asked.load(Ordering::Relaxed));
-    with_view(&scratch.folder("w"), &Profile::Native.limits(), &stop, |view| {
+    with_view(&scratch.folder("w"), &Profile::NATIVE.limits(), &stop, |view| {
         let change = |_: &str| {
             over.store(true, Ordering::Relaxed);
             Ok("new".to_owned())

@@ -205,7 +205,7 @@ impl Desk {
         let push = Declared::new("push").class(ToolClass::Write).permissions(&["git:push"]).share();
         let wipe = Declared::new("wipe").class(ToolClass::Destructive).permissions(&["git:push"]).share();
         let approver = Scripted::new(replies);
-        let mut options = BenchOptions::new(Profile::Native, &workspace, &state)
+        let mut options = BenchOptions::new(Profile::NATIVE, &workspace, &state)
             .config(AGENTS)
             .approver(approver.clone(), Duration::from_millis(50))
             .tool(log.clone())

@@ -35,7 +35,7 @@ impl Place {
     }
 
     fn start(&self) -> Bench {
-        BenchOptions::new(Profile::Native, &self.scratch.folder("w"), &self.scratch.folder("s")).open()
+        BenchOptions::new(Profile::NATIVE, &self.scratch.folder("w"), &self.scratch.folder("s")).open()
     }
 
     fn journal(&self, folder: &str) -> PathBuf {
@@ -136,7 +136,7 @@ fn a_torn_patch_waits_for_its_workspace() {
     std::fs::rename(place.root(), &away).unwrap();
     std::fs::create_dir(place.scratch.path().join("other")).unwrap();
     let elsewhere =
-        BenchOptions::new(Profile::Native, &place.scratch.folder("other"), &place.scratch.folder("s"));
+        BenchOptions::new(Profile::NATIVE, &place.scratch.folder("other"), &place.scratch.folder("s"));
     assert_eq!(kept(&elsewhere.open()), [set.call.to_string()]);
     assert_eq!((place.count("pending"), place.count("blobs")), (1, 2));
     std::fs::rename(&away, place.root()).unwrap();
@@ -249,7 +249,7 @@ fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
         Mount::new("@w", File::open(&root).unwrap(), &root, MountAccess::ReadWrite, MountRules::new())
             .unwrap();
     let workspace = Workspace::new(vec![mount]).unwrap();
-    let limits: Limits = Profile::Native.limits();
+    let limits: Limits = Profile::NATIVE.limits();
     let stop = Cancellation::never();
     let view = WorkspaceView {
         workspace: &workspace,
@@ -303,7 +303,7 @@ fn the_journal_lets_go_of_the_oldest_and_of_nothing_younger_than_a_day() {
     let exists = |call: &String| place.journal("done").join(format!("{call}.json")).exists();
     let kept = |calls: &[String]| calls.iter().filter(|call| exists(call)).count();
     let sweep = |bounds: &str| {
-        let options = BenchOptions::new(Profile::Native, &place.root(), &place.scratch.path().join("s"));
+        let options = BenchOptions::new(Profile::NATIVE, &place.root(), &place.scratch.path().join("s"));
         let bench = options.config(&format!("retention: {{undo: {bounds}}}\n")).open();
         // Two steps' worth was added since the last sweep: the next change waits for one.
         std::fs::write(place.journal("added"), [0; 2 * 4096]).unwrap();

@@ -67,7 +67,7 @@ impl Crash {
     }
 
     fn start(&self) -> Bench {
-        BenchOptions::new(Profile::Native, &self.root(), &self.scratch.folder("s")).open()
+        BenchOptions::new(Profile::NATIVE, &self.root(), &self.scratch.folder("s")).open()
     }
 
     fn journal(&self, folder: &str) -> PathBuf {

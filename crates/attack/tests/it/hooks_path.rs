@@ -240,7 +240,7 @@ fn executable(path: &Path, content: &str) {
 }
 
 fn open(layout: &Layout, state: &Path) -> Bench {
-    let options = BenchOptions::new(Profile::Native, &layout.workspace, state).commands();
+    let options = BenchOptions::new(Profile::NATIVE, &layout.workspace, state).commands();
     match &layout.git_config {
         Some(config) => options.variable("GIT_CONFIG_GLOBAL", config.to_str().unwrap()).open(),
         None => options.open(),

@@ -118,7 +118,7 @@ impl Siege {
 
     /// Without this, a gate that refuses everything would pass.
     fn allowed_paths_work(&self) {
-        let prefix = if self.profile == Profile::Crew { "@project/" } else { "" };
+        let prefix = if self.profile == Profile::CREW { "@project/" } else { "" };
         for path in
             ["plain.txt", "./src//main.rs", "good_link", "good_abs/guide.md", ".env.example", ".git/HEAD"]
         {
@@ -126,7 +126,7 @@ impl Siege {
             let attempt = &attempts(self.profile, &path, "")[0];
             self.bench.must(attempt.tool, json!({"path": path}));
         }
-        if self.profile != Profile::Crew {
+        if self.profile != Profile::CREW {
             let absolute = self.fixture.workspace.join("src/../plain.txt");
             let answer =
                 self.bench.must(attempts(self.profile, "", "")[0].tool, json!({"path": absolute})).answer;
@@ -150,7 +150,7 @@ impl Siege {
     }
 
     fn attack(&mut self, row: &Row, path: &str, instead: Option<ErrorCode>) {
-        let plain = if self.profile == Profile::Crew { "@project/plain.txt" } else { "plain.txt" };
+        let plain = if self.profile == Profile::CREW { "@project/plain.txt" } else { "plain.txt" };
         for attempt in attempts(self.profile, path, plain) {
             let Some(code) = row.expected(attempt.operation) else { continue };
             let code = instead.unwrap_or(code);
@@ -251,7 +251,7 @@ fn besiege(profile: Profile) {
             continue;
         }
         let path = siege.fixture.expand(&row.path);
-        if profile != Profile::Crew || path.trim_start_matches(['.', '/']).starts_with('@') {
+        if profile != Profile::CREW || path.trim_start_matches(['.', '/']).starts_with('@') {
             siege.attack(row, &path, None);
             continue;
         }
@@ -268,25 +268,25 @@ fn besiege(profile: Profile) {
 
 #[test]
 fn native_refuses_hostile_paths() {
-    besiege(Profile::Native);
+    besiege(Profile::NATIVE);
 }
 
 #[test]
 fn crew_refuses_hostile_paths() {
-    besiege(Profile::Crew);
+    besiege(Profile::CREW);
 }
 
 #[test]
 fn claw_refuses_hostile_paths() {
-    besiege(Profile::Claw);
+    besiege(Profile::CLAW);
 }
 
 #[test]
 fn sidecar_refuses_hostile_paths() {
-    besiege(Profile::Sidecar);
+    besiege(Profile::SIDECAR);
 }
 
 #[test]
 fn studio_refuses_hostile_paths() {
-    besiege(Profile::Studio);
+    besiege(Profile::STUDIO);
 }

@@ -121,7 +121,7 @@ fn no_git_tool_runs_what_a_repository_names() {
         .iter()
         .map(|(_, text)| widened(text).replace("\nclass: read\n", "\nclass: write\n"))
         .collect();
-    let bench = BenchOptions::new(Profile::Proxy, &workspace, &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::PROXY, &workspace, &scratch.folder("s"))
         .manifest(&writable.join("---\n"))
         .open();
     for (tool, arguments, shown) in [
@@ -138,7 +138,7 @@ fn no_git_tool_runs_what_a_repository_names() {
         assert_eq!(canaries(&workspace), Vec::<PathBuf>::new(), "{tool}");
     }
     // As shipped, they could not even leave a trace.
-    let bench = BenchOptions::new(Profile::Proxy, &workspace, &scratch.folder("s2")).commands().open();
+    let bench = BenchOptions::new(Profile::PROXY, &workspace, &scratch.folder("s2")).commands().open();
     bench.must("git_diff", json!({"from": "HEAD~1", "to": "HEAD"}));
 }
 
@@ -149,7 +149,7 @@ fn git_in_a_shell_line_obeys_none_of_the_configuration() {
     let workspace = scratch.folder("w");
     arrange(&workspace);
     std::fs::remove_dir_all(workspace.join(".git/hooks")).unwrap();
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).commands().open();
     for line in [
         "git status --short",
         "git log -p",

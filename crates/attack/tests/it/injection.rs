@@ -91,7 +91,7 @@ fn no_text_in_any_argument_does_more_than_the_tool() {
     let scratch = Scratch::new();
     let (workspace, outside) = (scratch.folder("w"), scratch.folder("outside"));
     arrange(&workspace, &outside);
-    let bench = BenchOptions::new(Profile::Proxy, &workspace, &scratch.folder("s")).commands().open();
+    let bench = BenchOptions::new(Profile::PROXY, &workspace, &scratch.folder("s")).commands().open();
     let before = [&workspace, &outside].map(|folder| Tree::of(folder));
     let tools = bench.gate().visible_tools(&toolgate_attack::person("test"));
     let mut tried = 0;
@@ -150,7 +150,7 @@ fn secrets_of_the_history_are_not_shown_either() {
     arrange(&workspace, &outside);
     git(&workspace, &["rm", "-q", ".env"]);
     git(&workspace, &["commit", "-q", "-m", "third"]);
-    let bench = BenchOptions::new(Profile::Proxy, &workspace, &scratch.folder("s")).commands().open();
+    let bench = BenchOptions::new(Profile::PROXY, &workspace, &scratch.folder("s")).commands().open();
     for (tool, arguments, code) in [
         ("git_show_file", json!({"revision": "HEAD~1", "path": ".env"}), Some(ErrorCode::DeniedPath)),
         ("git_diff", json!({"from": "HEAD~2", "to": "HEAD"}), None),

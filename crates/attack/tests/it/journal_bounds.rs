@@ -29,7 +29,7 @@ impl Place {
 
     /// A gate that keeps this much for undo.
     fn start(&self, bounds: &str) -> Bench {
-        let options = BenchOptions::new(Profile::Native, &self.root(), &self.scratch.folder("s"));
+        let options = BenchOptions::new(Profile::NATIVE, &self.root(), &self.scratch.folder("s"));
         options.config(&format!("retention: {{undo: {bounds}}}\n")).open()
     }
 

@@ -79,7 +79,7 @@ impl Place {
 
     /// The next start.
     fn start(&self) -> Bench {
-        BenchOptions::new(Profile::Native, &self.workspace, &self.state).open()
+        BenchOptions::new(Profile::NATIVE, &self.workspace, &self.state).open()
     }
 
     fn pending(&self) -> usize {

@@ -73,7 +73,7 @@ fn refused_by_file_tools(bench: &Bench, workspace: &Path, path: &str) {
 fn what_programs_obey_is_changed_by_no_file_tool() {
     let scratch = Scratch::new();
     let workspace = scratch.folder("w");
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).open();
     for path in NAMES.iter().flat_map(|name| AROUND.map(|around| format!("{around}{name}"))) {
         let code = code_of(&bench.call("write_file", json!({"path": path, "content": "evil\n"})));
         assert_eq!(code, Some(ErrorCode::ReadOnly), "a new {path}");
@@ -88,7 +88,7 @@ fn what_programs_obey_is_not_left_by_a_command() {
     for around in AROUND {
         let scratch = Scratch::new();
         let workspace = scratch.folder("w");
-        let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).commands().open();
         let each = |then: &dyn Fn(&str) -> String| {
             NAMES.iter().map(|name| then(&format!("{around}{name}"))).collect::<String>()
         };
@@ -126,7 +126,7 @@ fn the_hook_that_husky_runs_is_not_written() {
     write(&runner, &format!("#!/bin/sh\ntouch {}\nsh -e .husky/pre-commit\n", ran.display()));
     std::fs::set_permissions(&runner, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     write(&workspace.join(".husky/pre-commit"), "true\n");
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).commands().open();
     let evil = format!("touch {}\n", canary.display());
     bench.call("write_file", json!({"path": ".husky/pre-commit", "content": evil}));
     bench.call("edit_file", json!({"path": ".husky/pre-commit", "old_text": "true", "new_text": evil}));
@@ -186,7 +186,7 @@ fn a_merge_strategy_that_a_command_left_is_not_run() {
             write(&program, &format!("#!/bin/sh\ntouch {}\nexit 0\n", canary.display()));
             std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             if is_confined {
-                let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+                let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).commands().open();
                 bench.must("run_command", json!({"command": line}));
             } else {
                 // Without the gate it is executed; otherwise the other half would show nothing.
@@ -235,7 +235,7 @@ const IN_HOME: &[&str] = &[
 ];
 
 fn at_home(workspace: &Path, home: &Path, state: &Path) -> Bench {
-    BenchOptions::new(Profile::Native, workspace, state).commands().home(home).open()
+    BenchOptions::new(Profile::NATIVE, workspace, state).commands().home(home).open()
 }
 
 #[test]

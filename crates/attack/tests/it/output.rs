@@ -69,7 +69,7 @@ fn fields_are_masked_redacted_or_dropped_in_every_part_of_the_answer() {
     });
     let rules = [("name", Allow), ("email", Mask), ("key", Redact), ("card", Redact), ("orders[].id", Allow)];
     let raw = format!("name: Ada, key: {SECRET}");
-    let desk = Desk::new(Profile::Native, &raw, value, json!({"type": "object"}), &rules);
+    let desk = Desk::new(Profile::NATIVE, &raw, value, json!({"type": "object"}), &rules);
     let called = desk.call();
     let expected = json!({
         "name": "Ada", "email": "a***m", "key": "[redacted]", "card": "[redacted]", "orders": [{"id": 1}, {"id": 2}],
@@ -95,7 +95,7 @@ fn names_that_nobody_declared_are_not_in_the_record() {
         "type": "object",
         "properties": {"people": {"type": "object", "additionalProperties": {"properties": {"age": {}}}}},
     });
-    let desk = Desk::new(Profile::Native, "", value, schema, &[("total", Allow), ("email", Redact)]);
+    let desk = Desk::new(Profile::NATIVE, "", value, schema, &[("total", Allow), ("email", Redact)]);
     let called = desk.call();
     desk.keeps_secret(&called);
     assert_eq!(called.structured(), Some(json!({"email": "[redacted]", "total": 2})));
@@ -103,7 +103,7 @@ fn names_that_nobody_declared_are_not_in_the_record() {
     assert_eq!(recorded, ["email", "people"]);
     let value = json!({"people": {SECRET: {"age": 36}, "ada": {"age": 37}}});
     let rules = [("people.*.age", Redact), ("people.ada", Allow)];
-    let desk = Desk::new(Profile::Native, "", value, json!({"type": "object"}), &rules);
+    let desk = Desk::new(Profile::NATIVE, "", value, json!({"type": "object"}), &rules);
     let called = desk.call();
     let recorded = desk.bench.record(called.call).response.unwrap().redacted_fields;
     assert!(recorded.contains(&"people.?.age".to_owned()), "{recorded:?}");
@@ -115,7 +115,7 @@ fn what_a_tool_puts_into_words_itself_is_checked_and_filtered_all_the_same() {
     let words = || JsonObjectWriter::with_capacity(64).string("name", "Ada").string("key", SECRET).finish();
     let output = || ToolOutput { text_field: Some("content"), ..ToolOutput::new(SECRET, words()) };
     let call = |schema: Value| {
-        let desk = Desk::answering(Profile::Native, output(), schema, &[("name", Allow)]);
+        let desk = Desk::answering(Profile::NATIVE, output(), schema, &[("name", Allow)]);
         let called = desk.call();
         desk.keeps_secret(&called);
         called
@@ -131,7 +131,7 @@ fn what_a_tool_shows_by_address_does_not_leave_past_a_policy() {
     let page = ResourceContent::Page { files: vec![(SECRET.to_owned(), 1)], next: Some(SECRET.to_owned()) };
     for browsed in [file, page] {
         let output = ToolOutput::from_resource(browsed.clone(), json!({"name": "Ada", "key": SECRET}));
-        let desk = Desk::answering(Profile::Native, output, json!({"type": "object"}), &[("name", Allow)]);
+        let desk = Desk::answering(Profile::NATIVE, output, json!({"type": "object"}), &[("name", Allow)]);
         let called = desk.call();
         desk.keeps_secret(&called);
         assert_eq!((&called.resource, called.structured()), (&None, Some(json!({"name": "Ada"}))));
@@ -146,7 +146,7 @@ fn what_a_tool_shows_by_address_does_not_leave_past_a_policy() {
 fn text_that_may_leave_stays_text_and_other_text_does_not_leave() {
     let answer = |rules: &[(&str, OutputRule)]| {
         let desk =
-            Desk::new(Profile::Native, SECRET, json!("a line\nanother"), json!({"type": "string"}), rules);
+            Desk::new(Profile::NATIVE, SECRET, json!("a line\nanother"), json!({"type": "string"}), rules);
         let called = desk.call();
         desk.keeps_secret(&called);
         (called.answer.text.clone(), called.structured().unwrap())
@@ -178,7 +178,7 @@ fn no_shape_of_an_answer_lets_a_dropped_field_out() {
         vec![("open.open", Allow)],
     ] {
         for value in &shapes {
-            for profile in [Profile::Native, Profile::Sidecar, Profile::Studio] {
+            for profile in [Profile::NATIVE, Profile::SIDECAR, Profile::STUDIO] {
                 let desk = Desk::new(profile, SECRET, value.clone(), json!(true), &rules);
                 let called = desk.call();
                 assert_eq!(called.failed, None, "{value}");
@@ -197,7 +197,7 @@ fn output_that_must_be_filtered_is_not_told_while_it_comes() {
         if let Some(rules) = rules {
             tool = tool.output(json!(true), rules);
         }
-        let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+        let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
             .tool(tool.share())
             .open();
         heard.lock().unwrap().clear();
@@ -219,12 +219,12 @@ fn an_answer_is_checked_before_it_is_filtered() {
     let schema = json!({"type": "object", "properties": {"key": {"type": "integer"}}, "required": ["key"]});
     // Filtering first would hide a schema violation, or cause one.
     let desk =
-        Desk::new(Profile::Native, SECRET, json!({"key": SECRET}), schema.clone(), &[("other", Allow)]);
+        Desk::new(Profile::NATIVE, SECRET, json!({"key": SECRET}), schema.clone(), &[("other", Allow)]);
     let called = desk.call();
     assert_eq!(code_of(&called), Some(ErrorCode::OutputInvalid));
     assert_eq!(desk.bench.record(called.call).denial.unwrap().stage, Stage::Output);
     desk.keeps_secret(&called);
-    let desk = Desk::new(Profile::Native, "", json!({"key": 7}), schema, &[("other", Allow)]);
+    let desk = Desk::new(Profile::NATIVE, "", json!({"key": 7}), schema, &[("other", Allow)]);
     let called = desk.call();
     assert_eq!((called.failed.as_ref(), called.answer.text.as_str()), (None, "{}"));
     assert_eq!(desk.bench.record(called.call).response.unwrap().redacted_fields, ["key"]);
@@ -235,7 +235,7 @@ fn recorded(tool: Declared, output: &ToolOutput) -> (CallResponse, Option<Sha256
     let scratch = Scratch::new();
     let output = output.clone();
     let tool = tool.answers(move |_| Ok(output.clone()));
-    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
         .tool(tool.share())
         .open();
     let called = bench.call("customer", json!({}));

@@ -36,7 +36,7 @@ impl TestClock {
 }
 
 fn bench(scratch: &Scratch, config: &str, clock: &TestClock, tools: &[Arc<Declared>]) -> Bench {
-    let mut options = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+    let mut options = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
         .config(config)
         .approver(Scripted::new([]), Duration::from_millis(50))
         .clock(clock.read());

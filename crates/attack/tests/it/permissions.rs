@@ -38,7 +38,7 @@ impl Desk {
             Declared::new("wipe").class(ToolClass::Destructive).permissions(&["git:write"]).share(),
             Declared::new("echo").share(),
         ];
-        let mut options = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+        let mut options = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
             .config(AGENTS)
             .policies(policies);
         for tool in &tools {

@@ -129,7 +129,7 @@ fn storm(bench: &Bench, calls: &[(&'static str, Value)], count: u32, counts: &mu
 fn a_hundred_thousand_calls_against_a_process_that_swaps_links() {
     let scratch = arrange();
     let (workspace, outside) = (scratch.folder("w"), scratch.folder("outside"));
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).open();
     let before = Tree::of(&outside);
     let denied_before = Tree::of(&workspace.join(".env"));
     let swapper = Swapper::start(&scratch);

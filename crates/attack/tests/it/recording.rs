@@ -18,7 +18,7 @@ fn a_held_audit_lock_hangs_no_call() {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
-        let bench = BenchOptions::new(Profile::Native, &workspace, &state).audit_mode(mode).open();
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).audit_mode(mode).open();
         bench.must("append_file", json!({"path": "a.txt", "content": "more\n"}));
         let lock = File::open(state.join("audit/lock")).unwrap();
         lock.lock().unwrap();
@@ -95,7 +95,7 @@ fn reads_answered_while_the_lock_is_held_are_counted_whatever_ends_the_gate() {
         assert_eq!((gap.calls, gap.until), (Some(7), None), "killed: {is_killed}");
         lock.unlock().unwrap();
         for _ in 0..2 {
-            drop(BenchOptions::new(Profile::Native, &workspace, &state).open());
+            drop(BenchOptions::new(Profile::NATIVE, &workspace, &state).open());
             let recorded = report();
             assert_eq!((recorded.problem, recorded.records), (None, 2), "killed: {is_killed}");
             assert_eq!(recorded.gaps.iter().map(|gap| gap.calls).collect::<Vec<_>>(), [Some(7)]);
@@ -111,7 +111,7 @@ fn a_read_that_can_neither_be_recorded_nor_counted_is_not_answered() {
     let scratch = Scratch::new();
     let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
     std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
-    let bench = BenchOptions::new(Profile::Native, &workspace, &state).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).open();
     let lock = File::open(state.join("audit/lock")).unwrap();
     lock.lock().unwrap();
     let read = || bench.call("read_file", json!({"path": "a.txt"}));
@@ -132,7 +132,7 @@ fn a_read_that_can_neither_be_recorded_nor_counted_is_not_answered() {
 fn the_record_of_an_interrupted_call_says_that_its_change_stays() {
     let scratch = Scratch::new();
     let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
-    let open = || BenchOptions::new(Profile::Native, &workspace, &state).open();
+    let open = || BenchOptions::new(Profile::NATIVE, &workspace, &state).open();
     let bench = open();
     let call = bench.must("write_file", json!({"path": "a.txt", "content": "new\n"})).call;
     drop(bench);

@@ -87,7 +87,7 @@ fn a_call_ends_with_the_tools_and_rules_that_it_began_with() {
         begun: Arc::clone(&begun),
         may_go_on: Arc::clone(&may_go_on),
     };
-    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
         .config("agents: {one: {}}")
         .tool(Arc::new(old))
         .open();
@@ -144,7 +144,7 @@ fn a_yes_for_the_session_is_to_the_tool_as_it_was() {
     for (name, change, still_holds) in changes {
         let scratch = Scratch::new();
         let approver = Scripted::new([ApprovalReply::ForSession]);
-        let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+        let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
             .approver(approver.clone(), Duration::from_millis(20))
             .tool(tool().share())
             .open();
@@ -163,7 +163,7 @@ fn a_tool_that_cannot_tell_what_it_does_is_asked_about_after_every_reload() {
     let scratch = Scratch::new();
     let approver = Scripted::new([ApprovalReply::ForSession, ApprovalReply::ForSession]);
     let tool = || Declared::new("push").class(ToolClass::Write).fingerprint(None).share();
-    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
         .approver(approver.clone(), Duration::from_millis(20))
         .tool(tool())
         .open();
@@ -186,7 +186,7 @@ breaker: {failures: 1, within: 1m, rest: 1h}
 ";
     let echo = || Declared::new("echo").share();
     let broken = || Declared::new("broken").answers(|_| Err(Failure::new(ErrorCode::Internal, "")));
-    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
         .config(config)
         .clock(clock.read())
         .tool(echo())
@@ -207,7 +207,7 @@ breaker: {failures: 1, within: 1m, rest: 1h}
 #[test]
 fn agents_are_those_of_the_latest_load() {
     let scratch = Scratch::new();
-    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s"))
         .config("agents: {one: {tool_permissions: {write_file: {allowed: true}}}}")
         .open();
     let one = || Caller { agent: Some("one".parse().unwrap()), ..person("s1") };
@@ -271,7 +271,7 @@ fn a_yes_is_no_way_around_what_was_loaded_while_the_question_was_open() {
             |loaded, state| {
                 let workspace = state.parent().unwrap().join("w");
                 let denying =
-                    BenchOptions::new(Profile::Native, &workspace, &state.join("other")).deny(&["a.txt"]);
+                    BenchOptions::new(Profile::NATIVE, &workspace, &state.join("other")).deny(&["a.txt"]);
                 GateConfig { registry: denying.open().loaded().registry.clone(), ..loaded }
             },
             Some(ErrorCode::DeniedPath),
@@ -281,7 +281,7 @@ fn a_yes_is_no_way_around_what_was_loaded_while_the_question_was_open() {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         let late = Arc::new(Late { gate: Mutex::default(), next: Mutex::default() });
-        let bench = BenchOptions::new(Profile::Native, &workspace, &state)
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state)
             .config("agents: {one: {tool_permissions: {write_file: {allowed: true}}}}")
             .approver(Arc::clone(&late) as Arc<dyn Approver>, Duration::from_secs(60))
             .open();

@@ -38,7 +38,7 @@ fn no_file_that_a_model_writes_makes_git_run_a_program() {
     let program = format!("touch {}; false", proof.display());
     git(&workspace, &["init", "-q", "."]);
     git(&workspace, &["init", "-q", "--bare", "shelf.git"]);
-    let bench = BenchOptions::new(Profile::Native, &workspace, &state).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).open();
 
     let mut attempts = evil_repository("evil", &program);
     attempts.extend(evil_repository("sub/evil", &program));
@@ -93,7 +93,7 @@ fn repositories_are_read_but_not_changed() {
     let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
     git(&workspace, &["init", "-q", "."]);
     git(&workspace, &["init", "-q", "--bare", "shelf.git"]);
-    let bench = BenchOptions::new(Profile::Native, &workspace, &state).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).open();
     bench.must("read_file", json!({"path": ".git/HEAD"}));
     bench.must("read_file", json!({"path": "shelf.git/HEAD"}));
     for path in [
@@ -116,7 +116,7 @@ fn repositories_are_read_but_not_changed() {
 #[test]
 fn a_twin_of_what_makes_a_repository_is_not_written() {
     let scratch = Scratch::new();
-    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s")).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder("s")).open();
     for path in ["a/objects/x", "a/refs/x", "b/HEAD", "c/HEAD", "c/objects/x"] {
         assert_eq!(write(&bench, path, "x"), None, "{path}");
     }

@@ -57,7 +57,7 @@ impl Desk {
             symlink(target, workspace.join(link)).unwrap();
         }
         symlink(workspace.join("secrets"), workspace.join("absolute")).unwrap();
-        let options = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+        let options = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s"))
             .mount_also("@inner", &workspace.join("inner"))
             .policies(FORBID);
         Self { bench: change(options).open(), workspace, _scratch: scratch }
@@ -153,7 +153,7 @@ fn every_tool_is_judged_by_all_of_its_paths() {
 
 #[test]
 fn every_file_tool_of_every_profile_says_which_arguments_are_paths() {
-    for profile in [Profile::Native, Profile::Crew, Profile::Claw, Profile::Sidecar, Profile::Studio] {
+    for profile in [Profile::NATIVE, Profile::CREW, Profile::CLAW, Profile::SIDECAR, Profile::STUDIO] {
         let scratch = Scratch::new();
         let bench = BenchOptions::new(profile, &scratch.folder("w"), &scratch.folder("s")).commands().open();
         for tool in bench.loaded().registry.iter() {

@@ -93,7 +93,7 @@ impl Collector {
 fn bench(scratch: &Scratch) -> Bench {
     let workspace = scratch.folder("w");
     std::fs::write(workspace.join(format!("{CANARY}.txt")), CANARY).unwrap();
-    BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+    BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s"))
         .config("agents:\n  reader: {}\n")
         .approver(Scripted::new([ApprovalReply::Once, ApprovalReply::Denied(None)]), Duration::from_secs(5))
         .open()

@@ -71,7 +71,7 @@ impl Stand {
         let workspace = scratch.folder("w");
         std::fs::write(workspace.join("a.txt"), "old\n").unwrap();
         let approver = Scripted::new(replies);
-        let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s"))
             .config(AGENTS)
             .approver(approver.clone(), Duration::from_millis(50))
             .tool(Unruly::new("lies", false))
@@ -381,7 +381,7 @@ fn without_a_record_nothing_is_changed() {
             let scratch = Scratch::new();
             let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
             std::fs::write(workspace.join("a.txt"), "old\n").unwrap();
-            let bench = BenchOptions::new(Profile::Native, &workspace, &state)
+            let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state)
                 .audit_mode(AuditMode::Deny)
                 .commands()
                 .manifest(COMMAND_OF_CLASS_READ)

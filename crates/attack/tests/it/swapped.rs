@@ -52,7 +52,7 @@ fn open(manifest: &str, when: When, act: fn(&Path)) -> (Scratch, PathBuf, Bench)
     write(&workspace.join("public/x"), "of no value");
     let other = Other { when, act, workspace: Arc::new(Mutex::new(Some(workspace.clone()))) };
     let confining = other.clone();
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s"))
         .commands()
         .manifest(manifest)
         .while_confining(move || confining.act_if(When::CommandIsConfined))

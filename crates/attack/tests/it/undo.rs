@@ -169,7 +169,7 @@ impl Playground {
         for (path, content) in initial {
             crate::fixture::write(&workspace.join(path), content);
         }
-        let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).open();
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).open();
         Self { scratch, bench }
     }
 

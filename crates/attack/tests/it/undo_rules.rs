@@ -43,7 +43,7 @@ impl Place {
     }
 
     fn options(&self) -> BenchOptions {
-        BenchOptions::new(Profile::Native, &self.at("w"), &self.scratch.folder("s"))
+        BenchOptions::new(Profile::NATIVE, &self.at("w"), &self.scratch.folder("s"))
     }
 
     /// Makes a call with a gate that has the operator's deny rule, and closes it.
@@ -325,7 +325,7 @@ fn an_entry_that_was_changed_renamed_or_moved_is_not_believed() {
     let call = place.call("write_file", json!({"path": "a.txt", "content": "A\n"}));
     let copied = std::process::Command::new("cp").arg("-r").arg(place.at("s")).arg(place.at("s2")).status();
     assert!(copied.unwrap().success());
-    let bench = BenchOptions::new(Profile::Native, &place.at("w"), &place.at("s2")).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &place.at("w"), &place.at("s2")).open();
     unknown(&bench, call, "a copy");
 }
 

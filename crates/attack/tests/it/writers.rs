@@ -10,7 +10,7 @@ use toolgate_tools::Profile;
 use toolgate_types::{Caller, ErrorCode};
 
 fn bench(scratch: &Scratch, state: &str) -> Bench {
-    BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder(state)).open()
+    BenchOptions::new(Profile::NATIVE, &scratch.folder("w"), &scratch.folder(state)).open()
 }
 
 /// Increments a number in a file optimistically, as a careful model would: read, then write if unchanged. Returns the number of conflicts.
@@ -66,7 +66,7 @@ fn a_reader_beside_writers_always_finds_the_file_under_its_name() {
     // A reader with access to only this file must not see the names of temporary files.
     let grant = "agents: {narrow: {tool_permissions: {read_file: {allowed: true, paths: [a.txt]}}}}";
     let reader =
-        BenchOptions::new(Profile::Native, &workspace, &scratch.folder("reader")).config(grant).open();
+        BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("reader")).config(grant).open();
     let caller = Caller { agent: Some("narrow".parse().unwrap()), ..person("reader") };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -139,7 +139,8 @@ impl McpHandler {
         let service = Arc::clone(&self.service);
         let keep = move || {
             let uri = service.outputs.store(owner, &whole)?;
-            Some(OutputLink { uri, bytes: whole.len() as u64, kept_for: service.outputs.retention_text() })
+            let (bytes, kept_for) = (whole.len() as u64, service.outputs.retention_text());
+            Some(OutputLink { uri, bytes, kept_for, envelope: service.front().envelope_property() })
         };
         tokio::task::spawn_blocking(keep).await.ok().flatten()
     }

@@ -14,9 +14,6 @@ const MIN_UNREPEATED_BYTES: usize = 32 * 1024;
 /// The property names for the URI of the full output, if the tool declares one.
 const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];
 
-/// The properties in which some profiles wrap the tool's result.
-const PROFILE_FIELDS: [&str; 3] = ["metadata", "output", "data"];
-
 /// The key in `_meta` for the details of an error.
 pub(crate) const ERROR_META_KEY: &str = "toolgate/error";
 
@@ -26,12 +23,14 @@ pub(crate) struct OutputLink {
     pub(crate) bytes: u64,
     /// The retention time as text.
     pub(crate) kept_for: String,
+    /// The property in which the profile wraps the tool's result, if it does.
+    pub(crate) envelope: Option<&'static str>,
 }
 
 impl OutputLink {
     /// For models whose clients do not show resource links.
     fn notice(&self) -> String {
-        let Self { uri, bytes, kept_for } = self;
+        let Self { uri, bytes, kept_for, .. } = self;
         format!("[the whole output, {bytes} bytes, can be read for {kept_for} as the resource {uri}]\n")
     }
 }
@@ -85,9 +84,7 @@ pub(crate) fn to_response(
         ..
     } = called;
     let structured = structured.filter(Structured::is_object).map(|structured| match (&kept, tool) {
-        (Some(OutputLink { uri, .. }), Some(tool)) => {
-            structured.with(|value| add_output_uri(value, uri, &tool.output_schema))
-        }
+        (Some(link), Some(tool)) => structured.with(|value| add_output_uri(value, link, &tool.output_schema)),
         _ => structured,
     });
     let (ended, facts) = match is_error {
@@ -196,16 +193,15 @@ fn add(structured: &mut Value, name: &str, text: &str) {
 }
 
 /// Adds the URI of the full output, if the tool declares a property for it.
-fn add_output_uri(structured: &mut Value, uri: &str, schema: &ToolSchema) {
+fn add_output_uri(structured: &mut Value, link: &OutputLink, schema: &ToolSchema) {
     let declares = |name: &&str| schema.property(name).is_some();
     let Some(name) = FULL_OUTPUT.into_iter().find(declares) else { return };
-    let inner = PROFILE_FIELDS.into_iter().find(|inner| structured.get(*inner).is_some_and(Value::is_object));
-    let place = match inner {
-        Some(inner) => structured.get_mut(inner),
+    let place = match link.envelope {
+        Some(property) => structured.get_mut(property),
         None => Some(structured),
     };
     if let Some(fields) = place.and_then(Value::as_object_mut) {
-        fields.insert(name.to_owned(), Value::String(uri.to_owned()));
+        fields.insert(name.to_owned(), Value::String(link.uri.clone()));
     }
 }
 
@@ -226,7 +222,7 @@ fn attached(attachment: Attachment) -> ContentBlock {
     }
 }
 
-fn linked(OutputLink { uri, bytes, kept_for }: OutputLink) -> ContentBlock {
+fn linked(OutputLink { uri, bytes, kept_for, .. }: OutputLink) -> ContentBlock {
     let link = Resource::new(uri, "whole output")
         .with_description(format!("the whole of what was cut here; kept for {kept_for}"))
         .with_mime_type("text/plain")

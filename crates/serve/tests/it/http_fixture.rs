@@ -102,7 +102,7 @@ impl Plan {
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
         std::fs::write(workspace.join("big.txt"), "0123456789abcde\n".repeat(BIG / 16)).unwrap();
         let nobody = NoApprover { remedy: "ask in a test".to_owned() };
-        let bench = BenchOptions::new(Profile::Native, &workspace, &state)
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state)
             .audit_mode(AuditMode::Deny)
             .approver(Arc::new(nobody), PATIENCE)
             .verifier(verifier());

@@ -52,7 +52,7 @@ impl World {
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
         // No test depends on a timeout that it does not set.
         let nobody = NoApprover { remedy: "ask in a test".to_owned() };
-        let options = BenchOptions::new(Profile::Native, &workspace, &state)
+        let options = BenchOptions::new(Profile::NATIVE, &workspace, &state)
             .blocking(BlockingStrategy::ThreadPool)
             .approver(Arc::new(nobody), 5 * PATIENCE);
         let bench = change(options).open();

@@ -9,7 +9,7 @@ use toolgate_tools::{Profile, ToolComponents};
 #[test]
 fn built_in_tools_declare_what_the_snapshots_show() {
     let (_scratch, workspace, runner) = crate::fixture::setting();
-    for profile in Profile::ALL {
+    for profile in Profile::ALL.iter().copied() {
         let parts = ToolComponents {
             commands: Some(Arc::clone(&runner)),
             web_search: Some(crate::web_search::nowhere()),

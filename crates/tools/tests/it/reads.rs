@@ -11,7 +11,7 @@ use crate::assembled::{assemble, scratch, settings, state_key};
 
 /// A profiled gate over a fixture's workspace, with its state beside it.
 fn front(scratch: &Path) -> ProfiledGate {
-    front_of(Profile::Native, scratch)
+    front_of(Profile::NATIVE, scratch)
 }
 
 pub(crate) fn front_of(profile: Profile, scratch: &Path) -> ProfiledGate {

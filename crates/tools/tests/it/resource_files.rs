@@ -36,7 +36,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
     let bytes: Vec<u8> = (0..=255).collect();
     let text = DocumentContent::Text("é\n\"\n".to_owned());
     let base64 = |bytes: &[u8]| DocumentContent::Base64(STANDARD.encode(bytes));
-    for (profile, tool) in [(Profile::Native, "read_file"), (Profile::Crew, "fs.read")] {
+    for (profile, tool) in [(Profile::NATIVE, "read_file"), (Profile::CREW, "fs.read")] {
         let scratch = scratch();
         let front = front_of(profile, scratch.path());
         for (content, given) in [
@@ -49,7 +49,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
         ] {
             std::fs::write(scratch.path().join("work/file"), content).unwrap();
             let called = browse(&front, tool, json!({"path": "@project/file"}), whole());
-            if let (Profile::Crew, DocumentContent::Base64(_)) = (profile, &given) {
+            if profile == Profile::CREW && matches!(given, DocumentContent::Base64(_)) {
                 assert_eq!((code(&called), &called.resource), (Some(ErrorCode::BinaryFile), &None));
                 continue;
             }
@@ -68,7 +68,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
 #[test]
 fn a_file_longer_than_the_request_takes_is_refused() {
     let scratch = scratch();
-    let front = front_of(Profile::Native, scratch.path());
+    let front = front_of(Profile::NATIVE, scratch.path());
     for (bytes, bound, is_refused) in [
         (MOST, whole(), false),
         (MOST + 1, whole(), true),
@@ -89,7 +89,7 @@ fn a_file_longer_than_the_request_takes_is_refused() {
 #[test]
 fn a_page_is_given_as_files_and_the_record_is_of_that() {
     let scratch = scratch();
-    let front = front_of(Profile::Native, scratch.path());
+    let front = front_of(Profile::NATIVE, scratch.path());
     for (name, content) in [("a", "1"), ("b \"\n", "22"), ("c", "")] {
         std::fs::write(scratch.path().join("work").join(name), content).unwrap();
     }
@@ -117,14 +117,14 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
 fn tools_show_what_they_are_for_and_nothing_else() {
     let page = || ResourceRequest::ListPage { after: None };
     for (profile, tool, arguments, wanted) in [
-        (Profile::Native, "find_files", json!({"glob": "*", "path": "file"}), whole()),
-        (Profile::Native, "read_file", json!({"path": "file"}), page()),
-        (Profile::Native, "list_directory", json!({"path": "."}), page()),
-        (Profile::Native, "write_file", json!({"path": "file", "content": "new"}), whole()),
-        (Profile::Native, "write_file", json!({"path": "file", "content": "new"}), page()),
-        (Profile::Native, "delete_file", json!({"path": "file"}), whole()),
-        (Profile::Crew, "fs.list", json!({"path": "@project/"}), page()),
-        (Profile::Studio, "file_read", json!({"path": "file"}), whole()),
+        (Profile::NATIVE, "find_files", json!({"glob": "*", "path": "file"}), whole()),
+        (Profile::NATIVE, "read_file", json!({"path": "file"}), page()),
+        (Profile::NATIVE, "list_directory", json!({"path": "."}), page()),
+        (Profile::NATIVE, "write_file", json!({"path": "file", "content": "new"}), whole()),
+        (Profile::NATIVE, "write_file", json!({"path": "file", "content": "new"}), page()),
+        (Profile::NATIVE, "delete_file", json!({"path": "file"}), whole()),
+        (Profile::CREW, "fs.list", json!({"path": "@project/"}), page()),
+        (Profile::STUDIO, "file_read", json!({"path": "file"}), whole()),
     ] {
         let scratch = scratch();
         let front = front_of(profile, scratch.path());

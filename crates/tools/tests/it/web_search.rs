@@ -234,7 +234,7 @@ fn each_engine_is_asked_as_it_wants_and_answers_in_one_shape() {
     ];
     for (backend, answer, line, parts) in table {
         let engine = Engine::start(ok(answer));
-        let stand = Stand::new(Profile::Native, options(backend, &format!("{}/sub/", engine.url())));
+        let stand = Stand::new(Profile::NATIVE, options(backend, &format!("{}/sub/", engine.url())));
         let called = stand.search(json!({"query": " rust & c++ ", "max_results": 3}));
         let text = format!("{MARK}\n1. A page\n   https://a.example/x\n   of & about 2. this\n");
         assert_eq!(called.answer.text, text, "{backend:?}");
@@ -257,7 +257,7 @@ fn each_engine_is_asked_as_it_wants_and_answers_in_one_shape() {
 #[test]
 fn the_studio_answers_in_its_own_shape() {
     let engine = Engine::start(ok(r#"{"results": []}"#));
-    let stand = Stand::new(Profile::Studio, options(SearchBackend::Searxng, &engine.url()));
+    let stand = Stand::new(Profile::STUDIO, options(SearchBackend::Searxng, &engine.url()));
     let answer: Value = serde_json::from_str(&stand.search(json!({"query": "x"})).answer.text).unwrap();
     let metadata = json!({"untrusted": true, "backend": "searxng", "results": [], "truncated": false});
     assert_eq!(answer, json!({"output": "nothing was found\n", "metadata": metadata, "isError": true}));
@@ -308,7 +308,7 @@ fn whatever_an_engine_does_instead_is_a_failure_that_says_so() {
     ];
     for (name, backend, does, code, words) in table {
         let engine = Engine::start(does);
-        let stand = Stand::new(Profile::Native, options(backend, &engine.url()));
+        let stand = Stand::new(Profile::NATIVE, options(backend, &engine.url()));
         let called = stand.search(json!({"query": "x"}));
         assert_eq!(failure(&called), (Stage::Execution, code), "{name}: {called:?}");
         assert!(called.answer.text.contains(words), "{name}: {}", called.answer.text);
@@ -323,7 +323,7 @@ fn an_engine_that_is_not_there_is_named_to_the_operator() {
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let unused = held.local_addr().unwrap();
-    let stand = Stand::new(Profile::Native, options(SearchBackend::Searxng, &format!("http://{unused}")));
+    let stand = Stand::new(Profile::NATIVE, options(SearchBackend::Searxng, &format!("http://{unused}")));
     let called = stand.search(json!({"query": "secret plans"}));
     assert_eq!(failure(&called), (Stage::Execution, ErrorCode::IoError));
     let (_, failure) = called.failed.unwrap();
@@ -336,9 +336,9 @@ fn an_engine_that_is_not_there_is_named_to_the_operator() {
 fn a_silent_engine_is_left_when_the_time_is_up_or_nobody_waits() {
     let engine = Engine::start(Does::Waits);
     // Long enough for the request to arrive.
-    let limits = Limits { timeout: Duration::from_secs(5), ..Profile::Native.limits() };
+    let limits = Limits { timeout: Duration::from_secs(5), ..Profile::NATIVE.limits() };
     let searxng = options(SearchBackend::Searxng, &engine.url());
-    let stand = Stand::within(Profile::Native, searxng.clone(), limits, "");
+    let stand = Stand::within(Profile::NATIVE, searxng.clone(), limits, "");
     assert_eq!(failure(&stand.search(json!({"query": "x"}))), (Stage::Execution, ErrorCode::Timeout));
     engine.gone.recv_timeout(PATIENCE).unwrap();
 
@@ -348,7 +348,7 @@ fn a_silent_engine_is_left_when_the_time_is_up_or_nobody_waits() {
         move || cancelled.cancel()
     };
     let engine = Engine::looking(Does::Waits, look);
-    let stand = Stand::new(Profile::Native, options(SearchBackend::Searxng, &engine.url()));
+    let stand = Stand::new(Profile::NATIVE, options(SearchBackend::Searxng, &engine.url()));
     let call = CallOptions { cancelled, ..CallOptions::default() };
     let called = stand.call(None, "web_search", json!({"query": "x"}), call);
     assert_eq!(failure(&called), (Stage::Execution, ErrorCode::Cancelled));
@@ -388,7 +388,7 @@ fn a_name_leads_to_public_addresses_alone() {
         let url = format!("http://search.example:{}", engine.address.port());
         let searxng =
             WebSearchOptions { resolver: resolver.clone(), ..options(SearchBackend::Searxng, &url) };
-        let called = Stand::new(Profile::Native, searxng).search(json!({"query": "x"}));
+        let called = Stand::new(Profile::NATIVE, searxng).search(json!({"query": "x"}));
         assert_eq!(failure(&called), (Stage::Execution, ErrorCode::NotPermitted), "{answer:?}: {called:?}");
         let (_, failure) = called.failed.unwrap();
         assert!(failure.operator_note.unwrap().contains("write the address itself"), "{answer:?}");
@@ -406,7 +406,7 @@ fn this_machine_is_asked_where_the_operator_names_it_and_dns_is_not() {
         let url = format!("http://{host}:{}", engine.address.port());
         let searxng =
             WebSearchOptions { resolver: resolver.clone(), ..options(SearchBackend::Searxng, &url) };
-        let called = Stand::new(Profile::Native, searxng).search(json!({"query": "x"}));
+        let called = Stand::new(Profile::NATIVE, searxng).search(json!({"query": "x"}));
         assert!(!called.answer.is_error, "{host}: {called:?}");
         assert!(resolver.asked.lock().unwrap().is_empty());
     }
@@ -456,7 +456,7 @@ fn the_key_is_in_no_answer_and_nothing_that_is_printed() {
         r#"{{"results": [{{"url": "https://a.example/?k={KEY}", "title": "your key is {KEY}", "content": "tvly-KEY<b></b>-that-nobody-may-see"}}]}}"#
     );
     let engine = Engine::start(ok(&repeated));
-    let stand = Stand::new(Profile::Native, options(SearchBackend::Tavily, &engine.url()));
+    let stand = Stand::new(Profile::NATIVE, options(SearchBackend::Tavily, &engine.url()));
     let called = stand.search(json!({"query": "x"}));
     assert!(called.answer.text.contains("your key is …"), "{}", called.answer.text);
     let printed = format!("{called:?} {:?} {}", SearchKey::new(KEY), stand.audit());
@@ -472,7 +472,7 @@ fn an_intent_is_on_disk_before_anything_leaves_and_one_record_after() {
         move || *seen.lock().unwrap() = everything_in(&place.lock().unwrap().clone().unwrap())
     };
     let engine = Engine::looking(ok(r#"{"results": []}"#), look);
-    let stand = Stand::new(Profile::Native, options(SearchBackend::Searxng, &engine.url()));
+    let stand = Stand::new(Profile::NATIVE, options(SearchBackend::Searxng, &engine.url()));
     *place.lock().unwrap() = Some(stand.scratch.path().join("state/audit/intents"));
     let called = stand.search(json!({"query": "quiet words"}));
     assert!(!called.answer.is_error, "{called:?}");
@@ -488,7 +488,7 @@ fn an_agent_that_only_reads_may_search_and_one_with_permissions_needs_its_own() 
     let engine = Engine::start(ok(r#"{"results": []}"#));
     let config = "agents:\n  plain: {}\n  listed: {tool_permissions: {file_read: {allowed: true}}}\n";
     let searxng = options(SearchBackend::Searxng, &engine.url());
-    let stand = Stand::within(Profile::Studio, searxng, Profile::Studio.limits(), config);
+    let stand = Stand::within(Profile::STUDIO, searxng, Profile::STUDIO.limits(), config);
     let call = |agent| stand.call(Some(agent), "web_search", json!({"query": "x"}), CallOptions::default());
     assert!(call("plain").failed.is_none());
     assert_eq!(failure(&call("listed")), (Stage::Permission, ErrorCode::NotPermitted));
@@ -498,7 +498,7 @@ fn an_agent_that_only_reads_may_search_and_one_with_permissions_needs_its_own() 
 #[test]
 fn questions_that_are_none_are_refused() {
     let engine = Engine::start(ok(r#"{"results": []}"#));
-    let stand = Stand::new(Profile::Native, options(SearchBackend::Searxng, &engine.url()));
+    let stand = Stand::new(Profile::NATIVE, options(SearchBackend::Searxng, &engine.url()));
     for arguments in [
         json!({}),
         json!({"query": ""}),
@@ -517,7 +517,7 @@ fn questions_that_are_none_are_refused() {
 #[test]
 fn without_its_key_it_is_shown_to_nobody() {
     let keyless = WebSearchOptions { key: None, ..options(SearchBackend::Brave, "http://127.0.0.1:1") };
-    let called = Stand::new(Profile::Native, keyless).search(json!({"query": "x"}));
+    let called = Stand::new(Profile::NATIVE, keyless).search(json!({"query": "x"}));
     assert_eq!(failure(&called), (Stage::Permission, ErrorCode::NotPermitted));
     let reason = "the variable `BRAVE_API_KEY` is not set, so there is no key for `brave`";
     assert_eq!(called.failed.unwrap().1.operator_note.as_deref(), Some(reason));

@@ -46,7 +46,7 @@ pub(crate) fn full(folder: &Path) {
     let (workspace, state) = (folder.join("disk"), folder.join("state"));
     tiny_disk(&workspace);
     std::fs::create_dir(&state).unwrap();
-    let bench = BenchOptions::new(Profile::Native, &workspace, &state).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).open();
     bench.must("write_file", write("old.txt", 100 * KIB));
     bench.must("write_file", write("other.txt", 60 * KIB));
     let full = ErrorCode::DiskFull;
@@ -72,7 +72,7 @@ fn books_full(folder: &Path) {
         std::fs::create_dir(&workspace).unwrap();
         std::fs::write(workspace.join("old.txt"), "old\n").unwrap();
         tiny_disk(&state);
-        let bench = BenchOptions::new(Profile::Native, &workspace, &state).audit_mode(mode).open();
+        let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).audit_mode(mode).open();
         bench.must("append_file", json!({"path": "old.txt", "content": "more\n"}));
         fill(&state);
         let full = ErrorCode::DiskFull;
@@ -113,7 +113,7 @@ pub(crate) fn read_only(folder: &Path) {
     std::fs::create_dir(&state).unwrap();
     std::fs::write(workspace.join("old.txt"), "old\n").unwrap();
     mount(&["-o", "remount,ro"], &workspace);
-    let bench = BenchOptions::new(Profile::Native, &workspace, &state).open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).open();
     for (tool, arguments) in [
         ("write_file", write("old.txt", 10)),
         ("write_file", write("new.txt", 10)),

@@ -44,7 +44,7 @@ pub(crate) fn disk(folder: &Path, mebibytes: u64) -> PathBuf {
 }
 
 fn options_with_reserve(disk: &Path, mode: AuditMode) -> BenchOptions {
-    BenchOptions::new(Profile::Native, &disk.join("work"), &disk.join("state")).commands().audit_mode(mode)
+    BenchOptions::new(Profile::NATIVE, &disk.join("work"), &disk.join("state")).commands().audit_mode(mode)
 }
 
 /// A command fills the disk, in place of any other program of the user.

@@ -144,7 +144,7 @@ pub(crate) fn midnight(folder: &Path) {
 /// Reads once, then again after a line that says that the lock of the audit directory is held; prints how many reads were answered, and ends after
 /// another line.
 pub(crate) fn held_lock(workspace: &Path, state: &Path) {
-    let bench = BenchOptions::new(Profile::Native, workspace, state).open();
+    let bench = BenchOptions::new(Profile::NATIVE, workspace, state).open();
     let (mut reads, mut orders) = (Reads::default(), std::io::stdin().lock().lines());
     reads.read(&bench);
     println!("{}", reads.answered);

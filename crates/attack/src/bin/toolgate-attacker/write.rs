@@ -7,7 +7,7 @@ use toolgate_tools::Profile;
 use toolgate_types::ToolCall;
 
 pub(crate) fn run(workspace: &Path, state: &Path, writer: &str) {
-    let bench = BenchOptions::new(Profile::Native, workspace, state).open();
+    let bench = BenchOptions::new(Profile::NATIVE, workspace, state).open();
     let mut versions = CHANGES.map(|change| change.version(workspace, writer));
     loop {
         for (change, version) in CHANGES.into_iter().zip(&mut versions) {

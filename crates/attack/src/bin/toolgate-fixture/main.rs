@@ -58,7 +58,7 @@ fn open(scratch: &Scratch, gate: &Opened) -> Bench {
             gate.replace_config(if added { with_passing(loaded) } else { loaded.clone() });
         }
     });
-    let options = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("state"));
+    let options = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("state"));
     tools::all(&changing).into_iter().fold(options, BenchOptions::tool).open()
 }
 

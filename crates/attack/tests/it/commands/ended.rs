@@ -27,13 +27,13 @@ fn time_that_is_up_ends_everything_and_keeps_what_was_said() {
 
 #[test]
 fn a_command_that_ignores_the_signal_is_ended_all_the_same() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.run_out_of_time("trap '' TERM; echo begun; while :; do sleep 1; done", "begun");
 }
 
 #[test]
 fn cancelling_ends_a_command_and_output_comes_while_it_runs() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     let options = CallOptions::default();
     let (token, heard) = (options.cancelled.clone(), Arc::new(Mutex::new(String::new())));
     let listening = Arc::clone(&heard);
@@ -56,7 +56,7 @@ fn cancelling_ends_a_command_and_output_comes_while_it_runs() {
 
 #[test]
 fn a_flood_is_ended() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     let called = desk.run("yes");
     assert_eq!(code_of(&called), Some(ErrorCode::ResourceLimit), "{}", called.answer.text);
     assert!(called.answer.text.contains("wrote more than"), "{}", &called.answer.text[..200]);
@@ -67,7 +67,7 @@ fn a_flood_is_ended() {
 fn limits_of_the_system_are_told_with_a_remedy_for_the_operator() {
     // On a busy machine a second of processor time takes a while.
     let config = "limits: {timeout: 10m}\nsandbox: {cpu_time: 1s, file_size: 4KiB}";
-    let desk = Desk::with(Profile::Native, |options| options.config(config));
+    let desk = Desk::with(Profile::NATIVE, |options| options.config(config));
     for (line, words) in [
         ("while :; do :; done", "processor time"),
         ("exec head -c 10000 /dev/zero > big", "bytes in one file"),

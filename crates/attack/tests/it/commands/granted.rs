@@ -15,7 +15,7 @@ use crate::approval::Scripted;
 #[test]
 fn an_agent_sees_only_the_paths_that_it_was_granted() {
     const AGENTS: &str = "agents: {writer: {tool_permissions: {run_command: {allowed: true, paths: ['docs/**']}}}, reader: {}}";
-    let desk = Desk::with(Profile::Native, |options| options.config(AGENTS));
+    let desk = Desk::with(Profile::NATIVE, |options| options.config(AGENTS));
     desk.write("docs/a.txt", "granted\n");
     desk.write("other/b.txt", "withheld\n");
     let caller = |agent: &str| Caller { agent: Some(agent.parse().unwrap()), ..person("s1") };
@@ -60,7 +60,7 @@ fn whoever_is_asked_about_an_agent_of_some_files_reads_that_nothing_changes() {
         "agents: {writer: {tool_permissions: {run_command: {allowed: true, paths: ['docs/**']}}}}";
     let approver = Scripted::new([ApprovalReply::Denied(None)]);
     let asked = Arc::clone(&approver);
-    let desk = Desk::with(Profile::Native, |options| {
+    let desk = Desk::with(Profile::NATIVE, |options| {
         options.config(AGENTS).approver(approver, Duration::from_secs(30))
     });
     let caller = Caller { agent: Some("writer".parse().unwrap()), trust: Trust::Guided, ..person("s1") };
@@ -80,7 +80,7 @@ fn a_declared_tool_changes_nothing_for_an_agent_of_some_files() {
     const AGENTS: &str = "agents: {worker: {tool_permissions: {make_file: {allowed: true, paths: ['docs/**']}}}, whole: {tool_permissions: {make_file: {allowed: true}}}}";
     let maker = MAKER.replace("cwd: \"@project\"", "cwd: \"@project\"\nmounts: [\"@project:rw\"]");
     let maker = maker.replace("touch \"$1\"; printf", "touch \"$1\" && printf");
-    let desk = Desk::with(Profile::Proxy, |options| options.manifest(&maker).config(AGENTS));
+    let desk = Desk::with(Profile::PROXY, |options| options.manifest(&maker).config(AGENTS));
     let caller = |agent: &str| Caller { agent: Some(agent.parse().unwrap()), ..holding(&["files:write"]) };
     let call =
         |agent: &str| desk.bench.call_as(caller(agent), "make_file", json!({"name": "made", "note": "x"}));

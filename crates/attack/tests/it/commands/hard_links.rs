@@ -43,7 +43,7 @@ fn state(path: &Path) -> (String, u32, std::time::SystemTime) {
 
 #[test]
 fn no_command_changes_a_file_outside_through_a_hard_link() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     let outside = stored(&desk, "package.js");
     link(&outside, &desk.workspace.join("lib/linked.js"));
     let before = state(&outside);
@@ -64,7 +64,7 @@ fn no_command_changes_a_file_outside_through_a_hard_link() {
 
 #[test]
 fn a_file_all_of_whose_names_are_in_the_workspace_is_changed() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.write("a/one.txt", "one\n");
     link(&desk.workspace.join("a/one.txt"), &desk.workspace.join("b/other.txt"));
     assert_eq!(native(&desk.run("echo two >> a/one.txt && cat b/other.txt")).0, "one\ntwo\n");
@@ -72,7 +72,7 @@ fn a_file_all_of_whose_names_are_in_the_workspace_is_changed() {
 
 #[test]
 fn a_second_name_of_what_is_protected_is_protected_too() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.write(".git/HEAD", "ref: refs/heads/main\n");
     desk.write(".git/hooks/pre-commit", "#!/bin/sh\n");
     link(&desk.workspace.join(".git/hooks/pre-commit"), &desk.workspace.join("script.sh"));
@@ -83,7 +83,7 @@ fn a_second_name_of_what_is_protected_is_protected_too() {
 
 #[test]
 fn thousands_of_linked_files_are_kept_by_their_directory_and_the_rest_is_written() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     let mut outside = Vec::new();
     for number in 0..1_200 {
         let name = format!("f{number}.js");
@@ -103,7 +103,7 @@ fn thousands_of_linked_files_are_kept_by_their_directory_and_the_rest_is_written
 
 #[test]
 fn an_operator_may_allow_it() {
-    let desk = Desk::with(Profile::Native, |options| options.config("sandbox: {hard_links: allow}"));
+    let desk = Desk::with(Profile::NATIVE, |options| options.config("sandbox: {hard_links: allow}"));
     let outside = stored(&desk, "package.js");
     link(&outside, &desk.workspace.join("linked.js"));
     native(&desk.run("echo more >> linked.js"));
@@ -112,7 +112,7 @@ fn an_operator_may_allow_it() {
 
 #[test]
 fn file_tools_replace_a_linked_file_and_leave_the_one_outside() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     for (tool, arguments, expected) in [
         ("write_file", json!({"content": "new\n"}), "new\n".to_owned()),
         ("append_file", json!({"content": "more\n"}), format!("{OUTSIDE}more\n")),

@@ -14,7 +14,7 @@ use crate::fixture::write;
 
 #[test]
 fn denied_files_are_not_there_for_commands() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     const SECRET: &str = "nobody-reads-this";
     for name in [".env", "deep/er/.env.local", "key.pem", ".ssh/id_ed25519", ".git/config"] {
         desk.write(name, SECRET);
@@ -49,7 +49,7 @@ const MOVED_SECRET: &str = "nobody-reads-this";
 
 /// How many of some commands ran while files kept moving; the others were refused, and none saw a secret.
 fn ran_while_moving(moves: &'static [(&'static str, &'static str)], command: &str, times: usize) -> usize {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.write("a/.env", MOVED_SECRET);
     desk.write("a/deep/.env", MOVED_SECRET);
     desk.write("one/key.pem", MOVED_SECRET);
@@ -109,7 +109,7 @@ fn folders_that_keep_moving_take_no_secret_along() {
 
 #[test]
 fn hidden_files_do_not_keep_a_search_from_its_answer() {
-    let desk = Desk::new(Profile::Proxy);
+    let desk = Desk::new(Profile::PROXY);
     desk.write("a.txt", "needle\n");
     for name in [".env", ".ssh/id_rsa", "deep/key.pem"] {
         desk.write(name, "needle secret\n");
@@ -123,7 +123,7 @@ fn hidden_files_do_not_keep_a_search_from_its_answer() {
 
 #[test]
 fn a_history_shows_no_more_than_the_workspace() {
-    let desk = Desk::new(Profile::Proxy);
+    let desk = Desk::new(Profile::PROXY);
     git(&desk.workspace, &["init", "-q"]);
     git(&desk.workspace, &["commit", "-q", "--allow-empty", "-m", "first"]);
     for name in [
@@ -184,7 +184,7 @@ fn a_history_shows_nothing_that_the_operator_denies() {
         ),
         (scoped, "@scoped", hidden_from_scope, &["src/main.rs", "src/deep/x", "readme.md", "docs/b.txt"]),
     ] {
-        let desk = Desk::with(Profile::Proxy, |options| options.config(&rules).commands_in(alias));
+        let desk = Desk::with(Profile::PROXY, |options| options.config(&rules).commands_in(alias));
         git(&desk.workspace, &["init", "-q"]);
         git(&desk.workspace, &["commit", "-q", "--allow-empty", "-m", "first"]);
         for name in hidden {
@@ -226,7 +226,7 @@ fn a_history_shows_nothing_that_the_operator_denies() {
 
 #[test]
 fn no_host_path_and_no_secret_of_the_gate_reaches_a_command() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     let (text, _) = native(&desk.run("pwd; env; ls -la / /work /proc/self/fd /proc/self/cwd; cat /proc/1/environ /proc/1/cmdline | tr '\\0' '\\n'"));
     let host = desk.scratch.path().to_str().unwrap();
     assert!(!text.contains(host), "{text}");
@@ -238,7 +238,7 @@ fn what_is_mounted_read_only_stays_as_it_is() {
     let scratch = Scratch::new();
     let package = scratch.folder("p");
     write(&package.join("a.txt"), "as it was\n");
-    let desk = Desk::with(Profile::Native, |options| options.package(&package));
+    let desk = Desk::with(Profile::NATIVE, |options| options.package(&package));
     let (text, _) = native(
         &desk.run("cat /mnt/pkg/a.txt; echo x > /mnt/pkg/a.txt; rm -f /mnt/pkg/a.txt; touch /mnt/pkg/b"),
     );
@@ -249,7 +249,7 @@ fn what_is_mounted_read_only_stays_as_it_is() {
 
 #[test]
 fn thousands_of_denied_files_stop_no_command_and_are_not_seen() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.write("keep/key.pem", MOVED_SECRET);
     native(&desk.run("mkdir keys && cd keys && seq 1 10001 | sed s/$/.pem/ | xargs touch && echo made"));
     desk.write("keys/1.pem", MOVED_SECRET);

@@ -10,7 +10,7 @@ use super::{Desk, SHELLS, native, structured};
 
 #[test]
 fn what_is_left_under_protected_names_is_taken_away() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     let line = "mkdir -p fresh/.git/hooks fresh/.git/objects fresh/.git/refs && echo 'ref: refs/heads/main' > fresh/.git/HEAD && \
                 printf '#!/bin/sh\\n' > fresh/.git/hooks/pre-commit && chmod +x fresh/.git/hooks/pre-commit && echo export A=1 > .envrc && echo done";
     let called = desk.run(line);
@@ -50,15 +50,15 @@ fn what_was_taken_away_is_named_so_that_nothing_else_can_be_read_into_it() {
         );
         let spelt = r"@project/\u{1b}[2J\u{d}\n[approved]\t\u{202e}x/.envrc";
         let answer = structured(&called);
-        let facts = match profile {
-            Profile::Native => &answer,
-            Profile::Sidecar => &answer["output"],
+        let facts = match profile.name() {
+            "native" => &answer,
+            "sidecar" => &answer["output"],
             _ => &answer["metadata"],
         };
         assert_eq!(facts["quarantined"][0]["path"], spelt, "{answer}");
         let hidden = toolgate_text::is_invisible;
         assert!(!called.answer.text.chars().any(hidden), "{:?}", called.answer.text);
-        if profile == Profile::Native {
+        if profile == Profile::NATIVE {
             assert!(
                 called.answer.text.contains(&format!("[quarantined: `{spelt}` ")),
                 "{}",
@@ -83,7 +83,7 @@ fn space_below(folder: &Path) -> u64 {
 fn what_commands_leave_is_kept_within_bounds() {
     const BOUND: u64 = 4 << 20;
     let bounds = "retention: {quarantine: {max_bytes: 4MiB}}\n";
-    let desk = Desk::with(Profile::Native, |options| options.config(bounds));
+    let desk = Desk::with(Profile::NATIVE, |options| options.config(bounds));
     let quarantine = desk.state.join("quarantine.toolgate");
     // Made by a person, by chance, while a command ran.
     let small = desk.run("echo export A=1 > .envrc").call;
@@ -107,8 +107,8 @@ fn what_commands_leave_is_kept_within_bounds() {
 
 #[test]
 fn many_things_left_are_taken_away_and_counted() {
-    let limit = usize::try_from(Profile::Native.limits().max_output_bytes).unwrap();
-    let desk = Desk::new(Profile::Native);
+    let limit = usize::try_from(Profile::NATIVE.limits().max_output_bytes).unwrap();
+    let desk = Desk::new(Profile::NATIVE);
     let deep = "n".repeat(200);
     let line = format!(
         "seq 1 100000; for n in $(seq 100); do mkdir -p $n/{deep}/{deep}; echo > $n/{deep}/{deep}/.envrc; done"
@@ -131,14 +131,14 @@ fn many_things_left_are_taken_away_and_counted() {
 
 #[test]
 fn also_what_a_command_leaves_that_did_not_end_by_itself() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.run_out_of_time("echo export A=1 > .envrc; echo planted; sleep 1000", "planted");
     assert!(!desk.workspace.join(".envrc").exists());
 }
 
 #[test]
 fn symlinks_that_lead_out_and_pipes_are_told_in_the_answer() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.write("before", "");
     std::os::unix::fs::symlink("/etc", desk.workspace.join("mine")).unwrap();
     let (text, answer) =

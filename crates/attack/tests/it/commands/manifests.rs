@@ -115,7 +115,7 @@ policy: {name: allow, card: redact, mail: mask}
 
 #[test]
 fn success_6_every_call_leaves_one_record() {
-    let desk = Desk::with(Profile::Proxy, |options| options.manifest(GIT_LOG).config("agents: {worker: {}}"));
+    let desk = Desk::with(Profile::PROXY, |options| options.manifest(GIT_LOG).config("agents: {worker: {}}"));
     let calls = [
         (holding(&["git:read"]), "git_log", json!({"count": 5}), Decision::Error, Some("command_failed")),
         (holding(&["git:read"]), "git_log", json!({"count": 30}), Decision::Denied, Some("not_permitted")),

@@ -22,7 +22,7 @@ use crate::fixture::write;
 
 /// The profiles with a shell, and its name.
 const SHELLS: [(Profile, &str); 3] =
-    [(Profile::Native, "run_command"), (Profile::Sidecar, "run_command"), (Profile::Studio, "bash")];
+    [(Profile::NATIVE, "run_command"), (Profile::SIDECAR, "run_command"), (Profile::STUDIO, "bash")];
 
 struct Desk {
     workspace: PathBuf,
@@ -42,7 +42,7 @@ impl Desk {
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         let options = BenchOptions::new(profile, &workspace, &state).commands();
         let bench = change(options).open();
-        let tool = if profile == Profile::Studio { "bash" } else { "run_command" };
+        let tool = if profile == Profile::STUDIO { "bash" } else { "run_command" };
         Self { workspace, state, tool, bench, scratch }
     }
 
@@ -78,7 +78,7 @@ fn native(called: &CallResponse) -> (String, Value) {
 }
 
 fn proxy(manifest: &str) -> Desk {
-    Desk::with(Profile::Proxy, |options| options.manifest(manifest))
+    Desk::with(Profile::PROXY, |options| options.manifest(manifest))
 }
 
 fn holding(permissions: &[&str]) -> Caller {

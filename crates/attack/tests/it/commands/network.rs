@@ -12,7 +12,7 @@ use super::{Desk, native, structured};
 
 #[test]
 fn wanting_the_network_is_told_as_data() {
-    let desk = Desk::new(Profile::Studio);
+    let desk = Desk::new(Profile::STUDIO);
     let called = desk.run("exec 3<>/dev/tcp/203.0.113.1/80");
     let metadata = structured(&called)["metadata"].clone();
     assert_eq!(metadata["denied"][0]["what"], "network", "{metadata}");
@@ -47,7 +47,7 @@ fn named_hosts_are_reached_and_others_are_told_with_a_remedy() {
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n")
             .unwrap();
     });
-    let desk = Desk::with(Profile::Native, |options| {
+    let desk = Desk::with(Profile::NATIVE, |options| {
         options.config("sandbox: {network: [good.example.com]}").dialer(Arc::new(ToTest(address)))
     });
     let (text, answer) = native(&desk.run(

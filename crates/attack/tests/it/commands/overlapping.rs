@@ -87,7 +87,7 @@ fn place() -> (Scratch, PathBuf, PathBuf) {
 #[test]
 fn two_calls_in_flight_build_nothing_that_git_obeys() {
     let (scratch, workspace, proof) = place();
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).commands().open();
     let (built, finished) = attack(&workspace, &bench, &bench, &proof);
     assert_eq!(native(&built).1["quarantined"], json!([]));
     let (text, _) = native(&finished);
@@ -102,7 +102,7 @@ fn two_calls_in_flight_build_nothing_that_git_obeys() {
 fn two_gates_on_one_workspace_build_nothing_that_git_obeys() {
     let (scratch, workspace, proof) = place();
     let state = scratch.folder("s");
-    let gate = || BenchOptions::new(Profile::Native, &workspace, &state).commands().open();
+    let gate = || BenchOptions::new(Profile::NATIVE, &workspace, &state).commands().open();
     let (_, finished) = attack(&workspace, &gate(), &gate(), &proof);
     assert!(native(&finished).0.contains("[quarantined: `@project/evil/HEAD` has a protected name"));
 }
@@ -110,7 +110,7 @@ fn two_gates_on_one_workspace_build_nothing_that_git_obeys() {
 #[test]
 fn two_commands_that_end_together_leave_nothing_and_it_is_told() {
     let (scratch, workspace, _) = place();
-    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &scratch.folder("s")).commands().open();
     // Neither ends before both have left their file: nothing is written again after the first was quarantined.
     let leave = |name: &str| {
         format!(
@@ -143,7 +143,7 @@ fn a_real_repository_is_not_swapped_while_commands_overlap() {
         || std::os::unix::fs::MetadataExt::ino(&std::fs::symlink_metadata(workspace.join(".git")).unwrap());
     let real = inode();
     let state = scratch.folder("s");
-    let gate = || BenchOptions::new(Profile::Native, &workspace, &state).commands().open();
+    let gate = || BenchOptions::new(Profile::NATIVE, &workspace, &state).commands().open();
     let (first, second) = (gate(), gate());
     let swapping = begin(&first, &SWAP.replace("PROOF", proof.to_str().unwrap()));
     wait_for(&workspace.join("built"));
@@ -229,7 +229,7 @@ fn a_server_and_a_command_build_nothing_that_git_obeys() {
     // The server builds, and the command completes it.
     let (scratch, workspace, proof) = place();
     let state = scratch.folder("s");
-    let bench = BenchOptions::new(Profile::Native, &workspace, &state).commands().open();
+    let bench = BenchOptions::new(Profile::NATIVE, &workspace, &state).commands().open();
     let mut server = Server::start(&workspace, &state);
     let build = before.replace("PROOF", proof.to_str().unwrap());
     server.tell(&build);

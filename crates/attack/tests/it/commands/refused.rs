@@ -16,7 +16,7 @@ use crate::approval::Scripted;
 
 #[test]
 fn a_folder_to_run_in_is_judged_like_any_path() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     desk.write("src/deep/a.txt", "");
     desk.write("@odd/a.txt", "");
     desk.write(".ssh/config", "");
@@ -85,9 +85,9 @@ fn blocked_lines_are_refused_with_reason_and_alternative_in_every_profile() {
             assert_eq!((*stage, failure.code), (Stage::Execution, ErrorCode::CommandBlocked), "{line}");
             assert!(failure.message.contains("is not run here: ") && failure.help.is_some(), "{line}");
             assert_eq!(desk.bench.record(called.call).decision, Decision::Denied, "{line}");
-            match profile {
-                Profile::Sidecar => assert_eq!(structured(&called)["error"]["code"], "COMMAND_BLOCKED"),
-                Profile::Studio => assert_eq!(structured(&called)["metadata"]["code"], "command_blocked"),
+            match profile.name() {
+                "sidecar" => assert_eq!(structured(&called)["error"]["code"], "COMMAND_BLOCKED"),
+                "studio" => assert_eq!(structured(&called)["metadata"]["code"], "command_blocked"),
                 _ => assert!(called.answer.text.starts_with("command_blocked: ")),
             }
         }
@@ -97,7 +97,7 @@ fn blocked_lines_are_refused_with_reason_and_alternative_in_every_profile() {
 
 #[test]
 fn no_argument_gets_past_the_gate_that_does_not_fit() {
-    let desk = Desk::new(Profile::Native);
+    let desk = Desk::new(Profile::NATIVE);
     for (arguments, code) in [
         (json!({}), ErrorCode::InvalidArguments),
         (json!({"command": ""}), ErrorCode::InvalidArguments),
@@ -118,7 +118,7 @@ fn no_argument_gets_past_the_gate_that_does_not_fit() {
 fn whoever_is_asked_sees_the_whole_command() {
     let approver = Scripted::new([ApprovalReply::Denied(None), ApprovalReply::Once]);
     let asked = Arc::clone(&approver);
-    let desk = Desk::with(Profile::Native, |options| options.approver(approver, Duration::from_secs(30)));
+    let desk = Desk::with(Profile::NATIVE, |options| options.approver(approver, Duration::from_secs(30)));
     desk.write("src/a.txt", "");
     let caller = || Caller { trust: Trust::Guided, ..person("s1") };
     let line = "echo a &&\necho \u{202e}b > ran";

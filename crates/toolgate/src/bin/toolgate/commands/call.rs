@@ -10,7 +10,7 @@ use toolgate_assembly::gate_builder::{self, GateBuildOptions};
 use toolgate_assembly::servers::ServerSelection;
 use toolgate_assembly::settings::Settings;
 use toolgate_gate::{CallOptions, Progress, ProgressUpdate};
-use toolgate_tools::{CallResponse, Profile, WEB_SEARCH};
+use toolgate_tools::{CallResponse, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
 use super::{StdoutStatus, close_servers, print, print_json, runtime, serving_runtime, token_verification};
@@ -104,7 +104,7 @@ impl ProgressPrinter {
             words: String::new(),
         };
         // A result that is an object contains the output in another form, and would show it a second time.
-        let is_twice = io::stdout().is_terminal() && answers_with_object(settings);
+        let is_twice = io::stdout().is_terminal() && settings.profile.answers_json();
         (!common.quiet && stderr.is_terminal() && !is_twice).then(|| Self(Arc::new(Mutex::new(live()))))
     }
 
@@ -140,11 +140,6 @@ impl ProgressPrinter {
     }
 }
 
-/// Whether the profile's results are objects rather than text.
-fn answers_with_object(settings: &Settings) -> bool {
-    matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio)
-}
-
 /// Prints exactly what a model receives, and a line for each image, audio or document beside it. A line end is added for people and for readers of
 /// consecutive objects. Control characters of file names and contents are escaped if standard output is a terminal, since it would obey them.
 fn print_answer(
@@ -152,7 +147,7 @@ fn print_answer(
     called: &CallResponse,
     shown: Option<&ProgressPrinter>,
 ) -> Result<StdoutStatus, CliError> {
-    let is_object = answers_with_object(settings);
+    let is_object = settings.profile.answers_json();
     let shown = shown.filter(|_| io::stdout().is_terminal());
     let mut text = shown.map_or_else(|| called.answer.text.clone(), |shown| shown.rest(&called.answer.text));
     let is_alone = called.attachments.is_empty();

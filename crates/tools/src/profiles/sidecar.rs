@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 use toolgate_command::output_before;
 use toolgate_gate::Effect;
-use toolgate_types::{Category, ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Limits, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, WorkspaceView};
 
+use super::{AnswerShape, LIMITS, Profile, ProfileDefinition};
 use crate::arguments::{
     ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
 };
@@ -13,8 +14,28 @@ use crate::file_tool::{ToolDeclaration, decode};
 use crate::output_budget::{EntryCost, bound_listing, bound_matches};
 use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{described, object, of_type};
+use crate::shell::{ShellPresentation, all_fields};
 
-pub(crate) fn tools() -> Vec<ToolDeclaration> {
+impl Profile {
+    /// JSON observations for small local models. They call five tools natively; with more, they write calls into their text.
+    pub const SIDECAR: Self = Self(&ProfileDefinition {
+        error_code: code,
+        limits: Limits { max_read_bytes: 1_000_000, max_matches: 50, ..LIMITS },
+        shell: Some(&ShellPresentation {
+            name: "run_command",
+            title: "Run a command",
+            description: "Run a shell command in the workspace. Answers with stdout, stderr and the exit code.",
+            output: || of_type("object").into(),
+            prefers_bash: false,
+            // The text would repeat the fields.
+            answer: |finished, context| ToolOutput { text: String::new(), ..all_fields(finished, context) },
+        }),
+        max_tools: Some(5),
+        ..ProfileDefinition::new("sidecar", tools, render, AnswerShape::Envelope("output"))
+    });
+}
+
+fn tools() -> Vec<ToolDeclaration> {
     let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
     let declare = |name, title, description, class, input, work, show| ToolDeclaration {
         name,
@@ -27,6 +48,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
         output: of_type("object").into(),
         work,
         show,
+        resource: None,
     };
     vec![
         declare(
@@ -183,7 +205,7 @@ fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) ->
     clippy::wildcard_enum_match_arm,
     reason = "a new code does not compile before the profile decides about it"
 )]
-pub(crate) fn code(code: ErrorCode) -> &'static str {
+fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::OutsideWorkspace | ErrorCode::UnknownAlias => "PATH_OUTSIDE_WORKSPACE",
         ErrorCode::SymlinkOutsideWorkspace | ErrorCode::SymlinkLoop => "SYMLINK_OUTSIDE_WORKSPACE",
@@ -233,7 +255,7 @@ pub(crate) fn code(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
+fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
     let (observation, is_error) = match outcome {
         Outcome::Done(output) => {
             let output = output.structured.into_value();

@@ -3,25 +3,46 @@
 mod tools;
 mod workflow;
 mod run;
-mod refusal;
-mod run_log;
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_types::{ErrorCode, Outcome};
+use toolgate_types::{ErrorCode, Limits, Outcome};
+use toolgate_workspace::PathStyle;
 
+use self::run::initialise_run;
+use self::tools::tools;
+use super::{AnswerShape, LIMITS, Profile, ProfileDefinition, scalar_members};
 use crate::profiled_gate::ModelAnswer;
 
-pub(crate) use refusal::{RefusedPath, explain_refusal};
-pub use run::{RunError, initialise_run};
-pub(crate) use run_log::RunLog;
-pub(crate) use tools::{about_file, tools};
+pub use run::RunError;
+
+impl Profile {
+    /// CrewAgent's `fs.*` tools over `@project`, `@pkg` and `@state`.
+    pub const CREW: Self = Self(&ProfileDefinition {
+        error_code: code,
+        facts: scalar_members,
+        details_refused_paths: true,
+        path_style: PathStyle::AliasOnly,
+        limits: Limits {
+            max_read_bytes: 50_000,
+            max_write_bytes: 100_000,
+            max_entries: 200,
+            max_matches: 50,
+            timeout: Duration::from_secs(30),
+            ..LIMITS
+        },
+        run: Some(initialise_run),
+        ..ProfileDefinition::new("crew", tools, render, AnswerShape::Declared)
+    });
+}
 
 /// This profile's error codes.
 #[deny(
     clippy::wildcard_enum_match_arm,
     reason = "a new code does not compile before the profile decides about it"
 )]
-pub(crate) fn code(code: ErrorCode) -> &'static str {
+fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::NotFound => "ENOENT",
         ErrorCode::ReadLimit => "E_READ_LIMIT",
@@ -75,7 +96,7 @@ pub(crate) fn code(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
+fn render(_: &str, outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => (output.structured.into_value(), false),
         Outcome::Failed { stage, failure } => {

@@ -1,21 +1,51 @@
 //! The tools of a chat studio: `{output, metadata, isError}`.
 
-use serde_json::{Value, json};
-use toolgate_command::output_before;
-use toolgate_gate::Effect;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use toolgate_command::{CommandOutcome, output_before};
+use toolgate_gate::{CallContext, Effect};
 use toolgate_text::quoted_name;
-use toolgate_types::{Category, Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_types::{Category, Failure, Limits, OnFull, OnViolation, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView};
 
+use super::native::content_notice;
+use super::{AnswerShape, ConversationDefaults, LIMITS, Profile, ProfileDefinition};
 use crate::arguments::{PathAndContent, ReadArguments, show_write};
 use crate::file_tool::{ToolDeclaration, decode};
-use crate::native::content_notice;
 use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{described, object, of_type};
-use crate::shell::ShellPresentation;
+use crate::shell::{ShellPresentation, full_output};
 use crate::web_search::WEB_SEARCH;
 
-pub(crate) fn tools() -> Vec<ToolDeclaration> {
+/// The name of its shell.
+const BASH: &str = "bash";
+
+impl Profile {
+    /// The tools of a chat studio.
+    pub const STUDIO: Self = Self(&ProfileDefinition {
+        facts: metadata,
+        limits: Limits { max_read_bytes: 100_000, ..LIMITS },
+        shell: Some(&ShellPresentation {
+            name: BASH,
+            title: "Run a bash command",
+            description: "Run a bash command within the sandbox. The project is at /mnt/project; there is no network unless it was allowed.",
+            output: || json!({"type": "object", "properties": {"fullOutput": full_output()}}).into(),
+            prefers_bash: true,
+            answer: command_answer,
+        }),
+        searches_web: true,
+        conversation: ConversationDefaults {
+            max_tool_iterations: 200,
+            on_full: OnFull::Stop,
+            on_violation: OnViolation::Stop,
+        },
+        approval_timeout: Duration::from_secs(30),
+        ..ProfileDefinition::new("studio", tools, render, AnswerShape::Envelope("metadata"))
+    });
+}
+
+fn tools() -> Vec<ToolDeclaration> {
     let path = described("string", "Path relative to the project, or @central/… for the second zone");
     let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
     vec![
@@ -37,6 +67,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             output: of_type("object").into(),
             work: file_read,
             show: None,
+            resource: None,
         },
         ToolDeclaration {
             name: "file_write",
@@ -52,6 +83,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             output: of_type("object").into(),
             work: file_write,
             show: Some(show_write),
+            resource: None,
         },
     ]
 }
@@ -91,16 +123,46 @@ fn file_write(
     Ok(ToolOutput::new(text, structured))
 }
 
+/// The output, with a limit of its own, and all other fields as metadata.
+fn command_answer(finished: CommandOutcome, context: &CallContext) -> ToolOutput {
+    let (text, cut) = finished.text_of_output(&context.limits);
+    let mut facts = finished.facts(cut);
+    facts.insert("bytes".to_owned(), json!(finished.bytes()));
+    let whole = cut.then(|| finished.into_full_text());
+    ToolOutput { full_text: whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
+}
+
+fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
+    let rename = |name: String| {
+        let mut words = name.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        words.fold(first, |name, word| {
+            let mut letters = word.chars();
+            let upper = letters.next().map(|letter| letter.to_ascii_uppercase());
+            name.chars().chain(upper).chain(letters).collect()
+        })
+    };
+    fields.into_iter().map(|(name, value)| (rename(name), value)).collect()
+}
+
+/// The metadata of an answer.
+fn metadata(mut answer: Value) -> Map<String, Value> {
+    match answer.get_mut("metadata").map(Value::take) {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
 /// A command with a non-zero exit code and a search without results count as failed.
 fn is_failure(tool: &str, metadata: &Value) -> bool {
     match tool {
-        _ if tool == ShellPresentation::Studio.name() => metadata.get("exitCode") != Some(&json!(0)),
+        BASH => metadata.get("exitCode") != Some(&json!(0)),
         WEB_SEARCH => metadata.get("results").and_then(Value::as_array).is_some_and(Vec::is_empty),
         _ => false,
     }
 }
 
-pub(crate) fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
+fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
             // A tool that answers with text or a list has all of it in the output.

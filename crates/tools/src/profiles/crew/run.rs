@@ -29,7 +29,7 @@ impl std::error::Error for RunError {
 ///
 /// # Errors
 /// The workflow cannot be read or written.
-pub fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<bool, RunError> {
+pub(super) fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<bool, RunError> {
     if workspace.mount("@pkg").is_none() || workspace.mount("@state").is_none() {
         return Ok(false);
     }

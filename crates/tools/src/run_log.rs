@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use toolgate_text::line_index::truncate_at_char_boundary;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{Caller, Sha256, ToolCall};
+use toolgate_types::{Caller, ErrorCode, Sha256, ToolCall};
 
 use crate::profiled_gate::ModelAnswer;
+use crate::profiles::Profile;
 
 /// String arguments that are names; short ones are logged verbatim.
 const ARGUMENT_NAMES: &[&str] = &["path", "pattern", "ifMatchSha256", "operation"];
@@ -55,6 +56,7 @@ const LAST_LOG: &str = "logs/execution.1.jsonl";
 pub(crate) struct RunLog {
     state: Dir,
     max_bytes: u64,
+    profile: Profile,
     complain: Arc<dyn Fn(&str) + Send + Sync>,
     /// Why a line is missing: the first error.
     failure: OnceLock<String>,
@@ -69,8 +71,14 @@ pub(crate) struct PendingLogLine<'a> {
 }
 
 impl RunLog {
-    pub(crate) fn new(state: Dir, max_bytes: Option<u64>, complain: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
-        Self { state, max_bytes: max_bytes.unwrap_or(MAX_LOG_BYTES), complain, failure: OnceLock::new() }
+    pub(crate) fn new(
+        state: Dir,
+        max_bytes: Option<u64>,
+        profile: Profile,
+        complain: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
+        let max_bytes = max_bytes.unwrap_or(MAX_LOG_BYTES);
+        Self { state, max_bytes, profile, complain, failure: OnceLock::new() }
     }
 
     /// Why the log lacks a line, if it does.
@@ -146,7 +154,8 @@ impl PendingLogLine<'_> {
 impl Drop for PendingLogLine<'_> {
     fn drop(&mut self) {
         if !self.is_written {
-            let error = json!({"code": "E_INTERNAL", "message": "the call was interrupted"});
+            let code = self.log.profile.error_code(ErrorCode::Interrupted);
+            let error = json!({"code": code, "message": "the call was interrupted"});
             self.write(json!({"ok": false, "error": error}), self.begun.elapsed());
         }
     }

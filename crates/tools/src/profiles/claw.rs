@@ -1,24 +1,37 @@
 //! Five text tools: `ok: …`, or a stable category and a reason.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::Value;
 use toolgate_gate::Effect;
 use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
-use toolgate_types::{Category, ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Limits, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{
     DryRun, FileContent, NoopRecorder, ReadRequest, Recorder, Transformed, WorkspaceError, WorkspaceView,
 };
 
+use super::native::list_text;
+use super::{AnswerShape, LIMITS, Profile, ProfileDefinition};
 use crate::arguments::{ListArguments, PathAndContent, every_entry, show_append, show_write};
 use crate::file_tool::{ToolDeclaration, decode};
-use crate::native::list_text;
 use crate::output_budget::{EntryCost, bound_listing};
 use crate::preview::{PreviewContent, Verb};
 use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{described, object, of_type};
 
-pub(crate) fn tools() -> Vec<ToolDeclaration> {
+impl Profile {
+    /// MiniClaw's five text tools.
+    pub const CLAW: Self = Self(&ProfileDefinition {
+        error_code: category,
+        text_is_json: false,
+        limits: Limits { max_entries: 500, timeout: Duration::from_secs(10), ..LIMITS },
+        ..ProfileDefinition::new("claw", tools, render, AnswerShape::Text)
+    });
+}
+
+fn tools() -> Vec<ToolDeclaration> {
     let path = described("string", "Path relative to the workspace");
     let content = described("string", "Text content");
     let declare = |name, title, description, class, input, work, show| ToolDeclaration {
@@ -32,6 +45,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
         output: of_type("string").into(),
         work,
         show,
+        resource: None,
     };
     vec![
         declare(
@@ -189,7 +203,7 @@ fn edit_file(
     clippy::wildcard_enum_match_arm,
     reason = "a new code does not compile before the profile decides about it"
 )]
-pub(crate) fn category(code: ErrorCode) -> &'static str {
+fn category(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InvalidPath => "invalid_path",
         ErrorCode::UnknownAlias
@@ -244,7 +258,7 @@ pub(crate) fn category(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
+fn render(_: &str, outcome: Outcome) -> ModelAnswer {
     match outcome {
         Outcome::Done(output) => ModelAnswer { text: output.text, structured: None, is_error: false },
         Outcome::Failed { failure, .. } => ModelAnswer {

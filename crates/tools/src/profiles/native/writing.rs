@@ -57,6 +57,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             output: written.clone(),
             work: write_file,
             show: Some(show_write),
+            resource: None,
         },
         ToolDeclaration {
             name: "append_file",
@@ -72,6 +73,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             output: written,
             work: append_file,
             show: Some(show_append),
+            resource: None,
         },
         ToolDeclaration {
             name: "edit_file",
@@ -114,6 +116,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             work: edit_file,
             show: Some(show_edit),
+            resource: None,
         },
         ToolDeclaration {
             name: "apply_patch",
@@ -147,6 +150,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             work: apply_patch,
             show: Some(show_patch),
+            resource: None,
         },
         ToolDeclaration {
             name: "move_file",
@@ -169,6 +173,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             work: move_file,
             show: None,
+            resource: None,
         },
         ToolDeclaration {
             name: "delete_file",
@@ -181,6 +186,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             output: object([("path", of_type("string")), ("bytes", of_type("integer"))], &["path", "bytes"]),
             work: delete_file,
             show: None,
+            resource: None,
         },
     ]
 }

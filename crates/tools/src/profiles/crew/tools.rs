@@ -17,12 +17,13 @@ use crate::arguments::show_write;
 use crate::file_tool::{ToolDeclaration, decode};
 use crate::output_budget::{EntryCost, bound_listing, bound_matches};
 use crate::preview::{PreviewContent, Verb};
+use crate::resource_files::ResourceKind;
 use crate::schemas::{described, object, of_type};
 
 /// Directories that a search never enters in this profile.
 const SKIPPED_DIRECTORIES: &[&str] = &[".git", "node_modules"];
 
-pub(crate) fn tools() -> Vec<ToolDeclaration> {
+pub(super) fn tools() -> Vec<ToolDeclaration> {
     let path = described("string", "Path with its mount: @project/…, @pkg/… or @state/…");
     let line = json!({"type": "integer", "minimum": 1, "description": "Line number, from 1, inclusive"});
     let count = |minimum: u64| json!({"type": "integer", "minimum": minimum});
@@ -41,6 +42,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
         output: told.clone(),
         work,
         show,
+        resource: None,
     };
     vec![
         declare(
@@ -60,7 +62,8 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             object([("path", path.clone()), ("startLine", line.clone()), ("endLine", line)], &["path"]),
             read,
             None,
-        ),
+        )
+        .with_resource(ResourceKind::File(about_file)),
         declare(
             "fs.search",
             "Search in files",
@@ -203,7 +206,7 @@ fn read(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<
 }
 
 /// The metadata of a file that is read as a resource. This profile only reads text.
-pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
+fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     let EntireFile { path, bytes, sha256, content } = file;
     match content {
         EntireContent::Text(_) => {

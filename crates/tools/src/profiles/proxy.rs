@@ -1,12 +1,25 @@
 //! The presentation of a tool proxy: declared tools, answered as `{ok, data}` or `{ok, error}`.
 
-use serde_json::{Value, json};
-use toolgate_types::Outcome;
+use std::time::Duration;
 
+use serde_json::{Value, json};
+use toolgate_types::{Limits, Outcome};
+
+use super::{AnswerShape, LIMITS, Profile, ProfileDefinition};
+use crate::declared::SHIPPED;
 use crate::profiled_gate::ModelAnswer;
 
-/// The error codes are the gate's own.
-pub(crate) fn render(outcome: Outcome) -> ModelAnswer {
+impl Profile {
+    /// What manifests declare, and nothing else.
+    pub const PROXY: Self = Self(&ProfileDefinition {
+        limits: Limits { timeout: Duration::from_secs(30), ..LIMITS },
+        shipped: SHIPPED,
+        strict_manifests: true,
+        ..ProfileDefinition::new("proxy", Vec::new, render, AnswerShape::Envelope("data"))
+    });
+}
+
+fn render(_: &str, outcome: Outcome) -> ModelAnswer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => (json!({"ok": true, "data": output.structured.into_value()}), false),
         Outcome::Failed { stage, failure } => {

@@ -15,6 +15,7 @@ use toolgate_workspace::{
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
 use crate::file_tool::{ToolDeclaration, decode};
 use crate::output_budget::{EntryCost, bound_listing, bound_matches, bound_paths, has_byte};
+use crate::resource_files::ResourceKind;
 use crate::schemas::{described, list_of, notice, object, of_type};
 
 /// The upper bound of matches or results in one answer, whatever the call asks for.
@@ -57,6 +58,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             work: read_file,
             show: None,
+            resource: Some(ResourceKind::File(about_file)),
         },
         ToolDeclaration {
             name: "list_directory",
@@ -84,6 +86,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             work: list_directory,
             show: None,
+            resource: None,
         },
         ToolDeclaration {
             name: "search_files",
@@ -138,6 +141,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             work: search_files,
             show: None,
+            resource: None,
         },
         ToolDeclaration {
             name: "find_files",
@@ -168,6 +172,7 @@ pub(crate) fn tools() -> Vec<ToolDeclaration> {
             ),
             work: find_files,
             show: None,
+            resource: Some(ResourceKind::Files),
         },
     ]
 }
@@ -207,7 +212,7 @@ fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> JsonObjectW
 }
 
 /// The same fields for a file that is read as a resource.
-pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
+fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     let is_binary = matches!(file.content, EntireContent::Bytes(_));
     Ok(about(&file.path, file.bytes, file.sha256, is_binary).finish())
 }

@@ -1,0 +1,119 @@
+//! Toolgate's own presentation: text for the model, and the same as structured JSON.
+
+mod reading;
+mod writing;
+
+use serde_json::{Value, json};
+use toolgate_command::output_before;
+use toolgate_gate::ToolSchema;
+use toolgate_types::{Failure, Outcome, Stage};
+
+use super::{AnswerShape, Profile, ProfileDefinition, scalar_members};
+use crate::file_tool::ToolDeclaration;
+use crate::profiled_gate::ModelAnswer;
+use crate::schemas::{list_of, notice, object, of_type};
+use crate::shell::{ShellPresentation, all_fields, full_output};
+
+pub(super) use reading::{content_notice, list_text};
+
+impl Profile {
+    /// Toolgate's own.
+    pub const NATIVE: Self = Self(&ProfileDefinition {
+        text_is_json: false,
+        facts: scalar_members,
+        shell: Some(&ShellPresentation {
+            name: "run_command",
+            title: "Run a command",
+            description: "Run a shell line in a sandbox: the mounts are at /mnt/NAME (the workspace is /mnt/project), the rest of the system is \
+                          read-only, and there is no network unless the operator opened some hosts. Answers with the output and the exit code. \
+                          Nothing that was started goes on after the answer.",
+            output: command_output,
+            prefers_bash: false,
+            answer: all_fields,
+        }),
+        searches_web: true,
+        ..ProfileDefinition::new("native", tools, render, AnswerShape::Declared)
+    });
+}
+
+fn command_output() -> ToolSchema {
+    let list = list_of(of_type("object"));
+    object(
+        [
+            ("exit_code", json!({"type": ["integer", "null"]})),
+            ("signal", json!({"type": ["string", "null"]})),
+            ("duration_ms", of_type("integer")),
+            ("stdout", of_type("string")),
+            ("stderr", of_type("string")),
+            ("truncated", of_type("boolean")),
+            ("timed_out", of_type("boolean")),
+            ("denied", list.clone()),
+            ("quarantined", list.clone()),
+            ("quarantined_total", of_type("integer")),
+            ("left_behind", list),
+            ("hidden_files", of_type("integer")),
+            ("pinned_folders", of_type("integer")),
+            ("hidden_folders", list_of(of_type("string"))),
+            ("full_output", full_output()),
+            notice(),
+        ],
+        &[
+            "exit_code",
+            "signal",
+            "duration_ms",
+            "stdout",
+            "stderr",
+            "truncated",
+            "timed_out",
+            "denied",
+            "quarantined",
+        ],
+    )
+}
+
+fn tools() -> Vec<ToolDeclaration> {
+    let mut tools = reading::tools();
+    tools.extend(writing::tools());
+    tools
+}
+
+/// A success is the tool's own text; a failure is the code, the message and the help.
+fn render(_: &str, outcome: Outcome) -> ModelAnswer {
+    match outcome {
+        Outcome::Done(output) => {
+            ModelAnswer { text: output.text, structured: Some(output.structured), is_error: false }
+        }
+        Outcome::Failed { stage, failure } => ModelAnswer {
+            text: failure_text(&failure),
+            structured: Some(json!({"error": failure_json(stage, &failure)}).into()),
+            is_error: true,
+        },
+    }
+}
+
+fn failure_text(failure: &Failure) -> String {
+    let mut text = format!("{}: {}", failure.code.as_str(), failure.message);
+    if let Some(help) = &failure.help {
+        text.push_str("\nhelp: ");
+        text.push_str(help);
+    }
+    text.push_str(&output_before(failure));
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+fn failure_json(stage: Stage, failure: &Failure) -> Value {
+    let mut error =
+        json!({"code": failure.code.as_str(), "message": failure.message, "stage": stage.as_str()});
+    if let Value::Object(fields) = &mut error {
+        if let Some(help) = &failure.help {
+            fields.insert("help".to_owned(), json!(help));
+        }
+        if !failure.details.is_empty() {
+            fields.insert("details".to_owned(), Value::Object(failure.details.clone()));
+        }
+    }
+    error
+}
