@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolgate_command::CommandRunner;
-use toolgate_gate::{DEFAULT_APPROVAL_TIMEOUT, GateError, Registry, Tool};
+use toolgate_gate::{GateError, Registry, Tool};
 use toolgate_types::{ErrorCode, Limits, OnFull, OnViolation, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
@@ -136,7 +136,7 @@ impl ProfileDefinition {
                 on_full: OnFull::Compact,
                 on_violation: OnViolation::Answer,
             },
-            approval_timeout: DEFAULT_APPROVAL_TIMEOUT,
+            approval_timeout: Duration::from_secs(600),
         }
     }
 }
