@@ -41,17 +41,12 @@ mod step_stream;
 mod recording;
 
 // The wires.
-mod anthropic;
-mod responses;
-mod chat;
-mod ollama;
+mod wires;
 
 // Model lists.
 mod listed;
 
-pub use anthropic::AnthropicProvider;
 pub use capabilities::{Capabilities, StatedCapabilities};
-pub use chat::ChatProvider;
 pub use endpoint::{ApiKey, Endpoint, Timeouts};
 pub use error::{ErrorKind, ProviderError};
 pub use event::{CallKey, FinishReason, StepEvent, Usage};
@@ -59,12 +54,14 @@ pub use known_models::default_model;
 pub use limits::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
 pub use listed::{ListedModel, list_models};
 pub use message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState};
-pub use ollama::{OllamaProvider, installed_models};
 pub use provider::{ModelName, Provider, StepEvents, Wire, provider};
 pub use recording::{ReplayedStep, StreamRecorder, replay};
 pub use request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
-pub use responses::ResponsesProvider;
 pub use retry_policy::RetryPolicy;
 pub use sse::stream_events;
 pub use step_decoder::StepDecoder;
 pub use wire_names::ToolNames;
+pub use wires::anthropic::AnthropicProvider;
+pub use wires::chat::ChatProvider;
+pub use wires::ollama::{OllamaProvider, installed_models};
+pub use wires::responses::ResponsesProvider;

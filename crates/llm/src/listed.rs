@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
+use crate::known_models;
 use crate::provider::Wire;
 use crate::transport::Transport;
-use crate::{anthropic, chat, known_models, ollama, responses};
+use crate::wires::{anthropic, chat, ollama, responses};
 
 /// The maximum number of Ollama models that are queried, each with a request of its own.
 const MAX_ASKED_ABOUT: usize = 100;

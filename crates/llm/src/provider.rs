@@ -8,15 +8,15 @@ use std::sync::Arc;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::anthropic::AnthropicProvider;
 use crate::capabilities::Capabilities;
-use crate::chat::ChatProvider;
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::event::StepEvent;
-use crate::ollama::OllamaProvider;
 use crate::request::StepRequest;
-use crate::responses::ResponsesProvider;
+use crate::wires::anthropic::AnthropicProvider;
+use crate::wires::chat::ChatProvider;
+use crate::wires::ollama::OllamaProvider;
+use crate::wires::responses::ResponsesProvider;
 
 /// A model that can be asked for a step of a conversation.
 pub trait Provider: Send + Sync {

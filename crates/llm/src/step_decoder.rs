@@ -1,18 +1,18 @@
 //! Decodes bytes into events, without any network: the result does not depend on the source of a stream or on its chunks.
 
-use crate::anthropic::AnthropicDecoder;
-use crate::chat::ChatDecoder;
 use crate::error::{ErrorKind, ProviderError};
 use crate::event::StepEvent;
 use crate::frame::StreamFrame;
 use crate::limits::{MAX_STEP_BYTES, MAX_VALUES, exceeds_max_values};
 use crate::message_collector::MessageCollector;
 use crate::ndjson::LineParser;
-use crate::ollama::OllamaDecoder;
 use crate::provider::{ModelName, Wire};
-use crate::responses::ResponsesDecoder;
 use crate::sse::SseParser;
 use crate::wire_names::WireNames;
+use crate::wires::anthropic::AnthropicDecoder;
+use crate::wires::chat::ChatDecoder;
+use crate::wires::ollama::OllamaDecoder;
+use crate::wires::responses::ResponsesDecoder;
 
 /// A wire's state machine.
 pub(crate) trait Decode: Send {

@@ -23,10 +23,7 @@ mod signature;
 mod request_rejection;
 mod playback;
 mod wire;
-mod anthropic;
-mod responses;
-mod chat;
-mod ollama;
+mod wires;
 pub use wire::Wire;
 
 // Server.

@@ -16,7 +16,7 @@ use crate::request_rejection::RequestRejection;
 use crate::script::StatusFault;
 use crate::step_selection::choose;
 use crate::wire::{self, Exchange, ThinkingDisplay, Wire};
-use crate::{anthropic, chat, ollama, responses};
+use crate::wires::{anthropic, chat, ollama, responses};
 
 /// Longer requests are rejected.
 const MAX_BODY_BYTES: usize = 64 << 20;

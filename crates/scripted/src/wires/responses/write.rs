@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::chat::CREATED;
 use crate::playback::Tape;
 use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
 use crate::script::Finish;
 use crate::signature::sign;
 use crate::wire::{Exchange, GARBAGE, ThinkingDisplay, sse};
+use crate::wires::chat::CREATED;
 
 /// The status of an answer.
 #[derive(Clone, Copy)]

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::chat::{check_length, check_model, check_name, tools_on};
 use crate::conversation::{ModelTurnCall, SentConversation, ToolCallResult};
 use crate::reply::tokens;
 use crate::request_rejection::RequestRejection;
@@ -12,6 +11,7 @@ use crate::script::Script;
 use crate::signature;
 use crate::step_selection::lacks_thoughts;
 use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
+use crate::wires::chat::{check_length, check_model, check_name, tools_on};
 
 /// The known request fields.
 const KNOWN_FIELDS: &[&str] = &[
