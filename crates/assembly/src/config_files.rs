@@ -4,11 +4,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolgate_manifest::{Config, ConfigProblem, DeclaredPath, Located};
+use toolgate_llm::Wire;
+use toolgate_manifest::{Config, ConfigProblem, ConfigProblems, DeclaredPath, Located};
 
 use crate::ambient::{HostEnvironment, list_directory, read_regular_file};
 use crate::settings::LoadedConfig;
 use crate::trust::CoveredConfig;
+
+/// Parses a configuration. Whether its model servers speak known wires is checked here, since `manifest` does not know the wires.
+pub fn parse_config(shown: &str, bytes: &[u8]) -> Result<Config, ConfigProblems> {
+    Config::parse_bytes(shown, bytes)?.require_wires(Wire::NAMES)
+}
 
 /// A file or directory that the configuration names.
 #[derive(Clone, Debug)]
@@ -114,4 +120,22 @@ fn read(path: PathBuf, from: &FileSource, surroundings: &HostEnvironment) -> io:
 pub fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> ConfigProblem {
     let message = format!("`{}` cannot be read: {error}", at.value.as_str());
     config.problem_at(at, message, Some("name something that exists and that you may read".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_server_of_an_unknown_wire_is_a_mistake_with_its_place() {
+        for wire in Wire::NAMES {
+            let text = format!("models:\n  near: {{wire: {wire}}}\n");
+            assert!(parse_config("toolgate.yaml", text.as_bytes()).is_ok(), "{wire}");
+        }
+        let problems = parse_config("toolgate.yaml", b"models:\n  near: {wire: grpc}\n").unwrap_err();
+        assert_eq!(
+            problems.to_string(),
+            "toolgate.yaml:2:16: `grpc` is not a wire — use `anthropic`, `openai`, `openai-chat` or `ollama`"
+        );
+    }
 }

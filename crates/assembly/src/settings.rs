@@ -11,7 +11,7 @@ use toolgate_tools::Profile;
 use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
 
 use crate::ambient::{HostEnvironment, read_file};
-use crate::config_files::{ConfiguredPath, FileSource};
+use crate::config_files::{ConfiguredPath, FileSource, parse_config};
 use crate::error::BuildError;
 use crate::notices::{debug, warn};
 use crate::overrides::SettingsOverrides;
@@ -145,7 +145,7 @@ impl LoadedConfig {
         let shown = origin
             .file()
             .map_or_else(|| "configuration text".to_owned(), |file| surroundings.display_path(file));
-        let config = Config::parse_bytes(&shown, bytes).map_err(|problems| {
+        let config = parse_config(&shown, bytes).map_err(|problems| {
             BuildError::usage(problems.render().trim_end())
                 .help("correct the file; `toolgate check` says when nothing is left")
         })?;

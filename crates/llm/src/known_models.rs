@@ -5,7 +5,6 @@
 //! does a server's own statement, except that `AnthropicProvider` only queries the server about models that are not in the table.
 
 use crate::capabilities::Capabilities;
-use crate::provider::Wire;
 
 /// A family of models: all whose name begins so, unless a longer entry matches as well.
 struct ModelFamily {
@@ -109,16 +108,6 @@ pub(crate) fn known_capabilities(model: &str) -> Option<Capabilities> {
     })
 }
 
-/// The default model: neither the largest nor the smallest that the vendor's own client lists.
-#[must_use]
-pub fn default_model(wire: Wire) -> Option<&'static str> {
-    match wire {
-        Wire::Anthropic => Some("claude-sonnet-5-5"),
-        Wire::Openai => Some("gpt-6-sol"),
-        Wire::OpenaiChat | Wire::Ollama => None,
-    }
-}
-
 /// Whether a name begins with a family's name, up to a word boundary. Vendors and resellers differ in dots, dashes and capitals.
 fn is_of(name: &str, family: &str) -> bool {
     let mut rest = name.bytes();
@@ -168,13 +157,6 @@ mod tests {
         ];
         for (model, expected) in cases {
             assert_eq!(numbers(model), expected, "{model}");
-        }
-    }
-
-    #[test]
-    fn models_to_begin_with_are_known_and_call_tools() {
-        for wire in [Wire::Anthropic, Wire::Openai] {
-            assert!(known_capabilities(default_model(wire).unwrap()).unwrap().supports_tools);
         }
     }
 

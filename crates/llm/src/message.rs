@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::provider::{ModelName, Wire};
+use crate::provider::ModelName;
+use crate::wires::Wire;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,9 +14,10 @@ use crate::limits::{
     count_values, depth,
 };
 use crate::message::{AssistantMessage, MessagePart, ModelCall, OpaqueProviderState};
-use crate::provider::{ModelName, Wire};
+use crate::provider::ModelName;
 use crate::vendor_error::sanitize;
 use crate::wire_names::WireNames;
+use crate::wires::Wire;
 
 /// An open part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,10 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::event::StepEvent;
 use crate::request::StepRequest;
-use crate::wires::anthropic::AnthropicProvider;
-use crate::wires::chat::ChatProvider;
-use crate::wires::ollama::OllamaProvider;
-use crate::wires::responses::ResponsesProvider;
+use crate::wires::Wire;
 
 /// A model that can be asked for a step of a conversation.
 pub trait Provider: Send + Sync {
@@ -37,12 +34,7 @@ pub trait Provider: Send + Sync {
 /// The provider for a model at this endpoint, over this wire.
 #[must_use]
 pub fn provider(wire: Wire, endpoint: Endpoint, model: ModelName) -> Arc<dyn Provider> {
-    match wire {
-        Wire::Anthropic => Arc::new(AnthropicProvider::new(endpoint, model)),
-        Wire::Openai => Arc::new(ResponsesProvider::new(endpoint, model)),
-        Wire::OpenaiChat => Arc::new(ChatProvider::new(endpoint, model)),
-        Wire::Ollama => Arc::new(OllamaProvider::new(endpoint, model)),
-    }
+    (wire.spec().provider)(endpoint, model)
 }
 
 /// The events of one step.
@@ -79,18 +71,4 @@ impl fmt::Display for ModelName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.provider, self.name)
     }
-}
-
-/// The API over which a model is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wire {
-    /// Anthropic Messages.
-    Anthropic,
-    /// OpenAI Responses.
-    Openai,
-    /// OpenAI Chat Completions and compatible servers.
-    OpenaiChat,
-    /// Ollama's native API.
-    Ollama,
 }

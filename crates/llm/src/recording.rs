@@ -20,9 +20,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::error::{ErrorKind, ProviderError};
 use crate::event::StepEvent;
-use crate::provider::{ModelName, Wire};
+use crate::provider::ModelName;
 use crate::step_decoder::{StepDecoder, truncated};
 use crate::wire_names::WireNames;
+use crate::wires::Wire;
 
 /// Records received streams. Clones write to the same file.
 #[derive(Clone)]

@@ -6,13 +6,10 @@ use crate::frame::StreamFrame;
 use crate::limits::{MAX_STEP_BYTES, MAX_VALUES, exceeds_max_values};
 use crate::message_collector::MessageCollector;
 use crate::ndjson::LineParser;
-use crate::provider::{ModelName, Wire};
+use crate::provider::ModelName;
 use crate::sse::SseParser;
 use crate::wire_names::WireNames;
-use crate::wires::anthropic::AnthropicDecoder;
-use crate::wires::chat::ChatDecoder;
-use crate::wires::ollama::OllamaDecoder;
-use crate::wires::responses::ResponsesDecoder;
+use crate::wires::{Framing, Wire};
 
 /// A wire's state machine.
 pub(crate) trait Decode: Send {
@@ -57,8 +54,12 @@ impl StepDecoder {
 
     pub(crate) fn with_names(wire: Wire, model: &ModelName, names: WireNames) -> Self {
         let collector = MessageCollector::new(wire, model.clone(), names);
-        let (framing, wire) = decoder_for(wire, collector);
-        Self { framing, wire, bytes: 0, state: DecodeState::Running }
+        let spec = wire.spec();
+        let framing = match spec.framing {
+            Framing::ServerSentEvents => StreamFraming::Events(SseParser::default()),
+            Framing::JsonLines => StreamFraming::Lines(LineParser::default()),
+        };
+        Self { framing, wire: (spec.decoder)(collector), bytes: 0, state: DecodeState::Running }
     }
 
     /// Takes more bytes. Events from before a failure can still be taken.
@@ -153,21 +154,4 @@ fn each(wire: &mut dyn Decode) -> impl FnMut(StreamFrame<'_>) -> Result<(), Prov
 /// The stream ended before the wire's terminator.
 pub(crate) fn truncated() -> ProviderError {
     ProviderError::new(ErrorKind::Truncated, "the stream ended before the model's message did")
-}
-
-fn decoder_for(wire: Wire, collector: MessageCollector) -> (StreamFraming, Box<dyn Decode>) {
-    match wire {
-        Wire::Anthropic => {
-            (StreamFraming::Events(SseParser::default()), Box::new(AnthropicDecoder::new(collector)))
-        }
-        Wire::Openai => {
-            (StreamFraming::Events(SseParser::default()), Box::new(ResponsesDecoder::new(collector)))
-        }
-        Wire::OpenaiChat => {
-            (StreamFraming::Events(SseParser::default()), Box::new(ChatDecoder::new(collector)))
-        }
-        Wire::Ollama => {
-            (StreamFraming::Lines(LineParser::default()), Box::new(OllamaDecoder::new(collector)))
-        }
-    }
 }

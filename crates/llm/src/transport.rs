@@ -19,40 +19,21 @@ use toolgate_types::time::{BEFORE_1970, is_before_1970};
 use crate::endpoint::{ApiKey, Endpoint, Timeouts};
 use crate::error::{ErrorKind, ProviderError};
 use crate::limits::{MAX_ANSWER_BYTES, MAX_VALUES, exceeds_max_values};
-use crate::provider::{ModelName, StepEvents, Wire};
+use crate::provider::{ModelName, StepEvents};
 use crate::step_decoder::StepDecoder;
 use crate::step_stream::StepStream;
 use crate::vendor_error::{ELLIPSIS, VendorError, sanitize, with_hints};
 use crate::wire_names::WireNames;
+use crate::wires::{Framing, KeyHeader, Wire};
 
 /// The timeout of queries for which no model has to be loaded or to think.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What a wire needs with every request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dialect {
-    /// The wire.
-    pub(crate) wire: Wire,
-    /// How a key is sent.
-    pub(crate) key: KeyHeader,
-    /// Further headers.
-    pub(crate) headers: &'static [(&'static str, &'static str)],
-}
-
-/// How a key is sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum KeyHeader {
-    /// `authorization: Bearer …`
-    Bearer,
-    /// `x-api-key: …`
-    ApiKey,
-}
 
 /// The HTTP client for one server.
 #[derive(Debug)]
 pub(crate) struct Transport {
     endpoint: Endpoint,
-    dialect: Dialect,
+    wire: Wire,
     /// Created on first use: it loads the system's CA certificates.
     connected: OnceCell<ConnectedClient>,
 }
@@ -66,8 +47,8 @@ struct ConnectedClient {
 }
 
 impl Transport {
-    pub(crate) fn new(endpoint: Endpoint, dialect: Dialect) -> Self {
-        Self { endpoint, dialect, connected: OnceCell::new() }
+    pub(crate) fn new(endpoint: Endpoint, wire: Wire) -> Self {
+        Self { endpoint, wire, connected: OnceCell::new() }
     }
 
     /// Requests a step.
@@ -79,12 +60,12 @@ impl Transport {
         names: WireNames,
     ) -> Result<StepEvents, ProviderError> {
         let recording = match &self.endpoint.recorder {
-            Some(recorder) => Some(recorder.step(self.dialect.wire, model, &names).await?),
+            Some(recorder) => Some(recorder.step(self.wire, model, &names).await?),
             None => None,
         };
         let response = self.send(Method::POST, path, None, Some(to_json_bytes(body)?)).await?;
         let response = self.expect_stream(response).await?;
-        let decoder = StepDecoder::with_names(self.dialect.wire, model, names);
+        let decoder = StepDecoder::with_names(self.wire, model, names);
         let secrets = self.secrets();
         Ok(StepEvents::new(StepStream::new(
             response.bytes_stream(),
@@ -142,7 +123,7 @@ impl Transport {
         body: Option<Vec<u8>>,
     ) -> Result<Response, ProviderError> {
         let connected =
-            self.connected.get_or_try_init(|| ConnectedClient::new(&self.endpoint, self.dialect)).await?;
+            self.connected.get_or_try_init(|| ConnectedClient::new(&self.endpoint, self.wire)).await?;
         let mut address = connected.address(path)?;
         address.set_query(query);
         if address.scheme() == "https" && is_before_1970() {
@@ -185,8 +166,8 @@ impl Transport {
             ));
         }
         let kind = header(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
-        // Ollama's lines of JSON may be declared as `application/json`.
-        let is_whole = kind.starts_with("application/json") && self.dialect.wire != Wire::Ollama;
+        // Lines of JSON may be declared as `application/json`.
+        let is_whole = kind.starts_with("application/json") && self.wire.spec().framing != Framing::JsonLines;
         if !is_whole && !kind.starts_with("text/html") {
             return Ok(response);
         }
@@ -211,10 +192,10 @@ impl Transport {
 }
 
 impl ConnectedClient {
-    async fn new(endpoint: &Endpoint, dialect: Dialect) -> Result<Self, ProviderError> {
+    async fn new(endpoint: &Endpoint, wire: Wire) -> Result<Self, ProviderError> {
         let has_secrets = endpoint.key.is_some() || !endpoint.headers.is_empty();
         let (base, is_plain) = validate_url(&endpoint.base_url, has_secrets)?;
-        let headers = headers(endpoint, dialect)?;
+        let headers = headers(endpoint, wire)?;
         let connect = endpoint.timeouts.connect;
         // Created on a blocking thread, since it loads the system's CA certificates.
         let made = tokio::task::spawn_blocking(move || {
@@ -296,13 +277,13 @@ fn validate_url(address: &str, has_secrets: bool) -> Result<(Url, bool), Provide
 }
 
 /// The headers of every request; secrets are marked sensitive so that they are not printed.
-fn headers(endpoint: &Endpoint, dialect: Dialect) -> Result<HeaderMap, ProviderError> {
+fn headers(endpoint: &Endpoint, wire: Wire) -> Result<HeaderMap, ProviderError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in dialect.headers {
+    for (name, value) in wire.spec().headers {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     if let Some(key) = &endpoint.key {
-        let (name, text) = match dialect.key {
+        let (name, text) = match wire.spec().key {
             KeyHeader::Bearer => ("authorization", format!("Bearer {}", key.expose())),
             KeyHeader::ApiKey => ("x-api-key", key.expose().to_owned()),
         };

@@ -304,6 +304,21 @@ impl Config {
         unknown.map(|permission| self.unknown_tool(&permission.tool, known)).collect()
     }
 
+    /// The same configuration, if every model server speaks one of these wires. This crate does not know which there are.
+    ///
+    /// # Errors
+    /// The wires that are not among them.
+    pub fn require_wires(self, known: &[&str]) -> Result<Self, ConfigProblems> {
+        let wires = self.models.iter().map(|server| &server.wire);
+        let unknown = wires.filter(|wire| !known.contains(&wire.value.as_str()));
+        let problem = |wire: &Located<String>| {
+            let help = format!("use {}", any_of(known.iter().copied()));
+            self.problem_at(wire, format!("`{}` is not a wire", shown(&wire.value)), Some(help))
+        };
+        let problems: Vec<ConfigProblem> = unknown.map(problem).collect();
+        if problems.is_empty() { Ok(self) } else { Err(ConfigProblems(problems)) }
+    }
+
     /// Whether a name belongs to a tool of a configured server; which tools there are is known only when the server has listed them.
     fn is_of_server(&self, name: &str) -> bool {
         let server = name.split_once("__").map(|(server, _)| server);

@@ -57,7 +57,7 @@ pub use import::{
     ImportError, Imported, ImportedServer, InsertError, LeftOut, import_from, import_servers, insert_servers,
 };
 pub use jsonc::{JsoncEditError, parse_jsonc, remove_member, set_member};
-pub use models::{ModelKey, ModelServerConfig, ModelWire};
+pub use models::{ModelKey, ModelServerConfig};
 pub use path::DeclaredPath;
 pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};

@@ -1,7 +1,6 @@
 //! `models`: model servers in addition to the built-in ones.
 
-use crate::decode::{ConfigField, KeySpec, Section, count, flag, key, located_text, named, path, word};
-use crate::keyword_enum::words;
+use crate::decode::{ConfigField, KeySpec, Section, count, flag, key, located_text, named, path};
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
@@ -26,8 +25,8 @@ const MODELS: &[KeySpec] = &[
 pub struct ModelServerConfig {
     /// The part before the slash.
     pub name: Located<String>,
-    /// `wire`: the API that it speaks.
-    pub wire: Located<ModelWire>,
+    /// `wire`: the name of the API that it speaks; [`Config::require_wires`](crate::Config::require_wires) checks that there is such an API.
+    pub wire: Located<String>,
     /// `base_url`: absent means the URL of the API's vendor.
     pub base_url: Option<Located<String>>,
     /// `key_env` or `key_file`: where the API key is.
@@ -53,20 +52,6 @@ pub enum ModelKey {
     File(Located<DeclaredPath>),
 }
 
-words! {
-    /// The API of a model server.
-    ModelWire, "a wire" {
-        /// Anthropic Messages.
-        Anthropic = "anthropic",
-        /// OpenAI Responses.
-        Openai = "openai",
-        /// OpenAI Chat Completions.
-        OpenaiChat = "openai-chat",
-        /// Ollama's native API.
-        Ollama = "ollama",
-    }
-}
-
 pub(crate) fn models(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<ModelServerConfig>> {
     let entries = named(field, "model server", report)?;
     Some(entries.into_iter().filter_map(|(name, entry)| server(name, &entry, report)).collect())
@@ -87,7 +72,7 @@ fn server(
         let help = "say what it speaks, such as `wire: openai-chat`".to_owned();
         report.located(&name, format!("{} has no `wire`", field.name), Some(help));
     }
-    let wire = section.get("wire", report, word::<ModelWire>);
+    let wire = section.get("wire", report, located_text);
     let base_url = section.get("base_url", report, model_url);
     let key = model_key(&section, report);
     // Over plain HTTP the key could be read on the network.

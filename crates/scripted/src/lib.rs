@@ -22,9 +22,9 @@ mod signature;
 // Wires.
 mod request_rejection;
 mod playback;
-mod wire;
+mod exchange;
 mod wires;
-pub use wire::Wire;
+pub use wires::Wire;
 
 // Server.
 mod server;

@@ -11,18 +11,6 @@ use toolgate_tools::Profile;
 
 use crate::fixture::{AgentFixture, TEST_TIMEOUT, TurnRecord, TurnSetup};
 
-const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Openai, Wire::OpenaiChat, Wire::Ollama];
-
-/// The name of a wire.
-fn name(wire: Wire) -> &'static str {
-    match wire {
-        Wire::Anthropic => "anthropic",
-        Wire::Openai => "openai",
-        Wire::OpenaiChat => "openai-chat",
-        Wire::Ollama => "ollama",
-    }
-}
-
 /// The idle timeout: long enough for a model that does not stall.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -40,16 +28,11 @@ impl Scripted {
     }
 
     fn model(&self, wire: Wire) -> Arc<dyn Provider> {
-        let spoken = match wire {
-            Wire::Anthropic => toolgate_scripted::Wire::Anthropic,
-            Wire::Openai => toolgate_scripted::Wire::Openai,
-            Wire::OpenaiChat => toolgate_scripted::Wire::OpenaiChat,
-            Wire::Ollama => toolgate_scripted::Wire::Ollama,
-        };
+        let spoken = toolgate_scripted::Wire::named(wire.name()).unwrap();
         let mut endpoint = Endpoint::new(self.server.base_url(spoken)).key(Some(ApiKey::new("sk-test-4711")));
         endpoint.timeouts.connect = TEST_TIMEOUT;
         endpoint.timeouts.idle = if self.falls_silent { SILENCE } else { TEST_TIMEOUT };
-        let model = ModelName { provider: name(wire).to_owned(), name: "scripted".to_owned() };
+        let model = ModelName { provider: wire.name().to_owned(), name: "scripted".to_owned() };
         provider(wire, endpoint, model)
     }
 }
@@ -64,7 +47,7 @@ fn hold(world: &AgentFixture, yaml: &str, wire: Wire, how: TurnSetup) -> TurnRec
         // Only Ollama reports in advance that a model does not support tools.
         let may_refuse = yaml.contains("status:") || yaml.contains("tools: false");
         let refused = scripted.server.requests().into_iter().find(|asked| asked.status == 400);
-        assert!(may_refuse || refused.is_none(), "{}: {}", name(wire), refused.unwrap().body["messages"]);
+        assert!(may_refuse || refused.is_none(), "{}: {}", wire.name(), refused.unwrap().body["messages"]);
         held
     })
 }
@@ -84,12 +67,12 @@ fn every_script_over_every_wire() {
     for file in scripts() {
         let yaml = std::fs::read_to_string(&file).unwrap();
         let mut stories: Vec<(Vec<&str>, String)> = Vec::new();
-        for wire in WIRES {
+        for wire in Wire::ALL.iter().copied() {
             let world = AgentFixture::new();
             let story = hold(&world, &yaml, wire, world.how()).story();
             match stories.iter_mut().find(|(_, same)| *same == story) {
-                Some((wires, _)) => wires.push(name(wire)),
-                None => stories.push((vec![name(wire)], story)),
+                Some((wires, _)) => wires.push(wire.name()),
+                None => stories.push((vec![wire.name()], story)),
             }
         }
         let told: Vec<String> =
@@ -108,13 +91,13 @@ fn a_connection_that_breaks_is_tried_again() {
     let yaml = "steps:\n  - do:\n      - say: Writing.\n      \
                 - call: {tool: append_file, arguments: {path: c.txt, content: once}}\n      \
                 - fault: {kind: reset, times: 1}\n  - say: Written.\n";
-    for wire in WIRES {
+    for wire in Wire::ALL.iter().copied() {
         let world = AgentFixture::new();
         let held = hold(&world, yaml, wire, world.how());
-        assert_eq!(held.ended.text, "Written.", "{}: {}", name(wire), held.story());
+        assert_eq!(held.ended.text, "Written.", "{}: {}", wire.name(), held.story());
         assert_eq!(std::fs::read_to_string(world.workspace.join("c.txt")).unwrap(), "once");
         let tried_again = |event: &ChatEvent| matches!(event, ChatEvent::Error { retryable: true, .. });
-        assert_eq!(held.events.iter().filter(|event| tried_again(event)).count(), 1, "{}", name(wire));
+        assert_eq!(held.events.iter().filter(|event| tried_again(event)).count(), 1, "{}", wire.name());
     }
 }
 
@@ -132,7 +115,7 @@ fn is_called_when_cut(wire: Wire, bytes: usize) -> bool {
     let held = hold(&world, &yaml, wire, how);
     let is_called = held.events.iter().any(|event| matches!(event, ChatEvent::ToolStart { .. }));
     let wanted = if is_called { EndReason::Done } else { EndReason::ProviderError };
-    assert_eq!(held.ended.reason, wanted, "{} cut after {bytes}: {}", name(wire), held.story());
+    assert_eq!(held.ended.reason, wanted, "{} cut after {bytes}: {}", wire.name(), held.story());
     assert_eq!(world.workspace.join("c.txt").exists(), is_called);
     is_called
 }
@@ -142,11 +125,11 @@ fn is_called_when_cut(wire: Wire, bytes: usize) -> bool {
 #[test]
 fn a_stream_that_is_cut_is_never_a_call() {
     const STRIDE: usize = 61;
-    for wire in WIRES {
+    for wire in Wire::ALL.iter().copied() {
         let enough = (1..500).map(|strides| strides * STRIDE).find(|bytes| is_called_when_cut(wire, *bytes));
         let enough = enough.expect("a stream that ends");
         let whole = (enough - STRIDE + 1..=enough).find(|bytes| is_called_when_cut(wire, *bytes)).unwrap();
-        assert!(whole > 150, "{}: {whole} bytes are no stream", name(wire));
+        assert!(whole > 150, "{}: {whole} bytes are no stream", wire.name());
     }
 }
 
@@ -155,7 +138,7 @@ fn a_stream_that_is_cut_is_never_a_call() {
 fn the_last_step_is_without_tools_on_every_wire() {
     let yaml = "steps:\n  - when: {tools: on}\n    repeat: true\n    calls: [{tool: list_directory, arguments: {}}]\n  \
                 - when: {tools: off}\n    say: That is all.\n";
-    for wire in WIRES {
+    for wire in Wire::ALL.iter().copied() {
         let world = AgentFixture::new();
         let how = world.how().settings(|settings| settings.max_tool_iterations = 2);
         let held = hold(&world, yaml, wire, how);
@@ -163,7 +146,7 @@ fn the_last_step_is_without_tools_on_every_wire() {
             (held.ended.reason, held.ended.text.as_str()),
             (EndReason::IterationLimit, "That is all."),
             "{}: {}",
-            name(wire),
+            wire.name(),
             held.story()
         );
     }
@@ -177,10 +160,11 @@ fn a_conversation_can_change_its_model() {
     let world = AgentFixture::new();
     world.runtime.block_on(async {
         let mut session = world.session("talk").await;
-        for wire in WIRES.into_iter().chain(WIRES.into_iter().rev()) {
+        let wires = Wire::ALL.iter().chain(Wire::ALL.iter().rev());
+        for &wire in wires {
             let scripted = Scripted::start(yaml).await;
             let held = world.hold(scripted.model(wire), &mut session, "Read it.", world.how()).await;
-            assert_eq!(held.ended.text, "It says hello.", "{}: {}", name(wire), held.story());
+            assert_eq!(held.ended.text, "It says hello.", "{}: {}", wire.name(), held.story());
         }
     });
 }

@@ -15,7 +15,7 @@ use toolgate_manifest::{Config, ConfigProblem, DeclaredPath, KeySourceConfig, Lo
 use toolgate_types::Sha256;
 
 use crate::ambient::{HostEnvironment, is_symlink, list_directory, read_regular_file, real_path};
-use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS, ends_with, unreadable};
+use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS, ends_with, parse_config, unreadable};
 use crate::error::BuildError;
 use crate::ownership::check_file;
 use crate::settings::resolve;
@@ -57,7 +57,7 @@ impl ConfigCandidate {
     /// Reads the files that it names.
     pub fn cover(self, surroundings: &HostEnvironment) -> Result<CoveredConfig, BuildError> {
         let Self { file, bytes } = self;
-        let config = Config::parse_bytes(&surroundings.display_path(&file), &bytes).map_err(|problems| {
+        let config = parse_config(&surroundings.display_path(&file), &bytes).map_err(|problems| {
             BuildError::usage(problems.render().trim_end())
                 .help("correct the file; `toolgate check` says when nothing is left")
         })?;

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    AnthropicProvider, ApiKey, Capabilities, Endpoint, Message, Provider, StatedCapabilities, ThinkingMode,
-    ToolChoice, Wire,
+    ApiKey, Capabilities, Endpoint, Message, StatedCapabilities, ThinkingMode, ToolChoice, Wire,
 };
 
 use crate::asking::{conversation, history, model, request, step, tools};
@@ -31,8 +30,8 @@ fn streams_that_break_off_make_no_calls() {
 async fn body(name: &str, messages: &[Message]) -> Value {
     let server = Server::start(|_| Answer::events(fixture(FOLDER, "text"))).await;
     let endpoint = Endpoint::new(server.url("/proxy/")).key(Some(ApiKey::new("sk-secret")));
-    let provider = AnthropicProvider::new(endpoint, model("anthropic", name));
-    step(&provider, request(messages, &tools())).await.unwrap();
+    let provider = toolgate_llm::provider(Wire::Anthropic, endpoint, model("anthropic", name));
+    step(&*provider, request(messages, &tools())).await.unwrap();
     let asked = &server.asked()[0];
     assert_eq!(asked.line, "POST /proxy/v1/messages");
     assert_eq!(asked.header("x-api-key"), Some("sk-secret"));
@@ -92,11 +91,11 @@ async fn only_what_is_wanted_is_said() {
     ] {
         let mut endpoint = Endpoint::new(server.url(""));
         endpoint.stated = StatedCapabilities { max_output_tokens: stated, ..StatedCapabilities::default() };
-        let provider = AnthropicProvider::new(endpoint, model("anthropic", name));
+        let provider = toolgate_llm::provider(Wire::Anthropic, endpoint, model("anthropic", name));
         let mut request = request(&hello, &tools);
         (request.max_output_tokens, request.thinking) = (most, thinking);
         (request.system, request.tool_choice) = (None, ToolChoice::None);
-        step(&provider, request).await.unwrap();
+        step(&*provider, request).await.unwrap();
         let body = server.asked().pop().unwrap().body;
         asked.push(json!([body["max_tokens"], body["thinking"], body["tool_choice"], body.get("system")]));
         assert_eq!(body["tools"][1]["cache_control"], json!({"type": "ephemeral"}));
@@ -121,7 +120,7 @@ async fn what_a_model_can_do_is_configured_then_known_then_asked() {
     let capabilities = async |name: &str, stated: StatedCapabilities| {
         let mut endpoint = Endpoint::new(server.url(""));
         endpoint.stated = stated;
-        let provider = AnthropicProvider::new(endpoint, model("anthropic", name));
+        let provider = toolgate_llm::provider(Wire::Anthropic, endpoint, model("anthropic", name));
         let first = provider.capabilities().await.unwrap();
         assert_eq!(provider.capabilities().await.unwrap(), first);
         first
@@ -137,6 +136,6 @@ async fn what_a_model_can_do_is_configured_then_known_then_asked() {
     assert_eq!(capabilities("claude-sonnet-5", stated).await.context_window, Some(7));
     assert_eq!(server.asked().len(), 1);
     let gone = Endpoint::new("http://127.0.0.1:1");
-    let provider = AnthropicProvider::new(gone, model("anthropic", "m"));
+    let provider = toolgate_llm::provider(Wire::Anthropic, gone, model("anthropic", "m"));
     assert_eq!(provider.capabilities().await.unwrap().context_window, None);
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    ApiKey, Capabilities, ChatProvider, Endpoint, ErrorKind, FinishReason, Provider, StatedCapabilities,
-    StepEvent, StepRequest, ThinkingMode, ToolChoice, Wire,
+    ApiKey, Capabilities, Endpoint, ErrorKind, FinishReason, StatedCapabilities, StepEvent, StepRequest,
+    ThinkingMode, ToolChoice, Wire,
 };
 
 use crate::asking::{conversation, model, request, step, tools};
@@ -36,9 +36,9 @@ async fn a_conversation_goes_out_and_calls_come_back_by_their_own_names() {
     let server = Server::start(|_| Answer::events(stream("openrouter"))).await;
     let endpoint = Endpoint::new(server.url("/api/v1")).key(Some(ApiKey::new("sk-secret")));
     let model = model("openai-chat", "m");
-    let provider = ChatProvider::new(endpoint, model.clone());
+    let provider = toolgate_llm::provider(Wire::OpenaiChat, endpoint, model.clone());
     let (messages, tools) = (conversation(Wire::OpenaiChat, &model), tools());
-    let events = step(&provider, request(&messages, &tools)).await.unwrap();
+    let events = step(&*provider, request(&messages, &tools)).await.unwrap();
     let Some(StepEvent::Finish { reason: FinishReason::ToolCalls, message }) = events.last() else {
         panic!("{events:?}")
     };
@@ -53,11 +53,12 @@ async fn a_conversation_goes_out_and_calls_come_back_by_their_own_names() {
 /// The request body without messages and tools.
 async fn asked_for(provider: &str, name: &str, change: impl Fn(&mut StepRequest<'_>)) -> Value {
     let server = Server::start(|_| Answer::events(stream("text"))).await;
-    let provider = ChatProvider::new(Endpoint::new(server.url("/v1")), model(provider, name));
+    let provider =
+        toolgate_llm::provider(Wire::OpenaiChat, Endpoint::new(server.url("/v1")), model(provider, name));
     let tools = tools();
     let mut request = request(&[], &tools);
     change(&mut request);
-    step(&provider, request).await.unwrap();
+    step(&*provider, request).await.unwrap();
     let mut body = server.asked()[0].body.clone();
     for field in ["messages", "stream", "stream_options", "model"] {
         body.as_object_mut().unwrap().remove(field);
@@ -106,7 +107,7 @@ async fn what_a_model_can_do_is_configured_then_listed_then_known() {
     ] {
         let server = Server::start(move |_| Answer::json(status, &body)).await;
         let endpoint = Endpoint { stated, ..Endpoint::new(server.url("/v1")) };
-        let provider = ChatProvider::new(endpoint, model("openai-chat", name));
+        let provider = toolgate_llm::provider(Wire::OpenaiChat, endpoint, model("openai-chat", name));
         assert_eq!(provider.capabilities().await.unwrap(), expected, "{status} {name}");
         provider.capabilities().await.unwrap();
         // A server that failed is queried again: it may be starting.
@@ -124,7 +125,7 @@ async fn nobody_is_asked_for_what_is_configured() {
         max_output_tokens: Some(5),
     };
     let endpoint = Endpoint { stated, ..Endpoint::new(server.url("/v1")) };
-    let provider = ChatProvider::new(endpoint, model("openai-chat", "m"));
+    let provider = toolgate_llm::provider(Wire::OpenaiChat, endpoint, model("openai-chat", "m"));
     assert_eq!(provider.capabilities().await.unwrap().context_window, Some(10));
     assert!(server.asked().is_empty());
 }
@@ -144,8 +145,8 @@ async fn refusals_are_told_apart() {
     ] {
         let server = Server::start(move |_| Answer::json(status, &body)).await;
         let endpoint = Endpoint::new(server.url("/v1")).key(Some(ApiKey::new("sk-secret")));
-        let provider = ChatProvider::new(endpoint, model("openai-chat", "m"));
-        let failed = step(&provider, request(&[], &[])).await.unwrap_err();
+        let provider = toolgate_llm::provider(Wire::OpenaiChat, endpoint, model("openai-chat", "m"));
+        let failed = step(&*provider, request(&[], &[])).await.unwrap_err();
         assert_eq!(failed.kind, kind, "{failed:?}");
         assert!(!format!("{failed:?}").contains("sk-secret"));
     }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    Endpoint, ErrorKind, FinishReason, MAX_ARGUMENT_BYTES, MAX_CALLS, OllamaProvider, Provider,
-    StatedCapabilities, StepEvent, StepRequest, ThinkingMode, ToolChoice, Wire, installed_models,
+    Endpoint, ErrorKind, FinishReason, MAX_ARGUMENT_BYTES, MAX_CALLS, StatedCapabilities, StepEvent,
+    StepRequest, ThinkingMode, ToolChoice, Wire,
 };
 
 use crate::asking::{conversation, model, request, step, tools};
@@ -61,14 +61,14 @@ fn thinking_model() -> Value {
 async fn a_conversation_goes_out_and_calls_come_back() {
     let server = ollama("thinking_then_call", thinking_model()).await;
     let model = model("ollama", "qwen3");
-    let provider = OllamaProvider::new(Endpoint::new(server.url("")), model.clone());
+    let provider = toolgate_llm::provider(Wire::Ollama, Endpoint::new(server.url("")), model.clone());
     let (messages, tools) = (conversation(Wire::Ollama, &model), tools());
-    let events = step(&provider, request(&messages, &tools)).await.unwrap();
+    let events = step(&*provider, request(&messages, &tools)).await.unwrap();
     let Some(StepEvent::Finish { reason: FinishReason::ToolCalls, message }) = events.last() else {
         panic!("{events:?}")
     };
     assert_eq!(message.calls().count(), 1);
-    step(&provider, request(&messages, &tools)).await.unwrap();
+    step(&*provider, request(&messages, &tools)).await.unwrap();
     let asked = server.asked();
     let lines: Vec<&str> = asked.iter().map(|asked| asked.line.as_str()).collect();
     assert_eq!(lines, ["POST /api/show", "POST /api/chat", "POST /api/chat"], "the model is looked up once");
@@ -80,11 +80,11 @@ async fn a_conversation_goes_out_and_calls_come_back() {
 async fn asked_for(show: Value, stated: StatedCapabilities, change: impl Fn(&mut StepRequest<'_>)) -> Value {
     let server = ollama("text", show).await;
     let endpoint = Endpoint { stated, ..Endpoint::new(server.url("")) };
-    let provider = OllamaProvider::new(endpoint, model("ollama", "m"));
+    let provider = toolgate_llm::provider(Wire::Ollama, endpoint, model("ollama", "m"));
     let tools = tools();
     let mut request = request(&[], &tools);
     change(&mut request);
-    step(&provider, request).await.unwrap();
+    step(&*provider, request).await.unwrap();
     let mut body = server.asked()[1].body.clone();
     for field in ["messages", "stream", "model", "truncate", "shift"] {
         body.as_object_mut().unwrap().remove(field);
@@ -123,7 +123,7 @@ async fn what_a_model_can_do_is_what_the_server_shows() {
     let server =
         ollama("text", json!({"capabilities": ["completion"], "model_info": {"llama.context_length": 8192}}))
             .await;
-    let provider = OllamaProvider::new(Endpoint::new(server.url("")), model("ollama", "m"));
+    let provider = toolgate_llm::provider(Wire::Ollama, Endpoint::new(server.url("")), model("ollama", "m"));
     let capabilities = provider.capabilities().await.unwrap();
     assert!(!capabilities.supports_tools);
     assert_eq!(capabilities.context_window, Some(8192));
@@ -132,17 +132,18 @@ async fn what_a_model_can_do_is_what_the_server_shows() {
 #[tokio::test]
 async fn failures_say_what_to_do() {
     let missing = Server::start(|_| Answer::json(404, &json!({"error": "model 'llama9' not found"}))).await;
-    let provider = OllamaProvider::new(Endpoint::new(missing.url("")), model("ollama", "llama9"));
-    let failed = step(&provider, request(&[], &[])).await.unwrap_err();
+    let provider =
+        toolgate_llm::provider(Wire::Ollama, Endpoint::new(missing.url("")), model("ollama", "llama9"));
+    let failed = step(&*provider, request(&[], &[])).await.unwrap_err();
     assert_eq!(failed.kind, ErrorKind::UnknownModel);
     assert_eq!(failed.help.as_deref(), Some("get it with `ollama pull llama9`"));
 
     let (_held, address) = nobody();
-    let provider = OllamaProvider::new(Endpoint::new(&address), model("ollama", "llama9"));
+    let provider = toolgate_llm::provider(Wire::Ollama, Endpoint::new(&address), model("ollama", "llama9"));
     for failed in [
-        step(&provider, request(&[], &[])).await.unwrap_err(),
+        step(&*provider, request(&[], &[])).await.unwrap_err(),
         provider.capabilities().await.unwrap_err(),
-        installed_models(&Endpoint::new(&address)).await.unwrap_err(),
+        Wire::Ollama.installed_models(&Endpoint::new(&address)).await.unwrap().unwrap_err(),
     ] {
         assert_eq!(failed.kind, ErrorKind::Unreachable, "{failed:?}");
         assert!(failed.help.unwrap().contains("ollama serve"));
@@ -153,6 +154,9 @@ async fn failures_say_what_to_do() {
 async fn models_that_are_installed_are_listed() {
     let tags = json!({"models": [{"name": "a:1b", "modified_at": "2025-01-01"}, {"name": "b:1b", "modified_at": "2026-01-01"}]});
     let server = Server::start(move |_| Answer::json(200, &tags)).await;
-    assert_eq!(installed_models(&Endpoint::new(server.url(""))).await.unwrap(), ["b:1b", "a:1b"]);
+    assert_eq!(
+        Wire::Ollama.installed_models(&Endpoint::new(server.url(""))).await.unwrap().unwrap(),
+        ["b:1b", "a:1b"]
+    );
     assert_eq!(server.asked()[0].line, "GET /api/tags");
 }

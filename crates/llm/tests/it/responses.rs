@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    ApiKey, Capabilities, Endpoint, Message, Provider, ResponsesProvider, StatedCapabilities, ThinkingMode,
-    ToolChoice, Wire,
+    ApiKey, Capabilities, Endpoint, Message, StatedCapabilities, ThinkingMode, ToolChoice, Wire,
 };
 
 use crate::asking::{conversation, history, model, request, step, tools};
@@ -31,8 +30,8 @@ fn streams_that_break_off_make_no_calls() {
 async fn body(name: &str, messages: &[Message]) -> Value {
     let server = Server::start(|_| Answer::events(fixture(FOLDER, "text"))).await;
     let endpoint = Endpoint::new(server.url("/v1")).key(Some(ApiKey::new("sk-secret")));
-    let provider = ResponsesProvider::new(endpoint, model("openai", name));
-    step(&provider, request(messages, &tools())).await.unwrap();
+    let provider = toolgate_llm::provider(Wire::Openai, endpoint, model("openai", name));
+    step(&*provider, request(messages, &tools())).await.unwrap();
     let asked = &server.asked()[0];
     assert_eq!(asked.line, "POST /v1/responses");
     assert_eq!(asked.header("authorization"), Some("Bearer sk-secret"));
@@ -81,11 +80,12 @@ async fn only_what_is_wanted_is_said() {
         ("gpt-6", ThinkingMode::Off, json!([["reasoning.encrypted_content"], {"effort": "none"}])),
         ("gpt-4.1-mini", ThinkingMode::On, json!([null, null])),
     ] {
-        let provider = ResponsesProvider::new(Endpoint::new(server.url("/v1")), model("openai", name));
+        let provider =
+            toolgate_llm::provider(Wire::Openai, Endpoint::new(server.url("/v1")), model("openai", name));
         let mut request = request(&hello, &tools);
         (request.thinking, request.tool_choice, request.max_output_tokens) =
             (thinking, ToolChoice::None, None);
-        step(&provider, request).await.unwrap();
+        step(&*provider, request).await.unwrap();
         let body = server.asked().pop().unwrap().body;
         assert_eq!(json!([body["include"], body["reasoning"]]), expected, "{name}");
         assert_eq!((&body["store"], &body["tool_choice"]), (&json!(false), &json!("none")));
@@ -98,7 +98,7 @@ async fn what_a_model_can_do_is_configured_then_known() {
     let capabilities = async |name: &str, stated: StatedCapabilities| {
         let mut endpoint = Endpoint::new("http://127.0.0.1:1/v1");
         endpoint.stated = stated;
-        ResponsesProvider::new(endpoint, model("openai", name)).capabilities().await.unwrap()
+        toolgate_llm::provider(Wire::Openai, endpoint, model("openai", name)).capabilities().await.unwrap()
     };
     let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
     assert_eq!(capabilities("never-heard-of", StatedCapabilities::default()).await, unknown);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use toolgate_manifest::{
     Access, BreakerConfig, ClaimsConfig, Config, DeclaredPath, EXAMPLE, HardLinkRule, KeySourceConfig,
-    LimitOverrides, Located, ModelKey, ModelWire, OnAuditFailure, PinMode, ProfileName, SandboxLayer,
-    SearchBackend, ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
+    LimitOverrides, Located, ModelKey, OnAuditFailure, PinMode, ProfileName, SandboxLayer, SearchBackend,
+    ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
 };
 use toolgate_types::{Limits, OnViolation, ToolClass, Trust};
 
@@ -166,7 +166,7 @@ fn the_example_says_how_conversations_are_held() {
 fn the_example_declares_servers_of_models_and_a_search_engine() {
     let config = parse(EXAMPLE);
     let [local, office] = &config.models[..] else { panic!("two servers") };
-    assert_eq!((local.name.value.as_str(), local.wire.value), ("local", ModelWire::OpenaiChat));
+    assert_eq!((local.name.value.as_str(), local.wire.value.as_str()), ("local", "openai-chat"));
     assert_eq!(local.base_url.as_ref().unwrap().value, "http://127.0.0.1:8000/v1");
     assert!(matches!(&local.key, Some(ModelKey::Variable(name)) if name.value == "LOCAL_MODEL_KEY"));
     assert_eq!(

@@ -54,6 +54,18 @@ fn unknown_tools_are_reported_with_the_nearest() {
 }
 
 #[test]
+fn unknown_wires_are_reported_with_those_that_exist() {
+    let text = "models:\n  near: {wire: grpc}\n  far: {wire: ollama}\n";
+    let parsed = || Config::parse("toolgate.yaml", text).unwrap();
+    let problems = parsed().require_wires(&["anthropic", "ollama"]).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "toolgate.yaml:2:16: `grpc` is not a wire — use `anthropic` or `ollama`"
+    );
+    assert!(parsed().require_wires(&["grpc", "ollama"]).is_ok());
+}
+
+#[test]
 fn later_checks_can_point_into_the_file() {
     let config = Config::parse("toolgate.yaml", "# first\nworkspace: ./gone\n").unwrap();
     let problem = config.problem_at(config.workspace.as_ref().unwrap(), "no such folder", None);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::wire::Wire;
+use crate::wires::Wire;
 
 pub use problem::{ScriptProblem, ScriptProblems};
 pub(crate) use when::{Switch, When};

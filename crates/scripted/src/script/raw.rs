@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::{Finish, Memory, Reasoning, ScriptUsage, When};
-use crate::wire::Wire;
+use crate::wires::Wire;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

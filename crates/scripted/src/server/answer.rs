@@ -6,17 +6,17 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::ScriptServerState;
 use super::logged_request::LoggedRequest;
+use crate::exchange::{Exchange, GARBAGE, ThinkingDisplay};
 use crate::playback::Tape;
 use crate::reply::{ReplyContext, ScriptedReply, StreamFault, reply};
 use crate::request_rejection::RequestRejection;
 use crate::script::StatusFault;
 use crate::step_selection::choose;
-use crate::wire::{self, Exchange, ThinkingDisplay, Wire};
-use crate::wires::{anthropic, chat, ollama, responses};
+use crate::wires::{ServedWire, Wire, WireRoute, error_of_no_wire};
 
 /// Longer requests are rejected.
 const MAX_BODY_BYTES: usize = 64 << 20;
@@ -27,160 +27,71 @@ pub(super) async fn answer(State(stage): State<Arc<ScriptServerState>>, request:
     let path = head.uri.path();
     let asked = bytes.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok());
     let route = route(&head.method, path, &head.headers);
-    let wire = route.as_ref().and_then(WireRoute::wire);
+    let wire = route.as_ref().map(|(wire, _)| *wire);
     let response = match (route, &bytes) {
         (None, _) => reject(None, &RequestRejection::new(404, format!("there is nothing at {path}"))),
         (Some(_), Err(_)) => reject(wire, &RequestRejection::new(413, "Request exceeds the maximum size")),
-        (Some(route), Ok(_)) => stage.answer(route, &head.headers, asked.as_ref()),
+        (Some((wire, route)), Ok(_)) => stage.answer(wire, &route, &head.headers, asked.as_ref()),
     };
     let body = asked.unwrap_or(Value::Null);
     stage.log.add(LoggedRequest::new(wire, path, &head.headers, body, response.status().as_u16()));
     response
 }
 
-/// The purpose of a path.
-enum WireRoute {
-    Step(Wire),
-    Models(Wire),
-    Model(Wire),
-    Tags,
-    Show,
-    Version,
-}
-
-impl WireRoute {
-    fn wire(&self) -> Option<Wire> {
-        match self {
-            Self::Step(wire) | Self::Models(wire) | Self::Model(wire) => Some(*wire),
-            Self::Tags | Self::Show | Self::Version => Some(Wire::Ollama),
-        }
-    }
-}
-
-fn route(method: &Method, path: &str, headers: &HeaderMap) -> Option<WireRoute> {
-    // Two vendors list their models at the same path.
-    let lister = if headers.contains_key("anthropic-version") { Wire::Anthropic } else { Wire::OpenaiChat };
-    match (method.as_str(), path) {
-        ("POST", "/v1/messages") => Some(WireRoute::Step(Wire::Anthropic)),
-        ("POST", "/v1/responses") => Some(WireRoute::Step(Wire::Openai)),
-        ("POST", "/v1/chat/completions") => Some(WireRoute::Step(Wire::OpenaiChat)),
-        ("POST", "/api/chat") => Some(WireRoute::Step(Wire::Ollama)),
-        ("POST", "/api/show") => Some(WireRoute::Show),
-        ("GET", "/api/tags") => Some(WireRoute::Tags),
-        ("GET", "/api/version") => Some(WireRoute::Version),
-        ("GET", "/v1/models") => Some(WireRoute::Models(lister)),
-        ("GET", path) if path.starts_with("/v1/models/") => Some(WireRoute::Model(lister)),
-        _ => None,
-    }
+fn route(method: &Method, path: &str, headers: &HeaderMap) -> Option<(Wire, WireRoute)> {
+    Wire::ALL.iter().find_map(|wire| Some((*wire, (wire.spec().route)(method, path, headers)?)))
 }
 
 impl ScriptServerState {
-    fn answer(&self, route: WireRoute, headers: &HeaderMap, body: Option<&Value>) -> Response {
-        let wire = route.wire();
-        let answered = match route {
-            WireRoute::Step(wire) => self.step(wire, headers, body),
-            WireRoute::Models(wire) => self.authorized(wire, headers).map(|()| match wire {
-                Wire::Anthropic => json_response(&anthropic::models(&self.script)),
-                _ => json_response(&chat::models(&self.script)),
-            }),
-            WireRoute::Model(wire) => self.authorized(wire, headers).map(|()| match wire {
-                Wire::Anthropic => json_response(&anthropic::model(&self.script)),
-                _ => json_response(&chat::model(&self.script)),
-            }),
-            WireRoute::Tags => Ok(json_response(&ollama::tags(&self.script))),
-            WireRoute::Version => Ok(json_response(&json!({"version": "0.14.0"}))),
-            WireRoute::Show => {
-                let model = ollama::read_model(&self.script, body.unwrap_or(&Value::Null));
-                model.map(|_| json_response(&ollama::show(&self.script)))
+    fn answer(&self, wire: Wire, route: &WireRoute, headers: &HeaderMap, body: Option<&Value>) -> Response {
+        let authorized = (wire.spec().authorize)(headers, self.key.as_deref());
+        let answered = authorized.and_then(|()| match route {
+            WireRoute::Step => self.step(wire.spec(), headers, body),
+            WireRoute::Query(answer) => {
+                answer(&self.script, body.unwrap_or(&Value::Null)).map(|value| json_response(&value))
             }
-        };
-        answered.unwrap_or_else(|refusal| reject(wire, &refusal))
+        });
+        answered.unwrap_or_else(|refusal| reject(Some(wire), &refusal))
     }
 
     fn step(
         &self,
-        wire: Wire,
+        wire: &ServedWire,
         headers: &HeaderMap,
         body: Option<&Value>,
     ) -> Result<Response, RequestRejection> {
-        self.authorized(wire, headers)?;
         let body = body.ok_or_else(|| RequestRejection::bad_request("The request body is not valid JSON"))?;
-        let exchange = match wire {
-            Wire::Anthropic => anthropic::read(&self.script, headers, body),
-            Wire::Openai => responses::read(&self.script, body),
-            Wire::OpenaiChat => chat::read(&self.script, body),
-            Wire::Ollama => ollama::read(&self.script, body),
-        }?;
+        let exchange = (wire.read)(&self.script, headers, body)?;
         let asking = ReplyContext {
             conversation: &exchange.conversation,
-            prefix: if wire == Wire::Anthropic { "toolu" } else { "call" },
+            prefix: wire.call_prefix,
             thinking: exchange.thinking != ThinkingDisplay::Off,
             input_tokens: exchange.input_tokens,
         };
         let number = choose(&self.script, &exchange.conversation);
         let reply = reply(&self.script, number, &self.counts, &asking).map_err(status_fault)?;
         if exchange.is_streamed {
-            Ok(self.stream(wire, &reply, &exchange))
+            let tape = (wire.stream)(&self.script, &reply, &exchange);
+            Ok(stream_response(wire.stream_type, tape.cut(reply.cut)))
         } else {
             self.full_response(wire, &reply, &exchange)
         }
     }
 
-    /// Checks the key. Ollama has none.
-    fn authorized(&self, wire: Wire, headers: &HeaderMap) -> Result<(), RequestRejection> {
-        let bearer = wire::header(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "));
-        let given = match wire {
-            Wire::Ollama => return Ok(()),
-            Wire::Anthropic => wire::header(headers, "x-api-key").or(bearer),
-            Wire::Openai | Wire::OpenaiChat => bearer,
-        };
-        let good = match (&self.key, given) {
-            (Some(key), given) => given == Some(key),
-            // Compatible servers often need no key.
-            (None, given) => given.is_some() || wire == Wire::OpenaiChat,
-        };
-        match (good, wire) {
-            (true, _) => Ok(()),
-            (false, Wire::Anthropic) => Err(RequestRejection::new(401, "invalid x-api-key")),
-            (false, _) => {
-                Err(RequestRejection::new(401, "Incorrect API key provided.").code("invalid_api_key"))
-            }
-        }
-    }
-
-    fn stream(&self, wire: Wire, reply: &ScriptedReply, exchange: &Exchange) -> Response {
-        let tape = match wire {
-            Wire::Anthropic => anthropic::stream(reply, exchange),
-            Wire::Openai => responses::stream(reply, exchange),
-            Wire::OpenaiChat => chat::stream(&self.script, reply, exchange),
-            Wire::Ollama => ollama::stream(reply, exchange),
-        };
-        let kind =
-            if wire == Wire::Ollama { "application/x-ndjson" } else { "text/event-stream; charset=utf-8" };
-        stream_response(kind, tape.cut(reply.cut))
-    }
-
     fn full_response(
         &self,
-        wire: Wire,
+        wire: &ServedWire,
         reply: &ScriptedReply,
         exchange: &Exchange,
     ) -> Result<Response, RequestRejection> {
-        let value = match wire {
-            Wire::Anthropic => anthropic::full_response(reply, exchange),
-            Wire::Openai => responses::full_response(reply, exchange),
-            Wire::OpenaiChat => chat::full_response(&self.script, reply, exchange),
-            Wire::Ollama => ollama::full_response(reply, exchange)?,
-        };
-        let text = value.to_string();
+        let text = (wire.full_response)(&self.script, reply, exchange)?.to_string();
         let mut tape = Tape::new(None);
         match reply.stream_fault() {
             None => tape.bytes(text),
             Some(StreamFault::Error { message, kind }) => {
-                let status = if wire == Wire::Anthropic { 529 } else { 500 };
                 return Err(RequestRejection {
                     kind: kind.clone(),
-                    ..RequestRejection::new(status, message.clone())
+                    ..RequestRejection::new(wire.error_status, message.clone())
                 });
             }
             Some(StreamFault::Break(end)) => {
@@ -188,7 +99,7 @@ impl ScriptServerState {
                 tape.bytes(text);
                 tape = tape.cut(Some((half, *end)));
             }
-            Some(_) => tape.bytes(wire::GARBAGE),
+            Some(_) => tape.bytes(GARBAGE),
         }
         Ok(stream_response("application/json", tape.cut(reply.cut)))
     }
@@ -217,11 +128,7 @@ fn stream_response(kind: &'static str, tape: Tape) -> Response {
 }
 
 fn reject(wire: Option<Wire>, refusal: &RequestRejection) -> Response {
-    let body = match wire {
-        Some(Wire::Anthropic) => anthropic::error(refusal),
-        Some(Wire::Ollama) => ollama::error(refusal),
-        Some(Wire::Openai | Wire::OpenaiChat) | None => chat::error(refusal),
-    };
+    let body = wire.map_or_else(|| error_of_no_wire(refusal), |wire| (wire.spec().error)(refusal));
     let mut response = respond(refusal.status, "application/json", Body::from(body.to_string()));
     for (name, value) in &refusal.headers {
         if let Ok(value) = HeaderValue::from_str(value) {

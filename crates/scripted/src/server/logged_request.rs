@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use axum::http::HeaderMap;
 use serde_json::Value;
 
-use crate::wire::Wire;
+use crate::wires::Wire;
 
 /// Headers with secrets.
 const SECRET_HEADERS: [&str; 2] = ["authorization", "x-api-key"];

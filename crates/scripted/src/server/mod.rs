@@ -17,7 +17,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::reply::FaultCounts;
 use crate::script::Script;
-use crate::wire::Wire;
+use crate::wires::Wire;
 pub use logged_request::LoggedRequest;
 use logged_request::RequestLog;
 
@@ -108,7 +108,7 @@ impl ScriptServer {
     /// The base URL for clients of a wire: they append their own paths.
     #[must_use]
     pub fn base_url(&self, wire: Wire) -> String {
-        format!("http://{}{}", self.address, wire.base_path())
+        format!("http://{}{}", self.address, wire.spec().base_path)
     }
 
     /// The requests so far, oldest first, without keys.

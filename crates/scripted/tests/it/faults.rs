@@ -55,7 +55,7 @@ async fn each_fault_on_each_wire_streamed_and_whole() {
     let mut table = String::new();
     for (name, step) in SCRIPTS {
         let server = serve(&format!("steps: [{step}]")).await;
-        for wire in Wire::ALL {
+        for &wire in Wire::ALL {
             for is_streamed in [true, false] {
                 let heard = post(&server, wire, &request(wire, "go", is_streamed)).await;
                 let way = if is_streamed { "streamed" } else { "whole" };
@@ -68,7 +68,7 @@ async fn each_fault_on_each_wire_streamed_and_whole() {
 
 #[tokio::test]
 async fn silence_lasts_until_somebody_leaves() {
-    for wire in Wire::ALL {
+    for &wire in Wire::ALL {
         let server = serve("steps: [{say: Hello, fault: idle}]").await;
         let heard = post_until(server, wire, &request(wire, "go", true), "Hello").await;
         assert!(!heard.is_whole && !ends_in_order(wire, &heard.text()), "{wire:?}: {}", heard.text());
@@ -79,7 +79,7 @@ async fn silence_lasts_until_somebody_leaves() {
 async fn a_fault_that_passes_is_counted_over_all_conversations() {
     let server = serve("steps: [{fault: {status: 429, times: 2}, say: at last}]").await;
     let mut statuses = Vec::new();
-    for wire in Wire::ALL {
+    for &wire in Wire::ALL {
         statuses.push(post(&server, wire, &request(wire, "go", true)).await.status);
     }
     assert_eq!(statuses, [429, 429, 200, 200]);

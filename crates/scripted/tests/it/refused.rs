@@ -24,7 +24,7 @@ fn with(wire: Wire, change: impl FnOnce(&mut Value)) -> Value {
 async fn each_vendor_refuses_in_its_own_words() {
     let server = serve(SCRIPT).await;
     let mut table = String::new();
-    for wire in Wire::ALL {
+    for &wire in Wire::ALL {
         let list = if wire == Wire::Openai { "input" } else { "messages" };
         for (name, body) in [
             ("no model", with(wire, |body| drop(body.as_object_mut().unwrap().remove("model")))),
@@ -92,7 +92,7 @@ async fn a_key_that_is_set_must_be_sent() {
 async fn calls_and_results_belong_together_on_every_wire() {
     let server = serve("steps: [{calls: [{tool: read_file}]}, {say: done}]").await;
     let mut table = String::new();
-    for wire in Wire::ALL {
+    for &wire in Wire::ALL {
         let list = if wire == Wire::Openai { "input" } else { "messages" };
         let asked = request(wire, "go", false);
         let answer = post(&server, wire, &asked).await.json();

@@ -24,7 +24,7 @@ steps:
 #[tokio::test]
 async fn a_streamed_step_has_the_bytes_of_the_vendor() {
     let server = serve(SCRIPT).await;
-    for wire in Wire::ALL {
+    for &wire in Wire::ALL {
         let heard = post(&server, wire, &request(wire, "read both", true)).await;
         assert_eq!((heard.status, heard.is_whole), (200, true));
         insta::assert_snapshot!(format!("{}_streamed", wire.as_str()), heard.text());
@@ -34,7 +34,7 @@ async fn a_streamed_step_has_the_bytes_of_the_vendor() {
 #[tokio::test]
 async fn a_whole_step_says_what_a_streamed_one_says() {
     let server = serve(SCRIPT).await;
-    for wire in Wire::ALL {
+    for &wire in Wire::ALL {
         let heard = post(&server, wire, &request(wire, "read both", false)).await;
         let text = serde_json::to_string_pretty(&heard.json()).unwrap();
         insta::assert_snapshot!(format!("{}_whole", wire.as_str()), text);
@@ -44,7 +44,7 @@ async fn a_whole_step_says_what_a_streamed_one_says() {
 #[tokio::test]
 async fn results_lead_to_the_step_that_fits_them() {
     let server = serve(SCRIPT).await;
-    for wire in Wire::ALL {
+    for &wire in Wire::ALL {
         let asked = request(wire, "read both", false);
         let answer = post(&server, wire, &asked).await.json();
         for (result, said) in [("Hello", "Both say Hello."), ("Bye", "They say something else: Bye")] {

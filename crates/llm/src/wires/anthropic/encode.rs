@@ -6,9 +6,10 @@ use crate::arguments::object_text;
 use crate::call_ids::CallIds;
 use crate::known_models;
 use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState};
-use crate::provider::{ModelName, Wire};
+use crate::provider::ModelName;
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
+use crate::wires::Wire;
 
 /// The default output limit of an unknown model; every model supports it.
 const DEFAULT_MAX_TOKENS: u64 = 8_192;

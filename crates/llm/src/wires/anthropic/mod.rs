@@ -5,35 +5,56 @@ mod encode;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-pub(crate) use self::decode::AnthropicDecoder;
+use self::decode::AnthropicDecoder;
+use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelQuery, ModelVendor, Wire, WireSpec};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::known_models;
-use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::listed::ListedModel;
+use crate::provider::{ModelName, Provider, StepEvents};
 use crate::request::StepRequest;
-use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::transport::Transport;
 use crate::wire_names::{ToolNames, WireNames};
 
-/// The API version, as the official clients send it.
-pub(crate) const DIALECT: Dialect = Dialect {
-    wire: Wire::Anthropic,
+pub(super) const WIRE: WireSpec = WireSpec {
+    name: "anthropic",
     key: KeyHeader::ApiKey,
+    // The API version, as the official clients send it.
     headers: &[("anthropic-version", "2026-10-21"), ("accept", "text/event-stream, application/json")],
+    framing: Framing::ServerSentEvents,
+    decoder: |collector| Box::new(AnthropicDecoder::new(collector)),
+    provider: |endpoint, model| Arc::new(AnthropicProvider::new(endpoint, model)),
+    list_models,
+    installed_models: None,
+    vendors: &[ModelVendor {
+        name: "anthropic",
+        base_url: "https://api.anthropic.com",
+        base_variable: "ANTHROPIC_BASE_URL",
+        base_format: BaseUrlFormat::Url,
+        key_variable: Some("ANTHROPIC_API_KEY"),
+        model_variable: None,
+        suggested_model: Some("claude-sonnet-5-5"),
+        listing: Listing::Always,
+    }],
 };
+
+/// The page size of a list: 20 by default, at most this.
+const WHOLE_LIST: &str = "limit=1000";
 
 /// The timeout of the query about a model. It only improves the estimate of the context window.
 const MODEL_INFO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A model over Anthropic Messages.
 #[derive(Debug)]
-pub struct AnthropicProvider {
+struct AnthropicProvider {
     transport: Transport,
     model: ModelName,
     stated: StatedCapabilities,
@@ -43,11 +64,10 @@ pub struct AnthropicProvider {
 
 impl AnthropicProvider {
     /// A provider. Nothing is sent yet.
-    #[must_use]
-    pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
+    fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
         Self {
-            transport: Transport::new(endpoint, DIALECT),
+            transport: Transport::new(endpoint, Wire::Anthropic),
             model,
             stated,
             tool_names,
@@ -93,4 +113,12 @@ impl Provider for AnthropicProvider {
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         Box::pin(async { Ok(*self.capabilities.get_or_init(|| self.discover_capabilities()).await) })
     }
+}
+
+fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
+    Box::pin(async {
+        let transport = Transport::new(endpoint.clone(), Wire::Anthropic);
+        let answer = transport.ask_for(Method::GET, "/v1/models", Some(WHOLE_LIST), None).await?;
+        Ok(super::listed(&answer, endpoint.stated))
+    })
 }

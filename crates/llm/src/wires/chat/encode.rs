@@ -5,9 +5,10 @@ use serde_json::{Map, Value, json};
 use super::Flavour;
 use crate::arguments::object_text;
 use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
-use crate::provider::{ModelName, Wire};
+use crate::provider::ModelName;
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
+use crate::wires::Wire;
 
 /// The body of a request.
 pub(crate) fn encode(

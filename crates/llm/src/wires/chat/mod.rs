@@ -9,32 +9,65 @@ mod model_list;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Method, Url};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-pub(crate) use decode::ChatDecoder;
-pub(crate) use model_list::listed;
-
+use self::decode::ChatDecoder;
+pub(super) use self::model_list::listed;
+use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelQuery, ModelVendor, Wire, WireSpec};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::known_models;
-use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::listed::ListedModel;
+use crate::provider::{ModelName, Provider, StepEvents};
 use crate::request::StepRequest;
-use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::transport::Transport;
 use crate::wire_names::{ToolNames, WireNames};
 
-pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::OpenaiChat, key: KeyHeader::Bearer, headers: &[] };
+pub(super) const WIRE: WireSpec = WireSpec {
+    name: "openai-chat",
+    key: KeyHeader::Bearer,
+    headers: &[],
+    framing: Framing::ServerSentEvents,
+    decoder: |collector| Box::new(ChatDecoder::new(collector)),
+    provider: |endpoint, model| Arc::new(ChatProvider::new(endpoint, model)),
+    list_models,
+    installed_models: None,
+    vendors: &[
+        ModelVendor {
+            name: "openai-chat",
+            base_url: "https://api.openai.com/v1",
+            base_variable: "OPENAI_BASE_URL",
+            base_format: BaseUrlFormat::Url,
+            key_variable: Some("OPENAI_API_KEY"),
+            model_variable: None,
+            suggested_model: None,
+            listing: Listing::IfMoved,
+        },
+        ModelVendor {
+            name: "openrouter",
+            base_url: "https://openrouter.ai/api/v1",
+            base_variable: "OPENROUTER_BASE_URL",
+            base_format: BaseUrlFormat::Url,
+            key_variable: Some("OPENROUTER_API_KEY"),
+            model_variable: Some("OPENROUTER_MODEL"),
+            suggested_model: Some("openrouter/auto"),
+            listing: Listing::Always,
+        },
+    ],
+};
 
 /// The timeout of the model list query. It only improves the estimate of the context window.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A model over Chat Completions.
 #[derive(Debug)]
-pub struct ChatProvider {
+struct ChatProvider {
     transport: Transport,
     model: ModelName,
     flavour: Flavour,
@@ -71,12 +104,11 @@ impl Flavour {
 
 impl ChatProvider {
     /// A provider; `/chat/completions` is appended to the endpoint's base URL.
-    #[must_use]
-    pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
+    fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let flavour = Flavour::of(&endpoint.base_url, &model.provider);
         let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
         Self {
-            transport: Transport::new(endpoint, DIALECT),
+            transport: Transport::new(endpoint, Wire::OpenaiChat),
             model,
             flavour,
             stated,
@@ -131,6 +163,14 @@ impl Provider for ChatProvider {
             Ok(found.copied().unwrap_or_else(|known| known))
         })
     }
+}
+
+fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
+    Box::pin(async {
+        let transport = Transport::new(endpoint.clone(), Wire::OpenaiChat);
+        let answer = transport.ask(Method::GET, "/models", None).await?;
+        Ok(super::listed(&answer, endpoint.stated))
+    })
 }
 
 #[cfg(test)]

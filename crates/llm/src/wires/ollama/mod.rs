@@ -6,27 +6,51 @@ mod show;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-pub(crate) use decode::OllamaDecoder;
-
+use self::decode::OllamaDecoder;
 use self::show::ModelInfo;
+use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelQuery, ModelVendor, Wire, WireSpec};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, ProviderError};
-use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::listed::ListedModel;
+use crate::provider::{ModelName, Provider, StepEvents};
 use crate::request::StepRequest;
-use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::transport::Transport;
 use crate::wire_names::{ToolNames, WireNames};
 
-pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::Ollama, key: KeyHeader::Bearer, headers: &[] };
+pub(super) const WIRE: WireSpec = WireSpec {
+    name: "ollama",
+    key: KeyHeader::Bearer,
+    headers: &[],
+    framing: Framing::JsonLines,
+    decoder: |collector| Box::new(OllamaDecoder::new(collector)),
+    provider: |endpoint, model| Arc::new(OllamaProvider::new(endpoint, model)),
+    list_models,
+    installed_models: Some(|endpoint| Box::pin(installed_models(endpoint))),
+    vendors: &[ModelVendor {
+        name: "ollama",
+        base_url: "http://127.0.0.1:11434",
+        base_variable: "OLLAMA_HOST",
+        base_format: BaseUrlFormat::Host { default_port: "11434" },
+        key_variable: None,
+        model_variable: None,
+        suggested_model: None,
+        listing: Listing::Always,
+    }],
+};
+
+/// The maximum number of models in a list whose capabilities are queried, each with a request of its own.
+const MAX_ASKED_ABOUT: usize = 100;
 
 /// A model on an Ollama server.
 #[derive(Debug)]
-pub struct OllamaProvider {
+struct OllamaProvider {
     transport: Transport,
     model: ModelName,
     stated: StatedCapabilities,
@@ -36,10 +60,9 @@ pub struct OllamaProvider {
 impl OllamaProvider {
     /// A provider. The requested context size is what the endpoint states, else what the model's `num_ctx` sets, else 32,768 tokens; never more than
     /// the model was trained for, unless stated.
-    #[must_use]
-    pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
+    fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let stated = endpoint.stated;
-        Self { transport: Transport::new(endpoint, DIALECT), model, stated, model_info: OnceCell::new() }
+        Self { transport: Transport::new(endpoint, Wire::Ollama), model, stated, model_info: OnceCell::new() }
     }
 
     async fn model_info(&self) -> Result<ModelInfo, ProviderError> {
@@ -82,17 +105,32 @@ impl Provider for OllamaProvider {
     }
 }
 
-/// A model's capabilities in an answer to `/api/show`.
-pub(crate) fn capabilities(answer: &Value, stated: StatedCapabilities) -> Capabilities {
-    show::read(answer, stated).capabilities
+/// Capabilities are stated per model only.
+fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
+    Box::pin(async {
+        let transport = Transport::new(endpoint.clone(), Wire::Ollama);
+        let mut listed = Vec::new();
+        for name in installed_models(endpoint).await?.into_iter().take(MAX_ASKED_ABOUT) {
+            let answer = transport.ask(Method::POST, "/api/show", Some(&json!({ "model": name }))).await;
+            // A model that was removed since, or that the server cannot read, does not fail the whole list.
+            let capabilities = answer.map_or_else(
+                |_| endpoint.stated.apply_over(UNKNOWN),
+                |answer| show::read(&answer, endpoint.stated).capabilities,
+            );
+            listed.push(ListedModel { name, capabilities });
+        }
+        Ok(listed)
+    })
 }
 
-/// The models of an Ollama server, newest first.
-///
-/// # Errors
-/// The server cannot be reached.
-pub async fn installed_models(endpoint: &Endpoint) -> Result<Vec<String>, ProviderError> {
-    let answer = Transport::new(endpoint.clone(), DIALECT).ask(Method::GET, "/api/tags", None).await;
+/// The assumption for a model that the server cannot describe. It cannot be relied upon for tools.
+const UNKNOWN: Capabilities =
+    Capabilities { supports_tools: false, context_window: None, max_output_tokens: None };
+
+/// The models of a server, newest first.
+async fn installed_models(endpoint: &Endpoint) -> Result<Vec<String>, ProviderError> {
+    let transport = Transport::new(endpoint.clone(), Wire::Ollama);
+    let answer = transport.ask(Method::GET, "/api/tags", None).await;
     Ok(names(&answer.map_err(explain)?))
 }
 

@@ -5,9 +5,10 @@ use serde_json::{Map, Value, json};
 use crate::arguments::object_text;
 use crate::call_ids::CallIds;
 use crate::message::{AssistantMessage, Message, MessagePart, OpaqueProviderState};
-use crate::provider::{ModelName, Wire};
+use crate::provider::ModelName;
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
+use crate::wires::Wire;
 
 /// Models without reasoning, which reject its parameters.
 const NON_REASONING_MODELS: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o"];

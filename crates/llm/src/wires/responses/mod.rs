@@ -6,26 +6,46 @@ mod item;
 
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::Arc;
 
-pub(crate) use self::decode::ResponsesDecoder;
+use reqwest::Method;
+
+use self::decode::ResponsesDecoder;
+use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelQuery, ModelVendor, Wire, WireSpec};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::known_models;
-use crate::provider::{ModelName, Provider, StepEvents, Wire};
+use crate::listed::ListedModel;
+use crate::provider::{ModelName, Provider, StepEvents};
 use crate::request::StepRequest;
-use crate::transport::{Dialect, KeyHeader, Transport};
+use crate::transport::Transport;
 use crate::wire_names::{ToolNames, WireNames};
 
-pub(crate) const DIALECT: Dialect = Dialect {
-    wire: Wire::Openai,
+pub(super) const WIRE: WireSpec = WireSpec {
+    name: "openai",
     key: KeyHeader::Bearer,
     headers: &[("accept", "text/event-stream, application/json")],
+    framing: Framing::ServerSentEvents,
+    decoder: |collector| Box::new(ResponsesDecoder::new(collector)),
+    provider: |endpoint, model| Arc::new(ResponsesProvider::new(endpoint, model)),
+    list_models,
+    installed_models: None,
+    vendors: &[ModelVendor {
+        name: "openai",
+        base_url: "https://api.openai.com/v1",
+        base_variable: "OPENAI_BASE_URL",
+        base_format: BaseUrlFormat::Url,
+        key_variable: Some("OPENAI_API_KEY"),
+        model_variable: None,
+        suggested_model: Some("gpt-6-sol"),
+        listing: Listing::Always,
+    }],
 };
 
 /// A model over OpenAI Responses.
 #[derive(Debug)]
-pub struct ResponsesProvider {
+struct ResponsesProvider {
     transport: Transport,
     model: ModelName,
     stated: StatedCapabilities,
@@ -34,10 +54,9 @@ pub struct ResponsesProvider {
 
 impl ResponsesProvider {
     /// A provider. Nothing is sent yet.
-    #[must_use]
-    pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
+    fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
-        Self { transport: Transport::new(endpoint, DIALECT), model, stated, tool_names }
+        Self { transport: Transport::new(endpoint, Wire::Openai), model, stated, tool_names }
     }
 
     async fn ask_step(&self, request: StepRequest<'_>) -> Result<StepEvents, ProviderError> {
@@ -65,4 +84,12 @@ impl Provider for ResponsesProvider {
         let known = known_models::known_capabilities(&self.model.name).unwrap_or(unknown);
         Box::pin(ready(Ok(self.stated.apply_over(known))))
     }
+}
+
+fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
+    Box::pin(async {
+        let transport = Transport::new(endpoint.clone(), Wire::Openai);
+        let answer = transport.ask(Method::GET, "/models", None).await?;
+        Ok(super::listed(&answer, endpoint.stated))
+    })
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::conversation::{ModelTurnCall, SentConversation, ToolCallResult};
+use crate::exchange::{Exchange, ResponseOptions, ThinkingDisplay, is_wire_name};
 use crate::reply::tokens;
 use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 use crate::signature;
 use crate::step_selection::lacks_thoughts;
-use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay, is_wire_name};
 
 /// The known request fields.
 const KNOWN_FIELDS: &[&str] = &[

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::error;
+use crate::exchange::{Exchange, GARBAGE, ThinkingDisplay, sse};
 use crate::playback::Tape;
 use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
 use crate::request_rejection::RequestRejection;
 use crate::script::Finish;
 use crate::signature::sign;
-use crate::wire::{Exchange, GARBAGE, ThinkingDisplay, sse};
 
 fn message(reply: &ScriptedReply, exchange: &Exchange, content: &Value, stop: &Value) -> Value {
     json!({

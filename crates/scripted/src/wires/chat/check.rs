@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::{check_length, check_model, check_name, tools_on};
 use crate::conversation::{ModelTurnCall, SentConversation, ToolCallResult};
+use crate::exchange::{Exchange, ResponseOptions, ThinkingDisplay};
 use crate::reply::tokens;
 use crate::request_rejection::RequestRejection;
 use crate::script::{Reasoning, Script};
 use crate::signature;
 use crate::step_selection::lacks_thoughts;
-use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 
 /// The known request fields: the vendor's own, then those of compatible servers.
 const KNOWN_FIELDS: &[&str] = &[

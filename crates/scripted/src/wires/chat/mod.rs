@@ -3,13 +3,63 @@
 mod check;
 mod write;
 
+use axum::http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 
-pub(crate) use check::request as read;
-pub(crate) use write::{full_response, stream};
+use super::{ServedWire, WireRoute};
+use crate::exchange::bearer;
+
+pub(super) const WIRE: ServedWire = ServedWire {
+    name: "openai-chat",
+    base_path: "/v1",
+    call_prefix: "call",
+    stream_type: "text/event-stream; charset=utf-8",
+    error_status: 500,
+    route,
+    // Compatible servers often need no key.
+    authorize: |headers, required| authorize(headers, required, KeyRequirement::IfConfigured),
+    read: |script, _, body| check::request(script, body),
+    stream: write::stream,
+    full_response: |script, reply, exchange| Ok(write::full_response(script, reply, exchange)),
+    error,
+};
+
+fn route(method: &Method, path: &str, _: &HeaderMap) -> Option<WireRoute> {
+    match (method.as_str(), path) {
+        ("POST", "/v1/chat/completions") => Some(WireRoute::Step),
+        ("GET", "/v1/models") => Some(WireRoute::Query(|script, _| Ok(models(script)))),
+        ("GET", path) if path.starts_with("/v1/models/") => {
+            Some(WireRoute::Query(|script, _| Ok(model(script))))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a request needs a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyRequirement {
+    /// Always, whichever it is.
+    Always,
+    /// Only if the server was started with one.
+    IfConfigured,
+}
+
+/// Checks the key on either of the vendor's wires.
+pub(super) fn authorize(
+    headers: &HeaderMap,
+    required: Option<&str>,
+    needed: KeyRequirement,
+) -> Result<(), RequestRejection> {
+    let is_good = match (required, bearer(headers)) {
+        (Some(_), given) => given == required,
+        (None, given) => given.is_some() || needed == KeyRequirement::IfConfigured,
+    };
+    let incorrect = || RequestRejection::new(401, "Incorrect API key provided.").code("invalid_api_key");
+    if is_good { Ok(()) } else { Err(incorrect()) }
+}
 
 /// The fixed creation time of everything, so that answers are deterministic: the first second of 2026.
 pub(crate) const CREATED: u64 = 1_767_225_600;
@@ -29,11 +79,11 @@ pub(crate) fn error(refusal: &RequestRejection) -> Value {
 }
 
 /// The model list: the vendor's format with fields that other servers add.
-pub(crate) fn models(script: &Script) -> Value {
+fn models(script: &Script) -> Value {
     json!({"object": "list", "data": [model(script)]})
 }
 
-pub(crate) fn model(script: &Script) -> Value {
+fn model(script: &Script) -> Value {
     let parameters: &[&str] =
         if script.model.tools { &["max_tokens", "tools", "tool_choice"] } else { &["max_tokens"] };
     json!({
@@ -57,7 +107,7 @@ pub(crate) fn check_name(name: Option<&Value>, path: &str) -> Result<String, Req
         );
         return Err(RequestRejection::bad_request(message).param(path).code("string_above_max_length"));
     }
-    if !crate::wire::is_wire_name(name, 64) {
+    if !crate::exchange::is_wire_name(name, 64) {
         let message = format!(
             "Invalid '{path}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
         );

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::{CREATED, error};
+use crate::exchange::{Exchange, GARBAGE, sse};
 use crate::playback::Tape;
 use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
 use crate::request_rejection::RequestRejection;
 use crate::script::{Finish, Reasoning, Script};
 use crate::signature::sign;
-use crate::wire::{Exchange, GARBAGE, sse};
 
 fn finish_reason(finish: Finish) -> &'static str {
     match finish {

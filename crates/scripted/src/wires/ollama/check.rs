@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::conversation::{ModelTurnCall, SentConversation, SentTurn, ToolCallResult};
+use crate::exchange::{Exchange, ResponseOptions, ThinkingDisplay};
 use crate::reply::tokens;
 use crate::request_rejection::RequestRejection;
 use crate::script::Script;
-use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 
 /// Ollama's default context size.
 const DEFAULT_CONTEXT_TOKENS: u64 = 4096;

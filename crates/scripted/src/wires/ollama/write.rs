@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::{CREATED_AT, error};
+use crate::exchange::Exchange;
 use crate::playback::Tape;
 use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
 use crate::request_rejection::RequestRejection;
 use crate::script::Finish;
-use crate::wire::Exchange;
 
 /// The last line of an answer.
 fn last(reply: &ScriptedReply, exchange: &Exchange, message: &Value) -> Value {

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::conversation::{ModelTurnCall, SentConversation, ToolCallResult};
+use crate::exchange::{Exchange, ResponseOptions, ThinkingDisplay};
 use crate::reply::tokens;
 use crate::request_rejection::RequestRejection;
 use crate::script::Script;
 use crate::signature;
 use crate::step_selection::lacks_thoughts;
-use crate::wire::{Exchange, ResponseOptions, ThinkingDisplay};
 use crate::wires::chat::{check_length, check_model, check_name, tools_on};
 
 /// The known request fields.

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::exchange::{Exchange, GARBAGE, ThinkingDisplay, sse};
 use crate::playback::Tape;
 use crate::reply::{IndexFault, ReplyPart, ScriptedReply, StreamFault};
 use crate::script::Finish;
 use crate::signature::sign;
-use crate::wire::{Exchange, GARBAGE, ThinkingDisplay, sse};
 use crate::wires::chat::CREATED;
 
 /// The status of an answer.

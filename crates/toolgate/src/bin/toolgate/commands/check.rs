@@ -9,7 +9,7 @@ use toolgate_assembly::ambient::{
     CONFIG_NAME, HostEnvironment, exists, open_directory, read_file, read_regular_file,
 };
 use toolgate_assembly::callers;
-use toolgate_assembly::config_files::{POLICY_EXTENSIONS, SourceFile, ends_with};
+use toolgate_assembly::config_files::{POLICY_EXTENSIONS, SourceFile, ends_with, parse_config};
 use toolgate_assembly::error::BuildError;
 use toolgate_assembly::load::{self, LoadError};
 use toolgate_assembly::personal_paths::refuse_root;
@@ -132,7 +132,7 @@ impl CheckReport {
     /// Checks a configuration with everything that it names.
     fn config(&mut self, common: &GlobalOptions, content: &SourceFile) -> Result<(), CliError> {
         self.files.push(content.name.clone());
-        let config = match Config::parse_bytes(&content.name, &content.bytes) {
+        let config = match parse_config(&content.name, &content.bytes) {
             Ok(config) => config,
             Err(problems) => {
                 self.problems.extend(problems);

@@ -25,7 +25,7 @@ pub(crate) fn run(common: &GlobalOptions, file: &Path, listen: SocketAddr) -> Re
     serving_runtime()?.block_on(async {
         let _watching = interrupt.watch()?;
         let server = serve(script, ServerOptions { listen, ..ServerOptions::default() }).await?;
-        let urls = Wire::ALL.map(|wire| (wire.as_str(), server.base_url(wire)));
+        let urls: Vec<_> = Wire::ALL.iter().map(|wire| (wire.as_str(), server.base_url(*wire))).collect();
         match common.json {
             true => {
                 let urls: Map<String, Value> =

@@ -7,7 +7,7 @@ use toolgate_assembly::config_files::unreadable;
 use toolgate_assembly::load::LoadError;
 use toolgate_assembly::settings::Settings;
 use toolgate_llm::{StatedCapabilities, Timeouts, ToolNames, Wire};
-use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
+use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig};
 use toolgate_workspace::{Mount, MountAccess, PathStyle, Workspace};
 
 use super::model::{DeclaredProvider, KeyLocation};
@@ -28,12 +28,8 @@ fn provider(server: &ModelServerConfig, settings: &Settings) -> Result<DeclaredP
     };
     Ok(DeclaredProvider {
         name: server.name.value.clone(),
-        wire: match server.wire.value {
-            ModelWire::Anthropic => Wire::Anthropic,
-            ModelWire::Openai => Wire::Openai,
-            ModelWire::OpenaiChat => Wire::OpenaiChat,
-            ModelWire::Ollama => Wire::Ollama,
-        },
+        wire: Wire::named(&server.wire.value)
+            .ok_or_else(|| CliError::usage(format!("`{}` speaks no known wire", server.name.value)))?,
         base_url: server.base_url.as_ref().map(|url| url.value.clone()),
         key,
         headers: server.headers.iter().map(|(name, text)| (name.value.clone(), text.value.clone())).collect(),

@@ -190,7 +190,7 @@ impl ChatContext {
         let named = name.map(str::to_owned).or_else(|| conversation_settings::model(&self.settings));
         let chosen = match named.or_else(|| offer.suggested()) {
             Some(name) => offer.find(&name)?,
-            None => running_ollama(&offer).await.ok_or_else(no_model)?,
+            None => running_model(&offer).await.ok_or_else(no_model)?,
         };
         let speaker = ModelHandle::find(chosen, &self.settings, self.recorder.clone()).await?;
         let settings = conversation_settings::agent_settings(
@@ -265,11 +265,15 @@ impl ChatContext {
     }
 }
 
-/// A model of the Ollama server on this machine, if one runs.
-async fn running_ollama(offer: &ProviderCatalogue<'_>) -> Option<ModelSource> {
-    let Ok(ModelSource::Route(route)) = offer.find("ollama/any") else { return None };
-    let name = model_handle::installed_model(route).await?;
-    offer.find(&format!("ollama/{name}")).ok()
+/// A model of a server that needs no key, if one runs.
+async fn running_model(offer: &ProviderCatalogue<'_>) -> Option<ModelSource> {
+    for route in offer.keyless() {
+        let provider = route.model.provider.clone();
+        if let Some(name) = model_handle::installed_model(route).await {
+            return offer.find(&format!("{provider}/{name}")).ok();
+        }
+    }
+    None
 }
 
 /// The approver, the cancellation and the event sink of a turn.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolgate_llm::{ModelName, StatedCapabilities, ToolNames, Wire, default_model};
+use toolgate_llm::{Listing, ModelName, ModelVendor, StatedCapabilities, ToolNames, Wire};
 use toolgate_manifest::VariableText;
 
 use crate::exit::CliError;
@@ -67,66 +67,10 @@ pub(crate) struct DeclaredProvider {
     pub(crate) tool_names: ToolNames,
 }
 
-/// A provider that needs no declaration.
-struct BuiltinProvider {
-    name: &'static str,
-    wire: Wire,
-    base_url: &'static str,
-    base_variable: &'static str,
-    key_variable: Option<&'static str>,
-    /// The environment variable that names the default model.
-    model_variable: Option<&'static str>,
-    /// The model that is used if only the key is set.
-    suggested: fn() -> Option<&'static str>,
+/// The providers that need no declaration, each with its wire.
+fn builtin_providers() -> impl Iterator<Item = (Wire, &'static ModelVendor)> {
+    Wire::ALL.iter().flat_map(|wire| wire.vendors().iter().map(|vendor| (*wire, vendor)))
 }
-
-const BUILTIN_PROVIDERS: [BuiltinProvider; 5] = [
-    BuiltinProvider {
-        name: "anthropic",
-        wire: Wire::Anthropic,
-        base_url: "https://api.anthropic.com",
-        base_variable: "ANTHROPIC_BASE_URL",
-        key_variable: Some("ANTHROPIC_API_KEY"),
-        model_variable: None,
-        suggested: || default_model(Wire::Anthropic),
-    },
-    BuiltinProvider {
-        name: "openai",
-        wire: Wire::Openai,
-        base_url: "https://api.openai.com/v1",
-        base_variable: "OPENAI_BASE_URL",
-        key_variable: Some("OPENAI_API_KEY"),
-        model_variable: None,
-        suggested: || default_model(Wire::Openai),
-    },
-    BuiltinProvider {
-        name: "openai-chat",
-        wire: Wire::OpenaiChat,
-        base_url: "https://api.openai.com/v1",
-        base_variable: "OPENAI_BASE_URL",
-        key_variable: Some("OPENAI_API_KEY"),
-        model_variable: None,
-        suggested: || None,
-    },
-    BuiltinProvider {
-        name: "openrouter",
-        wire: Wire::OpenaiChat,
-        base_url: "https://openrouter.ai/api/v1",
-        base_variable: "OPENROUTER_BASE_URL",
-        key_variable: Some("OPENROUTER_API_KEY"),
-        model_variable: Some("OPENROUTER_MODEL"),
-        suggested: || Some("openrouter/auto"),
-    },
-    BuiltinProvider {
-        name: "ollama",
-        wire: Wire::Ollama,
-        base_url: "http://127.0.0.1:11434",
-        base_variable: "OLLAMA_HOST",
-        key_variable: None,
-        model_variable: None,
-        suggested: || None,
-    },
-];
 
 /// The provider of scripts.
 pub(crate) const SCRIPTED: &str = "scripted";
@@ -157,10 +101,10 @@ impl ProviderCatalogue<'_> {
         }
         let model = ModelName { provider: provider.to_owned(), name: name.to_owned() };
         let declared = self.declared.iter().find(|declared| declared.name == provider);
-        let usual = BUILTIN_PROVIDERS.iter().find(|usual| usual.name == provider);
+        let usual = builtin_providers().find(|(_, usual)| usual.name == provider);
         let route = match (declared, usual) {
             (Some(declared), usual) => self.declared_route(model, declared, usual)?,
-            (None, Some(usual)) => self.builtin_route(model, usual),
+            (None, Some((wire, usual))) => self.builtin_route(model, wire, usual),
             (None, None) => {
                 return Err(CliError::usage(format!("there is no provider `{provider}`")).help(format!(
                     "known are {}; more can be declared under `models:` in toolgate.yaml",
@@ -172,15 +116,13 @@ impl ProviderCatalogue<'_> {
     }
 
     /// The providers that a list of models shows, in order of preference, and whether the operator set each up: declared, with a key, or with a
-    /// custom address. `openai-chat` uses the same server as `openai` and is left out, unless it has a custom address.
+    /// custom address.
     pub(crate) fn listed(&self) -> Vec<(String, bool)> {
         let declared = self.declared.iter().map(|declared| (declared.name.clone(), true));
         let is_set = |variable: &str| (self.variable)(variable).is_some();
-        let usual = BUILTIN_PROVIDERS
-            .iter()
-            .filter(|usual| !self.declared.iter().any(|known| known.name == usual.name));
-        let usual = usual.filter(|usual| {
-            usual.wire != Wire::OpenaiChat || usual.name != "openai-chat" || is_set(usual.base_variable)
+        let usual = self.undeclared().filter(|usual| match usual.listing {
+            Listing::Always => true,
+            Listing::IfMoved => is_set(usual.base_variable),
         });
         let usual = usual.map(|usual| {
             let is_set_up = is_set(usual.base_variable) || usual.key_variable.is_some_and(is_set);
@@ -191,21 +133,33 @@ impl ProviderCatalogue<'_> {
 
     /// The model that the environment suggests: one named by a variable, else that of the first provider whose key is set.
     pub(crate) fn suggested(&self) -> Option<String> {
-        let named = |usual: &BuiltinProvider| {
+        let vendors = || builtin_providers().map(|(_, vendor)| vendor);
+        let named = |usual: &ModelVendor| {
             let name = usual.model_variable.and_then(|variable| (self.variable)(variable))?;
             Some(format!("{}/{}", usual.name, name.trim()))
         };
-        if let Some(named) = BUILTIN_PROVIDERS.iter().find_map(named) {
+        if let Some(named) = vendors().find_map(named) {
             return Some(named);
         }
         let has_key =
-            |usual: &&BuiltinProvider| usual.key_variable.is_some_and(|key| (self.variable)(key).is_some());
+            |usual: &&ModelVendor| usual.key_variable.is_some_and(|key| (self.variable)(key).is_some());
         let mut suggested =
-            BUILTIN_PROVIDERS.iter().filter(has_key).filter_map(|usual| Some((usual, (usual.suggested)()?)));
+            vendors().filter(has_key).filter_map(|usual| Some((usual, usual.suggested_model?)));
         suggested.next().map(|(usual, name)| format!("{}/{name}", usual.name))
     }
 
-    fn builtin_route(&self, model: ModelName, usual: &BuiltinProvider) -> ModelRoute {
+    /// The providers that need no key and no declaration: a server of this user may run there.
+    pub(crate) fn keyless(&self) -> Vec<ModelRoute> {
+        let keyless = builtin_providers().filter(|(_, vendor)| vendor.key_variable.is_none());
+        let route = |(_, vendor): (Wire, &ModelVendor)| self.find(&format!("{}/any", vendor.name)).ok();
+        let routes = keyless.filter_map(route).filter_map(|source| match source {
+            ModelSource::Route(route) => Some(route),
+            ModelSource::Script(_) => None,
+        });
+        routes.collect()
+    }
+
+    fn builtin_route(&self, model: ModelName, wire: Wire, usual: &ModelVendor) -> ModelRoute {
         let moved = (self.variable)(usual.base_variable);
         let key = match (usual.key_variable, &moved) {
             (None, _) => KeyLocation::NotNeeded,
@@ -213,15 +167,10 @@ impl ProviderCatalogue<'_> {
             (Some(variable), Some(_)) => KeyLocation::OptionalVariable(variable.to_owned()),
             (Some(variable), None) => KeyLocation::Variable(variable.to_owned()),
         };
-        let base_url = match (moved, usual.wire) {
-            (Some(host), Wire::Ollama) => ollama_url(&host),
-            (Some(url), _) => url,
-            (None, _) => usual.base_url.to_owned(),
-        };
         ModelRoute {
             model,
-            wire: usual.wire,
-            base_url,
+            wire,
+            base_url: moved.map_or_else(|| usual.base_url.to_owned(), |value| usual.base_format.url(&value)),
             key,
             headers: Vec::new(),
             stated: StatedCapabilities::default(),
@@ -234,10 +183,10 @@ impl ProviderCatalogue<'_> {
         &self,
         model: ModelName,
         declared: &DeclaredProvider,
-        usual: Option<&BuiltinProvider>,
+        usual: Option<(Wire, &ModelVendor)>,
     ) -> Result<ModelRoute, CliError> {
-        let usual = usual.filter(|usual| usual.wire == declared.wire && declared.base_url.is_none());
-        let otherwise = usual.map(|usual| self.builtin_route(model.clone(), usual));
+        let usual = usual.filter(|(wire, _)| *wire == declared.wire && declared.base_url.is_none());
+        let otherwise = usual.map(|(wire, usual)| self.builtin_route(model.clone(), wire, usual));
         let base_url = declared.base_url.clone().or(otherwise.as_ref().map(|route| route.base_url.clone()));
         let base_url = base_url.unwrap_or_else(|| default_address(declared.wire).to_owned());
         let key = declared.key.clone().or(otherwise.map(|route| route.key)).unwrap_or(KeyLocation::NotNeeded);
@@ -253,41 +202,32 @@ impl ProviderCatalogue<'_> {
         Ok(ModelRoute { model, wire, base_url, key, headers, stated, tool_names })
     }
 
+    /// The built-in providers whose names are not declared.
+    fn undeclared(&self) -> impl Iterator<Item = &'static ModelVendor> {
+        let vendors = builtin_providers().map(|(_, vendor)| vendor);
+        vendors.filter(|vendor| !self.declared.iter().any(|known| known.name == vendor.name))
+    }
+
     fn providers(&self) -> String {
         let declared = self.declared.iter().map(|declared| declared.name.as_str());
-        let usual = BUILTIN_PROVIDERS
-            .iter()
-            .map(|usual| usual.name)
-            .filter(|name| !self.declared.iter().any(|known| known.name == *name));
-        declared.chain(usual).chain([SCRIPTED]).collect::<Vec<_>>().join(", ")
+        declared
+            .chain(self.undeclared().map(|usual| usual.name))
+            .chain([SCRIPTED])
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
 /// The address of the provider that defined a wire format.
 fn default_address(wire: Wire) -> &'static str {
-    BUILTIN_PROVIDERS.iter().find(|usual| usual.wire == wire).map_or("", |usual| usual.base_url)
-}
-
-/// `OLLAMA_HOST` as Ollama itself reads it: a URL, a host, or a host and a port. An unspecified address, on which a server listens, becomes the
-/// loopback one.
-fn ollama_url(host: &str) -> String {
-    let host = host.trim().trim_end_matches('/');
-    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
-    let (name, port) = match rest.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (name, port)
-        }
-        _ => (rest, if scheme == "https" { "443" } else { "11434" }),
-    };
-    let name = if matches!(name, "" | "0.0.0.0" | "[::]") { "127.0.0.1" } else { name };
-    format!("{scheme}://{name}:{port}")
+    wire.vendors().first().map_or("", |vendor| vendor.base_url)
 }
 
 fn script_name(name: &str) -> Result<ScriptName, CliError> {
     let (file, query) = name.split_once('?').unwrap_or((name, ""));
     let wire = match query.strip_prefix("wire=") {
         _ if query.is_empty() => None,
-        Some(wire) => Some(wire_named(wire).ok_or_else(|| {
+        Some(wire) => Some(Wire::named(wire).ok_or_else(|| {
             CliError::usage(format!("there is no wire `{wire}`")).help(format!("wires are {}", wire_names()))
         })?),
         None => {
@@ -299,27 +239,19 @@ fn script_name(name: &str) -> Result<ScriptName, CliError> {
     Ok(ScriptName { written: name.to_owned(), file, wire })
 }
 
-const WIRES: [(&str, Wire); 4] = [
-    ("anthropic", Wire::Anthropic),
-    ("openai", Wire::Openai),
-    ("openai-chat", Wire::OpenaiChat),
-    ("ollama", Wire::Ollama),
-];
-
-fn wire_named(text: &str) -> Option<Wire> {
-    WIRES.iter().find(|(name, _)| *name == text).map(|(_, wire)| *wire)
-}
-
 fn wire_names() -> String {
-    WIRES.map(|(name, _)| name).join(", ")
+    Wire::NAMES.join(", ")
 }
 
 /// The error if no model was chosen and the environment suggests none.
 pub(crate) fn no_model() -> CliError {
+    let mut keys: Vec<&str> = builtin_providers().filter_map(|(_, vendor)| vendor.key_variable).collect();
+    keys.dedup();
+    let last = keys.pop().map_or(String::new(), |last| format!(" or {last}"));
     CliError::usage("no model was chosen").help(format!(
-        "pass --model PROVIDER/NAME or write `model:` in toolgate.yaml; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
-         OPENROUTER_API_KEY; or start Ollama and pass --model ollama/NAME; to look around without any of them, \
-         pass --model {SCRIPTED}/{DEMO_SCRIPT}"
+        "pass --model PROVIDER/NAME or write `model:` in toolgate.yaml; or set {}{last}; or start Ollama and pass --model \
+         ollama/NAME; to look around without any of them, pass --model {SCRIPTED}/{DEMO_SCRIPT}",
+        keys.join(", ")
     ))
 }
 

@@ -9,7 +9,7 @@ use toolgate_assembly::ambient::{HostEnvironment, read_regular_file};
 use toolgate_assembly::settings::Settings;
 use toolgate_llm::{
     ApiKey, Capabilities, Endpoint, ModelName, Provider, ProviderError, StepEvents, StepRequest,
-    StreamRecorder, Timeouts, Wire, installed_models, provider,
+    StreamRecorder, Timeouts, Wire, provider,
 };
 use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
 
@@ -22,8 +22,8 @@ use crate::startup::env_var;
 /// The name of the built-in script in messages.
 const DEMO_SCRIPT: &str = "demo";
 
-/// The timeout for probing an Ollama server that was not explicitly selected.
-const OLLAMA_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The timeout for probing a server that was not explicitly selected.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A model that can be used.
 pub(crate) struct ModelHandle {
@@ -71,10 +71,11 @@ impl ModelHandle {
         // A script may accept only one model name, whatever its file is called.
         let asked = ModelName { provider: SCRIPTED.to_owned(), name: script.model_name().to_owned() };
         let shown = ModelName { provider: SCRIPTED.to_owned(), name: name.written };
-        let wire = name.wire.unwrap_or_else(|| script.wire().map_or(Wire::Anthropic, llm_wire));
+        let wire = name.wire.or_else(|| Wire::named(script.wire()?.as_str())).unwrap_or(Wire::Anthropic);
+        let served = served_wire(wire)?;
         let server = serve(script, ServerOptions::default()).await?;
         // Some wire formats require a key, and the script server accepts any.
-        let endpoint = Endpoint::new(server.base_url(scripted_wire(wire))).key(Some(ApiKey::new(SCRIPTED)));
+        let endpoint = Endpoint::new(server.base_url(served)).key(Some(ApiKey::new(SCRIPTED)));
         let provider = provider(wire, Endpoint { recorder, timeouts, ..endpoint }, asked);
         let provider = Arc::new(RenamedProvider { provider, name: shown });
         Ok(Self { provider, max_output_tokens: None, _script: Some(server) })
@@ -89,15 +90,12 @@ pub(super) fn endpoint(route: ModelRoute) -> Result<Endpoint, CliError> {
     Ok(Endpoint { headers, stated, tool_names, ..Endpoint::new(base_url) }.key(key))
 }
 
-/// The most recently changed model of a running Ollama server.
+/// The newest model of a server, if one answers and says which it has.
 pub(crate) async fn installed_model(route: ModelRoute) -> Option<String> {
-    let patience = Timeouts {
-        connect: OLLAMA_PROBE_TIMEOUT,
-        first_byte: OLLAMA_PROBE_TIMEOUT,
-        idle: OLLAMA_PROBE_TIMEOUT,
-    };
-    let endpoint = Endpoint { timeouts: patience, ..endpoint(route).ok()? };
-    installed_models(&endpoint).await.ok()?.into_iter().next()
+    let timeouts = Timeouts { connect: PROBE_TIMEOUT, first_byte: PROBE_TIMEOUT, idle: PROBE_TIMEOUT };
+    let wire = route.wire;
+    let endpoint = Endpoint { timeouts, ..endpoint(route).ok()? };
+    wire.installed_models(&endpoint).await?.ok()?.into_iter().next()
 }
 
 /// An environment variable that is not blank.
@@ -131,22 +129,10 @@ pub(crate) async fn serve(script: Script, options: ServerOptions) -> Result<Scri
         .map_err(|error| CliError::error(format!("the script cannot be served: {error}")))
 }
 
-fn llm_wire(wire: toolgate_scripted::Wire) -> Wire {
-    match wire {
-        toolgate_scripted::Wire::Anthropic => Wire::Anthropic,
-        toolgate_scripted::Wire::Openai => Wire::Openai,
-        toolgate_scripted::Wire::OpenaiChat => Wire::OpenaiChat,
-        toolgate_scripted::Wire::Ollama => Wire::Ollama,
-    }
-}
-
-fn scripted_wire(wire: Wire) -> toolgate_scripted::Wire {
-    match wire {
-        Wire::Anthropic => toolgate_scripted::Wire::Anthropic,
-        Wire::Openai => toolgate_scripted::Wire::Openai,
-        Wire::OpenaiChat => toolgate_scripted::Wire::OpenaiChat,
-        Wire::Ollama => toolgate_scripted::Wire::Ollama,
-    }
+/// The wire of the script server that has the name of this one.
+fn served_wire(wire: Wire) -> Result<toolgate_scripted::Wire, CliError> {
+    toolgate_scripted::Wire::named(wire.name())
+        .ok_or_else(|| CliError::usage(format!("no script is served over `{}`", wire.name())))
 }
 
 /// A provider that shows another model name than it sends.
@@ -169,5 +155,18 @@ impl Provider for RenamedProvider {
 
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         self.provider.capabilities()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_served_over_every_wire_that_is_spoken() {
+        for &wire in Wire::ALL {
+            assert_eq!(served_wire(wire).unwrap().as_str(), wire.name());
+        }
+        assert_eq!(toolgate_scripted::Wire::ALL.len(), Wire::ALL.len());
     }
 }

@@ -1,48 +1,9 @@
-//! The four model APIs.
+//! What the wires share: a valid request, and pieces of answers.
 
 use axum::http::HeaderMap;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::conversation::SentConversation;
-
-/// A model API, by the name used in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wire {
-    /// Anthropic Messages.
-    Anthropic,
-    /// OpenAI Responses.
-    Openai,
-    /// OpenAI Chat Completions and compatible servers.
-    OpenaiChat,
-    /// Ollama's native API.
-    Ollama,
-}
-
-impl Wire {
-    /// Every wire.
-    pub const ALL: [Self; 4] = [Self::Anthropic, Self::Openai, Self::OpenaiChat, Self::Ollama];
-
-    /// Its name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::Openai => "openai",
-            Self::OpenaiChat => "openai-chat",
-            Self::Ollama => "ollama",
-        }
-    }
-
-    /// The path that clients of this wire expect in a base URL.
-    pub(crate) fn base_path(self) -> &'static str {
-        match self {
-            Self::Openai | Self::OpenaiChat => "/v1",
-            Self::Anthropic | Self::Ollama => "",
-        }
-    }
-}
 
 /// A valid request, and how to answer it.
 pub(crate) struct Exchange {
@@ -77,6 +38,11 @@ pub(crate) struct ResponseOptions {
     pub(crate) encrypted_reasoning: bool,
     /// Responses: request fields that the answer echoes.
     pub(crate) echo: serde_json::Map<String, Value>,
+}
+
+/// The token of `authorization: Bearer …`.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    header(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "))
 }
 
 pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
