@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use toolgate_manifest::{Config, import_servers, insert_servers, parse_jsonc, set_member};
+use toolgate_clients::{import_servers, insert_servers, parse_jsonc, set_member};
+use toolgate_manifest::Config;
 
 fuzz_target!(|text: &str| {
     let entry = json!({"command": "toolgate", "args": ["mcp"]});

@@ -24,9 +24,7 @@ mod conversation;
 mod defaults;
 mod decode;
 mod globs;
-mod import;
 mod json;
-mod jsonc;
 mod models;
 mod path;
 mod problem;
@@ -53,13 +51,9 @@ pub use config::{
 };
 pub use conversation::ConversationConfig;
 pub use globs::{GlobError, Globs};
-pub use import::{
-    ImportError, Imported, ImportedServer, InsertError, LeftOut, import_from, import_servers, insert_servers,
-};
-pub use jsonc::{JsoncEditError, parse_jsonc, remove_member, set_member};
 pub use models::{ModelKey, ModelServerConfig};
 pub use path::DeclaredPath;
-pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located};
+pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, shown};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
 pub use retention::RetentionConfig;
 pub use sandbox::{HardLinkRule, SandboxConfig, SandboxLayer};
@@ -73,7 +67,7 @@ pub use tool::{
     CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, ElevatedDeclaration, ExampleCaller,
     Expectation, Extensions, ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse,
     PathArgument, PolicyRule, Rate, RealPaths, SkeletonError, StderrRule, TextTemplate, ToolManifest,
-    Treatment, WHOLE_WORKTREE, skeleton,
+    Treatment, WHOLE_WORKTREE, is_reserved, is_variable, looks_secret, quoted, skeleton,
 };
 pub use variables::{MissingVariable, VariableText};
 pub use web_search::{SearchBackend, WebSearchConfig};

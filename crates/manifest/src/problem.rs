@@ -279,7 +279,8 @@ fn is_visible(character: char) -> bool {
 }
 
 /// A value for messages: short, on one line, with invisible characters escaped.
-pub(crate) fn shown(text: &str) -> String {
+#[must_use]
+pub fn shown(text: &str) -> String {
     shown_up_to(text, 60)
 }
 

@@ -196,22 +196,25 @@ fn check_variable(name: &Located<String>, report: &mut ProblemReport<'_>) {
     }
 }
 
-/// `[A-Za-z_][A-Za-z0-9_]*`
-pub(crate) fn is_variable(text: &str) -> bool {
+/// Whether a text can name an environment variable: `[A-Za-z_][A-Za-z0-9_]*`.
+#[must_use]
+pub fn is_variable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether a variable would undo what the sandbox sets up.
-pub(crate) fn is_reserved(name: &str) -> bool {
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     RESERVED.contains(&&*upper)
         || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC"].iter().any(|prefix| upper.starts_with(prefix))
 }
 
 /// Whether the name of a variable suggests a secret.
-pub(crate) fn looks_secret(name: &str) -> bool {
+#[must_use]
+pub fn looks_secret(name: &str) -> bool {
     name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 

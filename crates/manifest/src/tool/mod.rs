@@ -22,14 +22,12 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate_types::{AgentName, Failure, ToolClass, ToolName, Trust};
 
-pub(crate) use confinement::{
-    directory, is_reserved, is_variable, looks_secret, mounts, network, not_a_host,
-};
+pub(crate) use confinement::{directory, mounts, network, not_a_host};
+pub use confinement::{is_reserved, is_variable, looks_secret};
 pub use paths::{Extensions, NamedPath, PathArgument, RealPaths};
 pub(crate) use read::{calls, policy};
 pub use rendering::WHOLE_WORKTREE;
-pub(crate) use skeleton::quoted;
-pub use skeleton::{SkeletonError, skeleton};
+pub use skeleton::{SkeletonError, quoted, skeleton};
 pub use template::{CommandTemplate, TextTemplate};
 
 use crate::decode::{Word, nearest_or_all};

@@ -326,7 +326,8 @@ fn suggested(name: &str) -> ArgumentType {
 const UNSAFE_CHARS: [char; 5] = ['\u{2028}', '\u{2029}', '\u{feff}', '\u{fffe}', '\u{ffff}'];
 
 /// Quotes text that YAML would otherwise read as something else.
-pub(crate) fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-' | b'=');
     let simple = text.bytes().all(plain)
         && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '-' || first == '/');

@@ -11,7 +11,6 @@
 
 mod accepted;
 mod arbitrary;
-mod imports;
 mod manifests;
 mod problems;
 mod skeletons;

@@ -18,7 +18,7 @@ use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Tr
 use crate::log::{LogFormat, LogLevel};
 
 pub(crate) use self::conversation::{ConversationArguments, RunArguments};
-pub(crate) use self::mcp::{McpCommand, McpImport, McpInstall};
+pub(crate) use self::mcp::{InstallScope, McpCommand, McpImport, McpInstall};
 pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 
 /// The gate between an LLM agent and the machine.

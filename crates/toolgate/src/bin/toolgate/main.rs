@@ -11,7 +11,6 @@ mod trust_screen;
 mod log;
 mod telemetry;
 mod interrupt;
-mod clients;
 mod conversation;
 mod chat;
 mod commands;

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueEnum};
+use toolgate_clients::{CLIENTS, McpClient};
 use toolgate_types::Sha256;
-
-use crate::clients::{InstallScope, McpClient};
 
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
@@ -67,8 +67,8 @@ pub(crate) struct McpImport {
 #[derive(Args, Debug)]
 pub(crate) struct McpInstall {
     /// The client
-    #[arg(long, value_enum, value_name = "NAME")]
-    pub(crate) client: McpClient,
+    #[arg(long, value_name = "NAME", value_parser = known_client())]
+    pub(crate) client: &'static McpClient,
     /// What the client calls the gate
     #[arg(long, default_value = "toolgate", value_name = "NAME", value_parser = entry_name)]
     pub(crate) name: String,
@@ -84,6 +84,21 @@ pub(crate) struct McpInstall {
     /// Only show it
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
+}
+
+/// Whose sessions an entry is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InstallScope {
+    /// All of yours
+    User,
+    /// Those in this directory
+    Project,
+}
+
+/// One of the clients, by its name.
+fn known_client() -> impl TypedValueParser<Value = &'static McpClient> {
+    let names = CLIENTS.iter().map(|client| PossibleValue::new(client.name).help(client.title));
+    PossibleValuesParser::new(names).try_map(|name| McpClient::named(&name).ok_or("there is no such client"))
 }
 
 /// A name that every client accepts.

@@ -11,10 +11,10 @@ use toolgate_assembly::gate_builder::rules;
 use toolgate_assembly::protected_paths::GateOwnedPaths;
 use toolgate_assembly::settings::{MountSettings, Settings};
 use toolgate_assembly::symlink_walk::ResolvedPath;
+use toolgate_clients::{BaseDirectories, McpClient};
 use toolgate_workspace::MountRules;
 
-use crate::arguments::McpInstall;
-use crate::clients::{BaseDirectories, ClientInfo, InstallScope};
+use crate::arguments::{InstallScope, McpInstall};
 use crate::exit::{CliError, DENIED};
 use crate::startup::env_var;
 use crate::terminal::confirm;
@@ -33,7 +33,7 @@ impl ClientFile {
     pub(super) fn read(
         settings: &Settings,
         wanted: &McpInstall,
-        facts: &ClientInfo,
+        facts: &McpClient,
     ) -> Result<Self, CliError> {
         let path = file_path(settings, wanted, facts)?;
         let seen = VisibleMount::all(settings)?;
@@ -186,7 +186,7 @@ pub(super) fn confirm_change(wanted: &McpInstall, shown: String, question: &str)
     }
 }
 
-fn file_path(settings: &Settings, wanted: &McpInstall, facts: &ClientInfo) -> Result<PathBuf, CliError> {
+fn file_path(settings: &Settings, wanted: &McpInstall, facts: &McpClient) -> Result<PathBuf, CliError> {
     let surroundings = &settings.environment;
     if let Some(file) = &wanted.file {
         return Ok(surroundings.absolute(file)?);

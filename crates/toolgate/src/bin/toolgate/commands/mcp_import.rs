@@ -10,13 +10,12 @@ use toolgate_assembly::ambient::{
 };
 use toolgate_assembly::settings::LoadedConfig;
 use toolgate_assembly::trust::ConfigOrigin;
-use toolgate_manifest::{
-    ImportError, Imported, ImportedServer, InsertError, LeftOut, import_from, import_servers, insert_servers,
+use toolgate_clients::{
+    ImportError, Imported, ImportedServer, InsertError, LeftOut, import_text, insert_servers,
 };
 
 use super::print;
 use crate::arguments::{GlobalOptions, McpImport};
-use crate::clients::read_toml;
 use crate::exit::{CliError, SUCCESS};
 use crate::startup::load_config;
 use crate::terminal::{escape_line, warn};
@@ -85,25 +84,16 @@ fn parse_servers(file: &Path, text: &str) -> Result<Imported, CliError> {
     let cannot = |error: &dyn std::fmt::Display, help: &str| {
         CliError::usage(format!("`{}` cannot be imported: {error}", file.display())).help(help)
     };
-    let imported = match import_servers(text) {
-        Err(ImportError::Unreadable(in_json)) => match read_toml(text) {
-            Ok(root) => import_from(&root),
-            Err(in_toml) => {
-                let is_toml = file.extension().is_some_and(|extension| extension == "toml");
-                let error = if is_toml { in_toml } else { in_json.to_string() };
-                return Err(cannot(
-                    &error,
-                    "name the JSON or TOML file in which the client keeps its servers",
-                ));
-            }
-        },
-        read => read,
-    };
-    imported.map_err(|error| {
-        cannot(
+    import_text(text).map_err(|error| match error {
+        ImportError::Neither { in_json, in_toml } => {
+            let is_toml = file.extension().is_some_and(|extension| extension == "toml");
+            let error = if is_toml { in_toml } else { in_json.to_string() };
+            cannot(&error, "name the JSON or TOML file in which the client keeps its servers")
+        }
+        error => cannot(
             &error,
             "name a file with `mcpServers`, `servers`, `context_servers`, `mcp` or `mcp_servers` in it",
-        )
+        ),
     })
 }
 

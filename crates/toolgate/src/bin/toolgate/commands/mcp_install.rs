@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use toolgate_assembly::ambient::{open_directory, this_program};
 use toolgate_assembly::settings::Settings;
 use toolgate_assembly::trust::ConfigOrigin;
+use toolgate_clients::{InstalledEntry, McpClient, ServerEntry};
 use toolgate_types::Trust;
 
 use super::mcp_file::{ClientFile, confirm_change};
+use super::mcp_server_entry::gate_arguments;
 use super::print;
 use crate::arguments::{GlobalOptions, McpInstall};
-use crate::clients::{ClientInfo, InstalledEntry, ServerEntry, gate_arguments};
 use crate::exit::{CliError, SUCCESS};
 use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
@@ -19,8 +20,8 @@ use crate::terminal::{escape_line, warn};
 pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;
     refuse_missing_directories(common, &settings)?;
-    let facts = wanted.client.info();
-    let file = ClientFile::read(&settings, wanted, &facts)?;
+    let facts = wanted.client;
+    let file = ClientFile::read(&settings, wanted, facts)?;
     let entry = entry(common, &settings)?;
     let shown = facts.file.snippet(&wanted.name, &entry).map_err(CliError::error)?;
     if let ConfigOrigin::Found(file) = &settings.loaded.origin {
@@ -35,7 +36,7 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, Cli
     let by_hand = |reason: &str| manual_edit_error(&file.path, reason, &shown);
     let text = file.text().map_err(by_hand)?;
     let edited = facts.file.install(text, &wanted.name, &entry).map_err(|reason| by_hand(&reason))?;
-    InstallPlan { facts: &facts, file: &file, snippet: &shown, edited }.apply(common, wanted)
+    InstallPlan { facts, file: &file, snippet: &shown, edited }.apply(common, wanted)
 }
 
 /// The result for a file.
@@ -60,7 +61,7 @@ impl InstallStatus {
 
 /// The planned change of a file.
 struct InstallPlan<'c> {
-    facts: &'c ClientInfo,
+    facts: &'c McpClient,
     file: &'c ClientFile,
     /// The entry on its own.
     snippet: &'c str,

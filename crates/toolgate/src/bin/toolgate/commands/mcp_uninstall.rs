@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use toolgate_clients::{McpClient, RemovedEntry};
 use toolgate_types::Trust;
 
 use super::mcp_file::{ClientFile, confirm_change};
 use super::print;
 use crate::arguments::{GlobalOptions, McpInstall};
-use crate::clients::{ClientInfo, RemovedEntry};
 use crate::exit::{CliError, SUCCESS};
 use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
 
 pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;
-    let facts = wanted.client.info();
-    let file = ClientFile::read(&settings, wanted, &facts)?;
+    let facts = wanted.client;
+    let file = ClientFile::read(&settings, wanted, facts)?;
     let place = file.path.display();
     let by_hand = |reason: &str| {
         CliError::usage(format!("`{place}` cannot be edited without touching the rest of it: {reason}"))
@@ -27,7 +27,7 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, Cli
         text => facts.file.uninstall(text, &wanted.name).map_err(|reason| by_hand(&reason))?,
     };
     let told = |state: &str, found: Option<&RemovedEntry>, backup: Option<PathBuf>, text: &str| {
-        print_report(common, &facts, &file, UninstallReport { state, found, backup }, text)
+        print_report(common, facts, &file, UninstallReport { state, found, backup }, text)
     };
     let Some(found) = found else {
         return told("unchanged", None, None, &format!("{place} has no entry `{}`\n", wanted.name));
@@ -73,7 +73,7 @@ struct UninstallReport<'t> {
 
 fn print_report(
     common: &GlobalOptions,
-    facts: &ClientInfo,
+    facts: &McpClient,
     file: &ClientFile,
     told: UninstallReport<'_>,
     text: &str,

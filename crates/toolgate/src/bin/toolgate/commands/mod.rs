@@ -12,6 +12,7 @@ pub(crate) mod token;
 pub(crate) mod mcp;
 mod mcp_startup_error;
 mod mcp_file;
+mod mcp_server_entry;
 pub(crate) mod mcp_install;
 pub(crate) mod mcp_uninstall;
 pub(crate) mod mcp_import;

@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolgate_manifest::{
-    Config, ImportError, Imported, InsertError, LeftOut, import_from, import_servers, insert_servers,
+use toolgate_clients::{
+    ImportError, Imported, InsertError, LeftOut, import_from, import_servers, insert_servers,
 };
+use toolgate_manifest::Config;
 
 fn clients() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients");

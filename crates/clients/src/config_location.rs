@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// The configuration file of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConfigLocation {
+pub enum ConfigLocation {
     /// In the home directory.
     Home(&'static str),
     /// In the configuration directory (`XDG_CONFIG_HOME`).
@@ -17,15 +17,18 @@ pub(crate) enum ConfigLocation {
 
 /// The directories that the files are in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BaseDirectories {
-    pub(crate) home: Option<PathBuf>,
-    pub(crate) config: Option<PathBuf>,
-    pub(crate) application: Option<PathBuf>,
+pub struct BaseDirectories {
+    /// See [`ConfigLocation`].
+    pub home: Option<PathBuf>,
+    /// See [`ConfigLocation`].
+    pub config: Option<PathBuf>,
+    /// See [`ConfigLocation`].
+    pub application: Option<PathBuf>,
 }
 
 impl ConfigLocation {
     /// The file; `None` if there is no home directory.
-    pub(crate) fn resolve(
+    pub fn resolve(
         self,
         folders: &BaseDirectories,
         variable: impl Fn(&str) -> Option<String>,

@@ -2,20 +2,11 @@
 
 use serde_json::{Map, Value};
 
-/// Paths from the root to the object of servers, most specific first.
-const SERVER_PATHS: &[&[&str]] = &[
-    &["mcpServers"],
-    &["mcp_servers"],
-    &["servers"],
-    &["context_servers"],
-    &["mcp", "servers"],
-    &["mcp.servers"],
-    &["mcp"],
-];
+use crate::known::{CLIENTS, McpClient};
 
 /// The servers of a file. A file that is only one server, or only servers, is accepted too.
 pub(super) fn servers(root: &Value) -> Vec<(&str, &Value)> {
-    let object = SERVER_PATHS.iter().find_map(|place| at(root, place));
+    let object = CLIENTS.iter().flat_map(McpClient::sections).find_map(|path| at(root, &path));
     let object = object.or_else(|| root.as_object().filter(|members| are_servers(members)));
     object.into_iter().flatten().map(|(name, value)| (name.as_str(), value)).collect()
 }

@@ -1,8 +1,8 @@
 //! Variables in clients' syntax.
 
 use super::secret::variable;
-use crate::problem::shown;
-use crate::tool::is_variable;
+use toolgate_manifest::is_variable;
+use toolgate_manifest::shown;
 
 /// Text with the client's variables translated to the gate's.
 pub(super) struct Translated {

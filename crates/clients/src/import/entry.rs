@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::arguments::{PROJECT_FOLDER, arguments};
 use super::secret::contains_secret;
 use super::secret_variables::ServerImport;
-use crate::tool::{is_reserved, is_variable, quoted};
+use toolgate_manifest::{is_reserved, is_variable, quoted};
 
 type ServerFields = Map<String, Value>;
 
@@ -334,5 +334,5 @@ fn programs(program: &str, notes: &mut Vec<String>) {
 }
 
 fn shown(text: &str) -> String {
-    crate::problem::shown(text)
+    toolgate_manifest::shown(text)
 }

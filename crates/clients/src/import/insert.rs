@@ -1,8 +1,7 @@
 //! Adds servers to a configuration file without touching anything else in it.
 
 use super::Imported;
-use crate::config::Config;
-use crate::problem::ConfigProblems;
+use toolgate_manifest::{Config, ConfigProblems};
 
 /// Why servers could not be added to a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

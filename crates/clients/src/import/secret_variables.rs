@@ -2,7 +2,7 @@
 
 use super::secret::{is_secret, looks_random, variable, without_scheme};
 use super::variables::translated;
-use crate::problem::shown;
+use toolgate_manifest::shown;
 
 /// The variables for secrets with their values, for all servers of a file.
 #[derive(Default)]

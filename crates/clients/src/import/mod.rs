@@ -19,12 +19,12 @@ pub use insert::{InsertError, insert_servers};
 use secret_variables::{SecretVariables, ServerImport};
 use serde_json::Value;
 
-use crate::config::Config;
+use toolgate_manifest::{
+    Config, ConfigProblems, ServerConfig, ServerProcessConfig, ServerTransport, VariableText, quoted,
+};
+
 use crate::jsonc::{JsoncEditError, parse_jsonc};
-use crate::problem::ConfigProblems;
-use crate::servers::{ServerConfig, ServerProcessConfig, ServerTransport};
-use crate::tool::quoted;
-use crate::variables::VariableText;
+use crate::toml::read_toml;
 
 /// The servers of a client's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,14 @@ pub enum ImportError {
     /// The text cannot be parsed.
     #[error(transparent)]
     Unreadable(#[from] JsoncEditError),
+    /// It is neither JSON nor TOML.
+    #[error("{in_json}")]
+    Neither {
+        /// Why it is not JSON.
+        in_json: JsoncEditError,
+        /// Why it is not TOML.
+        in_toml: String,
+    },
     /// It contains no servers.
     #[error("there are no MCP servers in it")]
     NoServers,
@@ -140,6 +148,20 @@ impl ImportedServer {
 /// The text is not JSON, or has no servers.
 pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
     import_from(&parse_jsonc(text)?)
+}
+
+/// The servers of a client's file in JSON or in TOML.
+///
+/// # Errors
+/// The text is neither, or has no servers.
+pub fn import_text(text: &str) -> Result<Imported, ImportError> {
+    match import_servers(text) {
+        Err(ImportError::Unreadable(in_json)) => match read_toml(text) {
+            Ok(root) => import_from(&root),
+            Err(in_toml) => Err(ImportError::Neither { in_json, in_toml }),
+        },
+        read => read,
+    }
 }
 
 /// The same for a parsed file in another format: Codex has `mcp_servers` in TOML.

@@ -3,7 +3,7 @@
 use super::secret::{is_secret, names_secret, without_scheme};
 use super::secret_variables::ServerImport;
 use super::variables::translated;
-use crate::problem::shown;
+use toolgate_manifest::shown;
 
 /// VS Code's variable for the open directory.
 pub(super) const PROJECT_FOLDER: &str = "${workspaceFolder}";

@@ -3,10 +3,11 @@
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, TomlError};
 
-use super::{InstalledEntry, RemovedEntry, ServerEntry, merge_entry};
+use crate::config_file::ServerEntry;
+use crate::merge_entry::{InstalledEntry, RemovedEntry, merge_entry};
 
 /// The text with a table `[section.name]`.
-pub(super) fn install(
+pub(crate) fn install(
     text: &str,
     section: &str,
     name: &str,
@@ -39,7 +40,7 @@ pub(super) fn install(
 }
 
 /// The text without the table `[section.name]`.
-pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<RemovedEntry>, String> {
+pub(crate) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<RemovedEntry>, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| parse_error(text, &error))?;
     let mut expected = plain_table(document.as_table());
     let members = expected.get_mut(section).and_then(Value::as_object_mut);

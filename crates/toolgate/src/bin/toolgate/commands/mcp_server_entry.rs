@@ -4,13 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::arguments::GlobalOptions;
 
-/// A program and its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServerEntry {
-    pub(crate) program: String,
-    pub(crate) arguments: Vec<String>,
-}
-
 /// `mcp` with the given options. A client starts it in a directory of its own choosing, so every path is absolute and the workspace is always passed:
 /// `workspace`, unless the configuration sets it.
 pub(crate) fn gate_arguments(

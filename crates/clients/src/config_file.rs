@@ -1,87 +1,40 @@
-//! MCP clients: where each keeps its servers, and the format of an entry there.
-//!
-//! Nothing here opens a file: functions take and return text.
+//! The formats of clients' files, and an entry for the gate in them.
 
-mod server_entry;
-mod merge_entry;
-mod config_location;
-mod toml;
-
-use clap::ValueEnum;
 use serde_json::Value;
-use toolgate_manifest::{parse_jsonc, remove_member, set_member};
 
-pub(crate) use config_location::{BaseDirectories, ConfigLocation};
-use merge_entry::merge_entry;
-pub(crate) use merge_entry::{InstalledEntry, RemovedEntry};
-pub(crate) use server_entry::{ServerEntry, gate_arguments};
+use crate::jsonc::{parse_jsonc, remove_member, set_member};
+use crate::merge_entry::{InstalledEntry, RemovedEntry, merge_entry};
+use crate::toml;
 
-pub(crate) use self::toml::read_toml;
-
-/// A program that speaks MCP as a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum McpClient {
-    /// Claude Desktop
-    ClaudeDesktop,
-    /// Claude Code
-    ClaudeCode,
-    /// Cursor
-    Cursor,
-    /// Visual Studio Code
-    Vscode,
-    /// Windsurf
-    Windsurf,
-    /// Zed
-    Zed,
-    /// Codex
-    Codex,
-    /// Gemini CLI
-    GeminiCli,
-    /// opencode
-    Opencode,
-    /// GitHub Copilot CLI
-    CopilotCli,
-    /// Cline, in Visual Studio Code
-    Cline,
-    /// LM Studio
-    LmStudio,
-}
-
-/// Whose sessions an entry is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum InstallScope {
-    /// All of yours
-    User,
-    /// Those in this directory
-    Project,
-}
-
-/// The properties of a client.
-pub(crate) struct ClientInfo {
-    /// Its display name.
-    pub(crate) title: &'static str,
-    /// Its file for all sessions of a user.
-    pub(crate) user: ConfigLocation,
-    /// Its file in a project, if it supports one.
-    pub(crate) project: Option<&'static str>,
-    /// The format of the file.
-    pub(crate) file: ConfigFileFormat,
-    /// What makes it reload the file.
-    pub(crate) next: &'static str,
+/// A program and its arguments, which a client starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerEntry {
+    /// The program.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
 }
 
 /// How a client stores its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConfigFileFormat {
+pub enum ConfigFileFormat {
     /// JSON, with the servers in an object of this name.
-    Json { section: &'static str, entry: JsonEntryFormat },
+    Json {
+        /// The name of the object.
+        section: &'static str,
+        /// The format of an entry.
+        entry: JsonEntryFormat,
+    },
     /// TOML, with a table for each server in a table of this name.
-    Toml { section: &'static str },
+    Toml {
+        /// The name of the table.
+        section: &'static str,
+    },
 }
 
 /// The format of a server's JSON entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JsonEntryFormat {
+pub enum JsonEntryFormat {
     /// `command` and `args`.
     Plain,
     /// The same with `type: stdio`.
@@ -92,110 +45,12 @@ pub(crate) enum JsonEntryFormat {
     WithTools,
 }
 
-impl McpClient {
-    pub(crate) fn info(self) -> ClientInfo {
-        use JsonEntryFormat::{CommandList, Plain, Typed, WithTools};
-        let json = |section, entry| ConfigFileFormat::Json { section, entry };
-        let facts = |title, user, project, file, next| ClientInfo { title, user, project, file, next };
-        match self {
-            Self::ClaudeDesktop => facts(
-                "Claude Desktop",
-                ConfigLocation::Application("Claude/claude_desktop_config.json"),
-                None,
-                json("mcpServers", Plain),
-                "quit Claude Desktop and start it again",
-            ),
-            Self::ClaudeCode => facts(
-                "Claude Code",
-                ConfigLocation::Home(".claude.json"),
-                Some(".mcp.json"),
-                json("mcpServers", Typed),
-                "start a new session, and look with `/mcp`",
-            ),
-            Self::Cursor => facts(
-                "Cursor",
-                ConfigLocation::Home(".cursor/mcp.json"),
-                Some(".cursor/mcp.json"),
-                json("mcpServers", Plain),
-                "look in Cursor's settings under MCP",
-            ),
-            Self::Vscode => facts(
-                "Visual Studio Code",
-                ConfigLocation::Application("Code/User/mcp.json"),
-                Some(".vscode/mcp.json"),
-                json("servers", Typed),
-                "run `MCP: List Servers` from the command palette",
-            ),
-            Self::Windsurf => facts(
-                "Windsurf",
-                ConfigLocation::Home(".codeium/windsurf/mcp_config.json"),
-                None,
-                json("mcpServers", Plain),
-                "refresh the servers in Cascade",
-            ),
-            Self::Zed => facts(
-                "Zed",
-                ConfigLocation::Config("zed/settings.json"),
-                Some(".zed/settings.json"),
-                json("context_servers", Plain),
-                "look in the settings of the agent panel",
-            ),
-            Self::Codex => facts(
-                "Codex",
-                ConfigLocation::Variable("CODEX_HOME", ".codex", "config.toml"),
-                Some(".codex/config.toml"),
-                ConfigFileFormat::Toml { section: "mcp_servers" },
-                "start a new session, and look with `/mcp`",
-            ),
-            Self::GeminiCli => facts(
-                "Gemini CLI",
-                ConfigLocation::Home(".gemini/settings.json"),
-                Some(".gemini/settings.json"),
-                json("mcpServers", Plain),
-                "start a new session, and look with `/mcp`",
-            ),
-            Self::Opencode => facts(
-                "opencode",
-                ConfigLocation::Config("opencode/opencode.json"),
-                Some("opencode.json"),
-                json("mcp", CommandList),
-                "start opencode again",
-            ),
-            Self::CopilotCli => facts(
-                "GitHub Copilot CLI",
-                ConfigLocation::Variable("COPILOT_HOME", ".copilot", "mcp-config.json"),
-                None,
-                json("mcpServers", WithTools),
-                "start a new session, and look with `/mcp show`",
-            ),
-            Self::Cline => facts(
-                "Cline",
-                ConfigLocation::Application(
-                    "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-                ),
-                None,
-                json("mcpServers", Plain),
-                "look in Cline's list of MCP servers",
-            ),
-            Self::LmStudio => facts(
-                "LM Studio",
-                ConfigLocation::Home(".lmstudio/mcp.json"),
-                None,
-                json("mcpServers", Plain),
-                "look in the program tab of LM Studio",
-            ),
-        }
-    }
-}
-
 impl ConfigFileFormat {
     /// The text of a file with the entry. Other keys of an existing entry stay.
-    pub(crate) fn install(
-        self,
-        text: &str,
-        name: &str,
-        entry: &ServerEntry,
-    ) -> Result<InstalledEntry, String> {
+    ///
+    /// # Errors
+    /// Why the file cannot be edited.
+    pub fn install(self, text: &str, name: &str, entry: &ServerEntry) -> Result<InstalledEntry, String> {
         match self {
             Self::Json { section, entry: shape } => install_json(text, section, name, &shape.value(entry)),
             Self::Toml { section } => toml::install(text, section, name, entry),
@@ -203,7 +58,10 @@ impl ConfigFileFormat {
     }
 
     /// The text of a file without the entry, and the entry; `None` if there is none.
-    pub(crate) fn uninstall(self, text: &str, name: &str) -> Result<Option<RemovedEntry>, String> {
+    ///
+    /// # Errors
+    /// Why the file cannot be edited.
+    pub fn uninstall(self, text: &str, name: &str) -> Result<Option<RemovedEntry>, String> {
         match self {
             Self::Json { section, .. } => {
                 let removed = remove_member(text, section, name).map_err(|error| error.to_string())?;
@@ -215,13 +73,24 @@ impl ConfigFileFormat {
         }
     }
 
+    /// The name of the object or table with the servers.
+    pub(crate) fn section(self) -> &'static str {
+        match self {
+            Self::Json { section, .. } | Self::Toml { section } => section,
+        }
+    }
+
     /// Whether the format is JSON.
-    pub(crate) fn is_json(self) -> bool {
+    #[must_use]
+    pub fn is_json(self) -> bool {
         matches!(self, Self::Json { .. })
     }
 
     /// The entry on its own, to be pasted.
-    pub(crate) fn snippet(self, name: &str, entry: &ServerEntry) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// It cannot be written in this format.
+    pub fn snippet(self, name: &str, entry: &ServerEntry) -> Result<String, String> {
         self.install("", name, entry).map(|installed| installed.text)
     }
 }
@@ -258,6 +127,8 @@ impl JsonEntryFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_location::BaseDirectories;
+    use crate::known::CLIENTS;
 
     fn entry() -> ServerEntry {
         let words = ["mcp", "--workspace", "/home/sam/my \"project\""];
@@ -272,8 +143,7 @@ mod tests {
             application: Some("/home/sam/.config".into()),
         };
         let mut told = String::new();
-        for client in McpClient::value_variants() {
-            let facts = client.info();
+        for facts in CLIENTS {
             let file = facts.user.resolve(&folders, |_| None).unwrap();
             let project = facts.project.unwrap_or("-");
             let shown = facts.file.snippet("toolgate", &entry()).unwrap();
@@ -297,8 +167,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_taken_out_again_and_told_from_others() {
-        for client in McpClient::value_variants() {
-            let file = client.info().file;
+        for client in CLIENTS {
+            let file = client.file;
             let other =
                 file.install("", "other", &ServerEntry { program: "x".to_owned(), arguments: Vec::new() });
             let other = other.unwrap().text;

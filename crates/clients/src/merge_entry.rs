@@ -17,39 +17,44 @@ const REMOTE_KEYS: &[&str] = &[
 
 /// The text of a file with the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InstalledEntry {
-    pub(crate) text: String,
+pub struct InstalledEntry {
+    /// The text.
+    pub text: String,
     /// Keys of the existing entry that were kept.
-    pub(crate) kept: Vec<String>,
+    pub kept: Vec<String>,
     /// Keys of the existing entry that were removed.
-    pub(crate) left_out: Vec<String>,
+    pub left_out: Vec<String>,
 }
 
 /// The text of a file without the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RemovedEntry {
-    pub(crate) text: String,
+pub struct RemovedEntry {
+    /// The text.
+    pub text: String,
     /// The removed entry.
-    pub(crate) entry: Value,
+    pub entry: Value,
 }
 
 impl RemovedEntry {
     /// Whether the entry starts a gate, by the name of its program.
-    pub(crate) fn is_gate_entry(&self) -> bool {
+    #[must_use]
+    pub fn is_gate_entry(&self) -> bool {
         let words = self.command_line();
         let program = words.first().and_then(|program| program.rsplit('/').next());
         program == Some("toolgate") && words.contains(&"mcp")
     }
 
     /// The program and its arguments, from one list or from two keys.
-    pub(crate) fn command_line(&self) -> Vec<&str> {
+    #[must_use]
+    pub fn command_line(&self) -> Vec<&str> {
         let listed = |key: &str| self.entry.get(key).and_then(Value::as_array).into_iter().flatten();
         let program = self.entry.get("command").and_then(Value::as_str);
         program.into_iter().chain(listed("command").chain(listed("args")).filter_map(Value::as_str)).collect()
     }
 
     /// The other keys of the entry; only their names, because the values may be secret.
-    pub(crate) fn other_keys(&self) -> Vec<&str> {
+    #[must_use]
+    pub fn other_keys(&self) -> Vec<&str> {
         let known = ["command", "args", "type", "enabled", "tools"];
         let keys = self.entry.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
         keys.filter(|key| !known.contains(key)).collect()
@@ -57,15 +62,15 @@ impl RemovedEntry {
 }
 
 /// The merged entry.
-pub(super) struct MergedEntry {
-    pub(super) value: Value,
+pub(crate) struct MergedEntry {
+    pub(crate) value: Value,
     /// Whether the existing entry is already up to date.
-    pub(super) changes_nothing: bool,
-    pub(super) left_out: Vec<String>,
+    pub(crate) changes_nothing: bool,
+    pub(crate) left_out: Vec<String>,
     kept: Vec<String>,
 }
 
-pub(super) fn merge_entry(before: Option<&Value>, entry: &Value) -> MergedEntry {
+pub(crate) fn merge_entry(before: Option<&Value>, entry: &Value) -> MergedEntry {
     let nothing = Map::new();
     let older = before.and_then(Value::as_object).unwrap_or(&nothing);
     let others = older.iter().filter(|(key, _)| entry.get(key.as_str()).is_none());
@@ -79,7 +84,7 @@ pub(super) fn merge_entry(before: Option<&Value>, entry: &Value) -> MergedEntry 
 }
 
 impl MergedEntry {
-    pub(super) fn installed(self, text: String) -> InstalledEntry {
+    pub(crate) fn installed(self, text: String) -> InstalledEntry {
         InstalledEntry { text, kept: self.kept, left_out: self.left_out }
     }
 }

@@ -1,6 +1,6 @@
 //! Detects secrets, so that none is copied.
 
-use crate::tool::{is_variable, looks_secret};
+use toolgate_manifest::{is_variable, looks_secret};
 
 /// Prefixes of well-known secrets.
 const SECRET_PREFIXES: &[&str] = &[

@@ -1,0 +1,14 @@
+//! Claude Code.
+
+use super::McpClient;
+use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
+
+pub(super) const CLIENT: McpClient = McpClient {
+    name: "claude-code",
+    title: "Claude Code",
+    user: ConfigLocation::Home(".claude.json"),
+    project: Some(".mcp.json"),
+    file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Typed },
+    other_sections: &[],
+    next: "start a new session, and look with `/mcp`",
+};

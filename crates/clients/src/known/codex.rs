@@ -1,0 +1,14 @@
+//! Codex.
+
+use super::McpClient;
+use crate::{ConfigFileFormat, ConfigLocation};
+
+pub(super) const CLIENT: McpClient = McpClient {
+    name: "codex",
+    title: "Codex",
+    user: ConfigLocation::Variable("CODEX_HOME", ".codex", "config.toml"),
+    project: Some(".codex/config.toml"),
+    file: ConfigFileFormat::Toml { section: "mcp_servers" },
+    other_sections: &[],
+    next: "start a new session, and look with `/mcp`",
+};

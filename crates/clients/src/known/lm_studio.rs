@@ -1,0 +1,14 @@
+//! LM Studio.
+
+use super::McpClient;
+use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
+
+pub(super) const CLIENT: McpClient = McpClient {
+    name: "lm-studio",
+    title: "LM Studio",
+    user: ConfigLocation::Home(".lmstudio/mcp.json"),
+    project: None,
+    file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
+    other_sections: &[],
+    next: "look in the program tab of LM Studio",
+};

@@ -1,0 +1,14 @@
+//! Windsurf.
+
+use super::McpClient;
+use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
+
+pub(super) const CLIENT: McpClient = McpClient {
+    name: "windsurf",
+    title: "Windsurf",
+    user: ConfigLocation::Home(".codeium/windsurf/mcp_config.json"),
+    project: None,
+    file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
+    other_sections: &[],
+    next: "refresh the servers in Cascade",
+};

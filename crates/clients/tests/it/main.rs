@@ -1,0 +1,12 @@
+//! Clients' files, imported and edited.
+
+#![allow(clippy::disallowed_methods, reason = "tests read their cases from files")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is how a test fails"
+)]
+
+mod imports;
