@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cap_std::fs::Dir;
-use toolgate_command::{CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories};
+use toolgate_command::{
+    CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories, ShellTimeouts,
+};
 use toolgate_confine::Quarantined;
 use toolgate_egress::{NetworkAllowlist, SystemDialer};
 use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
@@ -67,6 +70,13 @@ pub fn limits(config: &SandboxConfig) -> ResourceLimits {
     }
 }
 
+/// The timeouts of shell lines: the general `limits.timeout` counts where `sandbox` names none.
+fn timeouts(config: &Config) -> ShellTimeouts {
+    let (sandbox, general) = (&config.sandbox, config.limits.timeout);
+    let at_least = |most: Duration| sandbox.timeout.map_or(most, |default| most.max(default));
+    ShellTimeouts { default: sandbox.timeout.or(general), max: sandbox.max_timeout.or(general.map(at_least)) }
+}
+
 /// What commands may do to files that have a hard link outside of the workspace.
 pub fn hard_links(config: &SandboxConfig) -> HardLinks {
     match config.hard_links.as_ref().map(|rule| rule.value) {
@@ -125,6 +135,7 @@ pub fn runner(
         environment: passed.collect(),
         limits: limits(&config.sandbox),
         network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
+        timeouts: timeouts(config),
         dialer: supplied.dialer.clone().unwrap_or_else(|| Arc::new(SystemDialer)),
         reserve: Some(disk_reserve(settings)),
     });

@@ -10,6 +10,7 @@ use toolgate_types::{ErrorCode, Failure, Limits};
 use crate::applied_limits::AppliedLimits;
 use crate::capture::Captured;
 use crate::command_denial::CommandDenial;
+use crate::network::RefusedHost;
 
 /// Reserved in an answer for the fields around the output.
 const RESERVED_BYTES: u64 = 8192;
@@ -21,6 +22,8 @@ pub struct CommandOutcome {
     pub captured: Captured,
     /// What it was denied.
     pub denied: Vec<CommandDenial>,
+    /// The hosts that it was refused; a bounded number.
+    pub refused_hosts: Vec<RefusedHost>,
     /// Files that were moved to quarantine.
     pub quarantined: Vec<Quarantined>,
     /// Files that stay and are reported.
@@ -36,6 +39,8 @@ pub struct CommandOutcome {
 pub struct CommandBounds {
     /// Its timeout.
     pub timeout: std::time::Duration,
+    /// Whether its caller chooses the timeout, with `timeout_ms`.
+    pub timeout_is_chosen: bool,
     /// Its resource limits.
     pub limits: ResourceLimits,
     /// How many bytes it may write.
@@ -85,12 +90,18 @@ impl CommandOutcome {
             (None, None) => return Ok(()),
             (Some(TerminationReason::Deadline), _) => {
                 let time = shown_time(bounds.timeout);
-                let help = match bounds.timeout < limits.timeout {
-                    true => "give it more time with `timeout_ms`, or do less at once",
-                    false => "do less at once: this call is given no more time",
+                let (most, max_ms) = (shown_time(limits.timeout), limits.timeout.as_millis());
+                let help = match bounds.timeout_is_chosen && bounds.timeout < limits.timeout {
+                    true => {
+                        format!("give it more time with `timeout_ms` (up to {max_ms}), or do less at once")
+                    }
+                    false => format!("do less at once: this call is given no more than {most}"),
                 };
+                let key = if bounds.timeout_is_chosen { "sandbox.max_timeout" } else { "timeout" };
                 Failure::new(ErrorCode::Timeout, format!("the command took longer than {time} and was ended"))
                     .help(help)
+                    .detail("max_timeout_ms", u64::try_from(max_ms).unwrap_or(u64::MAX))
+                    .operator_note(format!("a larger `{key}` would allow a call more than {most}"))
             }
             (Some(TerminationReason::Cancelled), _) => {
                 Failure::new(ErrorCode::Cancelled, "the command was cancelled")
@@ -141,6 +152,8 @@ impl CommandOutcome {
             ("hidden_files", json!(self.limits.hidden)),
         ];
         let pinned = self.pinned().map(|pinned| ("pinned_folders", json!(pinned)));
+        let refused: Vec<Value> = self.refused_hosts.iter().map(RefusedHost::to_json).collect();
+        let refused = (!refused.is_empty()).then(|| ("refused_hosts", json!(refused)));
         let left: Vec<Value> = self.leftovers.iter().take(MAX_REPORTED).map(leftover_json).collect();
         let left = (!left.is_empty()).then(|| ("left_behind", json!(left)));
         let bundled =
@@ -148,15 +161,19 @@ impl CommandOutcome {
         facts
             .into_iter()
             .chain(pinned)
+            .chain(refused)
             .chain(left)
             .chain(bundled)
             .map(|(name, value)| (name.to_owned(), value))
             .collect()
     }
 
-    /// The number of pinned directories, if that may be why it failed.
+    /// The number of pinned directories, if that may be why it failed: `rename` of one fails with `EBUSY`, and across one with `EXDEV`.
     fn pinned(&self) -> Option<usize> {
-        Some(self.limits.pinned).filter(|pinned| *pinned > 0 && self.exit_code() != Some(0))
+        const ERRORS: [&str; 6] =
+            ["resource busy", "EBUSY", "(os error 16)", "ross-device link", "EXDEV", "(os error 18)"];
+        let says_so = || ERRORS.iter().any(|error| self.captured.both.contains(error));
+        Some(self.limits.pinned).filter(|pinned| *pinned > 0 && self.exit_code() != Some(0) && says_so())
     }
 
     /// Both streams, truncated to share the budget, and whether anything was dropped.

@@ -28,7 +28,7 @@ use toolgate_sandbox::{
     BindMount, CapturedStdio, CommandStdio, Job, Network, OnOutputLimit, PROXY_PORT, ResourceLimits,
     SandboxError,
 };
-use toolgate_types::{CallId, Cancellation, CancellationReason, Failure};
+use toolgate_types::{CallId, Cancellation, CancellationReason, ErrorCode, Escalation, Failure};
 use toolgate_workspace::{
     DiskReserve, ListOptions, Mount, MountAccess, PathGrant, PathStyle, Workspace, WorkspaceError,
     WorkspaceView,
@@ -36,7 +36,7 @@ use toolgate_workspace::{
 
 use capture::Capture;
 use confinement::ConfinementState;
-use network::{Proxy, denials};
+use network::{NO_RETRIES, Proxy, denials, refused_hosts};
 use post_run::{PostRunLeftovers, quarantine_leftovers};
 
 pub use commit_identity::CommitIdentity;
@@ -49,7 +49,7 @@ pub use command_denial::CommandDenial;
 pub use command_outcome::{
     CommandBounds, CommandOutcome, MAX_REPORTED, escape_name, output_before, truncate_json,
 };
-pub use network::Reach;
+pub use network::{Reach, RefusedHost};
 
 /// How often a command is retried when files move while it is being confined.
 const MAX_ATTEMPTS: usize = 5;
@@ -80,10 +80,21 @@ pub struct CommandOptions {
     pub limits: ResourceLimits,
     /// Hosts that `run_command` and `bash` may reach.
     pub network: Vec<String>,
+    /// How long `run_command` and `bash` may take, where the profile does not say.
+    pub timeouts: ShellTimeouts,
     /// How hosts are dialled.
     pub dialer: Arc<dyn Dial>,
     /// The disk space that commands must leave free for the audit log.
     pub reserve: Option<DiskReserve>,
+}
+
+/// The configured timeouts of a shell line; without one the profile's applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShellTimeouts {
+    /// Of a line that names none.
+    pub default: Option<Duration>,
+    /// Of any line.
+    pub max: Option<Duration>,
 }
 
 /// Runs commands.
@@ -149,7 +160,7 @@ impl CommandRunner {
     /// # Errors
     /// A host name that is invalid.
     pub fn new(options: CommandOptions) -> Result<Self, toolgate_egress::AllowlistError> {
-        let reach = Reach { rules: rules(&options.network)?, key: "sandbox.network" };
+        let reach = Reach { rules: NetworkAllowlist::parse(&options.network)?, key: "sandbox.network" };
         Ok(Self { options, reach, identity: CommitIdentity::default() })
     }
 
@@ -175,6 +186,23 @@ impl CommandRunner {
     #[must_use]
     pub fn reach(&self) -> &Reach {
         &self.reach
+    }
+
+    /// The same, with the hosts that a person allowed this call in addition.
+    ///
+    /// # Errors
+    /// One of those is not one public host.
+    pub fn reach_of(&self, escalation: &Escalation) -> Result<Reach, Failure> {
+        let rules = self.reach.rules.with_public_hosts(&escalation.hosts).map_err(|error| {
+            Failure::new(ErrorCode::InvalidArguments, error.to_string()).help(error.help())
+        })?;
+        Ok(Reach { rules, key: self.reach.key })
+    }
+
+    /// The configured timeouts of a shell line.
+    #[must_use]
+    pub fn timeouts(&self) -> ShellTimeouts {
+        self.options.timeouts
     }
 
     /// The same as text.
@@ -227,15 +255,17 @@ impl CommandRunner {
         let mounts = restrict_to_grant(&command.mounts, context);
         let (run, recovered) =
             self.begin(made.state, &mounts, context.grant.as_deref(), stop, context.call)?;
-        let proxy =
-            command.reach.rules.clone().map(|rules| Proxy::new(rules, Arc::clone(&self.options.dialer)));
+        let proxy = made
+            .sandbox
+            .has_network_namespace()
+            .then(|| Proxy::new(command.reach.rules.clone(), Arc::clone(&self.options.dialer)));
         let serve = |listener| match &proxy {
             Some(proxy) => proxy.serve(listener),
             None => Err(std::io::ErrorKind::Unsupported.into()),
         };
         let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
         let disk_is_short = || self.options.reserve.as_ref().is_some_and(DiskReserve::is_short);
-        let job = self.job(command, run.mounts(), network, &disk_is_short);
+        let job = self.job(command, run.mounts(), (network, proxy.as_ref()), &disk_is_short);
         let (mut capture, mut seen) = (Capture::with_limit(command.max_stream_bytes()), 0_u64);
         let ready = context.await_intent().and_then(|()| (command.final_check)());
         if let Err(failure) = ready {
@@ -267,6 +297,7 @@ impl CommandRunner {
             CommandOutcome {
                 captured: capture.finish(ended.truncated),
                 denied,
+                refused_hosts: refused_hosts(report.as_ref()),
                 quarantined,
                 leftovers,
                 limits: held,
@@ -318,7 +349,7 @@ impl CommandRunner {
         &self,
         command: &CommandSpec<'_>,
         confined: &'j [ConfinedMount<'_>],
-        network: Network<'j>,
+        (network, proxy): (Network<'j>, Option<&Proxy>),
         disk_is_short: &'j (dyn Fn() -> bool + Sync),
     ) -> Job<'j> {
         let declared: Vec<_> = self.options.environment.iter().chain(command.environment).cloned().collect();
@@ -326,7 +357,7 @@ impl CommandRunner {
             program: command.program.clone(),
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
-            environment: self.variables(&command.directory, confined, &declared, command.reach),
+            environment: self.variables(&command.directory, confined, &declared, proxy),
             stdio: CommandStdio::Captured(command.captured_stdio()),
             mounts: confined.iter().map(bind_mount).collect(),
             read: Vec::new(),
@@ -342,12 +373,21 @@ impl CommandRunner {
         directory: &Path,
         confined: &[ConfinedMount<'_>],
         declared: &[(String, String)],
-        reach: &Reach,
+        proxy: Option<&Proxy>,
     ) -> Vec<(String, String)> {
-        let own = GIT_ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let proxied = reach.rules.iter().flat_map(|rules| environment(PROXY_PORT, rules));
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let proxied = proxy.into_iter().flat_map(|proxy| environment(PROXY_PORT, proxy.rules()));
+        let is_cut_off = proxy.is_some_and(|proxy| proxy.rules().is_empty());
+        let hurried = NO_RETRIES.iter().filter(|_| is_cut_off).copied().map(owned);
         let identity = self.identity.variables(directory, confined);
-        own.into_iter().chain(identity).chain(declared.iter().cloned()).chain(proxied).collect()
+        GIT_ENVIRONMENT
+            .map(owned)
+            .into_iter()
+            .chain(identity)
+            .chain(hurried)
+            .chain(declared.iter().cloned())
+            .chain(proxied)
+            .collect()
     }
 
     /// The path inside the sandbox of a workspace directory as answers show it.
@@ -385,16 +425,6 @@ pub fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -> Strin
         (false, true) => format!("may change nothing: {RESTRICTED_GRANT_NOTE}"),
         (false, false) => format!("may change {given}"),
     }
-}
-
-/// The allowlist, or `None` if it is empty.
-///
-/// # Errors
-/// A host that is none.
-pub fn rules<S: AsRef<str>>(
-    hosts: &[S],
-) -> Result<Option<NetworkAllowlist>, toolgate_egress::AllowlistError> {
-    if hosts.is_empty() { Ok(None) } else { NetworkAllowlist::parse(hosts).map(Some) }
 }
 
 fn bind_mount<'j>(mount: &'j ConfinedMount<'_>) -> BindMount<'j> {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
+use toolgate_egress::NetworkAllowlist;
 use toolgate_sandbox::{CommandExit, PipeEnds, ResourceLimits, SandboxError, loader_variable};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
 use toolgate_workspace::{Mount, PathStyle, WorkspaceView};
@@ -18,7 +19,7 @@ use crate::command_outcome::{describe_exit, escape_name};
 use crate::network::Reach;
 use crate::stderr_tail::StderrTail;
 use crate::supervisor::{ProcessSupervisor, StartNotifier, SupervisorCommand};
-use crate::{CommandRunner, PathKind, inside, path_kind, rules};
+use crate::{CommandRunner, PathKind, inside, path_kind};
 
 /// The timeout for scanning the mounts before the start.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -142,7 +143,7 @@ impl CommandRunner {
         self.check_disk()?;
         reject_loader_variables(&process.environment)?;
         self.reject_mounts(&process.read)?;
-        let rules = rules(&process.network).map_err(|error| {
+        let rules = NetworkAllowlist::parse(&process.network).map_err(|error| {
             Failure::new(ErrorCode::InvalidArguments, error.to_string()).help(error.help())
         })?;
         let cannot = |error: std::io::Error| not_started(&error.to_string());

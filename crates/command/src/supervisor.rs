@@ -151,11 +151,10 @@ impl ProcessSupervisor {
         confined: &[ConfinedMount<'_>],
     ) -> Result<CommandExit, SandboxError> {
         let dialer = &self.runner.options.dialer;
-        let proxy = self
-            .reach
-            .rules
-            .clone()
-            .map(|rules| Proxy::new(rules, Arc::clone(dialer)).on_refusal(Arc::new(self.denials())));
+        let proxy = made.sandbox.has_network_namespace().then(|| {
+            let proxy = Proxy::new(self.reach.rules.clone(), Arc::clone(dialer));
+            proxy.on_refusal(Arc::new(self.denials()))
+        });
         let serve = |listener| match &proxy {
             Some(proxy) => proxy.serve(listener),
             None => Err(std::io::ErrorKind::Unsupported.into()),
@@ -173,7 +172,7 @@ impl ProcessSupervisor {
                 &self.directory,
                 confined,
                 &self.process.environment,
-                &self.reach,
+                proxy.as_ref(),
             ),
             stdio: CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: self.stop_pipe.as_fd() }),
             mounts: confined.iter().map(bind_mount).collect(),

@@ -40,6 +40,24 @@ impl NetworkAllowlist {
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 
+    /// The same with further entries that a person added for one command. Each must be one public name or address.
+    ///
+    /// # Errors
+    /// The first entry that is malformed, or is a wildcard, a network, this machine or an address that is not public.
+    pub fn with_public_hosts<S: AsRef<str>>(&self, entries: &[S]) -> Result<Self, AllowlistError> {
+        let public = |entry: &S| {
+            let parsed = AllowlistEntry::parse(entry.as_ref())?;
+            let is_one_public_host = match &parsed.host {
+                AllowedHost::Name(_) => true,
+                AllowedHost::Address(address) => AddressClass::of(*address) == AddressClass::Public,
+                AllowedHost::Subdomains(_) | AllowedHost::Network { .. } | AllowedHost::Localhost => false,
+            };
+            if is_one_public_host { Ok(parsed) } else { Err(AllowlistError::not_public(entry.as_ref())) }
+        };
+        let added: Vec<AllowlistEntry> = entries.iter().map(public).collect::<Result<_, _>>()?;
+        Ok(Self { entries: self.entries.iter().cloned().chain(added).collect() })
+    }
+
     /// Whether no host may be reached.
     #[must_use]
     pub fn is_empty(&self) -> bool {

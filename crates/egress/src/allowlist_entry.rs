@@ -63,6 +63,11 @@ pub struct AllowlistError {
 }
 
 impl AllowlistError {
+    /// An entry that names more than one host, or one that is not public, where only one public host is taken.
+    pub(crate) fn not_public(entry: &str) -> Self {
+        Self { entry: shown(entry), problem: EntryProblem::NotPublic }
+    }
+
     /// The entry, with unprintable characters escaped.
     #[must_use]
     pub fn entry(&self) -> &str {
@@ -112,6 +117,9 @@ pub enum EntryProblem {
     /// An unspecified, multicast, broadcast or reserved address.
     #[error("the address is never a destination")]
     Never,
+    /// A wildcard, a network, this machine or an address that is not public, where one public host is needed.
+    #[error("it is not one public host")]
+    NotPublic,
 }
 
 impl EntryProblem {
@@ -134,15 +142,22 @@ impl EntryProblem {
                 format!("name networks of at least /{MIN_PREFIX_V4} (IPv4) or /{MIN_PREFIX_V6} (IPv6)")
             }
             Self::Never => "name an address that a machine can have".to_owned(),
+            Self::NotPublic => {
+                "name one host of the internet; the operator can list others in `network`".to_owned()
+            }
         }
     }
 }
 
 impl AllowlistEntry {
     pub(crate) fn parse(text: &str) -> Result<Self, AllowlistError> {
-        read(text)
-            .map_err(|problem| AllowlistError { entry: text.escape_debug().take(300).collect(), problem })
+        read(text).map_err(|problem| AllowlistError { entry: shown(text), problem })
     }
+}
+
+/// An entry in an error message.
+fn shown(text: &str) -> String {
+    text.escape_debug().take(300).collect()
 }
 
 fn read(text: &str) -> Result<AllowlistEntry, EntryProblem> {

@@ -2,6 +2,7 @@
 
 use crate::address::AddressClass;
 use crate::host::Host;
+use crate::ledger::allowlist_entry;
 use crate::refusal_reason::RefusalReason;
 
 /// An HTTP response. `asked` is the requested host, if it could be parsed.
@@ -32,7 +33,7 @@ fn status(reason: RefusalReason) -> &'static str {
 fn explanation(reason: RefusalReason, asked: Option<(&Host, u16)>) -> String {
     match (reason, asked) {
         (RefusalReason::NotListed, Some((host, port))) => {
-            let entry = entry(host, port);
+            let entry = allowlist_entry(host, port);
             format!("`{host}:{port}` is not allowed; the operator can add \"{entry}\" to network:")
         }
         (RefusalReason::Address(class), Some((host, port))) => address(class, host, port),
@@ -45,12 +46,8 @@ fn address(class: AddressClass, host: &Host, port: u16) -> String {
     match (class, host) {
         (AddressClass::Never, _) => said,
         (_, Host::Address(_)) => {
-            format!("{said}; the operator can add \"{}\" to network:", entry(host, port))
+            format!("{said}; the operator can add \"{}\" to network:", allowlist_entry(host, port))
         }
         (_, Host::Name(_)) => format!("{said}; the operator can add that address to network:"),
     }
-}
-
-fn entry(host: &Host, port: u16) -> String {
-    if port == 443 || port == 80 { host.to_string() } else { format!("{host}:{port}") }
 }

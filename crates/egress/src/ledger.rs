@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::address::AddressClass;
+use crate::host::Host;
 use crate::refusal_reason::RefusalReason;
 
 /// How many different entries of a kind a report lists; further ones are only counted.
@@ -27,6 +29,31 @@ pub struct RejectedConnection {
     pub reason: RefusalReason,
     /// The address that caused it. For the operator only: it may reveal the internal network.
     pub address: Option<IpAddr>,
+}
+
+impl RejectedConnection {
+    /// The requested host and port; `None` if no host could be parsed.
+    #[must_use]
+    pub fn host(&self) -> Option<(Host, u16)> {
+        Host::parse_with_port(&self.target, None).ok()
+    }
+
+    /// The entry that would have allowed this connection, if nothing but an entry was missing and the host is public: never this machine, never an
+    /// address of another network. Whatever the name resolves to is checked again.
+    #[must_use]
+    pub fn missing_entry(&self) -> Option<String> {
+        let (host, port) = self.host().filter(|_| self.reason == RefusalReason::NotListed)?;
+        let is_public = match &host {
+            Host::Name(name) => name != "localhost",
+            Host::Address(address) => AddressClass::of(*address) == AddressClass::Public,
+        };
+        is_public.then(|| allowlist_entry(&host, port))
+    }
+}
+
+/// The entry of an allowlist that means this host and port.
+pub(crate) fn allowlist_entry(host: &Host, port: u16) -> String {
+    if port == 443 || port == 80 { host.to_string() } else { format!("{host}:{port}") }
 }
 
 /// An event.

@@ -13,7 +13,7 @@ use toolgate_policy::{
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{
-    CallId, Caller, Cancellation, ErrorCode, Failure, Limits, Sha256, Stage, ToolCall, ToolClass,
+    CallId, Caller, Cancellation, ErrorCode, Escalation, Failure, Limits, Sha256, Stage, ToolCall, ToolClass,
 };
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
@@ -434,6 +434,7 @@ fn context(
         stop: asking.stop(limits),
         cancelled: asking.cancelled.clone(),
         limits,
+        escalation: Escalation::default(),
         effective_grant: paths.clone(),
         grant: paths,
         judged: None,

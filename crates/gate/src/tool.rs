@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{OutputPolicy, PathInputs, Requirements};
 use toolgate_types::{
-    CallId, Caller, Cancellation, Category, Failure, Limits, Sha256, ToolClass, ToolName, ToolOutput,
+    CallId, Caller, Cancellation, Category, Escalation, Failure, Limits, Sha256, ToolClass, ToolName,
+    ToolOutput,
 };
 use toolgate_workspace::{PathGrant, Recorder};
 
@@ -264,6 +265,8 @@ pub struct CallContext {
     pub cancelled: CancellationToken,
     /// The call's limits.
     pub limits: Limits,
+    /// What a person allowed this call beyond the configuration.
+    pub escalation: Escalation,
     /// The files that the caller's grant is restricted to, if it is.
     pub grant: Option<Arc<dyn PathGrant>>,
     /// The paths that rules or a person judged; the call may open no others.

@@ -25,6 +25,8 @@ const SANDBOX: &[KeySpec] = &[
     key("tmp_size", "tmp_size: 512MiB"),
     key("network", "network: [crates.io, \"*.crates.io\"]"),
     key("hard_links", "hard_links: protect"),
+    key("timeout", "timeout: 2m"),
+    key("max_timeout", "max_timeout: 10m"),
 ];
 
 /// `sandbox`: how commands are confined; absent values have the sandbox's defaults.
@@ -54,6 +56,10 @@ pub struct SandboxConfig {
     pub network: Vec<Located<String>>,
     /// `hard_links`: what commands may do to files with a hard link outside their mounts.
     pub hard_links: Option<Located<HardLinkRule>>,
+    /// `timeout`: how long a shell line may take that names no `timeout_ms`.
+    pub timeout: Option<Duration>,
+    /// `max_timeout`: how long a shell line may take whatever it names.
+    pub max_timeout: Option<Duration>,
 }
 
 words! {
@@ -128,6 +134,8 @@ pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Op
         tmp_size: section.get("tmp_size", report, size),
         network: section.get("network", report, network).unwrap_or_default(),
         hard_links: section.get("hard_links", report, crate::decode::word),
+        timeout: section.get("timeout", report, duration),
+        max_timeout: section.get("max_timeout", report, duration),
     })
 }
 

@@ -7,12 +7,16 @@ use toolgate_types::Cancellation;
 
 use crate::error::SandboxError;
 use crate::job::{CommandExit, Job, Stream};
+use crate::layer::Layer;
 use crate::sandbox::Sandbox;
 
 /// Confines and runs commands on one operating system. Code that runs commands depends only on this trait.
 pub trait Backend: Send + Sync {
     /// The path of a program, found as a command would find it.
     fn find_program(&self, program: &OsStr) -> Option<PathBuf>;
+
+    /// Whether commands have a network namespace of their own, and so can have a proxy.
+    fn has_network_namespace(&self) -> bool;
 
     /// Runs a command to its end; when this returns, nothing that it started is alive.
     ///
@@ -29,6 +33,10 @@ pub trait Backend: Send + Sync {
 impl Backend for Sandbox {
     fn find_program(&self, program: &OsStr) -> Option<PathBuf> {
         self.find_program(program)
+    }
+
+    fn has_network_namespace(&self) -> bool {
+        self.has(Layer::NetworkNamespace)
     }
 
     fn run(

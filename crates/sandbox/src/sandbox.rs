@@ -177,7 +177,7 @@ impl Sandbox {
         ended
     }
 
-    fn has(&self, layer: Layer) -> bool {
+    pub(crate) fn has(&self, layer: Layer) -> bool {
         self.layers.contains(layer)
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_command::{
-    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, PathKind, escape_name, inside, may_change,
-    mount_aliases, path_kind, stop_within, view,
+    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, PathKind, ShellTimeouts, escape_name, inside,
+    may_change, mount_aliases, path_kind, stop_within, view,
 };
 use toolgate_confine::ConfineRequest;
 use toolgate_gate::{
@@ -44,6 +44,10 @@ pub(crate) struct ShellPresentation {
     pub(crate) output: fn() -> ToolSchema,
     /// Whether the line is one for `bash`, if there is one.
     pub(crate) prefers_bash: bool,
+    /// Whether `curl` and `wget` run without any host to reach: the proxy refuses by name what no entry allows.
+    pub(crate) may_fetch: bool,
+    /// The timeout of a line that names none, and that of any line; those of the profile's calls where there is none.
+    pub(crate) timeouts: ShellTimeouts,
     /// Words what the command did.
     pub(crate) answer: fn(CommandOutcome, &CallContext) -> ToolOutput,
 }
@@ -79,6 +83,8 @@ pub(crate) struct Shell {
     spec: ToolSpec,
     runner: Arc<CommandRunner>,
     presentation: &'static ShellPresentation,
+    /// The timeout of a line that names none; that of the call where there is none.
+    default_timeout: Option<Duration>,
 }
 
 /// A parsed call that may run.
@@ -96,7 +102,11 @@ impl Shell {
         runner: &Arc<CommandRunner>,
         presentation: &'static ShellPresentation,
     ) -> Option<Arc<dyn Tool>> {
-        let &ShellPresentation { name, title, description, output, .. } = presentation;
+        let &ShellPresentation { name, title, description, output, timeouts, .. } = presentation;
+        let configured = runner.timeouts();
+        let default_timeout = configured.default.or(timeouts.default);
+        // A longer default than the maximum is a larger maximum.
+        let max_timeout = configured.max.or(timeouts.max.max(configured.default));
         let input = object(
             [
                 ("command", json!({"type": "string", "minLength": 1, "description": "A shell line"})),
@@ -119,10 +129,10 @@ impl Shell {
             output_schema: output(),
             requirements: None,
             output_policy: None,
-            timeout: None,
+            timeout: max_timeout,
             suspended: None,
         };
-        Some(Arc::new(Self { spec, runner: Arc::clone(runner), presentation }))
+        Some(Arc::new(Self { spec, runner: Arc::clone(runner), presentation, default_timeout }))
     }
 
     fn read(&self, arguments: &Value, context: &CallContext) -> Result<ShellLine, Failure> {
@@ -135,7 +145,8 @@ impl Shell {
         if command.contains('\0') {
             return Err(unfit("the command holds a NUL character", "leave it out"));
         }
-        if let Some(blocked) = blocked_line(&command, self.runner.reach().rules.is_some()) {
+        let may_fetch = self.presentation.may_fetch || !self.runner.reach().rules.is_empty();
+        if let Some(blocked) = blocked_line(&command, may_fetch) {
             return Err(refusal(blocked));
         }
         self.check_directory(arguments, context)?;
@@ -200,13 +211,13 @@ impl Shell {
 
     fn execute(&self, arguments: &Value, context: &CallContext) -> Result<ToolOutput, Failure> {
         let line = self.read(arguments, context)?;
-        let timeout =
-            line.timeout.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
+        let chosen = line.timeout.or(context.escalation.timeout).or(self.default_timeout);
+        let timeout = chosen.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
         let stop = stop_within(&context.stop, timeout);
         let bash = self.presentation.prefers_bash && self.runner.has_program("bash");
         let (program, options): (&str, &[&str]) =
             if bash { ("bash", &["--noprofile", "--norc", "-c"]) } else { ("sh", &["-c"]) };
-        let limits = self.runner.limits();
+        let (limits, reach) = (self.runner.limits(), self.runner.reach_of(&context.escalation)?);
         let last_look = || self.check_directory(arguments, context);
         let command = CommandSpec {
             program: program.into(),
@@ -215,7 +226,7 @@ impl Shell {
             mounts: self.mounts(),
             environment: &[],
             input: None,
-            reach: self.runner.reach(),
+            reach: &reach,
             limits,
             max_output: context.limits.max_output_bytes,
             max_full_output: MAX_FULL_OUTPUT_BYTES,
@@ -223,8 +234,9 @@ impl Shell {
             final_check: &last_look,
         };
         let finished = self.runner.run(&command, context, &stop)?;
-        finished
-            .check(&CommandBounds { timeout, limits, max_written: MAX_WRITTEN_BYTES }, &context.limits)?;
+        let bounds =
+            CommandBounds { timeout, timeout_is_chosen: true, limits, max_written: MAX_WRITTEN_BYTES };
+        finished.check(&bounds, &context.limits)?;
         Ok((self.presentation.answer)(finished, context))
     }
 }

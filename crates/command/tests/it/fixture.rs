@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use toolgate_command::{CommandOptions, CommandRunner, Confinement, GateDirectories};
+use toolgate_command::{CommandOptions, CommandRunner, Confinement, GateDirectories, ShellTimeouts};
 use toolgate_egress::{Dial, SystemDialer};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_types::RetentionBounds;
@@ -42,6 +42,7 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
         environment: Vec::new(),
         limits: ResourceLimits::default(),
         network: Vec::new(),
+        timeouts: ShellTimeouts::default(),
         dialer,
         reserve: None,
     });

@@ -133,6 +133,38 @@ fn below(name: &str, domain: &str) -> bool {
     name.len() > domain.len() && name.iter().rev().zip(domain.iter().rev()).all(|(left, right)| left == right)
 }
 
+#[test]
+fn a_person_adds_single_public_hosts_and_nothing_wider() {
+    let rules = NetworkAllowlist::parse(&["example.com"]).unwrap();
+    let added = ["registry.example", "mirror.example:8443", "93.184.216.34"];
+    let wider = rules.with_public_hosts(&added).unwrap();
+    for target in ["example.com:443", "registry.example:443", "mirror.example:8443", "93.184.216.34:80"] {
+        assert!(allows(&wider, target), "{target}");
+    }
+    for target in ["sub.registry.example:443", "mirror.example:443", "localhost:3000"] {
+        assert!(!allows(&wider, target), "{target}");
+    }
+    assert!(!allows(&rules, "registry.example:443"));
+    for entry in [
+        "*.example.org",
+        "localhost",
+        "localhost:3000",
+        "127.0.0.1",
+        "10.0.0.5",
+        "169.254.169.254",
+        "[fd00:ec2::254]",
+        "93.184.216.0/24",
+        "[::1]:80",
+        "*",
+        "https://x.example",
+        "ех.example",
+        "a.example b.example",
+        "",
+    ] {
+        assert!(rules.with_public_hosts(&[entry]).is_err(), "{entry}");
+    }
+}
+
 proptest! {
     #[test]
     fn stars_match_whole_labels(

@@ -79,6 +79,8 @@ fn the_example_declares_tools_and_their_bounds() {
     assert_eq!((sandbox.file_size, sandbox.tmp_size), (Some(1 << 30), Some(512 << 20)));
     assert_eq!(sandbox.cpu_time, Some(Duration::from_secs(600)));
     assert_eq!(sandbox.hard_links.as_ref().map(|rule| rule.value), Some(HardLinkRule::Protect));
+    let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
+    assert_eq!((sandbox.timeout, sandbox.max_timeout), (minutes(2), minutes(10)));
     assert_eq!(texts(&sandbox.network), ["crates.io", "*.crates.io", "localhost:3000"]);
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_command::{CommandRunner, Reach, rules};
+use toolgate_command::{CommandRunner, Reach};
+use toolgate_egress::NetworkAllowlist;
 use toolgate_gate::{Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ConfigWarning, Rate, ToolManifest, Treatment};
 use toolgate_policy::{
@@ -138,10 +139,10 @@ fn declare(
     let requirements = requirements(&manifest, surroundings).map_err(|problem| problems.push(problem)).ok();
     let policy = output_policy(&manifest).map_err(|problem| problems.push(problem)).ok();
     let hosts: Vec<&str> = manifest.command.network.iter().map(|host| host.value.as_str()).collect();
-    let reach = rules(&hosts).map(|rules| Reach { rules, key: "network" });
+    let reach = NetworkAllowlist::parse(&hosts).map(|rules| Reach { rules, key: "network" });
     if reach.is_err() {
         problems.extend(manifest.command.network.iter().filter_map(|host| {
-            let error = rules(&[host.value.as_str()]).err()?;
+            let error = NetworkAllowlist::parse(&[host.value.as_str()]).err()?;
             Some(manifest.problem_at(host, error.to_string(), Some(error.help())))
         }));
     }

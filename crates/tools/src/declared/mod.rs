@@ -140,7 +140,10 @@ impl CommandTool {
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
         finished
-            .check(&CommandBounds { timeout, limits, max_written: max_output }, &context.limits)
+            .check(
+                &CommandBounds { timeout, timeout_is_chosen: false, limits, max_written: max_output },
+                &context.limits,
+            )
             .map_err(withhold_output)?;
         self.check(&finished)?;
         let most = manifest.output.max_bytes.unwrap_or(u64::MAX).min(context.limits.max_output_bytes);
@@ -228,9 +231,16 @@ fn path_inputs(manifest: &ToolManifest) -> PathInputs {
 
 /// A declared command's output is only returned through its output policy.
 fn withhold_output(mut failure: Failure) -> Failure {
-    for name in
-        ["output", "denied", "quarantined", "left_behind", "hidden_files", "hidden_folders", "pinned_folders"]
-    {
+    for name in [
+        "output",
+        "denied",
+        "refused_hosts",
+        "quarantined",
+        "left_behind",
+        "hidden_files",
+        "hidden_folders",
+        "pinned_folders",
+    ] {
         failure.details.shift_remove(name);
     }
     failure

@@ -1,7 +1,7 @@
 //! JSON observations for small local models; never more than five tools.
 
 use serde_json::{Value, json};
-use toolgate_command::output_before;
+use toolgate_command::{ShellTimeouts, output_before};
 use toolgate_gate::Effect;
 use toolgate_types::{Category, ErrorCode, Failure, Limits, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, WorkspaceView};
@@ -26,6 +26,8 @@ impl Profile {
             title: "Run a command",
             description: "Run a shell command in the workspace. Answers with stdout, stderr and the exit code.",
             output: || of_type("object").into(),
+            may_fetch: false,
+            timeouts: ShellTimeouts { default: None, max: None },
             prefers_bash: false,
             // The text would repeat the fields.
             answer: |finished, context| ToolOutput { text: String::new(), ..all_fields(finished, context) },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolgate_command::{CommandOutcome, output_before};
+use toolgate_command::{CommandOutcome, ShellTimeouts, output_before};
 use toolgate_gate::{CallContext, Effect};
 use toolgate_text::quoted_name;
 use toolgate_types::{Category, Failure, Limits, OnFull, OnViolation, Outcome, ToolClass, ToolOutput};
@@ -31,6 +31,8 @@ impl Profile {
             title: "Run a bash command",
             description: "Run a bash command within the sandbox. The project is at /mnt/project; there is no network unless it was allowed.",
             output: || json!({"type": "object", "properties": {"fullOutput": full_output()}}).into(),
+            may_fetch: false,
+            timeouts: ShellTimeouts { default: None, max: None },
             prefers_bash: true,
             answer: command_answer,
         }),

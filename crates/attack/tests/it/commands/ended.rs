@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use toolgate_attack::{code_of, person};
 use toolgate_gate::{CallOptions, ProgressUpdate};
-use toolgate_tools::Profile;
+use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Decision, ErrorCode, ToolCall};
 
 use super::{Desk, SHELLS};
@@ -77,5 +77,43 @@ fn limits_of_the_system_are_told_with_a_remedy_for_the_operator() {
         assert!(called.answer.text.contains(words), "{line}: {}", called.answer.text);
         let note = called.failed.unwrap().1.operator_note.unwrap();
         assert!(note.contains("sandbox") && !called.answer.text.contains(&note), "{note}");
+    }
+}
+
+/// The timeout of a command that was ended by it, in words, and the longest one in milliseconds.
+fn timed_out(called: &CallResponse) -> (String, u64) {
+    let (_, failure) = called.failed.clone().unwrap();
+    assert_eq!(failure.code, ErrorCode::Timeout, "{failure:?}");
+    assert!(failure.operator_note.unwrap().contains("`sandbox.max_timeout`"));
+    (failure.help.unwrap(), failure.details["max_timeout_ms"].as_u64().unwrap())
+}
+
+#[test]
+fn a_line_gets_its_own_timeout_up_to_a_bound() {
+    for (profile, config, most) in [
+        (Profile::Native, "", 600_000),
+        (Profile::Native, "limits: {timeout: 20s}", 20_000),
+        (Profile::Native, "limits: {timeout: 20s}\nsandbox: {timeout: 30s}", 30_000),
+        (Profile::Native, "sandbox: {timeout: 20m}", 1_200_000),
+        (Profile::Sidecar, "", 60_000),
+        (Profile::Studio, "", 60_000),
+        (Profile::Studio, "sandbox: {max_timeout: 5m}", 300_000),
+    ] {
+        let desk = Desk::with(profile, |options| options.config(config));
+        let called = desk.bench.call(desk.tool, json!({"command": "sleep 1000", "timeout_ms": 50}));
+        let (help, max) = timed_out(&called);
+        assert_eq!(max, most, "{config}");
+        assert!(help.contains(&format!("`timeout_ms` (up to {most})")), "{help}");
+    }
+    // What is configured counts for lines without a timeout, and bounds those with one.
+    let bounded = "sandbox: {timeout: 400ms, max_timeout: 600ms}";
+    let desk = Desk::with(Profile::Native, |options| options.config(bounded));
+    for (arguments, words) in [
+        (json!({"command": "sleep 1000"}), "longer than 400 ms"),
+        (json!({"command": "sleep 1000", "timeout_ms": 86_400_000}), "longer than 600 ms"),
+    ] {
+        let called = desk.bench.call("run_command", arguments);
+        assert!(called.answer.text.contains(words), "{}", called.answer.text);
+        assert_eq!(timed_out(&called).1, 600);
     }
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_command::{
     CommandOptions, CommandRunner, ConfinedProcess, Confinement, GateDirectories, LongRunningProcess,
-    StartedProcess,
+    ShellTimeouts, StartedProcess,
 };
 use toolgate_egress::SystemDialer;
 use toolgate_gate::CallOptions;
@@ -188,6 +188,7 @@ impl Server {
             environment: Vec::new(),
             limits: ResourceLimits::default(),
             network: Vec::new(),
+            timeouts: ShellTimeouts::default(),
             dialer: Arc::new(SystemDialer),
             reserve: None,
         };

@@ -74,8 +74,6 @@ fn blocked_lines_are_refused_with_reason_and_alternative_in_every_profile() {
             "mkfs.ext4 x",
             "dd if=/dev/zero of=ran",
             "chmod 777 .",
-            "curl http://example.com",
-            "wget http://example.com",
             "nc -l 1",
             "netcat -l 1",
             "touch ran; sudo ls",
@@ -90,6 +88,11 @@ fn blocked_lines_are_refused_with_reason_and_alternative_in_every_profile() {
                 "studio" => assert_eq!(structured(&called)["metadata"]["code"], "command_blocked"),
                 _ => assert!(called.answer.text.starts_with("command_blocked: ")),
             }
+        }
+        for line in ["curl http://example.com", "wget http://example.com"] {
+            // In `native` the proxy refuses the host by its name instead.
+            let refused = code_of(&desk.run(line)) == Some(ErrorCode::CommandBlocked);
+            assert_eq!(refused, profile != Profile::Native, "{line}");
         }
         assert!(before.differences(&Tree::of(&desk.workspace)).is_empty());
     }

@@ -3,8 +3,10 @@
 mod reading;
 mod writing;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use toolgate_command::output_before;
+use toolgate_command::{ShellTimeouts, output_before};
 use toolgate_gate::ToolSchema;
 use toolgate_types::{Failure, Outcome, Stage};
 
@@ -29,6 +31,12 @@ impl Profile {
                           Nothing that was started goes on after the answer.",
             output: command_output,
             prefers_bash: false,
+            may_fetch: true,
+            // A build takes longer than a minute.
+            timeouts: ShellTimeouts {
+                default: Some(Duration::from_secs(120)),
+                max: Some(Duration::from_secs(600)),
+            },
             answer: all_fields,
         }),
         searches_web: true,
@@ -48,6 +56,7 @@ fn command_output() -> ToolSchema {
             ("truncated", of_type("boolean")),
             ("timed_out", of_type("boolean")),
             ("denied", list.clone()),
+            ("refused_hosts", list.clone()),
             ("quarantined", list.clone()),
             ("quarantined_total", of_type("integer")),
             ("left_behind", list),

@@ -1,0 +1,13 @@
+//! What a person allowed one call beyond the configuration.
+
+use std::time::Duration;
+
+/// What a person allowed a call beyond the configuration when approving it. The default is nothing; only the approval stage makes anything else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Escalation {
+    /// Hosts that the call's command may reach in addition, as entries of an allowlist. Each names one public host: an entry that would open more
+    /// fails the call.
+    pub hosts: Vec<String>,
+    /// The timeout of the call's command if its arguments name none. The call's own deadline still applies.
+    pub timeout: Option<Duration>,
+}
