@@ -40,6 +40,9 @@ steps:
     calls: [{tool: run_command, arguments: {command: "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo line $i; done"}}]
   - when: {prompt: sleep}
     calls: [{tool: run_command, arguments: {command: "echo begun; sleep 300"}}]
+  - when: {prompt: document}
+    chunk: 5
+    say: "Look:\n\n# The plan\n\nChange **two** files:\n\n1. `a.rs`\n2. [b](https://b.example)\n\n| name | size |\n|---|--:|\n| one | 1 |\n\n```rust\nfn main() {}\n```\nDone."
   - when: {prompt: silence}
     do: [{say: "One moment "}, {pause: 300s}, {say: "never"}]
   - say: "I was told: {{prompt}}"
@@ -232,6 +235,59 @@ fn output_is_shown_live_and_can_be_opened() {
     sitting.say("/open 7", "there is no such call");
     let shown = sitting.say("edit", "The gate answered");
     assert!(shown.contains("● edit_file notes.md") && shown.contains("  │ + three"), "{shown}");
+}
+
+#[test]
+fn a_turn_says_what_it_waits_for_and_leaves_no_trace_of_it() {
+    let mut sitting = Sitting::begin(&["--trust", "autonomous"]);
+    sitting.type_line("silence");
+    sitting.terminal.wait("the status row", |shown| {
+        shown.contains("  One moment\n")
+            && shown.lines().last().is_some_and(|row| row.contains(" answering · "))
+    });
+    sitting.terminal.wait("the next second", |shown| shown.contains(" · 1s · Ctrl-C stops"));
+    sitting.terminal.press("\u{3}");
+    let shown = sitting.prompt();
+    assert!(!shown.contains("Ctrl-C stops"), "{shown}");
+    sitting.type_line("sleep");
+    sitting.terminal.wait_for(" running echo begun; sleep 300 · ");
+    sitting.terminal.wait_for("│ begun");
+    sitting.terminal.press("\u{3}");
+    sitting.terminal.wait("the end of the turn", |shown| shown.matches("stopped: by you").count() == 2);
+    let shown = sitting.prompt();
+    assert!(!shown.contains("Ctrl-C stops"), "{shown}");
+}
+
+#[test]
+fn markdown_is_rendered_while_it_streams() {
+    let mut sitting = Sitting::begin(&[]);
+    let shown = sitting.say("document", "Done.");
+    insta::assert_snapshot!(settled(&shown), @r"
+    ❯ document
+      Look:
+
+      The plan
+
+      Change two files:
+
+      1. a.rs
+      2. b (https://b.example)
+
+      name | size
+      -----+-----
+      one  |    1
+
+        fn main() {}
+
+      Done.
+
+    N% ❯
+    ");
+    let written = String::from_utf8_lossy(&sitting.terminal.written).into_owned();
+    assert!(
+        written.contains("\u{1b}[1mtwo\u{1b}[0m") && written.contains("\u{1b}[35mfn\u{1b}[0m"),
+        "{written:?}"
+    );
 }
 
 #[test]

@@ -73,9 +73,15 @@ fn written(place: &CliFixture, arguments: &[&str]) -> String {
     while let Some((before, after)) = rest.split_once("\u{1b}[") {
         plain.push_str(before);
         let end = after.find(|c: char| !c.is_ascii_digit() && c != ';');
-        let is_own = end.is_some_and(|end| matches!(after.as_bytes()[end], b'm' | b'K' | b'D'));
+        let last = end.map(|end| after.as_bytes()[end]);
         // The text itself contains `ESC [ 2 J`, which is none of these.
-        plain.push_str(if is_own { "" } else { "\u{1b}[" });
+        let is_own = matches!(last, Some(b'm' | b'K' | b'D' | b'A' | b'G')) || after.starts_with('J');
+        plain.push_str(match last {
+            // A row that is redrawn.
+            Some(b'G') => "\n",
+            _ if is_own => "",
+            _ => "\u{1b}[",
+        });
         rest = if is_own { &after[end.unwrap() + 1..] } else { after };
     }
     plain + rest

@@ -12,8 +12,8 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
+pub(crate) use toolgate_render::{escape_control_chars, escape_line, paint};
 use toolgate_text::is_invisible;
-use unicode_width::UnicodeWidthChar as _;
 
 use crate::answer_row::{AnswerRow, KeyMode, read_line, timeout_in_words};
 use crate::approval_screen::{Requester, Screen, approval_choices, approval_text, scroll_notice};
@@ -71,50 +71,12 @@ pub(crate) fn can_erase(is_terminal: bool) -> bool {
     is_terminal && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
-/// Wraps text in an SGR colour code, if wanted.
-pub(crate) fn paint(text: &str, code: &str, colour: bool) -> String {
-    if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-}
-
-/// More combining marks than this on one letter are no legitimate text: they would cover the rows above.
-const MAX_COMBINING_MARKS: usize = 4;
-
 /// A number of messages with its noun.
 pub(crate) fn counted_messages(count: u64) -> String {
     match count {
         1 => "1 message".to_owned(),
         more => format!("{more} messages"),
     }
-}
-
-/// Escapes text that may arrive in pieces: control sequences, invisible characters and stacked combining marks are written as escapes.
-#[derive(Debug, Default)]
-pub(crate) struct ControlEscaper {
-    /// The number of combining marks on the last letter.
-    marks: usize,
-}
-
-impl ControlEscaper {
-    /// The character itself, or its escape.
-    pub(crate) fn escape(&mut self, character: char) -> impl Iterator<Item = char> + use<> {
-        let is_mark = !character.is_ascii() && character.width() == Some(0);
-        self.marks = if is_mark { self.marks + 1 } else { 0 };
-        let hides = is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}');
-        let is_spelt_out = hides || self.marks > MAX_COMBINING_MARKS;
-        let plain = (!is_spelt_out).then_some(character);
-        plain.into_iter().chain(is_spelt_out.then(|| character.escape_unicode()).into_iter().flatten())
-    }
-}
-
-/// Untrusted text, safe to print: control characters and bidirectional overrides are shown, not obeyed.
-pub(crate) fn escape_control_chars(text: &str) -> String {
-    let mut revealer = ControlEscaper::default();
-    text.chars().flat_map(|character| revealer.escape(character)).collect()
-}
-
-/// The same for text that must stay on one line, such as a path.
-pub(crate) fn escape_line(text: &str) -> String {
-    escape_control_chars(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// JSON with every invisible character as an escape. Such characters occur only in strings, so the meaning is the same.

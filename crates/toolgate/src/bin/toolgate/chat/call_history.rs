@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 use toolgate_agent::{ResultMetadata, ToolStatus};
+use toolgate_render::{char_columns, truncate_columns};
 use toolgate_types::CallId;
 
-use super::streaming_wrapper::{char_columns, truncate_columns};
 use crate::approval_screen::{Screen, quoted};
 use crate::terminal::{escape_line, paint};
 
@@ -179,6 +179,14 @@ impl DisplayedCall {
             ToolStatus::Error => (format!("(failed{code}, {time})"), "31"),
             ToolStatus::Denied => (format!("(denied{code})"), "31"),
             ToolStatus::Cancelled => ("(cancelled)".to_owned(), "33"),
+        }
+    }
+
+    /// What runs while the call runs: a command, or the tool and its subject.
+    pub(crate) fn work(&self) -> String {
+        match self.input.get("command").and_then(Value::as_str) {
+            Some(command) => command.to_owned(),
+            None => format!("{} {}", self.tool, self.subject()).trim_end().to_owned(),
         }
     }
 

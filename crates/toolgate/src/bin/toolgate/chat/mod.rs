@@ -1,6 +1,6 @@
 //! The interactive chat: input, display and approvals.
 
-mod streaming_wrapper;
+mod activity;
 mod tail_pane;
 mod call_history;
 mod view;
@@ -9,9 +9,9 @@ mod line_editor;
 mod signals;
 mod repl;
 
+pub(crate) use self::activity::Ticker;
 pub(crate) use self::repl::Repl;
 pub(crate) use self::signals::ChatSignals;
-pub(crate) use self::streaming_wrapper::{StreamingWrapper, truncate_columns};
 pub(crate) use self::view::{ChatView, ViewOptions};
 
 /// The final content of a terminal with this many columns, row by row: a line that the terminal itself wrapped takes two rows.

@@ -9,14 +9,15 @@ use jiff::Timestamp;
 use toolgate_assembly::gate_builder::sessions_directory;
 use toolgate_gate::UndoOptions;
 use toolgate_llm::Message;
+use toolgate_render::{StreamingWrapper, truncate_columns};
 use toolgate_session::{ListFilter, Session, SessionSummary};
 use toolgate_types::Trust;
 
+use super::activity::Ticker;
 use super::call_history::CallLookup;
 use super::line_editor::{EditorInput, InputReader, PromptText};
 use super::signals::ChatSignals;
 use super::slash_command::{ParsedInput, SlashCommand, help, parse_input};
-use super::streaming_wrapper::{StreamingWrapper, truncate_columns};
 use super::view::{ChatView, ViewOptions, gauge};
 use crate::approval_screen::Screen;
 use crate::commands::changes;
@@ -179,7 +180,11 @@ impl Repl {
         let view = Arc::clone(&self.view);
         let events = Arc::new(move |event| view.show(event));
         let with = TurnOptions { person: self.person.clone(), cancelled, events };
+        self.view.begin_turn();
+        let ticker = Ticker::start(&self.view);
         let ended = self.context.run_turn(&mut self.conversation, &words, with).await;
+        drop(ticker);
+        self.view.end_turn();
         self.signals.end_turn();
         print_text("\n");
         let asked = self.person.take_presence();

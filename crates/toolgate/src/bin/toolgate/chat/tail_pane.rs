@@ -1,10 +1,9 @@
 //! The live output of a running command: its last lines, and their total number.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
-use super::streaming_wrapper::truncate_columns;
+use toolgate_render::truncate_columns;
+
 use crate::approval_screen::{GUTTER_COLUMNS, Screen};
 use crate::terminal::{escape_control_chars, paint};
 
@@ -13,9 +12,6 @@ const MAX_VISIBLE_LINES: usize = 8;
 
 /// Longer lines are cut before any further processing.
 const MAX_LINE_CHARS: usize = 2048;
-
-/// The minimum interval between redraws, so that a flood of output does not flood the terminal.
-const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(40);
 
 /// The rows that show the output.
 #[derive(Debug)]
@@ -29,25 +25,16 @@ pub(crate) struct TailPane {
     total: usize,
     /// Whether the next character begins a line.
     at_start: bool,
-    /// The number of rows on the screen.
-    drawn: usize,
-    drawn_at: Option<Instant>,
+    /// The number of rows that were printed, if rows cannot be redrawn.
+    printed: usize,
 }
 
 impl TailPane {
     pub(crate) fn new(screen: Screen, can_redraw: bool) -> Self {
-        Self {
-            screen,
-            can_redraw,
-            lines: VecDeque::new(),
-            total: 0,
-            at_start: true,
-            drawn: 0,
-            drawn_at: None,
-        }
+        Self { screen, can_redraw, lines: VecDeque::new(), total: 0, at_start: true, printed: 0 }
     }
 
-    /// The terminal output for the next chunk.
+    /// Takes the next chunk. Returns what to print if rows cannot be redrawn.
     pub(crate) fn push(&mut self, chunk: &str) -> String {
         let mut written = String::new();
         for character in chunk.chars() {
@@ -60,26 +47,28 @@ impl TailPane {
                 line.push(character);
             }
         }
-        match self.can_redraw && self.drawn_at.is_none_or(|at| at.elapsed() >= MIN_REDRAW_INTERVAL) {
-            true => self.draw(),
-            false => written,
-        }
+        written
     }
 
-    /// The terminal output at the end. `where_whole` says how to see the rest.
-    pub(crate) fn end(&mut self, where_whole: &str) -> String {
-        let mut written = match self.can_redraw {
-            true => self.draw(),
-            false => self.print_last(),
+    /// The rows that show the last lines.
+    pub(crate) fn rows(&self) -> Vec<String> {
+        self.lines.iter().map(|line| self.row(line)).collect()
+    }
+
+    /// The rows at the end, or those that were not printed yet. `where_whole` says how to see the rest.
+    pub(crate) fn end(&mut self, where_whole: &str) -> Vec<String> {
+        let mut rows = match self.can_redraw {
+            true => self.rows(),
+            false => self.print_last().lines().map(str::to_owned).collect(),
         };
         let left_out = self.total.saturating_sub(MAX_VISIBLE_LINES);
         if left_out > 0 {
             let which = if self.can_redraw { "earlier" } else { "more" };
             let lines = if left_out == 1 { "line" } else { "lines" };
             let dots = if self.screen.unicode { "…" } else { "..." };
-            let _ = writeln!(written, "  {dots} {left_out} {which} {lines}, {where_whole}");
+            rows.push(format!("  {dots} {left_out} {which} {lines}, {where_whole}"));
         }
-        written
+        rows
     }
 
     /// Without redrawing, a line is printed when it is complete.
@@ -95,34 +84,20 @@ impl TailPane {
 
     fn print_last(&mut self) -> String {
         match self.lines.back() {
-            Some(line) if self.drawn < self.total.min(MAX_VISIBLE_LINES) => {
+            Some(line) if self.printed < self.total.min(MAX_VISIBLE_LINES) => {
                 let row = self.row(line);
-                self.drawn += 1;
-                row
+                self.printed += 1;
+                row + "\n"
             }
             _ => String::new(),
         }
-    }
-
-    fn draw(&mut self) -> String {
-        let mut written = match self.drawn {
-            0 => String::new(),
-            rows => format!("\u{1b}[{rows}A\r\u{1b}[J"),
-        };
-        self.lines.iter().for_each(|line| written.push_str(&self.row(line)));
-        (self.drawn, self.drawn_at) = (self.lines.len(), Some(Instant::now()));
-        written
     }
 
     /// A line on one row, behind the gutter.
     fn row(&self, line: &str) -> String {
         let line = escape_control_chars(line).replace('\t', "    ");
         let room = self.screen.columns.saturating_sub(GUTTER_COLUMNS + 1);
-        format!(
-            "{}{}\n",
-            self.screen.gutter(),
-            paint(&truncate_columns(&line, room), "2", self.screen.colour)
-        )
+        format!("{}{}", self.screen.gutter(), paint(&truncate_columns(&line, room), "2", self.screen.colour))
     }
 }
 
@@ -135,7 +110,7 @@ mod tests {
     fn shown(chunks: &[&str], can_redraw: bool) -> String {
         let mut window = TailPane::new(SCREEN, can_redraw);
         let mut written: Vec<String> = chunks.iter().map(|chunk| window.push(chunk)).collect();
-        written.push(window.end("/open 3"));
+        written.push(window.end("/open 3").join("\n"));
         super::super::seen(30, written)
     }
 
@@ -171,7 +146,8 @@ mod tests {
     fn no_line_goes_past_its_row_however_narrow_that_is() {
         for columns in [8, 12, 24, 30] {
             let mut window = TailPane::new(Screen { columns: columns.into(), ..SCREEN }, true);
-            let written = [window.push("a line that is too long for most rows\nend"), window.end("")];
+            let written =
+                [window.push("a line that is too long for most rows\nend"), window.end("").join("\n")];
             let shown = super::super::seen(columns, written);
             assert_eq!(shown.lines().count(), 2, "{shown}");
         }

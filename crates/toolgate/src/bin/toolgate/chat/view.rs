@@ -1,17 +1,25 @@
 //! Renders the events of a conversation on the screen.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use toolgate_agent::{ChatEvent, EndReason, MessageId};
+use toolgate_render::{Frame, Layout, LiveRegion, StreamKind, StreamingWrapper, TextStream};
 use toolgate_types::CallId;
 
+use super::activity::{Activity, Phase};
 use super::call_history::CallHistory;
-use super::streaming_wrapper::StreamingWrapper;
 use super::tail_pane::TailPane;
 use crate::approval_screen::{Screen, quoted_diff};
 use crate::conversation::Person;
 use crate::terminal::paint;
+
+/// The height of a terminal that does not report one.
+const DEFAULT_ROWS: usize = 24;
+
+/// The minimum interval between redraws for the output of a call, so that a flood of output does not flood the terminal.
+const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(40);
 
 /// A stream to display on.
 pub(crate) type Stream = Box<dyn Write + Send>;
@@ -42,24 +50,41 @@ struct ViewState {
     cursor: CursorRow,
     /// Running calls without any output shown so far.
     waiting: Vec<CallId>,
-    /// Whether the newest of them is drawn in the cursor's row.
-    status_drawn: bool,
+    /// Calls that have not ended.
+    running: Vec<CallId>,
+    /// Calls whose approval question may be on the screen: nothing is redrawn below it.
+    asking: Vec<CallId>,
+    /// Whether the question of `asking` was seen open.
+    was_asked: bool,
+    /// What the turn is doing; `None` between turns.
+    activity: Option<Activity>,
+    /// The rows at the end of the screen that are redrawn.
+    region: LiveRegion,
+    drawn_at: Option<Instant>,
     /// The call whose approval question has already shown its diff.
     asked_about: Option<CallId>,
     /// The texts of this turn, by message.
     messages: Vec<(MessageId, String)>,
 }
 
-/// What is in the cursor's row.
+/// What is being written.
 enum CursorRow {
     /// Nothing; the cursor is in the first column.
     Nothing,
     /// The model's answer.
-    Text(StreamingWrapper),
+    Text(TextWriter),
     /// The model's reasoning.
-    Thinking(StreamingWrapper),
-    /// The output of a call, which is above the cursor.
+    Thinking(TextWriter),
+    /// The output of a call.
     Output(CallId, TailPane),
+}
+
+/// A text of the model.
+enum TextWriter {
+    /// Rows are only appended.
+    Appended(StreamingWrapper),
+    /// The last rows are redrawn until they are complete.
+    Redrawn(Box<TextStream>),
 }
 
 /// How much of the context window is used.
@@ -79,7 +104,12 @@ impl ChatView {
             context: None,
             cursor: CursorRow::Nothing,
             waiting: Vec::new(),
-            status_drawn: false,
+            running: Vec::new(),
+            asking: Vec::new(),
+            was_asked: false,
+            activity: None,
+            region: LiveRegion::default(),
+            drawn_at: None,
             asked_about: None,
             messages: Vec::new(),
         };
@@ -88,22 +118,54 @@ impl ChatView {
 
     /// Displays an event. An error is ignored: a closed stream is noticed where the results are written.
     pub(crate) fn show(&self, event: ChatEvent) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        let is_output = matches!(event, ChatEvent::ToolDelta { .. });
+        state.note_activity(&event);
         let _ = state.show(event);
+        let is_due = state.drawn_at.is_none_or(|at| at.elapsed() >= MIN_REDRAW_INTERVAL);
+        if is_due || !is_output {
+            let _ = state.redraw(false);
+        }
+    }
+
+    /// A turn begins: the status row appears.
+    pub(crate) fn begin_turn(&self) {
+        let mut state = self.state();
+        state.activity = Some(Activity::begin(Phase::Waiting));
+        let _ = state.redraw(false);
+    }
+
+    /// A turn is over, however it ended: the status row disappears.
+    pub(crate) fn end_turn(&self) {
+        let mut state = self.state();
+        state.activity = None;
+        let _ = state.finish_row();
+    }
+
+    /// Redraws what changes with time.
+    pub(crate) fn tick(&self) {
+        let mut state = self.state();
+        if state.activity.is_some() {
+            let _ = state.redraw(true);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ViewState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn context(&self) -> Option<ContextUsage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).context
+        self.state().context
     }
 
     /// Resets the usage: another conversation has another context.
     pub(crate) fn forget_context(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).context = None;
+        self.state().context = None;
     }
 
     /// Gives access to the calls.
     pub(crate) fn calls<Seen>(&self, look: impl FnOnce(&CallHistory, Screen) -> Seen) -> Seen {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state();
         look(&state.calls, (state.options.screen)())
     }
 }
@@ -125,17 +187,24 @@ impl ViewState {
                 self.finish_row()?;
                 self.calls.begin(tool_id, tool_name, input, input_text);
                 self.waiting.push(tool_id);
-                self.draw_status()
+                self.running.push(tool_id);
+                self.note_running();
+                Ok(())
             }
             ChatEvent::ToolDelta { tool_id, chunk, .. } => self.output(tool_id, &chunk),
             ChatEvent::ToolConfirm(confirm) => {
                 self.finalize_call_line(confirm.tool_id)?;
                 self.finish_row()?;
+                self.asking.push(confirm.tool_id);
+                self.was_asked = false;
                 self.asked_about = confirm.diff.is_some().then_some(confirm.tool_id);
                 Ok(())
             }
             ChatEvent::ToolResult { tool_id, status, result, metadata, .. } => {
                 self.calls.end(tool_id, status, result, *metadata);
+                self.running.retain(|running| *running != tool_id);
+                self.asking.retain(|asking| *asking != tool_id);
+                self.note_running();
                 self.result(tool_id)
             }
             ChatEvent::Context { used_tokens: used, context_window: window, fraction, warning } => {
@@ -165,11 +234,11 @@ impl ViewState {
         }
         if !matches!(self.cursor, CursorRow::Text(_)) {
             self.finish_row()?;
-            self.cursor =
-                CursorRow::Text(StreamingWrapper::new(self.screen().columns, self.options.can_erase, ""));
+            self.cursor = CursorRow::Text(self.text_writer(StreamKind::Markdown));
         }
-        let CursorRow::Text(prose) = &mut self.cursor else { return Ok(()) };
-        let written = prose.push(text);
+        let screen = self.screen();
+        let CursorRow::Text(writer) = &mut self.cursor else { return Ok(()) };
+        let written = writer.push(text, screen);
         write(&mut self.options.answer, &written)
     }
 
@@ -179,21 +248,27 @@ impl ViewState {
         }
         if !matches!(self.cursor, CursorRow::Thinking(_)) {
             self.finish_row()?;
-            let screen = self.screen();
-            self.cursor = CursorRow::Thinking(StreamingWrapper::new(
-                screen.columns,
-                self.options.can_erase,
-                if screen.colour { "2" } else { "" },
-            ));
+            self.cursor = CursorRow::Thinking(self.text_writer(StreamKind::Faint));
         }
-        let CursorRow::Thinking(prose) = &mut self.cursor else { return Ok(()) };
-        let written = prose.push(text);
+        let screen = self.screen();
+        let CursorRow::Thinking(writer) = &mut self.cursor else { return Ok(()) };
+        let written = writer.push(text, screen);
         write(&mut self.options.notices, &written)
+    }
+
+    fn text_writer(&self, kind: StreamKind) -> TextWriter {
+        let screen = self.screen();
+        let colour = if screen.colour && kind == StreamKind::Faint { "2" } else { "" };
+        match self.options.can_erase {
+            true => TextWriter::Redrawn(Box::new(TextStream::new(kind, layout(screen)))),
+            false => TextWriter::Appended(StreamingWrapper::new(screen.columns, false, colour)),
+        }
     }
 
     /// Shows output below the line of its call.
     fn output(&mut self, id: CallId, chunk: &str) -> io::Result<()> {
         self.calls.output(id, chunk);
+        self.asking.retain(|asking| *asking != id);
         match &self.cursor {
             CursorRow::Output(other, _) if *other == id => {}
             // One at a time; the output of the others can be opened later.
@@ -204,35 +279,26 @@ impl ViewState {
                 self.cursor = CursorRow::Output(id, TailPane::new(self.screen(), self.options.can_erase));
             }
         }
-        let CursorRow::Output(_, window) = &mut self.cursor else { return Ok(()) };
-        let written = window.push(chunk);
+        let CursorRow::Output(_, pane) = &mut self.cursor else { return Ok(()) };
+        let written = pane.push(chunk);
         write(&mut self.options.notices, &written)
     }
 
     fn result(&mut self, id: CallId) -> io::Result<()> {
         let screen = self.screen();
         let was_waiting = self.waiting.contains(&id);
-        match was_waiting {
-            true => {
-                self.finish_row()?;
-                self.clear_status()?;
-                self.waiting.retain(|other| *other != id);
-                let line = self.calls.find(id).map(|call| call.line(screen)).unwrap_or_default();
-                self.write_notice(&format!("{line}\n"))?;
-            }
-            false => {
-                self.finish_row()?;
-                let line = self.calls.find(id).map(|call| call.end_line(screen)).unwrap_or_default();
-                self.write_notice(&format!("{line}\n"))?;
-            }
-        }
+        self.finish_row()?;
+        self.waiting.retain(|other| *other != id);
+        let call = self.calls.find(id);
+        let line = call.map(|call| if was_waiting { call.line(screen) } else { call.end_line(screen) });
+        self.write_notice(&format!("{}\n", line.unwrap_or_default()))?;
         if self.asked_about != Some(id)
             && let Some(diff) = self.calls.find(id).and_then(|call| call.diff())
         {
             let shown = quoted_diff(diff, screen);
             self.write_notice(&format!("  {shown}"))?;
         }
-        self.draw_status()
+        Ok(())
     }
 
     /// Makes the line of a call permanent, because output follows below it.
@@ -240,7 +306,7 @@ impl ViewState {
         if !self.waiting.contains(&id) {
             return Ok(());
         }
-        self.clear_status()?;
+        self.finish_row()?;
         self.waiting.retain(|other| *other != id);
         let screen = self.screen();
         let line = self.calls.find(id).map(|call| call.line(screen)).unwrap_or_default();
@@ -256,7 +322,6 @@ impl ViewState {
         voided: bool,
     ) -> io::Result<()> {
         self.finish_row()?;
-        self.clear_status()?;
         let screen = self.screen();
         let void = if voided { "; what it said last does not count" } else { "" };
         let again = match (attempt, wait_ms) {
@@ -271,10 +336,8 @@ impl ViewState {
 
     fn note(&mut self, text: &str) -> io::Result<()> {
         self.finish_row()?;
-        self.clear_status()?;
         let line = self.screen().line(&format!("note: {text}"), "33");
-        self.write_notice(&line)?;
-        self.draw_status()
+        self.write_notice(&line)
     }
 
     fn end(&mut self, reason: EndReason, text: &str) -> io::Result<()> {
@@ -286,8 +349,10 @@ impl ViewState {
             self.text(text)?;
         }
         self.finish_row()?;
-        self.clear_status()?;
         self.waiting.clear();
+        self.running.clear();
+        self.asking.clear();
+        self.activity = None;
         self.messages.clear();
         match end_explanation(reason) {
             Some(why) => {
@@ -298,45 +363,139 @@ impl ViewState {
         }
     }
 
-    /// Moves the cursor to the beginning of a row.
+    /// Completes what is being written, and removes the rows that change: the cursor is then in the first column.
     fn finish_row(&mut self) -> io::Result<()> {
         if self.options.person.take_open_row() {
             self.write_notice("\n")?;
         }
+        let screen = self.screen();
         match std::mem::replace(&mut self.cursor, CursorRow::Nothing) {
-            CursorRow::Nothing => Ok(()),
-            CursorRow::Text(mut prose) => write(&mut self.options.answer, prose.end()),
-            CursorRow::Thinking(mut prose) => write(&mut self.options.notices, prose.end()),
-            CursorRow::Output(id, mut window) => {
+            CursorRow::Nothing => self.complete(Vec::new(), screen, false),
+            CursorRow::Text(TextWriter::Appended(mut text)) => write(&mut self.options.answer, text.end()),
+            CursorRow::Thinking(TextWriter::Appended(mut text)) => {
+                write(&mut self.options.notices, text.end())
+            }
+            CursorRow::Text(TextWriter::Redrawn(mut text)) => {
+                text.finish();
+                self.complete(text.take_complete(), screen, true)
+            }
+            CursorRow::Thinking(TextWriter::Redrawn(mut text)) => {
+                text.finish();
+                self.complete(text.take_complete(), screen, false)
+            }
+            CursorRow::Output(id, mut pane) => {
                 let number = self.calls.find(id).map_or(0, super::call_history::DisplayedCall::number);
                 let whole =
                     if self.options.can_open { format!("/open {number}") } else { "not shown".to_owned() };
-                let written = window.end(&whole);
-                self.write_notice(&written)
+                self.complete(pane.end(&whole), screen, false)
             }
         }
     }
 
-    /// Draws the newest running call in the cursor's row.
-    fn draw_status(&mut self) -> io::Result<()> {
-        self.clear_status()?;
-        let Some(id) = self.waiting.last().copied().filter(|_| self.options.can_erase) else { return Ok(()) };
-        let screen = self.screen();
-        let line = self.calls.find(id).map(|call| call.line(screen)).unwrap_or_default();
-        self.status_drawn = true;
-        self.write_notice(&line)
+    /// Writes rows in place of those that change.
+    fn complete(&mut self, complete: Vec<String>, screen: Screen, is_answer: bool) -> io::Result<()> {
+        let written = self.region.draw(Frame { complete, ..Frame::default() }, height(screen));
+        self.write_region(&written, is_answer)
     }
 
-    fn clear_status(&mut self) -> io::Result<()> {
-        match std::mem::take(&mut self.status_drawn) {
-            true => self.write_notice("\r\u{1b}[K"),
-            false => Ok(()),
+    /// Draws the rows that change. Those of a large block may wait for the next time, unless `all` are wanted.
+    fn redraw(&mut self, all: bool) -> io::Result<()> {
+        if !self.options.can_erase || self.is_question_open() {
+            return Ok(());
         }
+        let screen = self.screen();
+        let mut frame = Frame::default();
+        let is_answer = matches!(self.cursor, CursorRow::Text(_));
+        match &mut self.cursor {
+            CursorRow::Text(TextWriter::Redrawn(text)) | CursorRow::Thinking(TextWriter::Redrawn(text)) => {
+                frame.complete = text.take_complete();
+                frame.open = text.open_rows(all).to_vec();
+            }
+            CursorRow::Output(_, pane) => frame.open = pane.rows(),
+            _ => {
+                let newest = self.waiting.last().and_then(|id| self.calls.find(*id));
+                frame.open.extend(newest.map(|call| call.line(screen)));
+            }
+        }
+        if self.options.notices.is_some() {
+            frame.status = self.activity.as_ref().map(|activity| activity.row(screen));
+        }
+        let written = self.region.draw(frame, height(screen));
+        self.drawn_at = Some(Instant::now());
+        self.write_region(&written, is_answer)
+    }
+
+    /// Whether an approval question may be on the screen. Its answer ends that, and so does whatever the call does next.
+    fn is_question_open(&mut self) -> bool {
+        let is_open = self.options.person.has_open_row();
+        if !is_open && self.was_asked && self.asking.len() == 1 {
+            self.asking.clear();
+        }
+        self.was_asked = is_open;
+        is_open || !self.asking.is_empty()
+    }
+
+    fn write_region(&mut self, text: &str, is_answer: bool) -> io::Result<()> {
+        let stream = if is_answer { &mut self.options.answer } else { &mut self.options.notices };
+        write(stream, text)
+    }
+
+    /// What the turn is doing after an event.
+    fn note_activity(&mut self, event: &ChatEvent) {
+        let Some(activity) = &mut self.activity else { return };
+        match event {
+            ChatEvent::TextDelta { .. } => activity.change(Phase::Answering),
+            ChatEvent::ThinkingDelta { .. } => activity.change(Phase::Thinking),
+            ChatEvent::ToolInputDelta { tool_name, chunk, .. } => {
+                activity.add_argument(tool_name, chunk.len())
+            }
+            ChatEvent::Error { wait_ms: Some(_), .. } => activity.change(Phase::Retrying),
+            ChatEvent::Error { .. } => activity.change(Phase::Waiting),
+            _ => {}
+        }
+    }
+
+    /// Names the calls that are running, after one has begun or ended.
+    fn note_running(&mut self) {
+        let newest = self
+            .running
+            .last()
+            .and_then(|id| self.calls.find(*id))
+            .map(super::call_history::DisplayedCall::work);
+        let Some(activity) = &mut self.activity else { return };
+        activity.change(match (newest, self.running.len()) {
+            (Some(work), 1) => Phase::Running(work),
+            (Some(work), count) => Phase::Running(format!("{work}, and {} more", count - 1)),
+            (None, _) => Phase::Waiting,
+        });
     }
 
     fn write_notice(&mut self, text: &str) -> io::Result<()> {
         write(&mut self.options.notices, text)
     }
+}
+
+impl TextWriter {
+    /// Takes the next piece. Returns what to append, if rows are only appended.
+    fn push(&mut self, text: &str, screen: Screen) -> String {
+        match self {
+            Self::Appended(wrapper) => wrapper.push(text),
+            Self::Redrawn(stream) => {
+                stream.set_layout(layout(screen));
+                stream.push(text);
+                String::new()
+            }
+        }
+    }
+}
+
+fn layout(screen: Screen) -> Layout {
+    let Screen { columns, unicode, colour, .. } = screen;
+    Layout { columns, unicode, colour }
+}
+
+fn height(screen: Screen) -> usize {
+    screen.rows.unwrap_or(DEFAULT_ROWS)
 }
 
 fn write(stream: &mut Option<Stream>, text: &str) -> io::Result<()> {

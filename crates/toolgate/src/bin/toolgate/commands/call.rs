@@ -15,7 +15,6 @@ use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, Too
 
 use super::{StdoutStatus, close_servers, print, print_json, runtime, serving_runtime, token_verification};
 use crate::arguments::GlobalOptions;
-use crate::chat::StreamingWrapper;
 use crate::exit::{CliError, DENIED, INTERRUPTED, LIMIT, SUCCESS, TOOL_ERROR};
 use crate::interrupt::Interrupt;
 use crate::startup::resolve_settings;
@@ -23,6 +22,7 @@ use crate::terminal::{
     TerminalApprover, can_erase, debug, escape_control_chars, escape_json, escape_line, screen, wants_colour,
     warn,
 };
+use toolgate_render::StreamingWrapper;
 
 /// Longer arguments are rejected.
 const MAX_ARGUMENTS_BYTES: u64 = 64 * 1024 * 1024;

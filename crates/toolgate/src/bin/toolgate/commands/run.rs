@@ -13,7 +13,7 @@ use toolgate_assembly::reload::watch_files;
 use self::event_printer::{EventPrinter, StartedFlag, report_start_failure};
 use super::{SHUTDOWN_TIMEOUT, close_servers, print, serving_runtime};
 use crate::arguments::{GlobalOptions, RunArguments};
-use crate::chat::{ChatView, ViewOptions};
+use crate::chat::{ChatView, Ticker, ViewOptions};
 use crate::conversation::{
     ChatContext, HOW_TO_ALLOW, Person, PersonPresence, StdinApprovals, TurnOptions, WaitForServers, exit_code,
 };
@@ -50,7 +50,7 @@ fn run_task(
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(watch_files(reloader));
         let stop = interrupt.token();
-        let (mut events, printer) = shown.events(person.clone(), &stop, begun)?;
+        let (mut events, display) = shown.events(person.clone(), &stop, begun)?;
         if by_program {
             let answers = StdinApprovals::new(events);
             events = answers.sink();
@@ -63,8 +63,12 @@ fn run_task(
         };
         keeping_up.abort();
         close_servers(sitting.servers.as_deref()).await;
-        if let Some(printer) = printer {
-            printer.end(&stop).await;
+        match display {
+            RunDisplay::Printer(printer) => printer.end(&stop).await,
+            RunDisplay::View(view, ticker) => {
+                drop(ticker);
+                view.end_turn();
+            }
         }
         ended
     });
@@ -78,6 +82,14 @@ struct RunOutput {
     answer: AnswerMode,
     /// Whether progress is shown: standard error is a terminal, and `--quiet` was not given.
     is_watched: bool,
+}
+
+/// What displays the events of the task.
+enum RunDisplay {
+    /// The thread that prints them on standard output.
+    Printer(EventPrinter),
+    /// The terminal, with a status row.
+    View(Arc<ChatView>, Ticker),
 }
 
 /// How the answer is written to standard output.
@@ -101,16 +113,16 @@ impl RunOutput {
         Self { answer, is_watched: !common.quiet && io::stderr().is_terminal() }
     }
 
-    /// The receiver of all events, and the printer thread if events go to standard output.
+    /// The receiver of all events, and what displays them.
     fn events(
         self,
         person: Person,
         stop: &CancellationToken,
         begun: &StartedFlag,
-    ) -> Result<(EventSink, Option<EventPrinter>), CliError> {
+    ) -> Result<(EventSink, RunDisplay), CliError> {
         if self.answer == AnswerMode::Events {
             let printer = EventPrinter::start(stop)?;
-            return Ok((printer.sink(stop.clone(), begun.clone()), Some(printer)));
+            return Ok((printer.sink(stop.clone(), begun.clone()), RunDisplay::Printer(printer)));
         }
         let is_live = self.answer == AnswerMode::Streamed;
         let view = ChatView::new(ViewOptions {
@@ -121,7 +133,11 @@ impl RunOutput {
             can_open: false,
             person,
         });
-        Ok((Arc::new(move |event| view.show(event)), None))
+        let view = Arc::new(view);
+        view.begin_turn();
+        let shown = Arc::clone(&view);
+        let ticker = Ticker::start(&view);
+        Ok((Arc::new(move |event| shown.show(event)), RunDisplay::View(view, ticker)))
     }
 
     /// Prints the answer or the reason for its absence, and returns the exit code. Only the answer goes to standard output.

@@ -18,11 +18,11 @@ use toolgate_types::{SessionId, Trust};
 use super::{print, runtime};
 use crate::approval_screen::Screen;
 use crate::arguments::{ConversationArguments, ExportFormat, GlobalOptions, SessionsCommand};
-use crate::chat::truncate_columns;
 use crate::conversation::{DATABASE, session_failure};
 use crate::exit::{CliError, DENIED, SUCCESS};
 use crate::startup::resolve_settings;
 use crate::terminal::{PLAIN_SCREEN, confirm, counted_messages, escape_json, escape_line, screen, warn};
+use toolgate_render::truncate_columns;
 
 pub(crate) fn run(common: &GlobalOptions, command: SessionsCommand) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;

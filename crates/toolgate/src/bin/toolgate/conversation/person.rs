@@ -51,6 +51,11 @@ impl Person {
         self.prompt_open.swap(false, Ordering::SeqCst)
     }
 
+    /// Whether a question is on the screen, and the cursor is behind it.
+    pub(crate) fn has_open_row(&self) -> bool {
+        self.prompt_open.load(Ordering::SeqCst)
+    }
+
     /// Whether the user could be asked since the last call of this method.
     pub(crate) fn take_presence(&self) -> PersonPresence {
         let by_program = self.answers.as_ref().is_some_and(|answers| answers.take_missed());

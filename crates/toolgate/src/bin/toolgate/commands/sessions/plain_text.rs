@@ -7,8 +7,8 @@ use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
 use toolgate_types::time::rfc3339_millis;
 
 use crate::approval_screen::Screen;
-use crate::chat::truncate_columns;
 use crate::terminal::{counted_messages, escape_line, paint};
+use toolgate_render::truncate_columns;
 
 /// More lines of a result are shown only with `--full`.
 const MAX_RESULT_LINES: usize = 6;

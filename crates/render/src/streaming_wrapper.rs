@@ -3,28 +3,15 @@
 //! The gate's own output begins in the first column, and no text of a model does: rows are wrapped here instead of by the terminal, and each is
 //! indented. So no response can be mistaken for a question of the gate, a call or a prompt. Terminal control sequences are shown escaped.
 
-use unicode_width::UnicodeWidthChar as _;
-
-use crate::terminal::{ControlEscaper, paint};
-
-/// The indentation of all text from a model.
-pub(crate) const INDENT: &str = "  ";
-
-/// The width of the widest character. A row holds at least one, however narrow the terminal is.
-const MAX_CHAR_COLUMNS: usize = 2;
-
-/// Marks a truncated text.
-const ELLIPSIS: &str = "...";
-
-/// A text truncated to this width or less would be unreadable and is left out.
-const MIN_CUT_COLUMNS: usize = 4;
+use crate::escape::{ControlEscaper, paint};
+use crate::width::{INDENT, char_columns, text_columns};
 
 /// Replaces a tab.
 const TAB_SPACES: &str = "    ";
 
 /// A growing text, wrapped into rows.
 #[derive(Debug)]
-pub(crate) struct StreamingWrapper {
+pub struct StreamingWrapper {
     /// The columns of a row, without the indentation.
     columns: usize,
     /// Whether the terminal can erase characters at the end of a row.
@@ -42,11 +29,11 @@ pub(crate) struct StreamingWrapper {
 }
 
 impl StreamingWrapper {
-    /// For a terminal with this many columns. The last column stays empty: terminals differ in when they wrap after it.
-    pub(crate) fn new(columns: usize, can_erase: bool, colour: &'static str) -> Self {
-        let columns = columns.saturating_sub(INDENT.len() + 1).max(MAX_CHAR_COLUMNS);
+    /// For a terminal with this many columns.
+    #[must_use]
+    pub fn new(columns: usize, can_erase: bool, colour: &'static str) -> Self {
         Self {
-            columns,
+            columns: text_columns(columns),
             can_erase,
             colour,
             used: 0,
@@ -58,7 +45,7 @@ impl StreamingWrapper {
     }
 
     /// The output for the next piece of text.
-    pub(crate) fn push(&mut self, text: &str) -> String {
+    pub fn push(&mut self, text: &str) -> String {
         let mut written = String::new();
         for character in text.chars() {
             match character {
@@ -83,7 +70,7 @@ impl StreamingWrapper {
     }
 
     /// The output at the end of the text: moves the cursor to the beginning of a row.
-    pub(crate) fn end(&mut self) -> &'static str {
+    pub fn end(&mut self) -> &'static str {
         let is_open = self.used > 0;
         (self.used, self.may_take_modifier) = (0, false);
         self.reset_word();
@@ -146,34 +133,6 @@ impl StreamingWrapper {
     }
 }
 
-/// The most columns that a terminal may use for a character, at least one: a combining mark may have no base letter. Terminals agree on letters; any
-/// other non-ASCII character counts as wide.
-pub(crate) fn char_columns(character: char) -> usize {
-    match character {
-        plain if plain.is_ascii() => 1,
-        letter if letter.is_alphanumeric() => letter.width().unwrap_or(MAX_CHAR_COLUMNS).max(1),
-        mark if mark.width() == Some(0) => 1,
-        _ => MAX_CHAR_COLUMNS,
-    }
-}
-
-/// A text truncated to fit one row; empty if there is no room for a few letters.
-pub(crate) fn truncate_columns(text: &str, columns: usize) -> String {
-    let whole: usize = text.chars().map(char_columns).sum();
-    match columns {
-        _ if whole <= columns => return text.to_owned(),
-        ..=MIN_CUT_COLUMNS => return String::new(),
-        _ => {}
-    }
-    let mut used = ELLIPSIS.len();
-    let fits = |character: &char| {
-        used += char_columns(*character);
-        used <= columns
-    };
-    let kept: String = text.chars().take_while(fits).collect();
-    kept + ELLIPSIS
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +150,7 @@ mod tests {
         let pieces = characters.chunks(piece).map(|piece| piece.iter().collect::<String>());
         let mut written: Vec<String> = pieces.map(|piece| prose.push(&piece)).collect();
         written.push(prose.end().to_owned());
-        super::super::seen(columns, written)
+        crate::test_screen::seen(columns, written)
     }
 
     #[test]
@@ -264,13 +223,5 @@ mod tests {
                 "  e\u{301}\u{302}\u{303}\u{304}\\u{305}"
             );
         }
-    }
-
-    #[test]
-    fn what_is_cut_says_so() {
-        assert_eq!(truncate_columns("short", 5), "short");
-        assert_eq!(truncate_columns("longer", 5), "lo...");
-        assert_eq!(truncate_columns("漢字漢字", 7), "漢字...");
-        assert_eq!(truncate_columns("longer", 4), "");
     }
 }
