@@ -138,6 +138,7 @@ fn entry(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         class: Some(ToolClass::Read),
         version: None,
         args_hash: Sha256::from([7; 32]),
+        changed_from: None,
         repairs: &[],
         denial: None,
         response: None,

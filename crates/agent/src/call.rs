@@ -24,6 +24,9 @@ use crate::turn_deadline::TurnDeadline;
 /// A longer structured answer is not included in the event.
 const MAX_STRUCTURED_BYTES: usize = 4096;
 
+/// A longer text of arguments that a person changed is not repeated to the model.
+const MAX_TOLD_BYTES: usize = 1024;
+
 /// Runs the calls of one message.
 pub(crate) struct CallRunner<'a> {
     pub(crate) gate: &'a Arc<ProfiledGate>,
@@ -222,6 +225,7 @@ fn to_answered_call(
         stage,
         code: code.map(ErrorCode::as_str),
         structured: short_structured(&called),
+        changed_input: called.changed.clone(),
         facts,
         full_output: called.full_text.take(),
         operator_note: failure.as_ref().and_then(|failure| failure.operator_note.clone()),
@@ -231,6 +235,12 @@ fn to_answered_call(
         let count = called.attachments.len();
         text.push_str(&format!("\n[{count} attached, which cannot be shown to you]"));
     }
+    if let Some(changed) = &called.changed {
+        let ran = shortened(changed);
+        text.push_str(&format!(
+            "\n[a person changed this call before approving it; the arguments were {ran}]"
+        ));
+    }
     AnsweredCall {
         result: CallResult { call: call.id, name: call.name, text, is_error: called.answer.is_error },
         id,
@@ -239,6 +249,21 @@ fn to_answered_call(
         violation: failure.filter(|failure| failure.code.is_violation()),
         fault,
     }
+}
+
+/// Arguments as JSON, with their long texts replaced by their size.
+fn shortened(arguments: &Value) -> String {
+    let short = |value: &Value| match value {
+        Value::String(text) if text.len() > MAX_TOLD_BYTES => {
+            Value::String(format!("({} bytes)", text.len()))
+        }
+        other => other.clone(),
+    };
+    let Value::Object(fields) = arguments else { return arguments.to_string() };
+    let fields: Map<String, Value> =
+        fields.iter().map(|(name, value)| (name.clone(), short(value))).collect();
+    let text = Value::Object(fields).to_string();
+    if text.len() > MAX_STRUCTURED_BYTES { format!("{} bytes", text.len()) } else { text }
 }
 
 fn whole_millis(duration: Duration) -> u64 {
@@ -256,6 +281,7 @@ fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
         stage: Some(Stage::Execution.as_str()),
         code: Some(ErrorCode::Internal.as_str()),
         structured: None,
+        changed_input: None,
         facts: Map::new(),
         full_output: None,
         operator_note: None,

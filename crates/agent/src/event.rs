@@ -222,6 +222,9 @@ pub struct ResultMetadata {
     /// The structured result, if it is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
+    /// The arguments that a person approved in place of the model's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed_input: Option<Value>,
     /// Facts that a built-in tool reports, such as `exitCode`, `path` or `bytes`; never under one of the names above.
     #[serde(flatten)]
     pub facts: Map<String, Value>,
@@ -235,8 +238,8 @@ pub struct ResultMetadata {
 
 impl ResultMetadata {
     /// The names of the metadata's own fields, which a tool's fact may not use.
-    pub(crate) const FIELD_NAMES: [&'static str; 7] =
-        ["callId", "durationMs", "waitedMs", "decision", "stage", "code", "structured"];
+    pub(crate) const FIELD_NAMES: [&'static str; 8] =
+        ["callId", "durationMs", "waitedMs", "decision", "stage", "code", "structured", "changedInput"];
 }
 
 /// The id of a model's message, unique over all conversations.

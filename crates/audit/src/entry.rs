@@ -23,6 +23,8 @@ pub struct AuditEntry<'a> {
     pub version: Option<&'a str>,
     /// SHA-256 of the arguments. The record holds a [keyed digest](crate::args_digest) of it.
     pub args_hash: Sha256,
+    /// The same of the model's arguments, if a person approved the call with others.
+    pub changed_from: Option<Sha256>,
     /// Repairs made to the arguments before they could be parsed.
     pub repairs: &'a [Repair],
     /// Why the call was denied or failed; `None` for a successful call. The code decides whether the record says `DENIED` or `ERROR`.

@@ -45,6 +45,7 @@ impl MissedCalls {
             class: None,
             version: None,
             args_hash: Sha256::from([0; 32]),
+            changed_from: None,
             repairs: &[],
             denial: Some(Denial { stage: Stage::Output, code: self.code, reason: &reason, count: 1 }),
             response: None,

@@ -20,6 +20,7 @@
 //!     class: Some(ToolClass::Read),
 //!     version: None,
 //!     args_hash: Sha256::of(b"{}"),
+//!     changed_from: None,
 //!     repairs: &[],
 //!     denial: None,
 //!     response: None,

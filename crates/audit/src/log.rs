@@ -462,6 +462,7 @@ mod tests {
                 class: Some(ToolClass::Read),
                 version: None,
                 args_hash: Sha256::of(b"{}"),
+                changed_from: None,
                 repairs: &[],
                 denial: None,
                 response: None,

@@ -103,6 +103,9 @@ pub struct RecordedTool {
 pub struct RecordedRequest {
     /// Keyed digest of the arguments.
     pub args_hash: Sha256,
+    /// Keyed digest of the model's arguments, if a person approved the call with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_from: Option<Sha256>,
     /// The client's id for the call, truncated if very long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_call_id: Option<String>,
@@ -204,6 +207,7 @@ impl RecordedIntent {
             },
             request: RecordedRequest {
                 args_hash: args_digest(key, intent.args_hash),
+                changed_from: None,
                 client_call_id,
                 repairs: Vec::new(),
             },
@@ -228,6 +232,7 @@ impl RecordedIntent {
             class: self.tool.classification,
             version: self.tool.version.as_deref(),
             args_hash: self.request.args_hash,
+            changed_from: None,
             repairs: &self.request.repairs,
             denial: Some(Denial {
                 stage: Stage::Execution,

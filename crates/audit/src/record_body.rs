@@ -31,6 +31,7 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) class: Option<ToolClass>,
     pub(crate) version: Option<&'a str>,
     pub(crate) args_hash: Sha256,
+    pub(crate) changed_from: Option<Sha256>,
     pub(crate) repairs: &'a [Repair],
     pub(crate) denial: Option<Denial<'a>>,
     pub(crate) response: Option<ResponseSummary<'a>>,
@@ -56,7 +57,9 @@ enum BodyPermissions<'a> {
 impl<'a> RecordBody<'a> {
     /// From an entry; its digests are keyed with this key.
     pub(crate) fn new(entry: &AuditEntry<'a>, key: &StateKey) -> Self {
-        let AuditEntry { call, client_call_id, tool, class, version, args_hash, repairs, .. } = *entry;
+        let AuditEntry {
+            call, client_call_id, tool, class, version, args_hash, changed_from, repairs, ..
+        } = *entry;
         let AuditEntry { denial, response, duration, waited, .. } = *entry;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
         let response = response.map(|response| ResponseSummary {
@@ -71,6 +74,7 @@ impl<'a> RecordBody<'a> {
             class,
             version,
             args_hash,
+            changed_from: changed_from.map(|digest| args_digest(key, digest)),
             repairs,
             denial,
             response,
@@ -124,6 +128,10 @@ impl RecordBody<'_> {
         }
         json.put(b"\"},\"request\":{\"argsHash\":\"");
         json.put(&self.args_hash.hex_digits());
+        if let Some(digest) = self.changed_from {
+            json.put(b"\",\"changedFrom\":\"");
+            json.put(&digest.hex_digits());
+        }
         if let Some(id) = self.client_call_id {
             json.put(b"\",\"clientCallId\":\"");
             json.put_text(&truncate_name(id))?;
@@ -373,6 +381,7 @@ mod tests {
             denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text(), 1..3u64)),
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
             (duration, waited, args_hash) in (duration(), prop_oneof![Just(Duration::ZERO), duration()], any::<[u8; 32]>()),
+            changed_from in option::of(any::<[u8; 32]>()),
             repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
         ) {
             let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
@@ -384,6 +393,7 @@ mod tests {
                 class,
                 version: version.as_deref(),
                 args_hash,
+                changed_from: changed_from.map(Sha256::from),
                 repairs: &repairs,
                 denial: denial.as_ref().map(|(stage, code, reason, count)| Denial { stage: *stage, code: *code, reason, count: *count }),
                 response: response.as_ref().map(|(redacted_fields, output_hash, output_bytes)| ResponseSummary {
@@ -407,6 +417,7 @@ mod tests {
             prop_assert_eq!(String::from_utf8(line).unwrap(), String::from_utf8(expected).unwrap());
 
             prop_assert_eq!((record.trace_id, record.request.args_hash), (call, args_digest(&key, args_hash)));
+            prop_assert_eq!(record.request.changed_from, changed_from.map(|digest| args_digest(&key, digest.into())));
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
             prop_assert_eq!(record.request.repairs, repairs);

@@ -25,6 +25,8 @@ pub struct ApprovalRequest {
     pub class: ToolClass,
     /// The caller.
     pub caller: Caller,
+    /// The arguments, which a person may change ([`ApprovalReply::Changed`]).
+    pub input: Value,
     /// The whole call, as a person is shown it.
     pub preview: Preview,
     /// Digest of the tool's name and the arguments; equal for all callers.
@@ -79,6 +81,8 @@ pub enum ApprovalReply {
     Once,
     /// Approves this call and every later call of this tool in this session.
     ForSession,
+    /// Approves this call with these arguments in place of the model's. The changed call passes every stage again, and no question is asked about it.
+    Changed(Value),
     /// Denies, with an optional reason for the model.
     Denied(Option<String>),
     /// The question was closed without a yes or no.

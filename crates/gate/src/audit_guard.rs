@@ -5,6 +5,7 @@ use std::iter::once;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditEntry, AuditError, Denial, ResponseSummary, Ticket};
 use toolgate_types::digest::Sha256Hasher;
@@ -79,6 +80,14 @@ fn digest<'p>(parts: impl Iterator<Item = &'p str>) -> Sha256 {
     hasher.finish()
 }
 
+/// A call that a person changed before approving it.
+pub(crate) struct ChangedCall {
+    /// Digest of the model's arguments.
+    from: Sha256,
+    /// The arguments that the person left.
+    arguments: Value,
+}
+
 /// A call without a record yet. Dropping it writes a `Cancelled` record, so no code path ends without one.
 pub(crate) struct AuditGuard<'g> {
     pub(crate) gate: &'g Gate,
@@ -95,10 +104,21 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) settled: bool,
     /// How long a person was waited for.
     pub(crate) waited: ApprovalWait,
+    /// How many calls its session made before, once they are counted.
+    pub(crate) session_calls: Option<u64>,
+    /// The call as a person changed it.
+    pub(crate) changed: Option<ChangedCall>,
     pub(crate) span: CallSpan,
 }
 
 impl AuditGuard<'_> {
+    /// Continues with other arguments, which a person left. The record names both digests.
+    pub(crate) fn change(&mut self, arguments: &Value) {
+        let left = Sha256::of(&serde_json::to_vec(arguments).unwrap_or_default());
+        let from = std::mem::replace(&mut self.args_hash, left);
+        self.changed = Some(ChangedCall { from, arguments: arguments.clone() });
+    }
+
     pub(crate) async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> FinishedCall {
         let duration = self.elapsed();
         self.settled = true;
@@ -118,9 +138,10 @@ impl AuditGuard<'_> {
         self.finished(outcome, duration)
     }
 
-    fn finished(&self, outcome: Outcome, duration: Duration) -> FinishedCall {
+    fn finished(&mut self, outcome: Outcome, duration: Duration) -> FinishedCall {
         self.record_span(&outcome);
-        FinishedCall { call: self.call.id, outcome, duration, waited: self.waited.total() }
+        let changed = self.changed.take().map(|changed| changed.arguments);
+        FinishedCall { call: self.call.id, outcome, duration, waited: self.waited.total(), changed }
     }
 
     /// The time since the call was received, without the time that a person was waited for.
@@ -194,6 +215,7 @@ impl AuditGuard<'_> {
             class: self.class,
             version: self.version,
             args_hash: self.args_hash,
+            changed_from: self.changed.as_ref().map(|changed| changed.from),
             repairs: &self.call.repairs,
             denial,
             response: response.map(|raw| ResponseSummary {

@@ -15,7 +15,7 @@ use toolgate_types::{
 };
 use toolgate_workspace::Recorder;
 
-use crate::approval::{ApprovalWait, Approver, SessionGrants};
+use crate::approval::{ApprovalWait, Approver, SessionGrants, arguments_digest};
 use crate::approved_changes::ApprovedChangesGuard;
 use crate::audit_guard::{AuditGuard, RawOutput, ToolDigest};
 use crate::blocking::BlockingStrategy;
@@ -27,7 +27,7 @@ use crate::registry::RegisteredTool;
 use crate::schema_check::{Deadline, check_value};
 use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
-use crate::stages::{Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
+use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
 use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
 use crate::trace::CallSpan;
 
@@ -97,6 +97,8 @@ pub struct FinishedCall {
     pub duration: Duration,
     /// How long a person was waited for.
     pub waited: Duration,
+    /// The arguments that a person approved in place of the model's.
+    pub changed: Option<Value>,
 }
 
 /// Per-call options.
@@ -235,7 +237,22 @@ impl Gate {
         options.cancelled = options.cancelled.child_token();
         let mut unsettled =
             self.receive(&call, &arguments, credential.unverified_caller(), options.cancelled.clone());
-        let mut decided = self.decide(&mut unsettled, arguments, credential, &snapshot, options).await;
+        let mut approval =
+            self.decide(&mut unsettled, arguments, credential.clone(), &snapshot, (&options, None)).await;
+        if let Ok(Approval::Changed(arguments)) = approval {
+            let approved = arguments_digest(&call.tool, &arguments);
+            unsettled.change(&arguments);
+            let asking = (&options, Some(approved));
+            approval = self.decide(&mut unsettled, arguments, credential, &snapshot, asking).await;
+        }
+        let mut decided = approval.and_then(|approval| match approval {
+            Approval::Ready(ready) => Ok(ready),
+            // A changed call is not asked about, so it is not changed again.
+            Approval::Changed(_) => Err(StageRefusal {
+                stage: Stage::Approval,
+                failure: Failure::new(ErrorCode::ApprovalDenied, "the call was changed twice"),
+            }),
+        });
         // If a person was asked, the configuration may have been replaced while the question was open: the call must also pass the current one.
         let newer = self.current.load_full();
         if newer.generation != snapshot.generation && decided.as_ref().is_ok_and(|ready| ready.was_asked) {
@@ -257,8 +274,8 @@ impl Gate {
         arguments: Value,
         credential: Credential,
         snapshot: &'s Snapshot,
-        options: CallOptions,
-    ) -> Result<Ready<'s>, StageRefusal> {
+        (options, changed): (&'s CallOptions, Option<Sha256>),
+    ) -> Result<Approval<'s>, StageRefusal> {
         let received = Received { call: unsettled.call, arguments };
         // The first stage that may wait, and so the first at which the caller may disconnect.
         unsettled.stage = Stage::Auth;
@@ -274,16 +291,21 @@ impl Gate {
         let verified = span.instrument(known.verify(credential, &options.cancelled)).await;
         let verified = span.settle(verified)?;
         unsettled.caller = Arc::clone(verified.caller());
-        let calls = self.sessions.increment(&unsettled.caller.session);
+        let calls = match unsettled.session_calls {
+            Some(calls) => calls,
+            None => self.sessions.increment(&unsettled.caller.session),
+        };
+        unsettled.session_calls = Some(calls);
         let asking = StageContext {
             approver: options.approver.as_deref().unwrap_or(self.approver.as_ref()),
             grants: &self.grants,
             approval_timeout: self.approval_timeout,
+            changed,
             waited: &unsettled.waited,
-            cancelled: options.cancelled,
-            interrupted: options.interrupted,
-            progress: options.progress,
-            resource: options.resource,
+            cancelled: options.cancelled.clone(),
+            interrupted: options.interrupted.clone(),
+            progress: options.progress.clone(),
+            resource: options.resource.clone(),
             timeout: options.timeout,
             blocking: if options.contended { self.blocking.contended() } else { self.blocking },
             clock: &self.clock,
@@ -404,6 +426,8 @@ impl Gate {
             cancelled,
             settled: false,
             waited: ApprovalWait::default(),
+            session_calls: None,
+            changed: None,
             span: CallSpan::new(call.id, &call.tool, || {
                 self.current.load().registry.get(&call.tool).is_some()
             }),

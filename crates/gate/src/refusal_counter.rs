@@ -74,6 +74,7 @@ impl RefusedCall {
             class: self.class,
             version: self.version.as_deref(),
             args_hash: self.args_hash,
+            changed_from: None,
             repairs: &[],
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),
             response: None,

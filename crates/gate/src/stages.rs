@@ -119,7 +119,10 @@ impl<'g> Verified<'g> {
         let Known { received, tool, snapshot } = &self.known;
         let (spec, who) = (tool.tool.spec(), &self.authenticated);
         let refused = |failure| StageRefusal { stage: Stage::Permission, failure };
-        snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
+        // A call that a person changed was counted before the question.
+        if asking.changed.is_none() {
+            snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
+        }
         let (grant, limits) = caller_limits(snapshot, spec, who, asking.timeout).map_err(refused)?;
         let located = if needs_paths(snapshot, spec, who) {
             let context = context(received.call.id, &who.caller, spec, limits, &grant, asking);
@@ -266,6 +269,8 @@ pub(crate) struct StageContext<'g> {
     pub(crate) approver: &'g dyn Approver,
     pub(crate) grants: &'g SessionGrants,
     pub(crate) approval_timeout: Duration,
+    /// Digest of the call as a person changed and approved it.
+    pub(crate) changed: Option<Sha256>,
     /// Counts how long a person is waited for.
     pub(crate) waited: &'g ApprovalWait,
     pub(crate) cancelled: CancellationToken,
@@ -278,9 +283,21 @@ pub(crate) struct StageContext<'g> {
     pub(crate) clock: &'g Clock,
 }
 
+/// How a question ended that was not refused.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists for a moment; a box for every call would cost more"
+)]
+pub(crate) enum Approval<'g> {
+    /// The call may run.
+    Ready(Ready<'g>),
+    /// The person approved a call with these arguments, which has to pass every stage.
+    Changed(Value),
+}
+
 impl<'g> Valid<'g> {
     /// APPROVAL: asks a person where the trust level demands it. The only place that constructs an [`ApprovedCall`].
-    pub(crate) async fn approve(self, asking: StageContext<'_>) -> Result<Ready<'g>, StageRefusal> {
+    pub(crate) async fn approve(self, asking: StageContext<'_>) -> Result<Approval<'g>, StageRefusal> {
         let Permitted { verified: Verified { known, authenticated: who }, grant, limits, located, calls } =
             self.permitted;
         let Known { received: Received { call, arguments }, tool, snapshot } = known;
@@ -308,11 +325,14 @@ impl<'g> Valid<'g> {
                 // refuses it.
                 judged.get_or_insert_default();
                 foreseen = preview.expected_changes.clone();
-                let name = spec.name.as_str();
-                let shown = arguments_digest(name, &arguments);
-                asking
-                    .require_approval(question(call, spec, &who, preview, shown, &asking), definition, &who)
-                    .await?;
+                let shown = arguments_digest(spec.name.as_str(), &arguments);
+                // A person who changed the call has approved it as it is now.
+                if asking.changed != Some(shown) {
+                    let question = question((call, &arguments, shown), spec, &who, preview, &asking);
+                    if let Some(changed) = asking.require_approval(question, definition, &who).await? {
+                        return Ok(Approval::Changed(changed));
+                    }
+                }
             }
         }
         // The caller cancelled while a person was asked.
@@ -325,7 +345,7 @@ impl<'g> Valid<'g> {
         let (client_id, repairs) = (client_id.clone(), repairs.clone());
         let call = ToolCall { id: *id, client_id, tool: name.clone(), arguments, repairs };
         let by_token = who.by_token;
-        Ok(Ready {
+        Ok(Approval::Ready(Ready {
             approved: ApprovedCall { call },
             tool,
             snapshot,
@@ -335,16 +355,16 @@ impl<'g> Valid<'g> {
             by_token,
             calls,
             timeout: asking.timeout,
-        })
+        }))
     }
 }
 
+/// The question about a call with these arguments and their digest.
 fn question(
-    call: &ToolCall,
+    (call, input, arguments): (&ToolCall, &Value, Sha256),
     spec: &ToolSpec,
     who: &AuthenticatedCaller<'_>,
     preview: Preview,
-    arguments: Sha256,
     asking: &StageContext<'_>,
 ) -> ApprovalRequest {
     ApprovalRequest {
@@ -352,6 +372,7 @@ fn question(
         tool: spec.name.to_string(),
         class: spec.class,
         caller: Caller::clone(&who.caller),
+        input: input.clone(),
         preview,
         arguments,
         timeout: asking.approval_timeout,
@@ -385,21 +406,25 @@ impl StageContext<'_> {
         Cancellation::new(Instant::now().checked_add(limits.timeout), must_end)
     }
 
-    /// Returns `Ok` only if a person approved.
+    /// Returns `Ok` only if a person approved: the call, or the call with other arguments, which are returned.
     async fn require_approval(
         &self,
         question: ApprovalRequest,
         definition: Sha256,
         who: &AuthenticatedCaller<'_>,
-    ) -> Result<(), StageRefusal> {
-        let may_last = question.can_grant_session;
+    ) -> Result<Option<Value>, StageRefusal> {
+        let (may_last, tool, shown) = (question.can_grant_session, question.tool.clone(), question.arguments);
         match self.ask(question).await? {
             ApprovalReply::Once => {}
             ApprovalReply::ForSession if may_last => self.grants.grant(definition, who),
             ApprovalReply::ForSession => {}
+            ApprovalReply::Changed(arguments) if arguments_digest(&tool, &arguments) != shown => {
+                return Ok(Some(arguments));
+            }
+            ApprovalReply::Changed(_) => {}
             reply => return refuse(Stage::Approval, refusal(reply)),
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn ask(&self, question: ApprovalRequest) -> Result<ApprovalReply, StageRefusal> {

@@ -122,6 +122,7 @@ mod tests {
             failed,
             duration: Duration::from_millis(250),
             waited: Duration::from_secs(2),
+            changed: None,
             attachments: Vec::new(),
             full_text: None,
             text_field: None,

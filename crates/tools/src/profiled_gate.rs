@@ -45,6 +45,8 @@ pub struct CallResponse {
     pub duration: Duration,
     /// How long a person was waited for.
     pub waited: Duration,
+    /// The arguments that a person approved in place of the model's.
+    pub changed: Option<Value>,
     /// The parts of the answer that are not text, for callers that can show them.
     pub attachments: Vec<Attachment>,
     /// The whole text, if the answer was truncated.
@@ -164,7 +166,7 @@ impl ProfiledGate {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.unverified_caller()));
         let (named, logged) = (self.named(call), self.logged(call));
-        let FinishedCall { call: id, mut outcome, duration, waited } =
+        let FinishedCall { call: id, mut outcome, duration, waited, changed } =
             self.gate.refuse(call, credential, stage, failure).await;
         let decision = outcome.decision();
         let failed = match &mut outcome {
@@ -189,6 +191,7 @@ impl ProfiledGate {
             failed,
             duration,
             waited,
+            changed,
             attachments,
             full_text: whole,
             text_field: text_as,
@@ -221,7 +224,7 @@ impl ProfiledGate {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.unverified_caller()));
         let (tool, named, logged) = (call.tool.clone(), self.named(&call), self.logged(&call));
-        let FinishedCall { call, mut outcome, duration, waited } =
+        let FinishedCall { call, mut outcome, duration, waited, changed } =
             self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
         let (mut failed, mut attachments, mut whole) = (None, Vec::new(), None);
@@ -252,6 +255,7 @@ impl ProfiledGate {
             failed,
             duration,
             waited,
+            changed,
             attachments,
             full_text: whole,
             text_field: text_as,

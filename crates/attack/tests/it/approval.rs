@@ -202,6 +202,7 @@ fn the_question_shows_what_would_change() {
     for (path, mark) in [
         ("Makefile", "run when the project is built or tested: Makefile"),
         ("sub/package.json", "run when the project is built or tested: sub/package.json"),
+        ("sub/.bashrc", "run by shells that start here: sub/.bashrc"),
         ("AGENTS.md", "read by other agents as instructions: AGENTS.md"),
         (".github/workflows/ci.yml", "run when the project is built or tested: .github/workflows/ci.yml"),
     ] {
@@ -432,4 +433,42 @@ fn the_time_of_a_person_is_not_the_time_of_the_call() {
     // A call without a question waits for no one.
     let called = bench.call_as(caller(Trust::Guided), "read_file", json!({"path": "a"}));
     assert_eq!((called.waited, bench.records()[&called.call][0].waited_ms), (Duration::ZERO, None));
+}
+
+/// What a person leaves is run, and judged as if the model had asked for it; the record names both calls.
+#[test]
+fn a_changed_call_passes_every_stage_and_is_recorded_as_changed() {
+    let changed = |arguments: Value| Scripted::new([ApprovalReply::Changed(arguments)]);
+    let original = write().1;
+    for (arguments, code, expected) in [
+        (json!({"path": "b.txt", "content": "left by a person\n"}), None, "left by a person\n"),
+        (json!({"path": ".env", "content": "x"}), Some(ErrorCode::DeniedPath), ""),
+        (json!({"path": "../outside", "content": "x"}), Some(ErrorCode::OutsideWorkspace), ""),
+        (json!({"path": "b.txt"}), Some(ErrorCode::InvalidArguments), ""),
+        (json!({"path": "b.txt", "content": "x", "force": true}), Some(ErrorCode::InvalidArguments), ""),
+    ] {
+        let scripted = changed(arguments.clone());
+        let desk = Desk::new(scripted.clone());
+        let called = desk.call(&caller(Trust::Guided), "write_file", original.clone());
+        assert_eq!(code_of(&called), code, "{arguments}: {}", called.answer.text);
+        assert_eq!(called.changed.as_ref(), Some(&arguments));
+        assert_eq!(scripted.asked().len(), 1, "a person who changed it has approved it as it is now");
+        assert_eq!(scripted.asked()[0].input, original);
+        assert_eq!(std::fs::read_to_string(desk.workspace.join("b.txt")).unwrap_or_default(), expected);
+        assert_eq!(std::fs::read_to_string(desk.workspace.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
+        let records = desk.bench.records();
+        let request = &records[&called.call][0].request;
+        assert_eq!(records[&called.call].len(), 1, "one record");
+        let other = Desk::new(Scripted::new([ApprovalReply::Once, ApprovalReply::Once]));
+        let digest = |arguments: &Value| {
+            let called = other.call(&caller(Trust::Guided), "write_file", arguments.clone());
+            other.bench.records()[&called.call][0].request.args_hash
+        };
+        assert_eq!((request.args_hash, request.changed_from), (digest(&arguments), Some(digest(&original))));
+    }
+    // The same arguments are no change.
+    let desk = Desk::new(changed(original.clone()));
+    let called = desk.call(&caller(Trust::Guided), "write_file", original);
+    assert!(!called.answer.is_error && called.changed.is_none(), "{}", called.answer.text);
+    assert_eq!(desk.bench.records()[&called.call][0].request.changed_from, None);
 }

@@ -107,6 +107,7 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         class: Some(ToolClass::Read),
         version: None,
         args_hash: Sha256::of(b"{}"),
+        changed_from: None,
         repairs: &[],
         denial: None,
         response: None,

@@ -19,6 +19,7 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
         tool: "run_command".to_owned(),
         class: ToolClass::Destructive,
         caller,
+        input: serde_json::json!({}),
         preview: Preview {
             summary: summary.iter().map(|line| (*line).to_owned()).collect(),
             body,

@@ -31,6 +31,7 @@ fn read_by(caller: &Caller) -> AuditEntry<'_> {
         class: Some(ToolClass::Read),
         version: None,
         args_hash: Sha256::of(b"{}"),
+        changed_from: None,
         repairs: &[],
         denial: None,
         response: None,

@@ -97,6 +97,27 @@ fn a_program_approves_and_refuses_on_standard_input() {
     assert_eq!((code, &end["reason"]), (0, &json!("done")));
 }
 
+/// `input` runs the call with the arguments that the person left; the model is given what was run.
+#[test]
+fn a_program_approves_with_other_arguments() {
+    let studio = Studio::new("");
+    let mut program = Program::start(&studio, &writes(&["a.txt"]));
+    let first = program.next("chat:tool-confirm");
+    program.answer(
+        json!({"toolId": first["toolId"], "approved": true, "input": {"path": "b.txt", "content": "y"}}),
+    );
+    let result = program.next("chat:tool-result");
+    assert_eq!(result["metadata"]["changedInput"], json!({"path": "b.txt", "content": "y"}), "{result}");
+    assert!(is_written(&studio, "b.txt") && !is_written(&studio, "a.txt"), "{result}");
+    let (code, end) = program.end();
+    let told = end["text"].as_str().unwrap();
+    assert!(
+        told.contains("a person changed this call before approving it") && told.contains("b.txt"),
+        "{end}"
+    );
+    assert_eq!(code, 0);
+}
+
 /// `scope: session` covers later calls of the tool, `once` does not.
 #[test]
 fn an_answer_for_the_session_covers_later_calls_of_the_tool() {

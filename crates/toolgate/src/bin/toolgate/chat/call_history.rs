@@ -164,7 +164,8 @@ impl DisplayedCall {
     pub(crate) fn end_line(&self, screen: Screen) -> String {
         let (word, code) = self.outcome();
         let corner = if screen.unicode { "└" } else { "\\" };
-        format!("  {corner} {}", paint(word.trim_matches(['(', ')']), code, screen.colour))
+        let number = paint(&format!("#{}", self.number), "2", screen.colour);
+        format!("  {corner} {} {number}", paint(word.trim_matches(['(', ')']), code, screen.colour))
     }
 
     /// The outcome and its colour.
@@ -221,6 +222,10 @@ impl DisplayedCall {
             None => serde_json::to_string_pretty(&self.input).unwrap_or_default(),
         };
         let _ = write!(text, "call {}\ninput, {}", self.id, quoted(&input, screen));
+        if let Some(changed) = self.result.as_ref().and_then(|ended| ended.metadata.changed_input.as_ref()) {
+            let changed = serde_json::to_string_pretty(changed).unwrap_or_default();
+            let _ = write!(text, "changed by you to, {}", quoted(&changed, screen));
+        }
         match &self.result {
             Some(ended) => {
                 // The live output may be longer than the result that the model received.
@@ -275,6 +280,7 @@ mod tests {
             stage: None,
             code: None,
             structured: None,
+            changed_input: None,
             facts: serde_json::Map::new(),
             full_output: None,
             operator_note: None,

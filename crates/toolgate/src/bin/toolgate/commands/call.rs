@@ -227,7 +227,7 @@ fn parse_arguments(text: &str) -> Result<Value, CliError> {
 /// The result and its metadata. It includes `operatorNote`, because `--json` output is for the operator: a runtime passes `text` or `structured` to
 /// its model, and never the note.
 fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
-    let CallResponse { answer, call, decision, failed, duration, waited, .. } = called;
+    let CallResponse { answer, call, decision, failed, duration, waited, changed, .. } = called;
     let mut value = json!({
         "call": call, "profile": settings.profile.name(), "tool": tool,
         "decision": decision.as_str(), "isError": answer.is_error,
@@ -235,6 +235,9 @@ fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
     });
     if let (false, Value::Object(fields)) = (waited.is_zero(), &mut value) {
         fields.insert("waitedMs".to_owned(), json!(waited.as_secs_f64() * 1e3));
+    }
+    if let (Some(changed), Value::Object(fields)) = (changed, &mut value) {
+        fields.insert("changedInput".to_owned(), changed.clone());
     }
     if let (false, Value::Object(fields)) = (called.attachments.is_empty(), &mut value) {
         fields.insert("attachments".to_owned(), called.attachments.iter().map(attachment_json).collect());

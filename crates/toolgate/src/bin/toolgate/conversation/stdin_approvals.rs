@@ -223,6 +223,8 @@ struct ApprovalPayload {
     reason: Option<String>,
     #[serde(default)]
     scope: ApprovalScope,
+    /// The arguments to run the call with, if not the model's.
+    input: Option<serde_json::Map<String, Value>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -249,12 +251,16 @@ impl StdinAnswer {
         if event != "chat:tool-approve" {
             return Err(invalid("only `chat:tool-approve` is read here"));
         }
-        let ApprovalPayload { tool_id, approved, reason, scope } = data;
+        let ApprovalPayload { tool_id, approved, reason, scope, input } = data;
         let call = tool_id.parse().map_err(|_| invalid("`toolId` is not the id of a call"))?;
-        let reply = match (approved, scope) {
-            (true, ApprovalScope::Once) => ApprovalReply::Once,
-            (true, ApprovalScope::Session) => ApprovalReply::ForSession,
-            (false, _) => ApprovalReply::Denied(reason.filter(|words| !words.trim().is_empty())),
+        if input.is_some() && (!approved || scope != ApprovalScope::Once) {
+            return Err(invalid("`input` goes with `approved: true` for this call alone"));
+        }
+        let reply = match (approved, scope, input) {
+            (true, ApprovalScope::Once, Some(input)) => ApprovalReply::Changed(Value::Object(input)),
+            (true, ApprovalScope::Once, None) => ApprovalReply::Once,
+            (true, ApprovalScope::Session, _) => ApprovalReply::ForSession,
+            (false, ..) => ApprovalReply::Denied(reason.filter(|words| !words.trim().is_empty())),
         };
         Ok(Some(Self { call, reply }))
     }
@@ -295,6 +301,10 @@ mod tests {
             (r#""approved":false,"approved":true"#, "invalid_answer"),
             (r#""approved":true,"scope":"always""#, "invalid_answer"),
             (r#""approved":true,"scop":"session""#, "invalid_answer"),
+            (r#""approved":true,"input":{"path":"b"}"#, r#"Changed(Object {"path": String("b")})"#),
+            (r#""approved":true,"input":{"path":"b"},"scope":"session""#, "invalid_answer"),
+            (r#""approved":false,"input":{"path":"b"}"#, "invalid_answer"),
+            (r#""approved":true,"input":["b"]"#, "invalid_answer"),
             (r#""reason":"yes""#, "invalid_answer"),
         ] {
             assert_eq!(approve(rest), expected, "{rest}");
