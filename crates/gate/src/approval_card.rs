@@ -6,6 +6,7 @@
 use serde::Serialize;
 use toolgate_text::confusables::{Charset, Escaping, TextKind};
 use toolgate_text::whitespace_fold::{Folded, FoldedRow, line};
+use toolgate_workspace::FileMark;
 
 use crate::approval::ApprovalRequest;
 use crate::tool::PreviewBody;
@@ -20,6 +21,9 @@ pub struct ApprovalCard {
     pub tool: String,
     /// What would happen, line by line.
     pub summary: Vec<String>,
+    /// The lines of the summary that warn of files that are executed later or read by agents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The full text, unless the summary is complete.
     #[serde(flatten)]
     pub body: Option<CardBody>,
@@ -73,9 +77,11 @@ impl ApprovalRequest {
             PreviewBody::Text(text) => Some(Folded::command(text, charset)),
             PreviewBody::Diff(diff) => Some(Folded::diff(diff, charset)),
         };
+        let summary: Vec<String> = self.preview.summary.iter().map(|text| line(text, summary)).collect();
         ApprovalCard {
             tool: line(&self.tool, Escaping { content: TextKind::Command, charset }),
-            summary: self.preview.summary.iter().map(|text| line(text, summary)).collect(),
+            warnings: summary.iter().filter(|line| FileMark::is_warning(line)).cloned().collect(),
+            summary,
             body: body.as_ref().map(CardBody::from),
             digest: self.arguments.to_string().chars().take(DIGEST_DIGITS).collect(),
         }

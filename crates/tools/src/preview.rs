@@ -232,7 +232,7 @@ fn marks(view: &WorkspaceView<'_>, foreseen: &[PreviewedChange]) -> Vec<String> 
         let more = paths.len().checked_sub(MAX_NAMED).filter(|more| *more > 0);
         let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
         let paths: Vec<String> = paths.into_iter().take(MAX_NAMED).collect();
-        format!("{}: {}{more}", mark.as_str(), paths.join(", "))
+        mark.warning(&format!("{}{more}", paths.join(", ")))
     };
     marked.into_iter().map(line).collect()
 }

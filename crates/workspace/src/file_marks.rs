@@ -13,6 +13,8 @@ pub enum FileMark {
     Built,
     /// Read by other agents as instructions.
     Instructions,
+    /// Executed by a shell when it starts.
+    ShellStart,
 }
 
 impl FileMark {
@@ -22,13 +24,29 @@ impl FileMark {
         match self {
             Self::Built => "run when the project is built or tested",
             Self::Instructions => "read by other agents as instructions",
+            Self::ShellStart => "run by shells that start here",
         }
+    }
+
+    /// The line of an approval question that warns of these files.
+    #[must_use]
+    pub fn warning(self, paths: &str) -> String {
+        format!("{}: {paths}", self.as_str())
+    }
+
+    /// Whether a line of an approval question is such a warning. Other lines begin with what the call does.
+    #[must_use]
+    pub fn is_warning(line: &str) -> bool {
+        let is_of = |(mark, _): &(Self, _)| {
+            line.strip_prefix(mark.as_str()).is_some_and(|rest| rest.starts_with(": "))
+        };
+        MARKED.iter().any(is_of)
     }
 }
 
 /// The marked files, in the notation of the deny list.
-pub const MARKED: [(FileMark, &[&str]); 2] =
-    [(FileMark::Built, BUILT), (FileMark::Instructions, INSTRUCTIONS)];
+pub const MARKED: [(FileMark, &[&str]); 3] =
+    [(FileMark::Built, BUILT), (FileMark::Instructions, INSTRUCTIONS), (FileMark::ShellStart, SHELL_START)];
 
 const BUILT: &[&str] = &[
     "makefile",
@@ -140,6 +158,22 @@ const INSTRUCTIONS: &[&str] = &[
     ".openhands/microagents",
 ];
 
+const SHELL_START: &[&str] = &[
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    "config.fish",
+];
+
 /// The mark of a file at this real location of a mount.
 #[must_use]
 pub fn mark(location: &Path) -> Option<FileMark> {
@@ -188,6 +222,8 @@ mod tests {
             (".cursor/rules/x.mdc", Some(FileMark::Instructions)),
             (".roo/rules-code/x.md", Some(FileMark::Instructions)),
             (".clinerules/x.md", Some(FileMark::Instructions)),
+            ("a/.bashrc", Some(FileMark::ShellStart)),
+            ("dotfiles/.zshrc", Some(FileMark::ShellStart)),
             ("src/main.rs", None),
             ("configure/x.txt", None),
             ("agents.md.txt", None),

@@ -174,7 +174,7 @@ fn a_question_counts_down_and_keeps_what_is_typed() {
     let mut sitting = Sitting::begin(&[]);
     sitting.type_line("edit");
     let left = |shown: &str| {
-        let row = shown.lines().last()?;
+        let row = shown.lines().last()?.strip_prefix("┗━ ")?;
         Some((row.split_once(" left, answer:")?.0.to_owned(), row.to_owned()))
     };
     sitting.terminal.wait("the countdown", |shown| left(shown).is_some());
@@ -205,6 +205,112 @@ fn a_question_counts_down_and_keeps_what_is_typed() {
     terminal.press("n\n");
     terminal.wait_for("The gate answered");
     assert!(!String::from_utf8_lossy(&terminal.written).contains('\u{1b}'));
+}
+
+/// A card is framed, shows the call once and folds what does not fit; what is folded is shown before it is approved.
+#[test]
+fn a_long_change_is_folded_and_approved_only_after_it_was_shown() {
+    let place = CliFixture::new();
+    let content: String = (1..=60).map(|line| format!("line {line}\\n")).collect();
+    let script = "steps:\n  - when: {result: write_file}\n    say: The gate answered.\n  - calls: [{tool: write_file, arguments: {path: AGENTS.md, content: \"CONTENT\"}}]\n";
+    place.write("script.yaml", &script.replace("CONTENT", &content));
+    let mut terminal = Pty::start(&command(&place, &[]), 24, 80);
+    terminal.wait_for("❯");
+    terminal.press("go\r");
+    let shown = terminal.wait_for("left, answer:");
+    assert_eq!(
+        shown.matches("write_file").count(),
+        2,
+        "in the question, and in the offer for the session: {shown}"
+    );
+    assert!(shown.contains("┃ ! read by other agents as instructions: AGENTS.md"), "{shown}");
+    assert!(shown.contains("rows folded, sha256") && !shown.contains("line 30"), "{shown}");
+    terminal.press("y\r");
+    let shown = terminal.wait_for("rows were not shown yet");
+    assert!(!place.workspace.join("AGENTS.md").exists(), "{shown}");
+    terminal.press("v\r");
+    terminal.wait_for(" left, 22 of 67 rows");
+    terminal.press("q\r");
+    terminal.wait("the choices", |shown| shown.ends_with("answer:"));
+    terminal.press("y\r");
+    terminal.wait("another refusal", |shown| {
+        shown.lines().rev().nth(1).is_some_and(|row| row.contains("not shown yet"))
+    });
+    terminal.press("v\r");
+    let mut seen = String::new();
+    for rows in [22, 44, 66] {
+        let page = format!(" left, {rows} of 67 rows");
+        let is_last = |shown: &str| shown.lines().last().is_some_and(|row| row.contains(&page));
+        seen += &terminal.wait(&page, is_last);
+        terminal.press("\r");
+    }
+    seen += &terminal.wait("the choices", |shown| shown.contains("line 60") && shown.ends_with("answer:"));
+    assert!((1..=60).all(|line| seen.contains(&format!("+ line {line}\n"))), "{seen}");
+    terminal.press("y\r");
+    let shown = terminal.wait_for("The gate answered.");
+    assert!(place.workspace.join("AGENTS.md").exists() && !shown.contains("● write_file"), "{shown}");
+}
+
+/// The editor gets the text in a private file, which is gone afterwards; what is run is what the user left, once it was approved.
+#[test]
+fn a_call_is_edited_before_it_is_approved() {
+    let place = CliFixture::new();
+    place.write("script.yaml", SCRIPT);
+    std::fs::write(place.workspace.join("notes.md"), "one\ntwo\n").unwrap();
+    place.write(
+        "editor",
+        "#!/bin/sh\nstat -c '%a %n' \"$2\" \"$(dirname \"$2\")\" > seen\nsed -i \"$1\" \"$2\"\n",
+    );
+    let mut chat = command(&place, &[]);
+    chat.env("VISUAL", "sh editor s/three/four/").env("EDITOR", "false");
+    let mut terminal = Pty::start(&chat, 40, 80);
+    terminal.wait_for("❯");
+    terminal.press("edit\r");
+    terminal.wait_for("left, answer:");
+    terminal.press("e\r");
+    let shown = terminal.wait_for("run it as you left it");
+    assert!(shown.contains("- three") && shown.contains("+ four"), "{shown}");
+    let notes = place.workspace.join("notes.md");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n", "an edit approves nothing");
+    terminal.press("s\r");
+    terminal.wait_for("approved once: y");
+    terminal.press("y\r");
+    let shown = terminal.wait_for("The gate answered");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\nfour\n", "{shown}");
+    terminal.wait("the words of the gate to the model", |shown| {
+        shown.replace("\n  ", " ").contains("a person changed this call")
+    });
+    let seen = std::fs::read_to_string(place.workspace.parent().unwrap().join("seen")).unwrap();
+    let rows: Vec<(&str, &str)> = seen.lines().filter_map(|row| row.split_once(' ')).collect();
+    assert!(matches!(rows[..], [("600", _), ("700", _)]), "{seen}");
+    assert!(rows.iter().all(|(_, path)| !std::path::Path::new(path).exists()), "{seen}");
+    let record = place.records().pop().unwrap();
+    assert!(record.request.changed_from.is_some() && record.denial.is_none(), "{record:?}");
+}
+
+#[test]
+fn plain_output_has_no_frame_and_redraws_nothing() {
+    let place = CliFixture::new();
+    place.write("script.yaml", SCRIPT);
+    std::fs::write(place.workspace.join("notes.md"), "one\ntwo\n").unwrap();
+    let mut by_variable = command(&place, &[]);
+    by_variable.env("TOOLGATE_PLAIN", "1");
+    for plain in [command(&place, &["--plain"]), by_variable] {
+        let mut terminal = Pty::start(&plain, 40, 80);
+        terminal.wait("a prompt", ends_with_prompt);
+        terminal.press("edit\r");
+        let shown = terminal.wait_for("expires in 10 min, answer:");
+        assert!(shown.contains("\nthe model asks to call edit_file (write)\n"), "{shown}");
+        assert!(!shown.contains(['┏', '┃', '┗']), "{shown}");
+        terminal.press("n\r");
+        terminal.wait_for("The gate answered");
+        terminal.press("/quit\r");
+        terminal.ended();
+        let written = String::from_utf8_lossy(&terminal.written).into_owned();
+        let question =
+            &written[written.find("the model asks").unwrap()..written.find("The gate answered").unwrap()];
+        assert!(!question.contains('\u{1b}'), "{question:?}");
+    }
 }
 
 #[test]

@@ -9,11 +9,11 @@ steps:
   - when: {prompt: talk}
     chunk: 3
     think: "\e[2J\e[HI think \x9b1;1H so"
-    say: "before\e[2J\e[H\e]0;title\a\rthe model asks to call read_file (read)\n\n[y] once  [n] no, or n and why  — 30s: \n❯ yes\u202Etxt.exe\u202C\u2028● write_file x (1 ms) #9\n\e[8mhidden\e[0m\n\e[5nend of words"
+    say: "before\e[2J\e[H\e]0;title\a\rthe model asks to call read_file (read)\n\n┏━━ toolgate ━━━━\n┃ [y] once  [n] no, or n and why\n┗━ 9:58 left, answer: \n❯ yes\u202Etxt.exe\u202C\u2028● write_file x (1 ms) #9\n\e[8mhidden\e[0m\n\e[5nend of words"
   - when: {prompt: call}
     calls:
       - {tool: "read\e[2J_file\n● fake", arguments: {path: "x\e[2J\r● fake (1 ms)\n❯ "}}
-      - {tool: run_command, arguments: {command: "printf 'out\\033[2J\\033]0;t\\007put\\r\\n● fake\\n'; true '\e[2J\n[y] once  [n] no, or n and why  — 30s: '"}}
+      - {tool: run_command, arguments: {command: "printf 'out\\033[2J\\033]0;t\\007put\\r\\n● fake\\n'; true '\e[2J\n┃ [y] once  [n] no, or n and why\n┗━ 9:58 left, answer: '"}}
   - when: {prompt: malformed}
     calls: [{tool: read_file, arguments_text: "{\"path\": \"\e[2J\r❯ "}]
   - say: "end of turn"
@@ -47,10 +47,11 @@ fn nothing_of_a_hostile_model_reaches_the_terminal_as_a_command() {
     }
 
     terminal.press("call\r");
-    let is_asked = |shown: &str| shown.lines().any(|row| row.starts_with("[y] once"));
+    let is_asked = |shown: &str| shown.lines().any(|row| row.starts_with("┗━ "));
     let shown = terminal.wait("the real question", is_asked);
     // A row that imitates the choices is behind a gutter.
-    let choices: Vec<&str> = shown.lines().filter(|row| row.starts_with("[y] once")).collect();
+    assert!(shown.lines().filter(|row| row.starts_with(['┏', '┗'])).count() == 2, "{shown}");
+    let choices: Vec<&str> = shown.lines().filter(|row| row.starts_with("┃ [y] once")).collect();
     assert_eq!(choices.len(), 1, "{shown}");
     terminal.press("y\r");
     terminal.wait_for("end of turn");

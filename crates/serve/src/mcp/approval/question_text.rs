@@ -40,7 +40,10 @@ pub(super) fn render_question(question: &ApprovalRequest) -> Result<String, Ques
         None => "the assistant asks".to_owned(),
     };
     let mut text = format!("Toolgate: {asks} to call {tool} ({class}).\n");
-    card.summary.iter().for_each(|line| text.push_str(&edged(line)));
+    for line in &card.summary {
+        let sign = if card.warnings.contains(line) { "! " } else { "" };
+        text.push_str(&edged(&format!("{sign}{line}")));
+    }
     if let Some(body) = &card.body {
         text.push_str(&format!("{}:\n", body.size));
         body.rows.iter().for_each(|row| text.push_str(&edged(&row.line)));

@@ -15,6 +15,9 @@ use unicode_width::UnicodeWidthChar as _;
 /// The longest time that a signal goes unnoticed if it arrives just before `poll`.
 const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The columns of the frame before the row.
+const EDGE_COLUMNS: usize = 3;
+
 /// A longer answer is taken as it is then.
 const MAX_ANSWER_BYTES: usize = 4096;
 
@@ -137,25 +140,27 @@ impl TypedLine {
 
 /// How the row begins.
 pub(crate) struct AnswerRow<'a> {
-    /// Before the time.
+    /// The frame, painted; empty or of [`EDGE_COLUMNS`] columns.
     pub(crate) edge: &'a str,
+    /// What is typed here.
+    pub(crate) label: &'a str,
     pub(crate) columns: usize,
 }
 
 impl AnswerRow<'_> {
     fn draw(&self, left: Duration, typed: &TypedLine) -> String {
-        let label = format!("{}{} left, answer: ", self.edge, countdown(left));
-        let room = self.columns.saturating_sub(label.chars().count() + 1);
-        format!("\r\u{1b}[K{label}{}", typed.visible(room))
+        let label = format!("{} left, {}: ", countdown(left), self.label);
+        format!("\r\u{1b}[K{}{label}{}", self.edge, typed.visible(self.room(&label)))
     }
 
     fn draw_answered(&self, answer: &str) -> String {
         let typed = TypedLine { text: answer.to_owned(), ..TypedLine::default() };
-        let label = format!("{}answer: ", self.edge);
-        format!(
-            "\r\u{1b}[K{label}{}\n",
-            typed.visible(self.columns.saturating_sub(label.chars().count() + 1))
-        )
+        let label = format!("{}: ", self.label);
+        format!("\r\u{1b}[K{}{label}{}\n", self.edge, typed.visible(self.room(&label)))
+    }
+
+    fn room(&self, label: &str) -> usize {
+        self.columns.saturating_sub(EDGE_COLUMNS + label.chars().count() + 1)
     }
 
     /// Reads the answer; `None` after the deadline or when `stop` returns true, with the cursor still in the row.
@@ -287,10 +292,10 @@ mod tests {
         fn the_row_stays_one_row(keys in proptest::collection::vec(any::<u8>(), 0..200), columns in 0usize..100) {
             let mut line = TypedLine::default();
             let _ = keys.iter().find_map(|byte| line.push(*byte));
-            let row = AnswerRow { edge: "", columns }.draw(Duration::from_secs(600), &line);
+            let row = AnswerRow { edge: "", label: "answer", columns }.draw(Duration::from_secs(600), &line);
             let row = row.strip_prefix("\r\u{1b}[K").unwrap();
             let used: usize = row.chars().map(|c| c.width().unwrap_or(1)).sum();
-            prop_assert!(used < columns.max(21), "{row:?}");
+            prop_assert!(used < columns.max(22), "{row:?}");
             prop_assert!(!row.contains(|c: char| c.is_control()), "{row:?}");
         }
     }

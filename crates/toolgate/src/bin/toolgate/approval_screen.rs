@@ -5,7 +5,7 @@
 //! before its text; the requester, the summary, and how much was shown are repeated right above the choices. Escaping and folding are done by the
 //! card (`toolgate_gate::ApprovalCard`), the same for every renderer.
 
-use toolgate_gate::{ApprovalRequest, CardBody, CardRow};
+use toolgate_gate::{CardBody, CardRow};
 use toolgate_text::confusables::{Charset, Escaping, TextKind, WrapMode, wrap_rows};
 use toolgate_text::whitespace_fold::{self, Folded};
 
@@ -42,7 +42,7 @@ impl Screen {
         if self.unicode { "  ⋮ " } else { "  : " }
     }
 
-    fn charset(self) -> Charset {
+    pub(crate) fn charset(self) -> Charset {
         if self.unicode { Charset::Unicode } else { Charset::Ascii }
     }
 
@@ -58,7 +58,7 @@ impl Screen {
         self.wrapped(&whitespace_fold::line(&text, escaping), code)
     }
 
-    fn wrapped(self, line: &str, code: &str) -> String {
+    pub(crate) fn wrapped(self, line: &str, code: &str) -> String {
         let edges = std::iter::once("").chain(std::iter::repeat(self.continuation_gutter()));
         let paint_row = |(edge, row): (&str, String)| {
             format!("{edge}{}\n", paint(&row, code, self.colour && !code.is_empty()))
@@ -90,9 +90,12 @@ impl Screen {
 
     /// A text with its size, every row behind the gutter; diff lines are coloured.
     fn body(self, body: &CardBody) -> String {
-        let rows: String =
-            body.rows.iter().map(|row| self.gutter_line(&row.line, diff_colour(row))).collect();
-        format!("{}:\n{rows}", body.size)
+        format!("{}:\n{}", body.size, self.body_rows(body))
+    }
+
+    /// The rows of a text, behind the gutter.
+    pub(crate) fn body_rows(self, body: &CardBody) -> String {
+        body.rows.iter().map(|row| self.gutter_line(&row.line, diff_colour(row))).collect()
     }
 }
 
@@ -115,27 +118,6 @@ pub(crate) enum Requester {
     Model,
 }
 
-/// The question, without the choices.
-pub(crate) fn approval_text(question: &ApprovalRequest, asker: Requester, screen: Screen) -> String {
-    let card = question.card(screen.charset());
-    let (tool, class) = (&card.tool, question.class.as_str());
-    let asks = match (&question.caller.agent, asker) {
-        (Some(agent), _) => format!("agent {agent} asks"),
-        (None, Requester::Person) => "you ask".to_owned(),
-        (None, Requester::Model) => "the model asks".to_owned(),
-    };
-    let mut text = format!("{asks} to call {} ({class})\n", paint(tool, "1", screen.colour));
-    card.summary.iter().for_each(|line| text.push_str(&screen.wrapped(line, "1")));
-    text.extend(card.body.as_ref().map(|body| screen.body(body)));
-    text.push_str(&screen.wrapped(&format!("{tool} ({class}): {}", summary_line(&card.summary)), "1"));
-    // The first rows of a long card may have scrolled away, so its summary is repeated next to the choices.
-    let digest = format!("arguments sha256 {}", card.digest);
-    let above = card.body.as_ref().map(|body| format!("above: {}; {digest}", body.shown));
-    text.push_str(&screen.wrapped(&above.unwrap_or(digest), ""));
-    let notice = scroll_notice(&text, &(approval_choices(question, screen) + "answer: "), screen);
-    text + &notice
-}
-
 /// A notice if a card is higher than the terminal, so that the user does not approve only the visible part.
 pub(crate) fn scroll_notice(card: &str, prompt: &str, screen: Screen) -> String {
     let height = card.lines().count() + prompt.lines().count();
@@ -148,20 +130,8 @@ pub(crate) fn scroll_notice(card: &str, prompt: &str, screen: Screen) -> String 
     }
 }
 
-/// The choices, right above the row of the answer. The scope of a session grant is on rows of its own.
-pub(crate) fn approval_choices(question: &ApprovalRequest, screen: Screen) -> String {
-    let lasting = match question.can_grant_session {
-        true => {
-            let (tool, session) = (&question.tool, &question.caller.session);
-            screen.line(&format!("[s] yes, and to every later call of {tool} in session {session}"), "")
-        }
-        false => String::new(),
-    };
-    format!("{lasting}[y] once  [n] no, or n and why\n")
-}
-
 /// The summary on one line, shortened.
-fn summary_line(summary: &[String]) -> String {
+pub(crate) fn summary_line(summary: &[String]) -> String {
     let short = |line: &String| {
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         let cut = line.chars().nth(MAX_REPEATED_CHARS).map_or("", |_| "...");
@@ -187,11 +157,12 @@ fn diff_colour(row: &CardRow) -> &'static str {
 mod tests {
 
     use proptest::prelude::*;
-    use toolgate_gate::{Preview, PreviewBody};
+    use toolgate_gate::{ApprovalRequest, Preview, PreviewBody};
     use toolgate_text::confusables::quote_value;
     use toolgate_types::Caller;
 
     use super::*;
+    use crate::card_screen::{CardFraming, CardScreen};
 
     mod lookalikes {
         include!("../../../../text/tests/shared/lookalikes.rs");
@@ -212,7 +183,8 @@ mod tests {
     }
 
     fn whole(question: &ApprovalRequest, screen: Screen) -> String {
-        approval_text(question, Requester::Person, screen) + &approval_choices(question, screen)
+        let card = CardScreen::new(question, Requester::Person, screen, CardFraming::Plain).render();
+        card.text + &card.choices
     }
 
     /// A command that imitates a question of the gate, and would clear the screen before it.
@@ -237,7 +209,7 @@ mod tests {
           ⋮ @project; network: none
         above: 5 lines shown of 5, 103 bytes; arguments sha256 
           ⋮ e3b0c44298fc1c14
-        [y] once  [n] no, or n and why
+        [y] once  [n] no, or n and why  [e] edit
         ");
     }
 
@@ -250,12 +222,13 @@ mod tests {
                 let is_edged = |row: &&&str| edges.iter().any(|edge| row.starts_with(edge));
                 let shown = whole(&question(&["run in @project"], PreviewBody::Text(body.clone())), screen);
                 let rows: Vec<&str> = shown.lines().collect();
-                let (above, rest) = rows.split_at(3);
-                assert!(above[2].ends_with(':') && above[2].contains("byte"), "{above:?}");
+                let size = rows.iter().position(|row| row.ends_with(':') && row.contains("byte")).unwrap();
+                let (above, rest) = rows.split_at(size + 1);
+                assert!(above.len() <= 6, "{above:?}");
                 let end = rest.iter().position(|row| !is_edged(&row)).unwrap();
                 assert!(rest[end].starts_with("run_command "), "{shown}");
-                let after: Vec<&&str> =
-                    rest[end + 1..].iter().rev().skip(1).filter(|row| !is_edged(row)).collect();
+                let own = |row: &&&str| !is_edged(row) && !row.starts_with("[y]");
+                let after: Vec<&&str> = rest[end + 1..].iter().filter(own).collect();
                 assert!(matches!(after[..], [row] if row.starts_with("above: ")), "{shown}");
                 let columns = |row: &str| {
                     row.chars().map(|c| if c == '\t' { 8 } else { 1 + usize::from(c >= '漢') }).sum::<usize>()
@@ -285,7 +258,7 @@ mod tests {
         run_command (destructive): create a\u{a}b\u{1b}[2J
         above: 4 lines shown of 4, 32 bytes; arguments sha256 
           : e3b0c44298fc1c14
-        [y] once  [n] no, or n and why
+        [y] once  [n] no, or n and why  [e] edit
         ");
         let long = format!("create {}", "a/".repeat(300));
         let shown = whole(&question(&[long.as_str(); 6], PreviewBody::Nothing), PLAIN);
@@ -332,7 +305,7 @@ mod tests {
         assert_eq!(
             end,
             [
-                "[y] once  [n] no, or n and why",
+                "[y] once  [n] no, or n and why  [e] edit",
                 "85 of 108 rows are out of sight: scroll up first",
                 "  ⋮ sha256 e3b0c44298fc1c14",
                 "above: 100 lines shown of 100, 213 bytes; arguments ",

@@ -117,6 +117,15 @@ pub(crate) struct GlobalOptions {
         help_heading = "Common options"
     )]
     pub(crate) token: Option<GivenToken>,
+    /// Plain output for screen readers: no frames, no colours, nothing is redrawn
+    #[arg(
+        long,
+        global = true,
+        env = "TOOLGATE_PLAIN",
+        value_parser = clap::builder::FalseyValueParser::new(),
+        help_heading = "Common options"
+    )]
+    pub(crate) plain: bool,
     /// Answer in JSON
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,

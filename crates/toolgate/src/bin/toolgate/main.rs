@@ -5,6 +5,9 @@ mod arguments;
 mod state_usage;
 mod approval_screen;
 mod answer_row;
+mod card_screen;
+mod edit_call;
+mod approval_prompt;
 mod terminal;
 mod startup;
 mod trust_screen;
@@ -20,7 +23,7 @@ use std::process::ExitCode;
 
 use crate::arguments::{Cli, Command, GlobalOptions, McpCommand, TokenCommand, ToolsCommand};
 use crate::exit::CliError;
-use crate::terminal::{escape_control_chars, paint, set_quiet, set_verbose, wants_colour};
+use crate::terminal::{escape_control_chars, paint, set_plain, set_quiet, set_verbose, wants_colour};
 
 fn main() -> ExitCode {
     interrupt::survive_file_size_limit();
@@ -35,6 +38,9 @@ fn main() -> ExitCode {
     };
     if arguments.common.quiet {
         set_quiet();
+    }
+    if arguments.common.plain {
+        set_plain();
     }
     if arguments.common.verbose {
         set_verbose();

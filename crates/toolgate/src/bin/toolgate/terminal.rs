@@ -15,8 +15,9 @@ use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approve
 pub(crate) use toolgate_render::{escape_control_chars, escape_line, paint};
 use toolgate_text::is_invisible;
 
-use crate::answer_row::{AnswerRow, KeyMode, read_line, timeout_in_words};
-use crate::approval_screen::{Requester, Screen, approval_choices, approval_text, scroll_notice};
+use crate::answer_row::read_line;
+use crate::approval_prompt::prompt_approval;
+use crate::approval_screen::{Requester, Screen, scroll_notice};
 use crate::interrupt::Interrupt;
 
 /// The width of a terminal that does not report one.
@@ -24,10 +25,21 @@ const DEFAULT_COLUMNS: usize = 80;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
+static PLAIN: AtomicBool = AtomicBool::new(false);
 
 /// Suppresses warnings.
 pub(crate) fn set_quiet() {
     QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Plain output for screen readers: no frame, no colour, nothing is redrawn or folded.
+pub(crate) fn set_plain() {
+    PLAIN.store(true, Ordering::Relaxed);
+}
+
+/// Whether output is plain.
+pub(crate) fn is_plain() -> bool {
+    PLAIN.load(Ordering::Relaxed)
 }
 
 /// Enables debug messages.
@@ -63,12 +75,17 @@ fn print_note(message: &str) {
 /// Whether to use colours on a stream: `NO_COLOR` and `TERM=dumb` disable them.
 pub(crate) fn wants_colour(is_terminal: bool) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    is_terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    is_terminal
+        && !is_plain()
+        && !set("NO_COLOR")
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Whether the terminal supports erasing.
 pub(crate) fn can_erase(is_terminal: bool) -> bool {
-    is_terminal && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+    is_terminal
+        && !is_plain()
+        && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
 /// A number of messages with its noun.
@@ -184,42 +201,6 @@ fn is_utf8_locale() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
-}
-
-/// The answer, or `None` after the timeout or a cancellation; the cursor is then in the row of the answer.
-pub(crate) fn prompt_approval(
-    mut terminal: &File,
-    question: &ApprovalRequest,
-    asker: Requester,
-    stop: &dyn Fn() -> bool,
-) -> io::Result<Option<ApprovalReply>> {
-    let screen = screen(terminal);
-    let deadline = Instant::now() + question.timeout;
-    terminal.write_all(approval_text(question, asker, screen).as_bytes())?;
-    terminal.write_all(approval_choices(question, screen).as_bytes())?;
-    let answer = match can_erase(true) {
-        true => {
-            let mode = KeyMode::enter(terminal)?;
-            // Input from before the question was displayed is not an answer to it; input after the choices are displayed is.
-            let _ = tcflush(terminal, QueueSelector::IFlush);
-            AnswerRow { edge: "", columns: screen.columns }.read(terminal, &mode, deadline, stop)?
-        }
-        false => {
-            let _ = tcflush(terminal, QueueSelector::IFlush);
-            let row = format!("expires in {}, answer: ", timeout_in_words(question.timeout));
-            terminal.write_all(row.as_bytes())?;
-            read_line(terminal, deadline, stop)?
-        }
-    };
-    let Some(answer) = answer else { return Ok(None) };
-    Ok(Some(match answer.trim() {
-        "y" | "Y" | "yes" => ApprovalReply::Once,
-        "s" | "S" if question.can_grant_session => ApprovalReply::ForSession,
-        text if text.len() > 2 && text.starts_with("n ") => {
-            ApprovalReply::Denied(Some(text.trim_start_matches("n ").to_owned()))
-        }
-        _ => ApprovalReply::Denied(None),
-    }))
 }
 
 #[cfg(test)]

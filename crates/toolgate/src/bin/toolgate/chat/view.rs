@@ -61,8 +61,6 @@ struct ViewState {
     /// The rows at the end of the screen that are redrawn.
     region: LiveRegion,
     drawn_at: Option<Instant>,
-    /// The call whose approval question has already shown its diff.
-    asked_about: Option<CallId>,
     /// The texts of this turn, by message.
     messages: Vec<(MessageId, String)>,
 }
@@ -110,7 +108,6 @@ impl ChatView {
             activity: None,
             region: LiveRegion::default(),
             drawn_at: None,
-            asked_about: None,
             messages: Vec::new(),
         };
         Self(Mutex::new(state))
@@ -192,12 +189,11 @@ impl ViewState {
                 Ok(())
             }
             ChatEvent::ToolDelta { tool_id, chunk, .. } => self.output(tool_id, &chunk),
+            // The card shows the call, so its line would be the second one.
             ChatEvent::ToolConfirm(confirm) => {
-                self.finalize_call_line(confirm.tool_id)?;
                 self.finish_row()?;
                 self.asking.push(confirm.tool_id);
                 self.was_asked = false;
-                self.asked_about = confirm.diff.is_some().then_some(confirm.tool_id);
                 Ok(())
             }
             ChatEvent::ToolResult { tool_id, status, result, metadata, .. } => {
@@ -286,19 +282,25 @@ impl ViewState {
 
     fn result(&mut self, id: CallId) -> io::Result<()> {
         let screen = self.screen();
-        let was_waiting = self.waiting.contains(&id);
+        let (was_waiting, was_shown) = (self.waiting.contains(&id), self.was_shown(id));
         self.finish_row()?;
         self.waiting.retain(|other| *other != id);
         let call = self.calls.find(id);
-        let line = call.map(|call| if was_waiting { call.line(screen) } else { call.end_line(screen) });
+        let line = call.map(|call| match was_waiting && !was_shown {
+            true => call.line(screen),
+            false => call.end_line(screen),
+        });
         self.write_notice(&format!("{}\n", line.unwrap_or_default()))?;
-        if self.asked_about != Some(id)
-            && let Some(diff) = self.calls.find(id).and_then(|call| call.diff())
-        {
+        if !was_shown && let Some(diff) = self.calls.find(id).and_then(|call| call.diff()) {
             let shown = quoted_diff(diff, screen);
             self.write_notice(&format!("  {shown}"))?;
         }
         Ok(())
+    }
+
+    /// Whether the card of an approval question has shown the call.
+    fn was_shown(&self, id: CallId) -> bool {
+        self.options.person.has_seen(id)
     }
 
     /// Makes the line of a call permanent, because output follows below it.
@@ -308,6 +310,9 @@ impl ViewState {
         }
         self.finish_row()?;
         self.waiting.retain(|other| *other != id);
+        if self.was_shown(id) {
+            return Ok(());
+        }
         let screen = self.screen();
         let line = self.calls.find(id).map(|call| call.line(screen)).unwrap_or_default();
         self.write_notice(&format!("{line}\n"))
@@ -353,6 +358,7 @@ impl ViewState {
         self.running.clear();
         self.asking.clear();
         self.activity = None;
+        self.options.person.forget_seen();
         self.messages.clear();
         match end_explanation(reason) {
             Some(why) => {
@@ -413,7 +419,8 @@ impl ViewState {
             }
             CursorRow::Output(_, pane) => frame.open = pane.rows(),
             _ => {
-                let newest = self.waiting.last().and_then(|id| self.calls.find(*id));
+                let newest = self.waiting.last().filter(|id| !self.options.person.has_seen(**id));
+                let newest = newest.and_then(|id| self.calls.find(*id));
                 frame.open.extend(newest.map(|call| call.line(screen)));
             }
         }

@@ -1,5 +1,6 @@
 //! Asks the user on the terminal, while the conversation continues around the question.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
+use toolgate_types::CallId;
 
 use super::stdin_approvals::StdinApprovals;
+use crate::approval_prompt::prompt_approval;
 use crate::approval_screen::Requester;
-use crate::terminal::{open_terminal, prompt_approval};
+use crate::terminal::open_terminal;
 
 /// The remedy if there is no terminal to ask on.
 pub(crate) const HOW_TO_ALLOW: &str =
@@ -31,6 +34,8 @@ pub(crate) struct Person {
     terminal_lock: Arc<Mutex<()>>,
     /// The cursor is behind an unanswered question.
     prompt_open: Arc<AtomicBool>,
+    /// The calls of this turn whose cards were shown.
+    seen: Arc<Mutex<HashSet<CallId>>>,
     /// A call was refused because there was no terminal to ask on.
     was_absent: Arc<AtomicBool>,
 }
@@ -54,6 +59,16 @@ impl Person {
     /// Whether a question is on the screen, and the cursor is behind it.
     pub(crate) fn has_open_row(&self) -> bool {
         self.prompt_open.load(Ordering::SeqCst)
+    }
+
+    /// Whether the card of this call was shown at the terminal.
+    pub(crate) fn has_seen(&self, call: CallId) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&call)
+    }
+
+    /// Forgets the calls of a turn.
+    pub(crate) fn forget_seen(&self) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Whether the user could be asked since the last call of this method.
@@ -114,6 +129,7 @@ impl Person {
             return Some(ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(HOW_TO_ALLOW)));
         };
         self.prompt_open.store(true, Ordering::SeqCst);
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(question.call);
         match prompt_approval(&terminal, question, Requester::Model, &|| unwanted.is_cancelled()) {
             Ok(Some(reply)) => {
                 // The answer ended the row.
