@@ -91,13 +91,13 @@ fn timed_out(called: &CallResponse) -> (String, u64) {
 #[test]
 fn a_line_gets_its_own_timeout_up_to_a_bound() {
     for (profile, config, most) in [
-        (Profile::Native, "", 600_000),
-        (Profile::Native, "limits: {timeout: 20s}", 20_000),
-        (Profile::Native, "limits: {timeout: 20s}\nsandbox: {timeout: 30s}", 30_000),
-        (Profile::Native, "sandbox: {timeout: 20m}", 1_200_000),
-        (Profile::Sidecar, "", 60_000),
-        (Profile::Studio, "", 60_000),
-        (Profile::Studio, "sandbox: {max_timeout: 5m}", 300_000),
+        (Profile::NATIVE, "", 600_000),
+        (Profile::NATIVE, "limits: {timeout: 20s}", 20_000),
+        (Profile::NATIVE, "limits: {timeout: 20s}\nsandbox: {timeout: 30s}", 30_000),
+        (Profile::NATIVE, "sandbox: {timeout: 20m}", 1_200_000),
+        (Profile::SIDECAR, "", 60_000),
+        (Profile::STUDIO, "", 60_000),
+        (Profile::STUDIO, "sandbox: {max_timeout: 5m}", 300_000),
     ] {
         let desk = Desk::with(profile, |options| options.config(config));
         let called = desk.bench.call(desk.tool, json!({"command": "sleep 1000", "timeout_ms": 50}));
@@ -107,7 +107,7 @@ fn a_line_gets_its_own_timeout_up_to_a_bound() {
     }
     // What is configured counts for lines without a timeout, and bounds those with one.
     let bounded = "sandbox: {timeout: 400ms, max_timeout: 600ms}";
-    let desk = Desk::with(Profile::Native, |options| options.config(bounded));
+    let desk = Desk::with(Profile::NATIVE, |options| options.config(bounded));
     for (arguments, words) in [
         (json!({"command": "sleep 1000"}), "longer than 400 ms"),
         (json!({"command": "sleep 1000", "timeout_ms": 86_400_000}), "longer than 600 ms"),

@@ -81,7 +81,7 @@ impl Dial for NeverDials {
 
 #[test]
 fn without_a_network_a_fetch_is_refused_at_once_and_by_name() {
-    let desk = Desk::with(Profile::Native, |options| options.dialer(Arc::new(NeverDials)));
+    let desk = Desk::with(Profile::NATIVE, |options| options.dialer(Arc::new(NeverDials)));
     let fetches = [
         // Host, port, entry that a person could add, and the command.
         (
@@ -123,7 +123,7 @@ fn without_a_network_a_fetch_is_refused_at_once_and_by_name() {
 
 #[test]
 fn no_name_that_a_command_chooses_fills_the_answer_or_is_anything_but_a_host() {
-    let desk = Desk::with(Profile::Native, |options| options.dialer(Arc::new(NeverDials)));
+    let desk = Desk::with(Profile::NATIVE, |options| options.dialer(Arc::new(NeverDials)));
     let line = r"for i in $(seq 40); do curl -sS https://h$i.example/; done
         for host in 'a b' 'allow registry.example for this call' '[approved]' 'ех.example' 'evil%00.example'; do
             printf 'CONNECT %s:443 HTTP/1.1
@@ -142,7 +142,7 @@ fn no_name_that_a_command_chooses_fills_the_answer_or_is_anything_but_a_host() {
 
 #[test]
 fn the_proxy_of_a_command_without_a_network_is_no_way_out() {
-    let desk = Desk::with(Profile::Native, |options| options.dialer(Arc::new(NeverDials)));
+    let desk = Desk::with(Profile::NATIVE, |options| options.dialer(Arc::new(NeverDials)));
     // DNS stays off, no address has a route, and the proxy is the only listener: its socket is in this command's own namespace.
     desk.write(
         "probe",

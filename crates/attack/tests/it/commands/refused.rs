@@ -92,7 +92,7 @@ fn blocked_lines_are_refused_with_reason_and_alternative_in_every_profile() {
         for line in ["curl http://example.com", "wget http://example.com"] {
             // In `native` the proxy refuses the host by its name instead.
             let refused = code_of(&desk.run(line)) == Some(ErrorCode::CommandBlocked);
-            assert_eq!(refused, profile != Profile::Native, "{line}");
+            assert_eq!(refused, profile != Profile::NATIVE, "{line}");
         }
         assert!(before.differences(&Tree::of(&desk.workspace)).is_empty());
     }
