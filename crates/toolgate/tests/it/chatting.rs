@@ -124,6 +124,7 @@ fn settled(shown: &str) -> String {
         }
     };
     let line = |line: &str| match line.strip_prefix("  └ ") {
+        _ if line.contains(" left, answer:") => "┗━ N left, answer:".to_owned(),
         Some(time) if time.starts_with(|digit: char| digit.is_ascii_digit()) => "  └ N".to_owned(),
         _ => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
     };
@@ -144,7 +145,7 @@ fn words_are_answered_and_ctrl_d_leaves() {
 fn a_change_is_shown_whole_before_it_is_agreed_to() {
     let mut sitting = Sitting::begin(&[]);
     sitting.type_line("edit");
-    let shown = sitting.terminal.wait_for("or n and why");
+    let shown = sitting.terminal.wait_for("left, answer:");
     insta::assert_snapshot!(settled(&shown));
     let notes = sitting.place.workspace.join("notes.md");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n", "nothing is done before the answer");
