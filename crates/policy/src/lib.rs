@@ -17,12 +17,14 @@ pub mod call_facts;
 pub mod requirements;
 pub mod cedar;
 pub mod output;
+pub mod grants;
 
 pub use call_facts::{CallFacts, HeldPermissions, PolicyDecision};
 pub use cedar::{
     CallPaths, Condition, ConditionError, PathInput, PathInputs, PathSource, Policies, PolicyProblem,
     PolicySource, PolicyTool, ToolTyping, Undecidable,
 };
+pub use grants::{GrantFacts, GrantMatcher, GrantedPlace, PathPattern};
 pub use limits::effective_limits;
 pub use output::{Filtered, OutputPolicy, OutputPolicyError, OutputRule};
 pub use paths::PathScope;
