@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
-use toolgate_gate::ApprovalCard;
+use toolgate_gate::{ApprovalCard, GrantOffer};
 use toolgate_llm::Usage;
 use toolgate_types::{CallId, SessionId, ToolClass, fresh_uuid};
 
@@ -176,6 +176,8 @@ pub struct ToolConfirm {
     pub expires_at: String,
     /// Whether an approval may cover the rest of the session.
     pub may_last: bool,
+    /// The lasting grants that can be chosen as the answer.
+    pub grants: Vec<GrantOffer>,
 }
 
 /// The status of a call. Programs read `success` or `error`; the decision and the code beside it say more.

@@ -51,6 +51,7 @@ impl ReportingApprover {
             timeout_ms: u64::try_from(question.timeout.as_millis()).unwrap_or(u64::MAX),
             expires_at: question.expires_at_rfc3339(),
             may_last: question.can_grant_session,
+            grants: question.grants.clone(),
         }
     }
 }

@@ -7,7 +7,7 @@ use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
 use tokio::runtime::{Handle, Runtime};
 use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions};
 use toolgate_gate::{
-    Approver, AuditMode, BlockingStrategy, Clock, Gate, GateOptions, Journal, UnrecoveredJournal,
+    Approver, AuditMode, BlockingStrategy, Clock, Gate, GateOptions, GrantStore, Journal, UnrecoveredJournal,
 };
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::ProfiledGate;
@@ -207,6 +207,7 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
         audit_mode,
         journal,
         approver,
+        grants: Arc::new(open_grants(settings)?),
         approval_timeout: settings.approval_timeout,
         blocking,
         clock,
@@ -224,8 +225,8 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
 }
 
 /// The entries that the gate keeps in its state directory.
-pub const STATE_DIRECTORIES: [&str; 10] =
-    ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST];
+pub const STATE_DIRECTORIES: [&str; 11] =
+    ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST, GRANTS];
 
 /// Every gate hides names with this suffix, also one with another state directory.
 pub const JOURNAL: &str = "journal.toolgate";
@@ -243,6 +244,19 @@ pub const SESSIONS: &str = "sessions.toolgate";
 
 /// Agreements to found configurations; only in the default state directory.
 pub const TRUST: &str = "trust.toolgate";
+
+/// Lasting grants; hidden by the suffix.
+const GRANTS: &str = "grants.toolgate";
+
+/// The lasting grants.
+pub fn open_grants(settings: &Settings) -> Result<GrantStore, BuildError> {
+    let path = settings.state_dir.join(GRANTS);
+    let key = state_dir::key(settings)?;
+    // Opened again for reading: on a descriptor opened with `O_PATH`, `fsync` fails with `EBADF`.
+    let directory = open_private_directory(&path).and_then(|_| open_directory(&path));
+    let store = directory.and_then(|directory| GrantStore::open(Dir::from_std_file(directory), key));
+    store.map_err(|error| state_error(settings, &error))
+}
 
 /// The directory of conversations.
 pub fn sessions_directory(settings: &Settings) -> PathBuf {

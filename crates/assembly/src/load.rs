@@ -116,6 +116,7 @@ fn gate_config(
         rates: config.rate_limits.iter().map(RateRule::from).chain(own).collect(),
         breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
         workspace: Some(Arc::clone(workspace)),
+        grants: config.approval.grants.unwrap_or(true),
         ..GateConfig::new(registry, settings.limits)
     })
 }

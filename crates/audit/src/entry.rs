@@ -27,6 +27,8 @@ pub struct AuditEntry<'a> {
     pub changed_from: Option<Sha256>,
     /// Repairs made to the arguments before they could be parsed.
     pub repairs: &'a [Repair],
+    /// The id of the lasting grant that answered the question about the call.
+    pub grant: Option<&'a str>,
     /// Why the call was denied or failed; `None` for a successful call. The code decides whether the record says `DENIED` or `ERROR`.
     pub denial: Option<Denial<'a>>,
     /// The output, if there was one.
@@ -78,4 +80,6 @@ pub struct Intent<'a> {
     pub version: Option<&'a str>,
     /// SHA-256 of the arguments; recorded as a [keyed digest](crate::args_digest).
     pub args_hash: Sha256,
+    /// The id of the lasting grant that answered the question about the call.
+    pub grant: Option<&'a str>,
 }

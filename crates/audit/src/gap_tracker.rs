@@ -47,6 +47,7 @@ impl MissedCalls {
             args_hash: Sha256::from([0; 32]),
             changed_from: None,
             repairs: &[],
+            grant: None,
             denial: Some(Denial { stage: Stage::Output, code: self.code, reason: &reason, count: 1 }),
             response: None,
             gap: Some(RecordedGap { id: self.id, since: self.since, calls: Some(self.calls) }),

@@ -22,6 +22,7 @@
 //!     args_hash: Sha256::of(b"{}"),
 //!     changed_from: None,
 //!     repairs: &[],
+//!     grant: None,
 //!     denial: None,
 //!     response: None,
 //!     duration: std::time::Duration::from_micros(1234),

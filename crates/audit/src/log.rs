@@ -430,7 +430,16 @@ mod tests {
             let (call, args_hash) = (CallId::fresh(), Sha256::of(b"{}"));
             let (tool, class) = ("write_file", ToolClass::Write);
             let (client_call_id, version) = (None, None);
-            log.intent(&Intent { call, client_call_id, caller: &caller, tool, class, version, args_hash })
+            log.intent(&Intent {
+                call,
+                client_call_id,
+                caller: &caller,
+                tool,
+                class,
+                version,
+                args_hash,
+                grant: None,
+            })
         };
         announced().unwrap().wait().unwrap();
         // `fdatasync` fails on a pipe.
@@ -464,6 +473,7 @@ mod tests {
                 args_hash: Sha256::of(b"{}"),
                 changed_from: None,
                 repairs: &[],
+                grant: None,
                 denial: None,
                 response: None,
                 duration: Duration::ZERO,

@@ -49,6 +49,9 @@ pub struct Record {
     pub request: RecordedRequest,
     /// The decision.
     pub decision: Decision,
+    /// The id of the lasting grant that answered the question about the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
     /// Where and why it was denied or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<RecordedDenial>,
@@ -188,6 +191,9 @@ pub(crate) struct RecordedIntent {
     pub(crate) caller: RecordedCaller,
     pub(crate) tool: RecordedTool,
     pub(crate) request: RecordedRequest,
+    /// The id of the lasting grant that answered the question about the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) grant: Option<String>,
 }
 
 impl RecordedIntent {
@@ -211,6 +217,7 @@ impl RecordedIntent {
                 client_call_id,
                 repairs: Vec::new(),
             },
+            grant: intent.grant.map(|grant| truncate_name(grant).into_owned()),
         }
     }
 
@@ -234,6 +241,7 @@ impl RecordedIntent {
             args_hash: self.request.args_hash,
             changed_from: None,
             repairs: &self.request.repairs,
+            grant: self.grant.as_deref(),
             denial: Some(Denial {
                 stage: Stage::Execution,
                 code: ErrorCode::Interrupted,

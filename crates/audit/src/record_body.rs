@@ -33,6 +33,7 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) args_hash: Sha256,
     pub(crate) changed_from: Option<Sha256>,
     pub(crate) repairs: &'a [Repair],
+    pub(crate) grant: Option<&'a str>,
     pub(crate) denial: Option<Denial<'a>>,
     pub(crate) response: Option<ResponseSummary<'a>>,
     pub(crate) gap: Option<RecordedGap>,
@@ -58,7 +59,16 @@ impl<'a> RecordBody<'a> {
     /// From an entry; its digests are keyed with this key.
     pub(crate) fn new(entry: &AuditEntry<'a>, key: &StateKey) -> Self {
         let AuditEntry {
-            call, client_call_id, tool, class, version, args_hash, changed_from, repairs, ..
+            call,
+            client_call_id,
+            tool,
+            class,
+            version,
+            args_hash,
+            changed_from,
+            repairs,
+            grant,
+            ..
         } = *entry;
         let AuditEntry { denial, response, duration, waited, .. } = *entry;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
@@ -76,6 +86,7 @@ impl<'a> RecordBody<'a> {
             args_hash,
             changed_from: changed_from.map(|digest| args_digest(key, digest)),
             repairs,
+            grant,
             denial,
             response,
             gap,
@@ -145,6 +156,11 @@ impl RecordBody<'_> {
         json.put(b"},\"decision\":\"");
         json.put(self.decision().as_str().as_bytes());
         json.put(b"\"");
+        if let Some(grant) = self.grant {
+            json.put(b",\"grant\":\"");
+            json.put_text(&truncate_name(grant))?;
+            json.put(b"\"");
+        }
         if let Some(Denial { stage, code, reason, count }) = self.denial {
             json.put(b",\"denial\":{\"stage\":\"");
             json.put(stage.as_str().as_bytes());
@@ -380,6 +396,7 @@ mod tests {
             class in option::of(select(vec![ToolClass::Read, ToolClass::Write, ToolClass::Destructive])),
             denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text(), 1..3u64)),
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
+            grant in option::of(text()),
             (duration, waited, args_hash) in (duration(), prop_oneof![Just(Duration::ZERO), duration()], any::<[u8; 32]>()),
             changed_from in option::of(any::<[u8; 32]>()),
             repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
@@ -395,6 +412,7 @@ mod tests {
                 args_hash,
                 changed_from: changed_from.map(Sha256::from),
                 repairs: &repairs,
+                grant: grant.as_deref(),
                 denial: denial.as_ref().map(|(stage, code, reason, count)| Denial { stage: *stage, code: *code, reason, count: *count }),
                 response: response.as_ref().map(|(redacted_fields, output_hash, output_bytes)| ResponseSummary {
                     redacted_fields,
@@ -421,6 +439,7 @@ mod tests {
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
             prop_assert_eq!(record.request.repairs, repairs);
+            prop_assert_eq!(record.grant, grant.as_deref().map(owned));
             prop_assert_eq!(record.tool.version, version.as_deref().map(owned));
             prop_assert_eq!(record.request.client_call_id, client_call_id.as_deref().map(owned));
             let recorded = record.denial.map(|denial| (denial.stage, denial.code, denial.reason, denial.count));

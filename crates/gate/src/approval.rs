@@ -12,6 +12,7 @@ use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{AgentName, CallId, Caller, ErrorCode, Failure, SessionId, Sha256, ToolClass};
 
 use crate::caller::AuthenticatedCaller;
+use crate::grants::GrantOffer;
 use crate::tool::Preview;
 
 /// An approval question about one exact call.
@@ -37,6 +38,8 @@ pub struct ApprovalRequest {
     pub expires_at: SystemTime,
     /// Whether [`ApprovalReply::ForSession`] may be offered; if not, that reply counts for this call alone.
     pub can_grant_session: bool,
+    /// The lasting grants that may be offered, the narrowest first. [`ApprovalReply::Granted`] chooses one by its id.
+    pub grants: Vec<GrantOffer>,
 }
 
 impl ApprovalRequest {
@@ -83,6 +86,8 @@ pub enum ApprovalReply {
     ForSession,
     /// Approves this call with these arguments in place of the model's. The changed call passes every stage again, and no question is asked about it.
     Changed(Value),
+    /// Approves this call, and gives the lasting grant with this id among [`ApprovalRequest::grants`]. An id that was not offered denies.
+    Granted(String),
     /// Denies, with an optional reason for the model.
     Denied(Option<String>),
     /// The question was closed without a yes or no.
@@ -218,6 +223,10 @@ pub(crate) fn refusal(reply: ApprovalReply) -> Failure {
             .help(told.unwrap_or_else(|| general.to_owned()))
             .operator_note(remedy)
         }
+        ApprovalReply::Granted(_) => Failure::new(
+            ErrorCode::ApprovalDenied,
+            "the answer chose a grant that was not offered, so it is no approval",
+        ),
         _ => Failure::new(ErrorCode::ApprovalDenied, "a person refused this call"),
     }
 }

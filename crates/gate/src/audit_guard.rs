@@ -100,6 +100,8 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) version: Option<&'g str>,
     /// The stage to record if it is dropped.
     pub(crate) stage: Stage,
+    /// The lasting grant that answered its question.
+    pub(crate) grant: Option<String>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) settled: bool,
     /// How long a person was waited for.
@@ -217,6 +219,7 @@ impl AuditGuard<'_> {
             args_hash: self.args_hash,
             changed_from: self.changed.as_ref().map(|changed| changed.from),
             repairs: &self.call.repairs,
+            grant: self.grant.as_deref(),
             denial,
             response: response.map(|raw| ResponseSummary {
                 redacted_fields: &raw.redacted,

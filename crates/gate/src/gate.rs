@@ -21,6 +21,7 @@ use crate::audit_guard::{AuditGuard, RawOutput, ToolDigest};
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
+use crate::grants::GrantStore;
 use crate::journal::{CallRecorder, Journal};
 use crate::refusal_counter::RefusalCounter;
 use crate::registry::RegisteredTool;
@@ -59,6 +60,8 @@ pub struct GateOptions {
     pub approver: Arc<dyn Approver>,
     /// How long to wait for a person's reply.
     pub approval_timeout: Duration,
+    /// The lasting grants, which answer questions.
+    pub grants: Arc<GrantStore>,
     /// Where blocking work runs.
     pub blocking: BlockingStrategy,
     /// Clock for rate limits and circuit breakers.
@@ -82,7 +85,8 @@ pub struct Gate {
     approver: Arc<dyn Approver>,
     approval_timeout: Duration,
     clock: Clock,
-    grants: SessionGrants,
+    session_grants: SessionGrants,
+    grants: Arc<GrantStore>,
     sessions: SessionCallCounter,
 }
 
@@ -145,7 +149,8 @@ impl Gate {
             approval_timeout: options.approval_timeout,
             blocking: options.blocking,
             clock: options.clock,
-            grants: SessionGrants::default(),
+            session_grants: SessionGrants::default(),
+            grants: options.grants,
             sessions: SessionCallCounter::default(),
         }
     }
@@ -160,6 +165,12 @@ impl Gate {
     #[must_use]
     pub fn journal(&self) -> &Arc<Journal> {
         &self.journal
+    }
+
+    /// The lasting grants.
+    #[must_use]
+    pub fn grants(&self) -> &Arc<GrantStore> {
+        &self.grants
     }
 
     /// Replaces the configuration and returns its generation. Running calls keep the snapshot they started with. Session-wide approvals stay valid
@@ -261,6 +272,7 @@ impl Gate {
         let (outcome, response) = match decided {
             Ok(ready) => {
                 unsettled.stage = Stage::Execution;
+                unsettled.grant.clone_from(&ready.grant);
                 self.execute(&unsettled, ready).await
             }
             Err(StageRefusal { stage, failure }) => (Outcome::Failed { stage, failure }, None),
@@ -298,7 +310,9 @@ impl Gate {
         unsettled.session_calls = Some(calls);
         let asking = StageContext {
             approver: options.approver.as_deref().unwrap_or(self.approver.as_ref()),
+            session_grants: &self.session_grants,
             grants: &self.grants,
+            warn: &self.warn,
             approval_timeout: self.approval_timeout,
             changed,
             waited: &unsettled.waited,
@@ -423,6 +437,7 @@ impl Gate {
             class: None,
             version: None,
             stage: Stage::Registry,
+            grant: None,
             cancelled,
             settled: false,
             waited: ApprovalWait::default(),
@@ -448,6 +463,7 @@ impl Gate {
             class,
             version: unsettled.version,
             args_hash: unsettled.args_hash,
+            grant: unsettled.grant.as_deref(),
         };
         let announced = self.audit.as_ref().map_err(Clone::clone).and_then(|audit| audit.intent(&intent));
         match (announced, self.audit_mode) {

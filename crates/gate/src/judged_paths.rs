@@ -28,6 +28,11 @@ impl JudgedPaths {
         Self(paths)
     }
 
+    /// The paths, in the order of the tool's arguments.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CallPath> {
+        self.0.iter()
+    }
+
     /// The paths in the form that policies evaluate.
     pub(crate) fn for_rules(&self) -> CallPaths {
         let mut paths = CallPaths::default();

@@ -26,6 +26,7 @@ mod rate_limits;
 mod breaker;
 mod snapshot;
 mod approved_changes;
+mod grants;
 mod approval;
 mod approval_card;
 mod stages;
@@ -46,6 +47,7 @@ pub use breaker::BreakerRule;
 pub use caller::Credential;
 pub use error::GateError;
 pub use gate::{AuditMode, CallOptions, Clock, FinishedCall, Gate, GateOptions};
+pub use grants::{GrantDuration, GrantOffer, GrantStore, GrantStoreError, LastingGrant};
 pub use journal::{
     ChangeSet, DroppedEntries, FileChange, Journal, JournalBounds, JournalListing, JournalRecovery,
     UndoError, UndoOptions, UndoOutcome, UnrecoveredJournal,

@@ -76,6 +76,7 @@ impl RefusedCall {
             args_hash: self.args_hash,
             changed_from: None,
             repairs: &[],
+            grant: None,
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),
             response: None,
             duration: Duration::ZERO,

@@ -26,6 +26,11 @@ impl RegisteredTool {
         Self { tool, input, output, breaker, definition: Arc::default() }
     }
 
+    /// Whether its digest of the definition is the same in every process: only then can a stored grant name it.
+    pub(crate) fn is_recognisable(&self) -> bool {
+        self.tool.fingerprint().is_some() || self.tool.spec().requirements.is_none()
+    }
+
     /// Digest of the tool's definition. A tool with requirements and without a fingerprint gets a new digest in every generation, because nothing
     /// proves that it is unchanged.
     pub(crate) fn definition(&self, generation: u64) -> Sha256 {

@@ -38,6 +38,8 @@ pub struct GateConfig {
     pub breaker: Option<BreakerRule>,
     /// The mounts and their rules, which undo obeys. Without them, undo restores nothing.
     pub workspace: Option<Arc<Workspace>>,
+    /// Whether lasting grants are offered, and those that were given count.
+    pub grants: bool,
 }
 
 impl GateConfig {
@@ -54,6 +56,7 @@ impl GateConfig {
             rates: Vec::new(),
             breaker: None,
             workspace: None,
+            grants: true,
         }
     }
 }
@@ -76,6 +79,7 @@ pub(crate) struct Snapshot {
     pub(crate) rates: RateLimits,
     pub(crate) breaker: Option<BreakerRule>,
     pub(crate) workspace: Option<Arc<Workspace>>,
+    pub(crate) grants: bool,
     agents: HashMap<AgentName, DeclaredAgent>,
 }
 
@@ -87,8 +91,8 @@ impl Snapshot {
     /// The snapshot that follows `before`. Unchanged tools keep their compiled schemas and circuit breakers, and unchanged rate limits keep their
     /// counts: a reload must not reset them.
     pub(crate) fn after(before: Option<&Self>, loaded: GateConfig, clock: &Clock) -> Self {
-        let GateConfig { mut registry, agents, limits, trust, policies, verifier, rates, breaker, workspace } =
-            loaded;
+        let GateConfig { mut registry, agents, limits, trust, policies, verifier, .. } = loaded;
+        let GateConfig { rates, breaker, workspace, grants, .. } = loaded;
         let generation = before.map_or(0, |before| before.generation.saturating_add(1));
         if let Some(before) = before {
             registry.inherit_from(generation, &before.registry, before.generation);
@@ -110,6 +114,7 @@ impl Snapshot {
             rates,
             breaker,
             workspace,
+            grants,
             agents: by_name,
         }
     }

@@ -26,6 +26,7 @@ use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
 use crate::gate::Clock;
+use crate::grants::{GrantStore, GrantableCall};
 use crate::judged_paths::{JudgedGrant, JudgedPaths};
 use crate::registry::RegisteredTool;
 use crate::schema_check::{Deadline, check_value};
@@ -267,7 +268,9 @@ pub(crate) struct Valid<'g> {
 /// What the stages need besides the call itself.
 pub(crate) struct StageContext<'g> {
     pub(crate) approver: &'g dyn Approver,
-    pub(crate) grants: &'g SessionGrants,
+    pub(crate) session_grants: &'g SessionGrants,
+    pub(crate) grants: &'g Arc<GrantStore>,
+    pub(crate) warn: &'g Arc<dyn Fn(&str) + Send + Sync>,
     pub(crate) approval_timeout: Duration,
     /// Digest of the call as a person changed and approved it.
     pub(crate) changed: Option<Sha256>,
@@ -312,24 +315,36 @@ impl<'g> Valid<'g> {
         // A rule needed these paths and they could not be resolved: refuse.
         let mut judged =
             located.transpose().map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })?;
-        let (mut foreseen, mut asked) = (None, false);
+        let (mut foreseen, mut asked, mut used_grant) = (None, false, None);
         if needs_question(who.caller.trust, spec.class) {
             let definition = tool.definition(snapshot.generation);
-            if !asking.grants.allow(definition, &who) {
-                asked = true;
+            if !asking.session_grants.allow(definition, &who) {
                 if judged.is_none() {
                     judged = paths_for_approval(tool, &arguments, context()).await?;
                 }
                 let preview = preview(tool, &arguments, bind_to_paths(context(), judged.clone())).await?;
+                let name = spec.name.as_str();
+                let shown = arguments_digest(name, &arguments);
+                let grantable = judged.as_deref().and_then(|judged| {
+                    GrantableCall::new((call.id, shown), (tool, &arguments), judged, &who, snapshot)
+                });
                 // A path that does not exist now may exist by the time of the reply, but that is not what was shown. An empty set of judged paths
                 // refuses it.
                 judged.get_or_insert_default();
-                foreseen = preview.expected_changes.clone();
-                let shown = arguments_digest(spec.name.as_str(), &arguments);
                 // A person who changed the call has approved it as it is now.
-                if asking.changed != Some(shown) {
+                let was_changed = asking.changed == Some(shown);
+                used_grant = match &grantable {
+                    Some(grantable) if !was_changed => asking.find_grant(grantable).await,
+                    _ => None,
+                };
+                if used_grant.is_none() {
+                    asked = true;
+                    foreseen = preview.expected_changes.clone();
+                }
+                if used_grant.is_none() && !was_changed {
                     let question = question((call, &arguments, shown), spec, &who, preview, &asking);
-                    if let Some(changed) = asking.require_approval(question, definition, &who).await? {
+                    let changed = asking.require_approval(question, definition, &who, grantable.as_ref());
+                    if let Some(changed) = changed.await? {
                         return Ok(Approval::Changed(changed));
                     }
                 }
@@ -352,6 +367,7 @@ impl<'g> Valid<'g> {
             context,
             expected_changes: foreseen,
             was_asked: asked,
+            grant: used_grant,
             by_token,
             calls,
             timeout: asking.timeout,
@@ -378,6 +394,7 @@ fn question(
         timeout: asking.approval_timeout,
         expires_at: SystemTime::now() + asking.approval_timeout,
         can_grant_session: asking.approver.can_grant_session(),
+        grants: Vec::new(),
     }
 }
 
@@ -406,22 +423,44 @@ impl StageContext<'_> {
         Cancellation::new(Instant::now().checked_add(limits.timeout), must_end)
     }
 
+    /// The id of a lasting grant that answers the question about a call. Grants that are not believed answer nothing, and the operator is warned.
+    async fn find_grant(&self, call: &GrantableCall) -> Option<String> {
+        let found = call.find(self.grants, self.blocking).await;
+        found.unwrap_or_else(|error| {
+            (self.warn)(&format!("{error}; {}", error.help()));
+            None
+        })
+    }
+
     /// Returns `Ok` only if a person approved: the call, or the call with other arguments, which are returned.
     async fn require_approval(
         &self,
-        question: ApprovalRequest,
+        mut question: ApprovalRequest,
         definition: Sha256,
         who: &AuthenticatedCaller<'_>,
+        grantable: Option<&GrantableCall>,
     ) -> Result<Option<Value>, StageRefusal> {
         let (may_last, tool, shown) = (question.can_grant_session, question.tool.clone(), question.arguments);
+        let offered = grantable.map(|call| call.offers(may_last)).unwrap_or_default();
+        question.grants = offered.iter().map(|offered| offered.offer.clone()).collect();
         match self.ask(question).await? {
             ApprovalReply::Once => {}
-            ApprovalReply::ForSession if may_last => self.grants.grant(definition, who),
+            ApprovalReply::ForSession if may_last => self.session_grants.grant(definition, who),
             ApprovalReply::ForSession => {}
             ApprovalReply::Changed(arguments) if arguments_digest(&tool, &arguments) != shown => {
                 return Ok(Some(arguments));
             }
             ApprovalReply::Changed(_) => {}
+            ApprovalReply::Granted(id) => {
+                let chosen = offered.into_iter().find(|offered| offered.offer.id == id);
+                let (Some(chosen), Some(call)) = (chosen, grantable) else {
+                    return refuse(Stage::Approval, refusal(ApprovalReply::Granted(id)));
+                };
+                // The person approved this call in any case.
+                if let Err(error) = call.give(self.grants, chosen, self.blocking).await {
+                    (self.warn)(&format!("the grant was not kept: {error}; {}", error.help()));
+                }
+            }
             reply => return refuse(Stage::Approval, refusal(reply)),
         }
         Ok(None)
@@ -500,6 +539,8 @@ pub(crate) struct Ready<'g> {
     pub(crate) expected_changes: Option<Vec<ExpectedChange>>,
     /// Whether a person was asked. That may take long enough for the configuration to be replaced.
     pub(crate) was_asked: bool,
+    /// The lasting grant that answered in place of a person.
+    pub(crate) grant: Option<String>,
     by_token: bool,
     calls: u64,
     timeout: Option<Duration>,

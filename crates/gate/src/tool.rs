@@ -163,6 +163,12 @@ pub trait Tool: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// The shell line of a call, if the tool runs one in its working directory, the only path of [`Self::locate`]. Grants by leading words are for it.
+    fn shell_line<'a>(&self, arguments: &'a Value) -> Option<&'a str> {
+        let _ = arguments;
+        None
+    }
+
     /// What a person is shown before approving this call. May do file I/O, so it may block.
     ///
     /// # Errors

@@ -121,6 +121,8 @@ pub struct AuditConfig {
 pub struct ApprovalConfig {
     /// `timeout`: after this time a question counts as denied.
     pub timeout: Option<Duration>,
+    /// `grants`: whether questions may be answered for later calls as well.
+    pub grants: Option<bool>,
 }
 
 /// `agents`, one entry: what one agent may do.

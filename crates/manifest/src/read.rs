@@ -89,7 +89,7 @@ const AUDIT: &[KeySpec] = &[
     key("reserve", "reserve: 64MiB"),
 ];
 
-const APPROVAL: &[KeySpec] = &[key("timeout", "timeout: 30s")];
+const APPROVAL: &[KeySpec] = &[key("timeout", "timeout: 30s"), key("grants", "grants: false")];
 
 const AGENT: &[KeySpec] = &[
     key("description", "description: reviews pull requests"),
@@ -281,7 +281,10 @@ fn audit(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<AuditCon
 
 fn approval(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ApprovalConfig> {
     let section = Section::read(field, APPROVAL, report)?;
-    Some(ApprovalConfig { timeout: section.get("timeout", report, duration) })
+    Some(ApprovalConfig {
+        timeout: section.get("timeout", report, duration),
+        grants: section.get("grants", report, flag),
+    })
 }
 
 /// Agents and workflows. Both are selected by name, so the names must not overlap.

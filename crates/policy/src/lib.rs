@@ -24,7 +24,7 @@ pub use cedar::{
     CallPaths, Condition, ConditionError, PathInput, PathInputs, PathSource, Policies, PolicyProblem,
     PolicySource, PolicyTool, ToolTyping, Undecidable,
 };
-pub use grants::{GrantFacts, GrantMatcher, GrantedPlace, PathPattern};
+pub use grants::{CallKind, GrantFacts, GrantMatcher, GrantedPlace, PathPattern};
 pub use limits::effective_limits;
 pub use output::{Filtered, OutputPolicy, OutputPolicyError, OutputRule};
 pub use paths::PathScope;

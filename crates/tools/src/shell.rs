@@ -284,6 +284,10 @@ impl Tool for Shell {
         Ok(vec![CallPath { source: PathSource::Argument(CWD.to_owned()), located: view.locate(&path)? }])
     }
 
+    fn shell_line<'a>(&self, arguments: &'a Value) -> Option<&'a str> {
+        arguments.get("command").and_then(Value::as_str)
+    }
+
     /// The whole line, its working directory, and what it could change and reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let line = self.read(arguments, context)?;

@@ -109,6 +109,7 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         args_hash: Sha256::of(b"{}"),
         changed_from: None,
         repairs: &[],
+        grant: None,
         denial: None,
         response: None,
         duration: Duration::from_micros(1234),
@@ -125,5 +126,6 @@ pub(crate) fn intent(call: CallId, caller: &Caller) -> Intent<'_> {
         class: ToolClass::Write,
         version: None,
         args_hash: Sha256::of(b"{\"path\":\"a\"}"),
+        grant: None,
     }
 }

@@ -30,5 +30,6 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
         // 2026-11-18T12:00:30Z
         expires_at: std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_003_230),
         can_grant_session: true,
+        grants: Vec::new(),
     }
 }

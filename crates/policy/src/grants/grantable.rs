@@ -254,6 +254,7 @@ mod tests {
             ("cargo test", "cargo --config x test"),
             ("cargo test", "cargo test --config target.x.runner=evil"),
             ("cargo test", "cargo test --conf=x"),
+            ("cargo test", "cargo test '--config=x'"),
             ("cargo test", "cargo test --manifest-path ../evil/Cargo.toml"),
             ("cargo test", "RUSTC_WRAPPER=evil cargo test"),
             ("cargo test", "env RUSTC_WRAPPER=evil cargo test"),

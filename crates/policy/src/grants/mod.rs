@@ -49,10 +49,21 @@ pub struct GrantFacts<'a> {
     pub arguments: Sha256,
     /// Where its paths really lead, in the order of its arguments, and what it would change. For a shell line, its working directory.
     pub places: &'a [GrantedPlace],
-    /// Its shell line, if it is one.
-    pub line: Option<&'a str>,
-    /// Whether the tool belongs to a server that the operator configured.
-    pub is_server_tool: bool,
+    /// What kind of call it is.
+    pub kind: CallKind<'a>,
+}
+
+/// The kinds of calls that are granted differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind<'a> {
+    /// Of a built-in file tool: its paths say what it reaches.
+    Files,
+    /// Of a shell, with its line.
+    Shell(&'a str),
+    /// Of a tool of a server that the operator configured.
+    ServerTool,
+    /// Of any other tool: only exactly this call can be granted.
+    Other,
 }
 
 impl GrantMatcher {
@@ -63,17 +74,16 @@ impl GrantMatcher {
             Self::Call { arguments, places } => {
                 *arguments == facts.arguments && places.as_slice() == facts.places
             }
-            // A shell line reaches more than its working directory.
             Self::Paths { pattern } => {
-                facts.line.is_none()
+                facts.kind == CallKind::Files
                     && !facts.places.is_empty()
                     && facts.places.iter().all(|place| pattern.matches(place))
             }
             Self::Command { words, directory } => {
-                facts.places == std::slice::from_ref(directory)
-                    && facts.line.is_some_and(|line| covers_line(words, line))
+                let is_within = |line| facts.places == [directory.clone()] && covers_line(words, line);
+                matches!(facts.kind, CallKind::Shell(line) if is_within(line))
             }
-            Self::Tool => facts.is_server_tool,
+            Self::Tool => facts.kind == CallKind::ServerTool,
         }
     }
 
@@ -81,17 +91,15 @@ impl GrantMatcher {
     #[must_use]
     pub fn offers(facts: &GrantFacts<'_>) -> Vec<Self> {
         let mut offers = vec![Self::Call { arguments: facts.arguments, places: facts.places.to_vec() }];
-        if facts.is_server_tool {
-            offers.push(Self::Tool);
-        }
-        match (facts.line, facts.places) {
-            (Some(line), [directory]) => offers.extend(
-                command_prefix(line).map(|words| Self::Command { words, directory: directory.clone() }),
-            ),
-            (Some(_), _) => {}
-            (None, places) => {
+        match (facts.kind, facts.places) {
+            (CallKind::Files, places) => {
                 offers.extend(PathPattern::of(places).into_iter().map(|pattern| Self::Paths { pattern }));
             }
+            (CallKind::Shell(line), [directory]) => offers.extend(
+                command_prefix(line).map(|words| Self::Command { words, directory: directory.clone() }),
+            ),
+            (CallKind::ServerTool, _) => offers.push(Self::Tool),
+            (CallKind::Shell(_) | CallKind::Other, _) => {}
         }
         offers.retain(|offer| offer.covers(facts));
         offers
@@ -109,7 +117,8 @@ mod tests {
     }
 
     fn facts<'a>(arguments: &[u8], places: &'a [GrantedPlace], line: Option<&'a str>) -> GrantFacts<'a> {
-        GrantFacts { arguments: Sha256::of(arguments), places, line, is_server_tool: false }
+        let kind = line.map_or(CallKind::Files, CallKind::Shell);
+        GrantFacts { arguments: Sha256::of(arguments), places, kind }
     }
 
     #[test]
@@ -140,7 +149,8 @@ mod tests {
             (facts(b"1", &top, None), vec!["call", "@project/README.md"]),
             (facts(b"1", &root, None), vec!["call"]),
             (facts(b"1", &[], None), vec!["call"]),
-            (GrantFacts { is_server_tool: true, ..facts(b"1", &[], None) }, vec!["call", "tool"]),
+            (GrantFacts { kind: CallKind::ServerTool, ..facts(b"1", &[], None) }, vec!["call", "tool"]),
+            (GrantFacts { kind: CallKind::Other, ..facts(b"1", &deep, None) }, vec!["call"]),
         ] {
             assert_eq!(kinds(&facts), expected, "{facts:?}");
         }

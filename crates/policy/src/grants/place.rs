@@ -53,7 +53,8 @@ impl PathPattern {
         }
         let directories = places.iter().map(|place| Path::new(&place.location).parent());
         let common = directories.reduce(|one, other| common_directory(one?, other?)).flatten();
-        let top = common.and_then(|common| common.components().next()).map(|part| Path::new(part.as_os_str()));
+        let top =
+            common.and_then(|common| common.components().next()).map(|part| Path::new(part.as_os_str()));
         for directory in [common, top].into_iter().flatten() {
             let Some(location) = directory.to_str().map(str::to_owned) else { continue };
             let pattern = Self { alias: first.alias.clone(), location, below: true };

@@ -101,9 +101,8 @@ mod tests {
     #[test]
     fn lines_are_understood_or_refused() {
         let shown = |line: &str| {
-            parse_line(line).map(|commands| {
-                commands.iter().map(|words| words.join("·")).collect::<Vec<_>>().join(" ; ")
-            })
+            parse_line(line)
+                .map(|commands| commands.iter().map(|words| words.join("·")).collect::<Vec<_>>().join(" ; "))
         };
         for (line, expected) in [
             ("cargo test", Some("cargo·test")),

@@ -15,3 +15,4 @@ mod requirements;
 mod policies;
 mod paths;
 mod output;
+mod shell_lines;

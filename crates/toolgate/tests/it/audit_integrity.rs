@@ -33,6 +33,7 @@ fn read_by(caller: &Caller) -> AuditEntry<'_> {
         args_hash: Sha256::of(b"{}"),
         changed_from: None,
         repairs: &[],
+        grant: None,
         denial: None,
         response: None,
         duration: Duration::from_millis(1),
@@ -191,6 +192,7 @@ fn announced_calls_without_a_record_are_told_until_the_next_start_records_them()
             class,
             version: None,
             args_hash,
+            grant: None,
         };
         log.intent(&intent).unwrap().wait().unwrap();
         call

@@ -25,21 +25,33 @@ pub(super) fn form(question: &ApprovalRequest) -> Result<ElicitRequestParams, Ap
         ApprovalUnavailable::with_reason(format!("is too long to be shown whole ({bytes} bytes)"))
             .with_remedy(format!("make it in parts of at most {most} KiB"))
     })?;
-    let schema = match question.can_grant_session {
-        true => ElicitationSchema::new(BTreeMap::from([(SCOPE_FIELD.to_owned(), scope())])),
-        false => ElicitationSchema::new(BTreeMap::new()),
+    let fields = match scope(question) {
+        Some(scope) => BTreeMap::from([(SCOPE_FIELD.to_owned(), scope)]),
+        None => BTreeMap::new(),
     };
+    let schema = ElicitationSchema::new(fields);
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema })
 }
 
-fn scope() -> PrimitiveSchemaDefinition {
-    let choice = || {
-        EnumSchema::builder(vec!["once".to_owned(), "session".to_owned()])
-            .title("For how long")
-            .description("once: this call alone; session: every later call of this tool in this session")
-    };
+/// What an acceptance can cover: this call, every later call of the tool in the session, or a lasting grant by the id of its offer. `None` if it can
+/// only be this call.
+fn scope(question: &ApprovalRequest) -> Option<PrimitiveSchemaDefinition> {
+    let session = question
+        .can_grant_session
+        .then(|| ("session".to_owned(), "every later call of this tool in this session".to_owned()));
+    let grants = question.grants.iter().map(|offer| (offer.id.clone(), offer.words()));
+    let wider: Vec<(String, String)> = session.into_iter().chain(grants).collect();
+    if wider.is_empty() {
+        return None;
+    }
+    let once = [("once".to_owned(), "this call alone".to_owned())];
+    let choices: Vec<(String, String)> = once.into_iter().chain(wider).collect();
+    let names: Vec<String> = choices.iter().map(|(name, _)| name.clone()).collect();
+    let described: Vec<String> = choices.iter().map(|(name, words)| format!("{name}: {words}")).collect();
+    let choice =
+        || EnumSchema::builder(names.clone()).title("For how long").description(described.join("; "));
     let with_default = choice().with_default("once").map(|choice| choice.build());
-    PrimitiveSchemaDefinition::Enum(with_default.unwrap_or_else(|_| choice().build()))
+    Some(PrimitiveSchemaDefinition::Enum(with_default.unwrap_or_else(|_| choice().build())))
 }
 
 /// The question as an `input_required` result (stateless protocol).
@@ -63,7 +75,12 @@ pub(super) fn reply(result: &ElicitResult) -> ApprovalReply {
         ElicitationAction::Accept => {
             let scope =
                 result.content.as_ref().and_then(|content| content.get(SCOPE_FIELD)).and_then(Value::as_str);
-            if scope == Some("session") { ApprovalReply::ForSession } else { ApprovalReply::Once }
+            match scope {
+                None | Some("once") => ApprovalReply::Once,
+                Some("session") => ApprovalReply::ForSession,
+                // The gate accepts only what it offered.
+                Some(grant) => ApprovalReply::Granted(grant.to_owned()),
+            }
         }
         ElicitationAction::Cancel => ApprovalReply::Dismissed,
         _ => ApprovalReply::Denied(None),
@@ -83,7 +100,10 @@ mod tests {
             (json!({"action": "accept", "content": {}}), Some(ApprovalReply::Once)),
             (json!({"action": "accept", "content": {"scope": "once"}}), Some(ApprovalReply::Once)),
             (json!({"action": "accept", "content": {"scope": "session"}}), Some(ApprovalReply::ForSession)),
-            (json!({"action": "accept", "content": {"scope": "forever"}}), Some(ApprovalReply::Once)),
+            (
+                json!({"action": "accept", "content": {"scope": "forever"}}),
+                Some(ApprovalReply::Granted("forever".to_owned())),
+            ),
             (json!({"action": "accept", "content": {"scope": true}}), Some(ApprovalReply::Once)),
             (
                 json!({"action": "decline", "content": {"scope": "session"}}),

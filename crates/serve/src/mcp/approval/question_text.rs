@@ -51,6 +51,9 @@ pub(super) fn render_question(question: &ApprovalRequest) -> Result<String, Ques
         text.push_str(&format!("Above: {}.\n", body.shown));
     }
     text.push_str(&format!("Arguments: sha256 {}.\n", card.digest));
+    for offer in &question.grants {
+        text.push_str(&edged(&format!("{}: {}", offer.id, offer.words())));
+    }
     let (left, until) = (question.timeout.as_secs(), question.expires_at_rfc3339());
     text.push_str(&format!(
         "Accept to let {tool} ({class}) do this, or decline. Waits {left} s, until {until}."

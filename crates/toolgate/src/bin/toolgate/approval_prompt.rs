@@ -9,6 +9,7 @@ use serde_json::Value;
 use toolgate_gate::{ApprovalReply, ApprovalRequest};
 
 use crate::answer_row::{AnswerRow, KeyMode, read_line, timeout_in_words};
+use crate::approval_grants::chosen_grant;
 use crate::approval_screen::{Requester, quoted_diff};
 use crate::card_screen::{CardFraming, CardScreen};
 use crate::edit_call::{EditableCall, EditorOutcome};
@@ -96,12 +97,19 @@ impl OpenPrompt<'_> {
         let reply = match (answer, &self.changed) {
             ("y" | "Y" | "yes", Some(changed)) => return Ok(ApprovalReply::Changed(changed.clone())),
             ("y" | "Y" | "yes", None) => ApprovalReply::Once,
-            ("s" | "S", Some(_)) => return Err("a call that you changed is approved once: y".to_owned()),
+            (text, Some(_))
+                if text.eq_ignore_ascii_case("s") || chosen_grant(self.question, text).is_some() =>
+            {
+                return Err("a call that you changed is approved once: y".to_owned());
+            }
             ("s" | "S", None) if self.question.can_grant_session => ApprovalReply::ForSession,
             (text, _) if text.len() > 2 && text.starts_with("n ") => {
                 return Ok(ApprovalReply::Denied(Some(text.trim_start_matches("n ").to_owned())));
             }
-            _ => return Ok(ApprovalReply::Denied(None)),
+            (text, _) => match chosen_grant(self.question, text) {
+                Some(grant) => ApprovalReply::Granted(grant),
+                None => return Ok(ApprovalReply::Denied(None)),
+            },
         };
         // An approval is for what was shown.
         match self.hidden_rows {

@@ -242,6 +242,16 @@ pub(crate) enum Command {
   toolgate trust --list
   toolgate trust --revoke ~/project")]
     Trust(TrustArguments),
+    /// List and revoke lasting answers to approval questions
+    #[command(after_help = "Examples:
+  toolgate grants
+  toolgate grants --json
+  toolgate grants revoke g3f9a1c2b7d10
+  toolgate grants revoke --all")]
+    Grants {
+        #[command(subcommand)]
+        command: Option<GrantsCommand>,
+    },
     /// Give a model one task; it works on it with the tools, and its answer is printed
     #[command(after_help = "Examples:
   toolgate run 'what is in this folder?'
@@ -357,6 +367,21 @@ pub(crate) struct TrustArguments {
     /// Take the agreement back
     #[arg(long)]
     pub(crate) revoke: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GrantsCommand {
+    /// List them, with what each covers, for whom and until when
+    List,
+    /// Revoke one, which counts from the next call on, also in gates that run
+    Revoke {
+        /// The id of the grant
+        #[arg(required_unless_present = "all")]
+        id: Option<String>,
+        /// Revoke all of them, also if they cannot be read
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+    },
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -584,6 +609,8 @@ mod tests {
             "check a.yaml b.yaml --strict",
             "trust --list --json",
             "trust here --yes",
+            "grants",
+            "grants --json revoke g1",
             "tools --no-config",
             "run --model scripted/demo hello",
             "chat --continue",

@@ -12,6 +12,7 @@ use toolgate_gate::{ApprovalCard, ApprovalRequest};
 use toolgate_types::Sha256;
 
 use crate::answer_row::{AnswerRow, KeyMode};
+use crate::approval_grants::grant_rows;
 use crate::approval_screen::{Requester, Screen, scroll_notice, summary_line};
 use crate::terminal::paint;
 
@@ -160,7 +161,8 @@ impl<'q> CardScreen<'q> {
             }
             false => String::new(),
         };
-        lasting + &self.inside.line("[y] once  [n] no, or n and why  [e] edit", "")
+        let grants = grant_rows(self.question, self.inside);
+        grants + &lasting + &self.inside.line("[y] once  [n] no, or n and why  [e] edit", "")
     }
 
     /// The first and the last rows of a body, and between them what is folded.

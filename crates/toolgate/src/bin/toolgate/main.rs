@@ -8,6 +8,7 @@ mod answer_row;
 mod card_screen;
 mod edit_call;
 mod approval_prompt;
+mod approval_grants;
 mod terminal;
 mod startup;
 mod trust_screen;
@@ -65,6 +66,7 @@ fn run(arguments: Cli) -> Result<u8, CliError> {
         }
         Command::Check { files, strict } => commands::check::run(&common, &files, strict),
         Command::Trust(arguments) => commands::trust::run(&common, &arguments),
+        Command::Grants { command } => commands::grants::run(&common, command),
         Command::Run(arguments) => commands::run::run(&common, &arguments),
         Command::Chat(arguments) => commands::chat::run(&common, &arguments),
         Command::Scripted { file, listen } => commands::scripted::run(&common, &file, listen),

@@ -5,6 +5,7 @@ pub(crate) mod tools;
 pub(crate) mod tools_new;
 pub(crate) mod check;
 pub(crate) mod trust;
+pub(crate) mod grants;
 pub(crate) mod run;
 pub(crate) mod chat;
 pub(crate) mod scripted;

@@ -2,6 +2,7 @@
 //!
 //! ```json
 //! {"event":"chat:tool-approve","data":{"toolId":"…","approved":true,"scope":"once","reason":"…"}}
+//! {"event":"chat:tool-approve","data":{"toolId":"…","approved":true,"scope":"grant","grant":"command-workspace"}}
 //! ```
 //!
 //! Nothing is read before the first call, since its id is not known earlier: a task without calls leaves standard input to its caller. The first
@@ -40,11 +41,18 @@ pub(crate) struct StdinApprovals {
 #[derive(Default)]
 struct StdinApprovalState {
     input: InputState,
-    open: HashMap<CallId, oneshot::Sender<ApprovalReply>>,
+    open: HashMap<CallId, OpenQuestion>,
     /// A question was not answered because the input had ended.
     was_missed: bool,
     /// The turn has ended: no event may follow.
     is_over: bool,
+}
+
+/// A question that waits for its answer.
+struct OpenQuestion {
+    answer: oneshot::Sender<ApprovalReply>,
+    /// The ids of the grants that were offered.
+    grants: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +104,8 @@ impl StdinApprovals {
             state.was_missed = true;
             return Box::pin(async { unavailable() });
         }
-        state.open.insert(call, answer);
+        let grants = question.grants.iter().map(|offer| offer.id.clone()).collect();
+        state.open.insert(call, OpenQuestion { answer, grants });
         drop(state);
         let closes = PendingApprovalGuard { answers: Arc::clone(self), call };
         Box::pin(async move {
@@ -141,8 +150,15 @@ impl StdinApprovals {
             );
             ("unknown_question", message)
         };
-        let open = self.state().open.remove(&answer.call);
-        open.and_then(|open| open.send(answer.reply).ok()).ok_or_else(none)
+        let mut state = self.state();
+        if let (Some(open), ApprovalReply::Granted(id)) = (state.open.get(&answer.call), &answer.reply)
+            && !open.grants.contains(id)
+        {
+            return Err(invalid("`grant` is not the id of a grant that was offered with this question"));
+        }
+        let open = state.open.remove(&answer.call);
+        drop(state);
+        open.and_then(|open| open.answer.send(answer.reply).ok()).ok_or_else(none)
     }
 
     fn report_error(&self, code: &'static str, message: String) {
@@ -225,6 +241,7 @@ struct ApprovalPayload {
     scope: ApprovalScope,
     /// The arguments to run the call with, if not the model's.
     input: Option<serde_json::Map<String, Value>>,
+    grant: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -233,6 +250,7 @@ enum ApprovalScope {
     #[default]
     Once,
     Session,
+    Grant,
 }
 
 impl StdinAnswer {
@@ -251,15 +269,20 @@ impl StdinAnswer {
         if event != "chat:tool-approve" {
             return Err(invalid("only `chat:tool-approve` is read here"));
         }
-        let ApprovalPayload { tool_id, approved, reason, scope, input } = data;
+        let ApprovalPayload { tool_id, approved, reason, scope, input, grant } = data;
         let call = tool_id.parse().map_err(|_| invalid("`toolId` is not the id of a call"))?;
         if input.is_some() && (!approved || scope != ApprovalScope::Once) {
             return Err(invalid("`input` goes with `approved: true` for this call alone"));
         }
-        let reply = match (approved, scope, input) {
-            (true, ApprovalScope::Once, Some(input)) => ApprovalReply::Changed(Value::Object(input)),
-            (true, ApprovalScope::Once, None) => ApprovalReply::Once,
-            (true, ApprovalScope::Session, _) => ApprovalReply::ForSession,
+        let reply = match (approved, scope, input, grant) {
+            (true, ApprovalScope::Grant, _, Some(id)) => ApprovalReply::Granted(id),
+            (true, ApprovalScope::Grant, _, None) => {
+                return Err(invalid("`scope` is `grant`, and `grant` is absent"));
+            }
+            (true, _, _, Some(_)) => return Err(invalid("`grant` needs the scope `grant`")),
+            (true, ApprovalScope::Once, Some(input), None) => ApprovalReply::Changed(Value::Object(input)),
+            (true, ApprovalScope::Once, None, None) => ApprovalReply::Once,
+            (true, ApprovalScope::Session, ..) => ApprovalReply::ForSession,
             (false, ..) => ApprovalReply::Denied(reason.filter(|words| !words.trim().is_empty())),
         };
         Ok(Some(Self { call, reply }))
@@ -305,6 +328,11 @@ mod tests {
             (r#""approved":true,"input":{"path":"b"},"scope":"session""#, "invalid_answer"),
             (r#""approved":false,"input":{"path":"b"}"#, "invalid_answer"),
             (r#""approved":true,"input":["b"]"#, "invalid_answer"),
+            (r#""approved":true,"scope":"grant","grant":"call-week""#, r#"Granted("call-week")"#),
+            (r#""approved":false,"scope":"grant","grant":"call-week""#, "Denied(None)"),
+            (r#""approved":true,"scope":"grant""#, "invalid_answer"),
+            (r#""approved":true,"grant":"call-week""#, "invalid_answer"),
+            (r#""approved":true,"scope":"session","grant":"call-week""#, "invalid_answer"),
             (r#""reason":"yes""#, "invalid_answer"),
         ] {
             assert_eq!(approve(rest), expected, "{rest}");
