@@ -108,7 +108,7 @@ impl Tool for BridgedTool {
             format!("definition {digest}"),
         ];
         let body = serde_json::to_string_pretty(arguments).unwrap_or_default();
-        Ok(Preview { summary, body: PreviewBody::Text(body), expected_changes: None })
+        Ok(Preview { summary, body: PreviewBody::Text(body), expected_changes: None, would_fail: None })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

@@ -169,6 +169,24 @@ async fn paths_for_approval(
     }
 }
 
+/// Whether the caller may read these files without being asked, by a built-in tool and under no policy that could forbid it: then a failure that depends
+/// on their content tells it nothing that it could not learn otherwise.
+fn may_read(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>, judged: Option<&JudgedPaths>) -> bool {
+    let covers = |paths: &PathScope| {
+        judged.is_some_and(|judged| {
+            judged.iter().all(|path| paths.matches(std::path::Path::new(&path.located.location)))
+        })
+    };
+    !needs_question(who.caller.trust, ToolClass::Read)
+        && snapshot.policies.is_empty()
+        && snapshot.registry.iter().filter(|tool| tool.reads_content()).any(|tool| {
+            match who.scope(tool.spec()) {
+                ScopeVerdict::Allowed(grant) => grant.paths.is_none_or(|paths| covers(&paths)),
+                ScopeVerdict::Denied { .. } => false,
+            }
+        })
+}
+
 /// The limits within which a caller may use a tool.
 fn caller_limits(
     snapshot: &Snapshot,
@@ -322,7 +340,12 @@ impl<'g> Valid<'g> {
                 if judged.is_none() {
                     judged = paths_for_approval(tool, &arguments, context()).await?;
                 }
-                let preview = preview(tool, &arguments, bind_to_paths(context(), judged.clone())).await?;
+                let mut preview = preview(tool, &arguments, bind_to_paths(context(), judged.clone())).await?;
+                if let Some(failure) =
+                    preview.would_fail.take_if(|_| may_read(snapshot, &who, judged.as_deref()))
+                {
+                    return refuse(stage_of(&failure), failure);
+                }
                 let name = spec.name.as_str();
                 let shown = arguments_digest(name, &arguments);
                 let grantable = judged.as_deref().and_then(|judged| {

@@ -144,6 +144,11 @@ pub trait Tool: Send + Sync {
         false
     }
 
+    /// Whether its calls answer with the whole content of a file of the workspace.
+    fn reads_content(&self) -> bool {
+        false
+    }
+
     /// What its calls do to existing state. [`Effect::Any`], the worst case, unless it is known.
     fn effect(&self) -> Effect {
         Effect::Any
@@ -172,7 +177,7 @@ pub trait Tool: Send + Sync {
     /// What a person is shown before approving this call. May do file I/O, so it may block.
     ///
     /// # Errors
-    /// The call would be refused even if approved, so there is nothing to ask.
+    /// The call would be refused even if approved, so there is nothing to ask. A failure that depends on what files hold is [`Preview::would_fail`].
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let _ = context;
         Ok(Preview::of_arguments(arguments))
@@ -183,7 +188,7 @@ pub trait Tool: Send + Sync {
 }
 
 /// What a person is shown before approving a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Preview {
     /// What would happen, one line per file, made from the files that were found and not from the names in the call. Values of the call are escaped
     /// by [`toolgate_text::visible::value`].
@@ -193,6 +198,8 @@ pub struct Preview {
     /// The files that would change, if the tool can predict them. The call is then restricted to exactly these changes, because the approval is for
     /// what was shown.
     pub expected_changes: Option<Vec<ExpectedChange>>,
+    /// Why the call would fail if it ran now. It is answered with this instead of being asked about, if the caller could learn the same by reading.
+    pub would_fail: Option<Failure>,
 }
 
 /// The full text of what would happen.
@@ -211,7 +218,7 @@ impl Preview {
     #[must_use]
     pub fn of_arguments(arguments: &Value) -> Self {
         let body = PreviewBody::Text(serde_json::to_string_pretty(arguments).unwrap_or_default());
-        Self { summary: Vec::new(), body, expected_changes: None }
+        Self { summary: Vec::new(), body, expected_changes: None, would_fail: None }
     }
 }
 

@@ -166,6 +166,10 @@ impl Tool for FileTool {
         self.effect
     }
 
+    fn reads_content(&self) -> bool {
+        matches!(self.resource_kind, Some(ResourceKind::File(_)))
+    }
+
     fn path_inputs(&self) -> PathInputs {
         let argument = |(name, has_default): (&str, bool)| PathInput {
             name: name.to_owned(),

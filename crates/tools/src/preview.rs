@@ -65,6 +65,7 @@ pub(crate) fn of_change(
         Err(failure) => Ok(Preview {
             summary: vec![format!("this call would fail now: {failure}")],
             expected_changes: Some(Vec::new()),
+            would_fail: Some(failure),
             ..Preview::of_arguments(arguments)
         }),
     }
@@ -93,7 +94,7 @@ fn build_preview(
         // The preview was built from several reads of the files; it is accurate if a second dry run gives the same result.
         if dry_run(view, arguments, work)?.as_ref() == Some(&foreseen) {
             let changes = foreseen.into_iter().map(|foreseen| foreseen.change).collect();
-            return Ok(Preview { summary, body, expected_changes: Some(changes) });
+            return Ok(Preview { summary, body, expected_changes: Some(changes), would_fail: None });
         }
     }
     Err(Failure::new(ErrorCode::PreconditionFailed, "the files keep changing").help("try again"))

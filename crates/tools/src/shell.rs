@@ -300,7 +300,12 @@ impl Tool for Shell {
         }
         summary.push(format!("network: {}", self.runner.hosts()));
         summary.extend(line.timeout.map(|timeout| format!("for at most {} s", timeout.as_secs_f64())));
-        Ok(Preview { summary, body: PreviewBody::Text(line.command), expected_changes: None })
+        Ok(Preview {
+            summary,
+            body: PreviewBody::Text(line.command),
+            expected_changes: None,
+            would_fail: None,
+        })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

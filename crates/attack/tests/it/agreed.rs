@@ -215,7 +215,7 @@ fn a_file_that_appears_while_the_question_was_open_is_left_alone() {
     // A call that would have failed is not let through because it would work by now.
     let desk = Desk::new(Profile::NATIVE, |w| std::fs::write(w.join("a.txt"), "one\nTWO\n").unwrap());
     let edit = json!({"path": "a.txt", "old_text": "TWO", "new_text": "2"});
-    let called = desk.call(Trust::Guided, "edit_file", edit);
+    let called = desk.call(Trust::Supervised, "edit_file", edit);
     assert_eq!(code_of(&called), Some(ErrorCode::PreconditionFailed), "{}", called.answer.text);
     let asked = desk.meddler.asked.lock().unwrap().pop().unwrap();
     assert!(asked.preview.summary[0].contains("would fail"), "{:?}", asked.preview);

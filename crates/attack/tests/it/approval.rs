@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, NoApprover, PreviewBody};
 use toolgate_tools::{CallResponse, Profile};
-use toolgate_types::{Caller, Decision, ErrorCode, Stage, ToolClass, Trust};
+use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
 
 /// An approver that replies from a list, and never again once it is empty.
 #[derive(Default)]
@@ -30,7 +30,11 @@ impl Scripted {
         self.asked.lock().unwrap().clone()
     }
 
-    fn will_reply(&self, reply: ApprovalReply) {
+    pub(crate) fn forget_replies(&self) {
+        self.replies.lock().unwrap().clear();
+    }
+
+    pub(crate) fn will_reply(&self, reply: ApprovalReply) {
         self.replies.lock().unwrap().push_back(reply);
     }
 }
@@ -53,6 +57,7 @@ const AGENTS: &str = "
 agents:
   one: {tool_permissions: {write_file: {allowed: true}, append_file: {allowed: true}, read_file: {allowed: true}}}
   two: {tool_permissions: {write_file: {allowed: true}, append_file: {allowed: true}, read_file: {allowed: true}}}
+  writer: {tool_permissions: {write_file: {allowed: true}, edit_file: {allowed: true}, delete_file: {allowed: true}, move_file: {allowed: true}, apply_patch: {allowed: true}, read_file: {allowed: true, paths: ['docs/**']}}}
 ";
 
 struct Desk {
@@ -244,7 +249,7 @@ fn another_call_is_another_question() {
             "one more argument",
             base.clone(),
             tool,
-            json!({"path": "a.txt", "content": "one\nTWO\nthree\n", "if_match_sha256": "0".repeat(64)}),
+            json!({"path": "a.txt", "content": "one\nTWO\nthree\n", "if_match_sha256": Sha256::of(b"one\nTWO\nthree\n")}),
         ),
         ("another subject", with(|caller| caller.subject.push('x')), tool, arguments.clone()),
         ("an agent", with(|caller| caller.agent = Some("one".parse().unwrap())), tool, arguments.clone()),
@@ -386,6 +391,48 @@ fn a_yes_gives_no_rights() {
         // There is nothing to ask about.
         assert_eq!(called.failed.unwrap().0, Stage::Execution);
         assert_eq!(scripted.asked().len(), 0, "{path} was asked about");
+    }
+}
+
+#[test]
+fn a_call_that_would_fail_is_answered_and_not_asked_about() {
+    let patch = "--- a.txt\n+++ a.txt\n@@ -1,1 +1,1 @@\n-absent\n+new\n";
+    let calls = [
+        (
+            "edit_file",
+            json!({"path": "a.txt", "old_text": "absent", "new_text": "x"}),
+            ErrorCode::EditNotFound,
+        ),
+        ("edit_file", json!({"path": "absent.txt", "old_text": "a", "new_text": "x"}), ErrorCode::NotFound),
+        ("delete_file", json!({"path": "absent.txt"}), ErrorCode::NotFound),
+        ("move_file", json!({"from": "absent.txt", "to": "b.txt"}), ErrorCode::NotFound),
+        ("apply_patch", json!({"patch": patch}), ErrorCode::PatchConflict),
+        (
+            "write_file",
+            json!({"path": "a.txt", "content": "x", "if_match_sha256": "0".repeat(64)}),
+            ErrorCode::PreconditionFailed,
+        ),
+    ];
+    for (tool, arguments, code) in calls {
+        let scripted = Scripted::new([]);
+        let desk = Desk::new(scripted.clone());
+        let called = desk.call(&caller(Trust::Guided), tool, arguments.clone());
+        assert_eq!(code_of(&called), Some(code), "{tool}: {}", called.answer.text);
+        assert_eq!(scripted.asked().len(), 0, "{tool} was asked about");
+        let record = desk.bench.record(called.call);
+        let denial = record.denial.unwrap();
+        assert_eq!((record.decision, denial.stage, denial.code), (Decision::Error, Stage::Execution, code));
+        // The answer would say what the file holds, and reading it needs an approval, or is not allowed at all.
+        let writer = Caller { agent: Some("writer".parse().unwrap()), ..caller(Trust::Guided) };
+        for other in [caller(Trust::Supervised), writer] {
+            let asked = scripted.asked().len();
+            scripted.will_reply(ApprovalReply::Denied(None));
+            let called = desk.call(&other, tool, arguments.clone());
+            let is_asked = scripted.asked().len() > asked;
+            assert!(is_asked, "{tool}: {}", called.answer.text);
+            assert_eq!(code_of(&called), Some(ErrorCode::ApprovalDenied), "{tool}");
+            assert!(!called.answer.text.contains("nearest"), "{tool}: {}", called.answer.text);
+        }
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
             summary: summary.iter().map(|line| (*line).to_owned()).collect(),
             body,
             expected_changes: None,
+            would_fail: None,
         },
         arguments: Sha256::of(b""),
         timeout: std::time::Duration::from_secs(30),

@@ -364,7 +364,12 @@ impl Tool for CommandTool {
         if let Some(input) = rendered.input {
             body.push(format!("standard input:\n{input}"));
         }
-        Ok(Preview { summary, body: PreviewBody::Text(body.join("\n")), expected_changes: None })
+        Ok(Preview {
+            summary,
+            body: PreviewBody::Text(body.join("\n")),
+            expected_changes: None,
+            would_fail: None,
+        })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

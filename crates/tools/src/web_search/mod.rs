@@ -192,7 +192,7 @@ impl Tool for WebSearch {
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
         let WebSearchArguments { query, .. } = self.read(arguments.clone())?;
         let summary = vec![format!("ask the search engine at {}", self.client.host())];
-        Ok(Preview { summary, body: PreviewBody::Text(query), expected_changes: None })
+        Ok(Preview { summary, body: PreviewBody::Text(query), expected_changes: None, would_fail: None })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {
