@@ -170,7 +170,7 @@ async fn paths_for_approval(
 }
 
 /// Whether the caller may read these files without being asked, by a built-in tool and under no policy that could forbid it: then a failure that depends
-/// on their content tells it nothing that it could not learn otherwise.
+/// on their content shows it nothing that it could not learn otherwise.
 fn may_read(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>, judged: Option<&JudgedPaths>) -> bool {
     let covers = |paths: &PathScope| {
         judged.is_some_and(|judged| {

@@ -29,6 +29,7 @@ mod writers;
 mod disk;
 mod recording;
 mod approval;
+mod grants;
 mod agreed;
 mod answers;
 mod stages;

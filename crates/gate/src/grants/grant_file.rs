@@ -84,7 +84,7 @@ impl GrantSealer {
         Ok(list)
     }
 
-    /// The identity of the directory and the file. The birth time tells a file from one that had the same inode before; 0 where the filesystem keeps
+    /// The identity of the directory and the file. The birth time distinguishes a file from one that had the same inode before; 0 where the filesystem keeps
     /// none.
     fn identity(&self, file: &File) -> io::Result<Vec<u8>> {
         let metadata = file.metadata()?;

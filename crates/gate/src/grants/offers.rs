@@ -165,7 +165,7 @@ fn named_matchers(tool: &str, facts: &GrantFacts<'_>) -> Vec<(String, GrantMatch
     named.collect()
 }
 
-/// `None` if the call is too long to be told from others in a list.
+/// `None` if the call is too long to be distinguished from others in a list.
 fn call_words(
     tool: &str,
     facts: &GrantFacts<'_>,
