@@ -228,11 +228,11 @@ mod tests {
             "path": {"type": "string", "description": "where"}, "line": {"type": "integer"}, "share": {"type": "number"},
             "names": {"type": "array", "items": {"type": "string"}}, "least": {"type": "integer", "minimum": 1}}});
         let schema = schema.as_object().unwrap();
-        let writer = || JsonObjectWriter::with_capacity(0).string("path", "a");
+        let writer = || JsonObjectWriter::with_capacity(0).field("path", &"a");
         for (written, is_proved) in [
             (writer(), true),
-            (writer().field("line", &1).field("share", &1).strings("names", ["x"]), true),
-            (writer().field("share", &1.5).strings("names", []), true),
+            (writer().field("line", &1).field("share", &1).field("names", &vec!["x"]), true),
+            (writer().field("share", &1.5).field("names", &Vec::<&str>::new()), true),
             (writer().field("line", &1.5), false),
             (writer().field("names", &["x"]), false),
             (writer().field("least", &1), false),
@@ -273,8 +273,8 @@ mod tests {
             let Some(keywords) = schema.as_object() else { return Ok(()) };
             let names = ["a", "b", "c", "d"];
             let writer = names.into_iter().fold(JsonObjectWriter::with_capacity(0), |writer, name| match &value[name] {
-                Value::Array(items) => writer.strings(name, items.iter().filter_map(Value::as_str)),
-                Value::String(text) => writer.string(name, text),
+                Value::Array(items) => writer.field(name, &items.iter().filter_map(Value::as_str).collect::<Vec<_>>()),
+                Value::String(text) => writer.field(name, text),
                 other if value.get(name).is_some() => writer.field(name, other),
                 _ => writer,
             });

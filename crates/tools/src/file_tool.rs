@@ -1,7 +1,12 @@
 //! A tool over the workspace: a declaration, and the function that implements it.
+//!
+//! The function's parameter and result are the definition: its arguments are parsed into the one and its answers are serialised from the other, and
+//! both schemas are generated from these types.
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toolgate_gate::{
@@ -9,11 +14,12 @@ use toolgate_gate::{
     ToolSpec,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
-use toolgate_types::{Cancellation, Category, ErrorCode, Failure, ToolClass, ToolOutput};
+use toolgate_types::{Cancellation, Category, ErrorCode, Failure, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, PathStyle, Recorder, Workspace, WorkspaceView};
 
-use crate::preview::{self, PreviewFn};
+use crate::preview::{self, PreviewContent};
 use crate::resource_files::{self, ResourceKind};
+use crate::schemas::{of_answer, of_arguments};
 
 /// The names of path arguments of file tools.
 const PATHS: [&str; 3] = ["path", "from", "to"];
@@ -22,25 +28,88 @@ const PATHS: [&str; 3] = ["path", "from", "to"];
 const PATCH: &str = "patch";
 
 /// Executes one call.
-pub(crate) type FileOperation = fn(&WorkspaceView<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
+pub(crate) type FileOperation =
+    dyn Fn(&WorkspaceView<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure> + Send + Sync;
+
+/// The same before its arguments are parsed and its answer is serialised: a tool is defined by such a function.
+pub(crate) type TypedOperation<Arguments, Data> =
+    fn(&WorkspaceView<'_>, Arguments, &dyn Recorder) -> Result<Answer<Data>, Failure>;
+
+/// Computes what a call would write.
+pub(crate) type PreviewOperation =
+    dyn Fn(&WorkspaceView<'_>, Value) -> Result<PreviewContent, Failure> + Send + Sync;
+
+/// What a tool answers with.
+pub(crate) struct Answer<Data> {
+    /// For the model to read.
+    pub(crate) text: String,
+    /// For programs.
+    pub(crate) data: Data,
+    /// The digest of the text, if it is known.
+    pub(crate) text_sha256: Option<Sha256>,
+    /// The member of `data` that is left out because it is the text.
+    pub(crate) text_field: Option<&'static str>,
+}
+
+impl<Data> Answer<Data> {
+    pub(crate) fn new(text: impl Into<String>, data: Data) -> Self {
+        Self { text: text.into(), data, text_sha256: None, text_field: None }
+    }
+}
+
+impl<Data: Serialize> From<Answer<Data>> for ToolOutput {
+    fn from(answer: Answer<Data>) -> Self {
+        let Answer { text, data, text_sha256, text_field } = answer;
+        Self { text_sha256, text_field, ..Self::new(text, Structured::of(&data)) }
+    }
+}
 
 /// A profile's definition of one tool.
 pub(crate) struct ToolDeclaration {
     pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) description: &'static str,
-    pub(crate) class: ToolClass,
-    pub(crate) category: Category,
-    pub(crate) effect: Effect,
-    pub(crate) input: ToolSchema,
-    pub(crate) output: ToolSchema,
-    pub(crate) work: FileOperation,
-    pub(crate) show: Option<PreviewFn>,
+    title: &'static str,
+    description: &'static str,
+    class: ToolClass,
+    category: Category,
+    effect: Effect,
+    input: ToolSchema,
+    output: ToolSchema,
+    work: Arc<FileOperation>,
+    preview: Option<Arc<PreviewOperation>>,
     /// The kind of resource request that it answers.
     pub(crate) resource: Option<ResourceKind>,
 }
 
 impl ToolDeclaration {
+    /// A tool over files, with any effect that its class allows.
+    pub(crate) fn new<Arguments, Data>(
+        name: &'static str,
+        title: &'static str,
+        description: &'static str,
+        class: ToolClass,
+        work: TypedOperation<Arguments, Data>,
+    ) -> Self
+    where
+        Arguments: DeserializeOwned + JsonSchema + 'static,
+        Data: Serialize + JsonSchema + 'static,
+    {
+        Self {
+            name,
+            title,
+            description,
+            class,
+            category: Category::File,
+            effect: Effect::Any,
+            input: of_arguments::<Arguments>(),
+            output: of_answer::<Data>(),
+            work: Arc::new(move |view, arguments, recorder| {
+                Ok(work(view, decode(arguments)?, recorder)?.into())
+            }),
+            preview: None,
+            resource: None,
+        }
+    }
+
     /// The same tool with a known effect.
     pub(crate) fn with_effect(self, effect: Effect) -> Self {
         Self { effect, ..self }
@@ -51,21 +120,31 @@ impl ToolDeclaration {
         Self { category, ..self }
     }
 
+    /// The same tool, which shows what it would write.
+    pub(crate) fn with_preview<Arguments: DeserializeOwned + 'static>(
+        self,
+        preview: fn(&WorkspaceView<'_>, Arguments) -> Result<PreviewContent, Failure>,
+    ) -> Self {
+        let preview: Arc<PreviewOperation> =
+            Arc::new(move |view, arguments| preview(view, decode(arguments)?));
+        Self { preview: Some(preview), ..self }
+    }
+
     /// The same tool, which answers resource requests too.
     pub(crate) fn with_resource(self, kind: ResourceKind) -> Self {
         Self { resource: Some(kind), ..self }
     }
 
     /// The tool over a workspace; `None` if its name is not a valid tool name, which a test excludes.
-    pub(crate) fn bind_to(self, workspace: &Arc<Workspace>, style: PathStyle) -> Option<Arc<dyn Tool>> {
+    pub(crate) fn bind_to(&self, workspace: &Arc<Workspace>, style: PathStyle) -> Option<Arc<dyn Tool>> {
         let spec = ToolSpec {
             name: self.name.parse().ok()?,
             title: self.title.to_owned(),
             description: self.description.to_owned(),
             class: self.class,
             category: self.category,
-            input_schema: self.input,
-            output_schema: self.output,
+            input_schema: self.input.clone(),
+            output_schema: self.output.clone(),
             requirements: None,
             output_policy: None,
             timeout: None,
@@ -76,8 +155,8 @@ impl ToolDeclaration {
             effect: self.effect,
             workspace: Arc::clone(workspace),
             style,
-            work: self.work,
-            show: self.show,
+            work: Arc::clone(&self.work),
+            preview: self.preview.clone(),
             resource_kind: self.resource,
         }))
     }
@@ -88,8 +167,8 @@ struct FileTool {
     effect: Effect,
     workspace: Arc<Workspace>,
     style: PathStyle,
-    work: FileOperation,
-    show: Option<PreviewFn>,
+    work: Arc<FileOperation>,
+    preview: Option<Arc<PreviewOperation>>,
     resource_kind: Option<ResourceKind>,
 }
 
@@ -211,7 +290,7 @@ impl Tool for FileTool {
         let arguments = coerce_integers(&self.spec.input_schema, arguments.clone());
         let view = self.view(context, &context.stop);
         match self.spec.class.has_effect() {
-            true => preview::of_change(&view, &arguments, self.work, self.show),
+            true => preview::of_change(&view, &arguments, &*self.work, self.preview.as_deref()),
             false => preview::of_reading(&view, &arguments),
         }
     }
@@ -261,26 +340,17 @@ pub(crate) fn coerce_integers(schema: &ToolSchema, mut arguments: Value) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schemas::{object, of_type};
 
     /// `research_notes` reads one file: a name that happens to contain `search` decides nothing.
     #[test]
     fn a_tool_has_the_category_that_its_declaration_names() {
         let workspace = Arc::new(Workspace::new(Vec::new()).unwrap());
         for category in [Category::File, Category::Search] {
-            let declaration = ToolDeclaration {
-                name: "research_notes",
-                title: "",
-                description: "",
-                class: ToolClass::Read,
-                category,
-                effect: Effect::Any,
-                input: object([], &[]),
-                output: object([], &[]),
-                work: |_, _, _| Ok(ToolOutput::new("", json!({}))),
-                show: None,
-                resource: None,
-            };
+            let declaration =
+                ToolDeclaration::new::<Value, Value>("research_notes", "", "", ToolClass::Read, |_, _, _| {
+                    Ok(Answer::new("", Value::Null))
+                })
+                .with_category(category);
             let tool = declaration.bind_to(&workspace, PathStyle::Free).unwrap();
             assert_eq!(tool.spec().category, category);
         }
@@ -288,10 +358,9 @@ mod tests {
 
     #[test]
     fn integers_may_be_written_with_a_point_and_may_be_huge() {
-        let schema = object(
-            [("line", of_type("integer")), ("text", of_type("string")), ("any", of_type("object"))],
-            &[],
-        );
+        let schema = ToolSchema::from(json!({"properties": {
+            "line": {"type": "integer"}, "text": {"type": "string"}, "any": {"type": "object"},
+        }}));
         for (given, read) in [
             (json!({"line": 1.0}), json!({"line": 1})),
             (json!({"line": 3}), json!({"line": 3})),

@@ -9,7 +9,6 @@ mod schemas;
 mod file_tool;
 mod preview;
 mod output_budget;
-mod arguments;
 mod edit;
 mod blocked_commands;
 mod shell;

@@ -2,7 +2,7 @@
 
 use toolgate_text::json_len::{MAX_ESCAPE_BYTES, added_by_escaping, json_len};
 use toolgate_text::quoted_name;
-use toolgate_workspace::{FoundFiles, FoundLines, ListResult, ListedEntry, WorkspaceView};
+use toolgate_workspace::{FoundFiles, FoundLines, ListOptions, ListResult, ListedEntry, WorkspaceView};
 
 /// Reserved for the fields around a list or a diff; at most half of the limit.
 const RESERVED_BYTES: usize = 1024;
@@ -51,6 +51,16 @@ fn max_name_len(name: &str) -> usize {
 /// Whether any byte matches. Scans every byte instead of stopping at the first match: the loop vectorises, and matches are rare.
 pub(crate) fn has_byte(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
     text.bytes().fold(false, |found, byte| found | is_such(byte))
+}
+
+/// Options that list every visible entry, up to the call's `max_entries`.
+pub(crate) fn every_entry(view: &WorkspaceView<'_>, with_size: bool) -> ListOptions {
+    ListOptions {
+        max_entries: view.limits.max_entries,
+        include_hidden: true,
+        include_symlinks: true,
+        with_size,
+    }
 }
 
 /// How many bytes an entry of a listing costs.

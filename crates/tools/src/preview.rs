@@ -18,7 +18,7 @@ use toolgate_workspace::{
     WorkspaceError, WorkspaceView, mark,
 };
 
-use crate::file_tool::FileOperation;
+use crate::file_tool::{FileOperation, PreviewOperation};
 
 /// Unchanged lines around each change in a diff.
 pub(crate) const DIFF_CONTEXT: usize = 3;
@@ -28,9 +28,6 @@ const MAX_NAMED: usize = 3;
 
 /// How often a preview is retried when files change concurrently.
 const MAX_ATTEMPTS: usize = 4;
-
-/// Computes the new text of a call.
-pub(crate) type PreviewFn = fn(&WorkspaceView<'_>, Value) -> Result<PreviewContent, Failure>;
 
 /// How a call changes the text of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +52,8 @@ pub(crate) enum PreviewContent {
 pub(crate) fn of_change(
     view: &WorkspaceView<'_>,
     arguments: &Value,
-    work: FileOperation,
-    show: Option<PreviewFn>,
+    work: &FileOperation,
+    show: Option<&PreviewOperation>,
 ) -> Result<Preview, Failure> {
     match build_preview(view, arguments, work, show) {
         Ok(preview) => Ok(preview),
@@ -74,8 +71,8 @@ pub(crate) fn of_change(
 fn build_preview(
     view: &WorkspaceView<'_>,
     arguments: &Value,
-    work: FileOperation,
-    show: Option<PreviewFn>,
+    work: &FileOperation,
+    show: Option<&PreviewOperation>,
 ) -> Result<Preview, Failure> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(foreseen) = dry_run(view, arguments, work)? else {
@@ -111,7 +108,7 @@ struct PreviewedChange {
 fn dry_run(
     view: &WorkspaceView<'_>,
     arguments: &Value,
-    work: FileOperation,
+    work: &FileOperation,
 ) -> Result<Option<Vec<PreviewedChange>>, Failure> {
     let foresight = PreviewRecorder { limit: view.limits.max_write_bytes, seen: Mutex::default() };
     let outcome = work(view, arguments.clone(), &foresight);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_command::{
@@ -22,7 +23,7 @@ use toolgate_workspace::{Mount, MountAccess};
 
 use crate::blocked_commands::{Blocked, blocked_line};
 use crate::file_tool::{coerce_integers, decode};
-use crate::schemas::{described, object};
+use crate::schemas::of_arguments;
 
 /// The name of the working directory argument.
 const CWD: &str = "cwd";
@@ -68,13 +69,19 @@ pub(crate) fn all_fields(finished: CommandOutcome, context: &CallContext) -> Too
 
 /// Where the full output can be read, filled in by the frontend that keeps it.
 pub(crate) fn full_output() -> Value {
-    described("string", "Where the whole output can be read for a while")
+    json!({"type": "string", "description": "Where the whole output can be read for a while"})
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct ShellArguments {
+    /// A shell line
+    #[schemars(length(min = 1))]
     command: String,
+    /// Directory to run in; the workspace when absent
     cwd: Option<String>,
+    /// Time after which it is ended; never more than a call may take
+    #[schemars(range(min = 1))]
     timeout_ms: Option<u64>,
 }
 
@@ -107,17 +114,6 @@ impl Shell {
         let default_timeout = configured.default.or(timeouts.default);
         // A longer default than the maximum is a larger maximum.
         let max_timeout = configured.max.or(timeouts.max.max(configured.default));
-        let input = object(
-            [
-                ("command", json!({"type": "string", "minLength": 1, "description": "A shell line"})),
-                ("cwd", described("string", "Directory to run in; the workspace when absent")),
-                (
-                    "timeout_ms",
-                    json!({"type": "integer", "minimum": 1, "description": "Time after which it is ended; never more than a call may take"}),
-                ),
-            ],
-            &["command"],
-        );
         let spec = ToolSpec {
             name: name.parse().ok()?,
             title: title.to_owned(),
@@ -125,7 +121,7 @@ impl Shell {
             // A shell can irrevocably destroy whatever it can write to.
             class: ToolClass::Destructive,
             category: Category::Exec,
-            input_schema: input,
+            input_schema: of_arguments::<ShellArguments>(),
             output_schema: output(),
             requirements: None,
             output_policy: None,

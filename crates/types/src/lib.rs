@@ -14,6 +14,7 @@ pub mod failure;
 pub mod json_escape;
 pub mod json_type;
 pub mod structured;
+mod struct_json;
 pub mod outcome;
 pub mod limits;
 pub mod escalation;

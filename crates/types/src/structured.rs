@@ -5,11 +5,14 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::json_escape::escape_json;
 use crate::json_type::JsonType;
+use crate::struct_json::{Refused, StructSerializer, TextSerializer, ValueType};
 
 /// Initial capacity for fields.
 const USUAL_FIELDS: usize = 8;
+
+/// Initial capacity for their JSON.
+const USUAL_BYTES: usize = 512;
 
 /// The structured part of an answer.
 ///
@@ -61,42 +64,23 @@ impl JsonObjectWriter {
     /// Adds a field. Names are static and need no escaping.
     #[must_use]
     pub fn field(mut self, name: &'static str, value: &impl Serialize) -> Self {
+        self.push(name, value);
+        self
+    }
+
+    pub(crate) fn push<T: ?Sized + Serialize>(&mut self, name: &'static str, value: &T) {
         self.push_key(name);
         let start = self.json.len();
-        self.failed |= serde_json::to_writer(&mut self.json, value).is_err();
-        match self.json.get(start..).and_then(JsonType::of_json) {
-            Some(value) => self.fields.push(RawJsonField { name, value, items: None }),
-            None => self.failed = true,
+        let written = value.serialize(TextSerializer::new(&mut self.json)).or_else(|Refused| {
+            self.json.truncate(start);
+            serde_json::to_writer(&mut self.json, value).map_err(drop)?;
+            let value = self.json.get(start..).and_then(JsonType::of_json).ok_or(())?;
+            Ok::<_, ()>(ValueType { value, items: None })
+        });
+        match written {
+            Ok(ValueType { value, items }) => self.fields.push(RawJsonField { name, value, items }),
+            Err(()) => self.failed = true,
         }
-        self
-    }
-
-    /// Adds a string.
-    #[must_use]
-    pub fn string(mut self, name: &'static str, text: &str) -> Self {
-        self.push_key(name);
-        self.push_string(text);
-        self.fields.push(RawJsonField { name, value: JsonType::String, items: None });
-        self
-    }
-
-    /// Adds an array of strings.
-    #[must_use]
-    pub fn strings<'t>(mut self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
-        self.push_key(name);
-        let begin = self.json.len();
-        for text in texts {
-            self.json.push(b',');
-            self.push_string(text);
-        }
-        match self.json.get_mut(begin) {
-            // Replaces the comma before the first element.
-            Some(comma) => *comma = b'[',
-            None => self.json.push(b'['),
-        }
-        self.json.push(b']');
-        self.fields.push(RawJsonField { name, value: JsonType::Array, items: Some(JsonType::String) });
-        self
     }
 
     /// The object. If a value could not be serialised, the result is `null`, which matches no tool's schema.
@@ -116,12 +100,6 @@ impl JsonObjectWriter {
         self.json.extend_from_slice(if self.json.is_empty() { b"{\"" } else { b",\"" });
         self.json.extend_from_slice(name.as_bytes());
         self.json.extend_from_slice(b"\":");
-    }
-
-    fn push_string(&mut self, text: &str) {
-        self.json.push(b'"');
-        escape_json(text.as_bytes(), &mut self.json);
-        self.json.push(b'"');
     }
 }
 
@@ -146,6 +124,16 @@ impl RawJsonObject {
 }
 
 impl Structured {
+    /// An answer that is serialised: a struct directly to JSON, member by member, anything else to a value. What cannot be serialised becomes
+    /// `null`, which matches no tool's schema.
+    pub fn of<T: ?Sized + Serialize>(answer: &T) -> Self {
+        let writer = JsonObjectWriter::with_capacity(USUAL_BYTES);
+        match answer.serialize(StructSerializer(writer)) {
+            Ok(structured) => structured,
+            Err(Refused) => Self::Value(serde_json::to_value(answer).unwrap_or_default()),
+        }
+    }
+
     /// As a parsed value.
     #[must_use]
     pub fn into_value(self) -> Value {
@@ -241,7 +229,11 @@ mod tests {
         let whole = json!({"b": [1, "x\n"], "a": {"c": null}, "t": "\"", "n": ["a", "\\", ""], "e": []});
         let fields =
             JsonObjectWriter::with_capacity(0).field("b", &json!([1, "x\n"])).field("a", &json!({"c": null}));
-        let spelt = fields.string("t", "\"").strings("n", ["a", "\\", ""]).strings("e", []).finish();
+        let spelt = fields
+            .field("t", &"\"")
+            .field("n", &["a", "\\", ""].as_slice())
+            .field("e", &Vec::<u8>::new())
+            .finish();
         assert!(matches!(spelt, Structured::Raw(_)) && spelt.is_object());
         let value = Structured::from(whole.clone());
         assert!(spelt == whole && spelt == value && spelt != json!({}));
@@ -250,6 +242,48 @@ mod tests {
         let fields = more.into_raw().unwrap().fields().to_owned();
         assert!(fields.starts_with(r#""b":[1"#) && fields.ends_with(r#""e":[],"d":1"#), "{fields}");
         assert_eq!(JsonObjectWriter::with_capacity(9).finish().into_raw().unwrap().fields(), "");
+    }
+
+    #[derive(Serialize)]
+    struct Answer {
+        path: &'static str,
+        names: Vec<&'static str>,
+        mixed: (&'static str, u8),
+        nested: Vec<Vec<&'static str>>,
+        keyed: Vec<std::collections::BTreeMap<&'static str, &'static str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        absent: Option<u8>,
+        null: Option<u8>,
+    }
+
+    #[test]
+    fn a_struct_is_its_json_with_the_type_of_each_member() {
+        let answer = Answer {
+            path: "a\"\u{1}\n",
+            names: vec!["b", ""],
+            mixed: ("c", 1),
+            nested: vec![vec!["d"]],
+            keyed: vec![[("e", "f")].into()],
+            absent: None,
+            null: None,
+        };
+        let Structured::Raw(raw) = Structured::of(&answer) else { panic!("a value") };
+        assert_eq!(raw.as_str(), serde_json::to_string(&answer).unwrap());
+        let (strings, array) = (Some(JsonType::String), JsonType::Array);
+        let field = |name, value, items| RawJsonField { name, value, items };
+        let expected = [
+            field("path", JsonType::String, None),
+            field("names", array, strings),
+            field("mixed", array, None),
+            field("nested", array, None),
+            field("keyed", array, None),
+            field("null", JsonType::Null, None),
+        ];
+        assert_eq!(raw.field_types(), Some(&expected[..]));
+        for other in [json!("text"), json!({"a": 1}), json!(null)] {
+            assert!(matches!(Structured::of(&other), Structured::Value(value) if value == other));
+        }
+        assert_eq!(Structured::of(&std::collections::BTreeMap::from([((1, 2), 3)])), Value::Null);
     }
 
     #[test]

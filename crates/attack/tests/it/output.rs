@@ -112,7 +112,7 @@ fn names_that_nobody_declared_are_not_in_the_record() {
 
 #[test]
 fn what_a_tool_puts_into_words_itself_is_checked_and_filtered_all_the_same() {
-    let words = || JsonObjectWriter::with_capacity(64).string("name", "Ada").string("key", SECRET).finish();
+    let words = || JsonObjectWriter::with_capacity(64).field("name", &"Ada").field("key", &SECRET).finish();
     let output = || ToolOutput { text_field: Some("content"), ..ToolOutput::new(SECRET, words()) };
     let call = |schema: Value| {
         let desk = Desk::answering(Profile::NATIVE, output(), schema, &[("name", Allow)]);
@@ -250,13 +250,13 @@ fn the_answer_of_a_built_in_tool_is_checked_like_any_other() {
     let writer = || JsonObjectWriter::with_capacity(0);
     for (written, fits) in [
         (writer().field("key", &7), true),
-        (writer().field("key", &7).strings("names", ["a"]), true),
+        (writer().field("key", &7).field("names", &vec!["a"]), true),
         (writer().field("key", &7).field("names", &["a"]), true),
         (writer().field("key", &7).field("least", &2), true),
         (writer().field("key", &7).field("least", &1), false),
         (writer().field("key", &7).field("names", &[1]), false),
-        (writer().string("key", SECRET), false),
-        (writer().field("key", &7).string("other", SECRET), false),
+        (writer().field("key", &SECRET), false),
+        (writer().field("key", &7).field("other", &SECRET), false),
         (writer(), false),
     ] {
         let output = ToolOutput::new("text", written.finish());

@@ -1,25 +1,24 @@
 //! Five text tools: `ok: …`, or a stable category and a reason.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use toolgate_gate::Effect;
 use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
-use toolgate_types::{Category, ErrorCode, Failure, Limits, Outcome, ToolClass, ToolOutput};
+use toolgate_types::{ErrorCode, Failure, Limits, Outcome, ToolClass};
 use toolgate_workspace::{
     DryRun, FileContent, NoopRecorder, ReadRequest, Recorder, Transformed, WorkspaceError, WorkspaceView,
 };
 
 use super::native::list_text;
 use super::{AnswerShape, LIMITS, Profile, ProfileDefinition};
-use crate::arguments::{ListArguments, PathAndContent, every_entry, show_append, show_write};
-use crate::file_tool::{ToolDeclaration, decode};
-use crate::output_budget::{EntryCost, bound_listing};
+use crate::file_tool::{Answer, ToolDeclaration};
+use crate::output_budget::{EntryCost, bound_listing, every_entry};
 use crate::preview::{PreviewContent, Verb};
 use crate::profiled_gate::ModelAnswer;
-use crate::schemas::{described, object, of_type};
 
 impl Profile {
     /// MiniClaw's five text tools.
@@ -31,94 +30,77 @@ impl Profile {
     });
 }
 
-fn tools() -> Vec<ToolDeclaration> {
-    let path = described("string", "Path relative to the workspace");
-    let content = described("string", "Text content");
-    let declare = |name, title, description, class, input, work, show| ToolDeclaration {
-        name,
-        title,
-        description,
-        class,
-        category: Category::File,
-        effect: Effect::Any,
-        input,
-        output: of_type("string").into(),
-        work,
-        show,
-        resource: None,
-    };
-    vec![
-        declare(
-            "read_file",
-            "Read a file",
-            "Read a UTF-8 text file of the workspace.",
-            ToolClass::Read,
-            object([("path", path.clone())], &["path"]),
-            read_file,
-            None,
-        ),
-        declare(
-            "write_file",
-            "Write a file",
-            "Replace the whole content of a file, or create it. Parent directories are made.",
-            ToolClass::Write,
-            object([("path", path.clone()), ("content", content.clone())], &["path", "content"]),
-            write_file,
-            Some(show_write),
-        )
-        .with_effect(Effect::Sets),
-        declare(
-            "append_file",
-            "Append to a file",
-            "Add text to the end of a file, or create it.",
-            ToolClass::Write,
-            object([("path", path.clone()), ("content", content)], &["path", "content"]),
-            append_file,
-            Some(show_append),
-        )
-        .with_effect(Effect::Adds),
-        declare(
-            "list_dir",
-            "List a directory",
-            "List the entries of a directory, sorted by name. Without a path: the workspace.",
-            ToolClass::Read,
-            object([("path", path.clone())], &[]),
-            list_dir,
-            None,
-        ),
-        declare(
-            "edit_file",
-            "Edit a file",
-            "Replace exact text. old_text must match once, unless replace_all is true.",
-            ToolClass::Write,
-            object(
-                [
-                    ("path", path),
-                    ("old_text", described("string", "Text to replace, exactly")),
-                    ("new_text", described("string", "Text to put in its place")),
-                    ("replace_all", described("boolean", "Replace every match (default false)")),
-                ],
-                &["path", "old_text", "new_text"],
+fn tools() -> &'static [ToolDeclaration] {
+    static TOOLS: LazyLock<[ToolDeclaration; 5]> = LazyLock::new(|| {
+        [
+            ToolDeclaration::new(
+                "read_file",
+                "Read a file",
+                "Read a UTF-8 text file of the workspace.",
+                ToolClass::Read,
+                read_file,
             ),
-            edit_file,
-            Some(show_edit),
-        ),
-    ]
+            ToolDeclaration::new(
+                "write_file",
+                "Write a file",
+                "Replace the whole content of a file, or create it. Parent directories are made.",
+                ToolClass::Write,
+                write_file,
+            )
+            .with_effect(Effect::Sets)
+            .with_preview(|_, PathAndContent { content, .. }| {
+                Ok(PreviewContent::Text(Verb::Replace, content))
+            }),
+            ToolDeclaration::new(
+                "append_file",
+                "Append to a file",
+                "Add text to the end of a file, or create it.",
+                ToolClass::Write,
+                append_file,
+            )
+            .with_effect(Effect::Adds)
+            .with_preview(|_, PathAndContent { content, .. }| {
+                Ok(PreviewContent::Text(Verb::Append, content))
+            }),
+            ToolDeclaration::new(
+                "list_dir",
+                "List a directory",
+                "List the entries of a directory, sorted by name. Without a path: the workspace.",
+                ToolClass::Read,
+                list_dir,
+            ),
+            ToolDeclaration::new(
+                "edit_file",
+                "Edit a file",
+                "Replace exact text. old_text must match once, unless replace_all is true.",
+                ToolClass::Write,
+                edit_file,
+            )
+            .with_preview(preview_edit),
+        ]
+    });
+    &*TOOLS
 }
 
-fn ok(text: String) -> Result<ToolOutput, Failure> {
+/// All that a tool answers is its text.
+fn ok(text: &str) -> Result<Answer<String>, Failure> {
     let text = format!("ok: {text}");
-    Ok(ToolOutput::new(text.clone(), Value::String(text)))
+    Ok(Answer::new(text.clone(), text))
 }
 
-#[derive(Deserialize)]
-struct PathOnly {
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArguments {
+    /// Path relative to the workspace
     path: String,
 }
 
-fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let PathOnly { path } = decode(arguments)?;
-    let read = view.read(&path, &ReadRequest::default())?;
+fn read_file(
+    view: &WorkspaceView<'_>,
+    arguments: ReadArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<String>, Failure> {
+    let read = view.read(&arguments.path, &ReadRequest::default())?;
     match read.content {
         FileContent::Binary { .. } => Err(WorkspaceError::Binary { path: read.path }.into()),
         FileContent::Text(window) => {
@@ -127,75 +109,95 @@ fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Re
                 true => format!("\n[truncated: first {shown} of {} bytes shown]", read.bytes),
                 false => String::new(),
             };
-            ok(format!("read {shown} bytes from {}\n{}{notice}", quoted_name(&read.path), window.text))
+            ok(&format!("read {shown} bytes from {}\n{}{notice}", quoted_name(&read.path), window.text))
         }
     }
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PathAndContent {
+    /// Path relative to the workspace
+    path: String,
+    /// Text content
+    content: String,
+}
+
 fn write_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: PathAndContent,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let PathAndContent { path, content } = decode(arguments)?;
+) -> Result<Answer<String>, Failure> {
+    let PathAndContent { path, content } = arguments;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
-    ok(format!("wrote {} bytes to {}", written.bytes, quoted_name(&written.path)))
+    ok(&format!("wrote {} bytes to {}", written.bytes, quoted_name(&written.path)))
 }
 
 fn append_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: PathAndContent,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let PathAndContent { path, content } = decode(arguments)?;
+) -> Result<Answer<String>, Failure> {
+    let PathAndContent { path, content } = arguments;
     let written = view.append(&path, content.as_bytes(), recorder)?;
-    ok(format!(
-        "appended {} bytes to {} (now {} bytes)",
-        content.len(),
-        quoted_name(&written.path),
-        written.bytes
-    ))
+    let (added, path) = (content.len(), quoted_name(&written.path));
+    ok(&format!("appended {added} bytes to {path} (now {} bytes)", written.bytes))
 }
 
-fn list_dir(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let arguments: ListArguments = decode(arguments)?;
-    let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArguments {
+    /// Path relative to the workspace
+    path: Option<String>,
+}
+
+fn list_dir(
+    view: &WorkspaceView<'_>,
+    arguments: ListArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<String>, Failure> {
+    let mut listed = view.list(arguments.path.as_deref().unwrap_or("."), &every_entry(view, true))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, overhead: 24 });
-    ok(format!("{} entries in {}\n{}", listed.total, quoted_name(&listed.path), list_text(&listed)))
+    ok(&format!("{} entries in {}\n{}", listed.total, quoted_name(&listed.path), list_text(&listed)))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct EditArguments {
+    /// Path relative to the workspace
     path: String,
+    /// Text to replace, exactly
     old_text: String,
+    /// Text to put in its place
     new_text: String,
+    /// Replace every match (default false)
     #[serde(default)]
     replace_all: bool,
 }
 
 fn edit(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: EditArguments,
     rehearsal: DryRun,
     recorder: &dyn Recorder,
 ) -> Result<(Transformed, usize), Failure> {
-    let EditArguments { path, old_text, new_text, replace_all } = decode(arguments)?;
+    let EditArguments { path, old_text, new_text, replace_all } = arguments;
     let edits = [Edit { old_text, new_text, replace_all }];
     crate::edit::edit(view, &path, &edits, rehearsal, recorder)
 }
 
-fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
+fn preview_edit(view: &WorkspaceView<'_>, arguments: EditArguments) -> Result<PreviewContent, Failure> {
     let (transformed, _) = edit(view, arguments, DryRun::Yes, &NoopRecorder)?;
     Ok(PreviewContent::Text(Verb::Edit, transformed.after))
 }
 
 fn edit_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: EditArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
+) -> Result<Answer<String>, Failure> {
     let (transformed, count) = edit(view, arguments, DryRun::No, recorder)?;
-    ok(format!("replaced {count} of {count} matches in {}", quoted_name(&transformed.written.path)))
+    ok(&format!("replaced {count} of {count} matches in {}", quoted_name(&transformed.written.path)))
 }
 
 /// This profile's stable error categories.

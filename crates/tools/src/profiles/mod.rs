@@ -44,7 +44,7 @@ impl Profile {
 struct ProfileDefinition {
     name: &'static str,
     /// Its tools over files.
-    tools: fn() -> Vec<ToolDeclaration>,
+    tools: fn() -> &'static [ToolDeclaration],
     /// Words an outcome of the tool of this name.
     render: fn(&str, Outcome) -> ModelAnswer,
     /// Its name for an error code. A profile with names of its own matches on every code, without a catch-all arm.
@@ -110,7 +110,7 @@ impl ProfileDefinition {
     /// A profile with the gate's own codes and limits, without a shell, a web search or runs.
     const fn new(
         name: &'static str,
-        tools: fn() -> Vec<ToolDeclaration>,
+        tools: fn() -> &'static [ToolDeclaration],
         render: fn(&str, Outcome) -> ModelAnswer,
         answer: AnswerShape,
     ) -> Self {
@@ -237,7 +237,7 @@ impl Profile {
     /// The names of its own tools, in order; `web_search` and declared tools come in addition.
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {
-        let files = (self.0.tools)().into_iter().map(|declaration| declaration.name);
+        let files = (self.0.tools)().iter().map(|declaration| declaration.name);
         files.chain(self.0.shell.map(|shell| shell.name)).collect()
     }
 
@@ -259,7 +259,7 @@ impl Profile {
     /// Two tools have one name.
     pub fn registry(self, parts: &ToolComponents) -> Result<Registry, GateError> {
         let mut registry = Registry::new();
-        let files = (self.0.tools)().into_iter();
+        let files = (self.0.tools)().iter();
         let files = files.filter_map(|declaration| declaration.bind_to(&parts.workspace, self.path_style()));
         let shell = parts.commands.as_ref().zip(self.0.shell);
         let shell = shell.and_then(|(runner, presentation)| Shell::bind_to(runner, presentation));

@@ -15,7 +15,7 @@ impl Profile {
         limits: Limits { timeout: Duration::from_secs(30), ..LIMITS },
         shipped: SHIPPED,
         strict_manifests: true,
-        ..ProfileDefinition::new("proxy", Vec::new, render, AnswerShape::Envelope("data"))
+        ..ProfileDefinition::new("proxy", || &[], render, AnswerShape::Envelope("data"))
     });
 }
 

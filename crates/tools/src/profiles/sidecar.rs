@@ -1,19 +1,24 @@
 //! JSON observations for small local models; never more than five tools.
 
-use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use toolgate_command::{ShellTimeouts, output_before};
 use toolgate_gate::Effect;
-use toolgate_types::{Category, ErrorCode, Failure, Limits, Outcome, ToolClass, ToolOutput};
-use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, WorkspaceView};
+use toolgate_types::{Category, ErrorCode, Failure, Limits, Outcome, Sha256, ToolClass, ToolOutput};
+use toolgate_workspace::{
+    EntryKind, FileContent, FileRead, Hidden, ListedEntry, Match, ReadRequest, Recorder, SearchOptions,
+    WorkspaceView, WriteResult,
+};
 
 use super::{AnswerShape, LIMITS, Profile, ProfileDefinition};
-use crate::arguments::{
-    ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
-};
-use crate::file_tool::{ToolDeclaration, decode};
-use crate::output_budget::{EntryCost, bound_listing, bound_matches};
+use crate::file_tool::{Answer, ToolDeclaration};
+use crate::output_budget::{EntryCost, bound_listing, bound_matches, every_entry};
+use crate::preview::{PreviewContent, Verb};
 use crate::profiled_gate::ModelAnswer;
-use crate::schemas::{described, object, of_type};
+use crate::schemas::{True, Undeclared};
 use crate::shell::{ShellPresentation, all_fields};
 
 impl Profile {
@@ -25,7 +30,7 @@ impl Profile {
             name: "run_command",
             title: "Run a command",
             description: "Run a shell command in the workspace. Answers with stdout, stderr and the exit code.",
-            output: || of_type("object").into(),
+            output: || json!({"type": "object"}).into(),
             may_fetch: false,
             timeouts: ShellTimeouts { default: None, max: None },
             prefers_bash: false,
@@ -37,111 +42,107 @@ impl Profile {
     });
 }
 
-fn tools() -> Vec<ToolDeclaration> {
-    let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
-    let declare = |name, title, description, class, input, work, show| ToolDeclaration {
-        name,
-        title,
-        description,
-        class,
-        category: Category::File,
-        effect: Effect::Any,
-        input,
-        output: of_type("object").into(),
-        work,
-        show,
-        resource: None,
-    };
-    vec![
-        declare(
-            "read_file",
-            "Read a file",
-            "Read the contents of a file, or a range of its lines. Returns the content as it is, and the line numbers of its first and last line; of a binary file, its size and type.",
-            ToolClass::Read,
-            object(
-                [
-                    ("path", described("string", "File path relative to workspace root")),
-                    ("start_line", line("Starting line number (1-based, optional)")),
-                    ("end_line", line("Ending line number (inclusive, optional)")),
-                ],
-                &["path"],
+fn tools() -> &'static [ToolDeclaration] {
+    static TOOLS: LazyLock<[ToolDeclaration; 4]> = LazyLock::new(|| {
+        [
+            ToolDeclaration::new(
+                "read_file",
+                "Read a file",
+                "Read the contents of a file, or a range of its lines. Returns the content as it is, and the line numbers of its first and last line; of a binary file, its size and type.",
+                ToolClass::Read,
+                read_file,
             ),
-            read_file,
-            None,
-        ),
-        declare(
-            "write_file",
-            "Write a file",
-            "Write content to a file. Creates the file and its parent directories if needed.",
-            ToolClass::Write,
-            object(
-                [
-                    ("path", described("string", "File path relative to workspace root")),
-                    ("content", described("string", "Content to write")),
-                ],
-                &["path", "content"],
+            ToolDeclaration::new(
+                "write_file",
+                "Write a file",
+                "Write content to a file. Creates the file and its parent directories if needed.",
+                ToolClass::Write,
+                write_file,
+            )
+            .with_effect(Effect::Sets)
+            .with_preview(|_, WriteArguments { content, .. }| {
+                Ok(PreviewContent::Text(Verb::Replace, content))
+            }),
+            ToolDeclaration::new(
+                "list_directory",
+                "List a directory",
+                "List files and directories at a path.",
+                ToolClass::Read,
+                list_directory,
             ),
-            write_file,
-            Some(show_write),
-        )
-        .with_effect(Effect::Sets),
-        declare(
-            "list_directory",
-            "List a directory",
-            "List files and directories at a path.",
-            ToolClass::Read,
-            object(
-                [("path", described("string", "Directory path relative to workspace root (optional)"))],
-                &[],
-            ),
-            list_directory,
-            None,
-        ),
-        declare(
-            "search_files",
-            "Search in files",
-            "Search file contents for a text or a regular expression.",
-            ToolClass::Read,
-            object(
-                [
-                    (
-                        "pattern",
-                        json!({"type": "string", "minLength": 1, "description": "Text to search for"}),
-                    ),
-                    ("path", described("string", "File or directory to search (optional)")),
-                    ("regex", described("boolean", "Read the pattern as a regular expression")),
-                    ("case_sensitive", described("boolean", "Whether a and A differ (default true)")),
-                    ("glob", described("string", "Only files that match, such as *.js")),
-                    (
-                        "max_matches",
-                        json!({"type": "integer", "minimum": 1, "maximum": 50, "description": "At most 50"}),
-                    ),
-                ],
-                &["pattern"],
-            ),
-            search_files,
-            None,
-        )
-        .with_category(Category::Search),
-    ]
+            ToolDeclaration::new(
+                "search_files",
+                "Search in files",
+                "Search file contents for a text or a regular expression.",
+                ToolClass::Read,
+                search_files,
+            )
+            .with_category(Category::Search),
+        ]
+    });
+    &*TOOLS
 }
 
-fn observed(structured: Value) -> Result<ToolOutput, Failure> {
-    Ok(ToolOutput::new(String::new(), structured))
+/// What stands in the observation, which has no text beside it.
+fn observed<Data>(data: Data) -> Result<Answer<Undeclared<Data>>, Failure> {
+    Ok(Answer::new(String::new(), Undeclared(data)))
 }
 
-fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let ReadArguments { path, start_line, end_line } = decode(arguments)?;
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArguments {
+    /// File path relative to workspace root
+    path: String,
+    /// Starting line number (1-based, optional)
+    #[schemars(range(min = 1))]
+    start_line: Option<u64>,
+    /// Ending line number (inclusive, optional)
+    #[schemars(range(min = 1))]
+    end_line: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum FileAnswer {
+    Binary {
+        path: String,
+        binary: True,
+        r#type: &'static str,
+        size: u64,
+        sha256: Sha256,
+    },
+    Text {
+        content: String,
+        lines: u64,
+        path: String,
+        size: u64,
+        start_line: u64,
+        end_line: u64,
+        truncated: bool,
+    },
+}
+
+fn read_file(
+    view: &WorkspaceView<'_>,
+    arguments: ReadArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<Undeclared<FileAnswer>>, Failure> {
+    let ReadArguments { path, start_line, end_line } = arguments;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: true })?;
-    observed(match read.content {
-        FileContent::Binary { beginning } => json!({
-            "path": read.path, "binary": true, "type": media_type(&beginning), "size": read.bytes,
-            "sha256": read.sha256.to_string(),
-        }),
-        FileContent::Text(window) => json!({
-            "content": window.text, "lines": window.total_lines, "path": read.path, "size": read.bytes,
-            "start_line": window.first_line, "end_line": window.last_line, "truncated": window.truncated,
-        }),
+    let FileRead { path, bytes: size, sha256, content } = read;
+    observed(match content {
+        FileContent::Binary { beginning } => {
+            FileAnswer::Binary { path, binary: True, r#type: media_type(&beginning), size, sha256 }
+        }
+        FileContent::Text(window) => FileAnswer::Text {
+            content: window.text,
+            lines: window.total_lines,
+            path,
+            size,
+            start_line: window.first_line,
+            end_line: window.last_line,
+            truncated: window.truncated,
+        },
     })
 }
 
@@ -150,56 +151,133 @@ fn media_type(beginning: &[u8]) -> &'static str {
     infer::get(beginning).map_or("application/octet-stream", |kind| kind.mime_type())
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WriteArguments {
+    /// File path relative to workspace root
+    path: String,
+    /// Content to write
+    content: String,
+}
+
+#[derive(Serialize)]
+struct WriteAnswer {
+    path: String,
+    bytes_written: u64,
+    created: bool,
+}
+
 fn write_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: WriteArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let PathAndContent { path, content } = decode(arguments)?;
-    let written = view.write(&path, content.as_bytes(), None, recorder)?;
-    observed(json!({"path": written.path, "bytes_written": written.bytes, "created": written.created}))
+) -> Result<Answer<Undeclared<WriteAnswer>>, Failure> {
+    let WriteArguments { path, content } = arguments;
+    let WriteResult { path, bytes, created, .. } = view.write(&path, content.as_bytes(), None, recorder)?;
+    observed(WriteAnswer { path, bytes_written: bytes, created })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArguments {
+    /// Directory path relative to workspace root (optional)
+    path: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ListAnswer {
+    path: String,
+    entries: Vec<Entry>,
+    count: usize,
+    truncated: bool,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    r#type: &'static str,
+    size: Option<u64>,
 }
 
 fn list_directory(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: ListArguments,
     _: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let arguments: ListArguments = decode(arguments)?;
-    let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
+) -> Result<Answer<Undeclared<ListAnswer>>, Failure> {
+    let mut listed = view.list(arguments.path.as_deref().unwrap_or("."), &every_entry(view, true))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, overhead: 64 });
-    let entries: Vec<Value> = listed
-        .entries
-        .iter()
-        .map(|entry| {
-            let kind = match entry.kind {
-                EntryKind::File => "file",
-                EntryKind::Directory => "directory",
-                EntryKind::Symlink => "symlink",
-                EntryKind::Other => "other",
-            };
-            json!({"name": listed.name(entry), "type": kind, "size": entry.size})
-        })
-        .collect();
-    observed(
-        json!({"path": listed.path, "entries": entries, "count": listed.total, "truncated": listed.truncated}),
-    )
+    let entry = |entry: &ListedEntry| Entry {
+        name: listed.name(entry).to_owned(),
+        r#type: match entry.kind {
+            EntryKind::File => "file",
+            EntryKind::Directory => "directory",
+            EntryKind::Symlink => "symlink",
+            EntryKind::Other => "other",
+        },
+        size: entry.size,
+    };
+    let entries = listed.entries.iter().map(entry).collect();
+    observed(ListAnswer { entries, count: listed.total, truncated: listed.truncated, path: listed.path })
 }
 
-fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let arguments: SearchArguments = decode(arguments)?;
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchArguments {
+    /// Text to search for
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// File or directory to search (optional)
+    path: Option<String>,
+    /// Read the pattern as a regular expression
+    #[serde(default)]
+    regex: bool,
+    /// Whether a and A differ (default true)
+    case_sensitive: Option<bool>,
+    /// Only files that match, such as *.js
+    glob: Option<String>,
+    /// At most 50
+    #[schemars(range(min = 1, max = 50))]
+    max_matches: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct SearchAnswer {
+    pattern: String,
+    matches: Vec<MatchAnswer>,
+    count: usize,
+    truncated: bool,
+}
+
+#[derive(Serialize)]
+struct MatchAnswer {
+    file: String,
+    line: u64,
+    text: String,
+}
+
+fn search_files(
+    view: &WorkspaceView<'_>,
+    arguments: SearchArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<Undeclared<SearchAnswer>>, Failure> {
     let most = view.limits.max_matches;
-    let options = SearchOptions { skip_directories: &["node_modules"], ..arguments.options(view, most) };
-    let mut found = view.search(arguments.path(), &options)?;
+    let options = SearchOptions {
+        regex: arguments.regex,
+        case_sensitive: arguments.case_sensitive.unwrap_or(true),
+        glob: arguments.glob.as_deref(),
+        max_matches: arguments.max_matches.unwrap_or(most).min(most),
+        max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
+        hidden: Hidden::All,
+        skip_directories: &["node_modules"],
+        ..SearchOptions::new(&arguments.pattern)
+    };
+    let mut found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
     bound_matches(view, &mut found);
-    let matches: Vec<Value> = found
-        .matches
-        .iter()
-        .map(|(path, found)| json!({"file": path, "line": found.number, "text": found.line.text}))
-        .collect();
-    observed(
-        json!({"pattern": arguments.pattern, "matches": matches, "count": matches.len(), "truncated": found.truncated}),
-    )
+    let shown =
+        |(file, found): (String, Match)| MatchAnswer { file, line: found.number, text: found.line.text };
+    let matches: Vec<MatchAnswer> = found.matches.into_iter().map(shown).collect();
+    let count = matches.len();
+    observed(SearchAnswer { pattern: arguments.pattern, matches, count, truncated: found.truncated })
 }
 
 /// The codes that this profile's models know: the sandbox's own, errno names, or a plain failure.

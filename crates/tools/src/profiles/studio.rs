@@ -1,20 +1,25 @@
 //! The tools of a chat studio: `{output, metadata, isError}`.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolgate_command::{CommandOutcome, ShellTimeouts, output_before};
 use toolgate_gate::{CallContext, Effect};
 use toolgate_text::quoted_name;
-use toolgate_types::{Category, Failure, Limits, OnFull, OnViolation, Outcome, ToolClass, ToolOutput};
-use toolgate_workspace::{FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView};
+use toolgate_types::{Failure, Limits, OnFull, OnViolation, Outcome, Sha256, ToolClass, ToolOutput};
+use toolgate_workspace::{
+    FileContent, FileRead, ReadRequest, Recorder, WorkspaceError, WorkspaceView, WriteResult,
+};
 
 use super::native::content_notice;
 use super::{AnswerShape, ConversationDefaults, LIMITS, Profile, ProfileDefinition};
-use crate::arguments::{PathAndContent, ReadArguments, show_write};
-use crate::file_tool::{ToolDeclaration, decode};
+use crate::file_tool::{Answer, ToolDeclaration};
+use crate::preview::{PreviewContent, Verb};
 use crate::profiled_gate::ModelAnswer;
-use crate::schemas::{described, object, of_type};
+use crate::schemas::Undeclared;
 use crate::shell::{ShellPresentation, full_output};
 use crate::web_search::WEB_SEARCH;
 
@@ -47,82 +52,111 @@ impl Profile {
     });
 }
 
-fn tools() -> Vec<ToolDeclaration> {
-    let path = described("string", "Path relative to the project, or @central/… for the second zone");
-    let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
-    vec![
-        ToolDeclaration {
-            name: "file_read",
-            title: "Read a file",
-            description: "Read a file's contents within the sandbox, or a range of its lines.",
-            class: ToolClass::Read,
-            category: Category::File,
-            effect: Effect::Any,
-            input: object(
-                [
-                    ("path", path.clone()),
-                    ("start_line", line("First line, from 1")),
-                    ("end_line", line("Last line, inclusive")),
-                ],
-                &["path"],
+fn tools() -> &'static [ToolDeclaration] {
+    static TOOLS: LazyLock<[ToolDeclaration; 2]> = LazyLock::new(|| {
+        [
+            ToolDeclaration::new(
+                "file_read",
+                "Read a file",
+                "Read a file's contents within the sandbox, or a range of its lines.",
+                ToolClass::Read,
+                file_read,
             ),
-            output: of_type("object").into(),
-            work: file_read,
-            show: None,
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "file_write",
-            title: "Write a file",
-            description: "Create a file or replace its content within the sandbox.",
-            class: ToolClass::Write,
-            category: Category::File,
-            effect: Effect::Sets,
-            input: object(
-                [("path", path), ("content", described("string", "The whole new content"))],
-                &["path", "content"],
-            ),
-            output: of_type("object").into(),
-            work: file_write,
-            show: Some(show_write),
-            resource: None,
-        },
-    ]
+            ToolDeclaration::new(
+                "file_write",
+                "Write a file",
+                "Create a file or replace its content within the sandbox.",
+                ToolClass::Write,
+                file_write,
+            )
+            .with_effect(Effect::Sets)
+            .with_preview(|_, WriteArguments { content, .. }| {
+                Ok(PreviewContent::Text(Verb::Replace, content))
+            }),
+        ]
+    });
+    &*TOOLS
 }
 
-fn file_read(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let ReadArguments { path, start_line, end_line } = decode(arguments)?;
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArguments {
+    /// Path relative to the project, or @central/… for the second zone
+    path: String,
+    /// First line, from 1
+    #[schemars(range(min = 1))]
+    start_line: Option<u64>,
+    /// Last line, inclusive
+    #[schemars(range(min = 1))]
+    end_line: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadMetadata {
+    path: String,
+    bytes: u64,
+    sha256: Sha256,
+    line_count: u64,
+    start_line: u64,
+    end_line: u64,
+    truncated: bool,
+}
+
+fn file_read(
+    view: &WorkspaceView<'_>,
+    arguments: ReadArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<Undeclared<ReadMetadata>>, Failure> {
+    let ReadArguments { path, start_line, end_line } = arguments;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
-    match read.content {
-        FileContent::Binary { .. } => Err(WorkspaceError::Binary { path: read.path }.into()),
+    let FileRead { path, bytes, sha256, content } = read;
+    match content {
+        FileContent::Binary { .. } => Err(WorkspaceError::Binary { path }.into()),
         FileContent::Text(window) => {
-            let structured = json!({
-                "path": read.path, "bytes": read.bytes, "sha256": read.sha256.to_string(), "lineCount": window.total_lines,
-                "startLine": window.first_line, "endLine": window.last_line, "truncated": window.truncated,
-            });
-            let notice = content_notice(&window, read.bytes);
-            Ok(ToolOutput::new(window.text + &notice, structured))
+            let notice = content_notice(&window, bytes);
+            let metadata = ReadMetadata {
+                path,
+                bytes,
+                sha256,
+                line_count: window.total_lines,
+                start_line: window.first_line,
+                end_line: window.last_line,
+                truncated: window.truncated,
+            };
+            Ok(Answer::new(window.text + &notice, Undeclared(metadata)))
         }
     }
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WriteArguments {
+    /// Path relative to the project, or @central/… for the second zone
+    path: String,
+    /// The whole new content
+    content: String,
+}
+
+#[derive(Serialize)]
+struct WriteMetadata {
+    path: String,
+    bytes: u64,
+    created: bool,
+    sha256: Sha256,
+}
+
 fn file_write(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: WriteArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let PathAndContent { path, content } = decode(arguments)?;
+) -> Result<Answer<Undeclared<WriteMetadata>>, Failure> {
+    let WriteArguments { path, content } = arguments;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
-    let text = format!(
-        "{} {} ({} bytes)",
-        if written.created { "created" } else { "wrote" },
-        quoted_name(&written.path),
-        written.bytes
-    );
-    let structured = json!({
-        "path": written.path, "bytes": written.bytes, "created": written.created, "sha256": written.sha256_after.to_string(),
-    });
-    Ok(ToolOutput::new(text, structured))
+    let WriteResult { path, bytes, created, sha256_after: sha256, .. } = written;
+    let verb = if created { "created" } else { "wrote" };
+    let text = format!("{verb} {} ({bytes} bytes)", quoted_name(&path));
+    Ok(Answer::new(text, Undeclared(WriteMetadata { path, bytes, created, sha256 })))
 }
 
 /// The output, with a limit of its own, and all other fields as metadata.

@@ -11,8 +11,9 @@ mod result;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use thiserror::Error;
 use toolgate_egress::Resolve;
 use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
@@ -20,9 +21,9 @@ use toolgate_manifest::SearchBackend;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 
 use self::client::SearchClient;
-use self::result::{AnswerBounds, answer};
+use self::result::{AnswerBounds, WebSearchAnswer, answer};
 use crate::file_tool::{coerce_integers, decode};
-use crate::schemas::{list_of, notice, object, of_type};
+use crate::schemas::{describe, of_answer, of_arguments};
 
 pub use self::engine::default_key_variable;
 pub use self::key::SearchKey;
@@ -91,9 +92,14 @@ pub struct WebSearch {
     default_results: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct WebSearchArguments {
+    /// What to search for
+    #[schemars(length(min = 1, max = MAX_QUERY_CHARS))]
     query: String,
+    // Described with the default that the operator sets.
+    #[schemars(range(min = 1, max = MAX_RESULTS))]
     max_results: Option<u64>,
 }
 
@@ -129,16 +135,13 @@ impl WebSearch {
         let found = self.client.search(arguments.query.trim(), most, context).await?;
         let hide = |text| self.client.redact_key(text);
         let bounds = AnswerBounds { results: most, bytes: context.limits.max_output_bytes, redact: &hide };
-        Ok(answer(self.client.backend(), &found, &bounds))
+        Ok(answer(self.client.backend(), &found, &bounds).into())
     }
 }
 
 /// The specification; `None` if its name is not a valid tool name, which a test excludes.
 fn spec(usual_results: u64, suspended: Option<String>) -> Option<ToolSpec> {
     let results = format!("How many results at most; {usual_results} when absent");
-    let text = || of_type("string");
-    let result =
-        object([("title", text()), ("url", text()), ("snippet", text())], &["title", "url", "snippet"]);
     Some(ToolSpec {
         name: WEB_SEARCH.parse().ok()?,
         title: "Search the web".to_owned(),
@@ -147,29 +150,8 @@ fn spec(usual_results: u64, suspended: Option<String>) -> Option<ToolSpec> {
             .to_owned(),
         class: ToolClass::Read,
         category: Category::Web,
-        input_schema: object(
-            [
-                (
-                    "query",
-                    json!({"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS, "description": "What to search for"}),
-                ),
-                (
-                    "max_results",
-                    json!({"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "description": results}),
-                ),
-            ],
-            &["query"],
-        ),
-        output_schema: object(
-            [
-                ("untrusted", json!({"const": true})),
-                ("backend", text()),
-                ("results", list_of(json!(result))),
-                ("truncated", of_type("boolean")),
-                notice(),
-            ],
-            &["untrusted", "backend", "results", "truncated"],
-        ),
+        input_schema: describe(of_arguments::<WebSearchArguments>(), "max_results", &results),
+        output_schema: of_answer::<WebSearchAnswer>(),
         requirements: None,
         output_policy: None,
         timeout: None,

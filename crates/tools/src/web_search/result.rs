@@ -1,11 +1,14 @@
 //! Results for a model: sanitised, bounded, and marked as untrusted.
 
 use reqwest::Url;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use toolgate_manifest::SearchBackend;
 use toolgate_text::json_len::json_len;
 use toolgate_text::sanitize;
-use toolgate_types::ToolOutput;
+
+use crate::file_tool::Answer;
+use crate::schemas::True;
 
 /// Longer parts of a result are cut, in characters.
 const MAX_TITLE_CHARS: usize = 300;
@@ -25,8 +28,21 @@ pub(super) struct EngineResult {
     pub(super) snippet: String,
 }
 
-/// A sanitised result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the tool answers with.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebSearchAnswer {
+    untrusted: True,
+    backend: &'static str,
+    results: Vec<SanitizedResult>,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<String>,
+}
+
+// A sanitised result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct SanitizedResult {
     title: String,
     url: String,
@@ -65,7 +81,7 @@ pub(super) fn answer(
     backend: SearchBackend,
     found: &[EngineResult],
     bounds: &AnswerBounds<'_>,
-) -> ToolOutput {
+) -> Answer<WebSearchAnswer> {
     let most = usize::try_from(bounds.results).unwrap_or(usize::MAX);
     let wanted = found.iter().filter_map(|found| SanitizedResult::of(found, bounds.redact)).take(most);
     let wanted: Vec<SanitizedResult> = wanted.collect();
@@ -79,14 +95,10 @@ pub(super) fn answer(
     };
     let results: Vec<SanitizedResult> = wanted.iter().take_while(fits).cloned().collect();
     let truncated = results.len() < wanted.len();
-    let data: Vec<_> = results
-        .iter()
-        .map(|shown| json!({"title": shown.title, "url": shown.url, "snippet": shown.snippet}))
-        .collect();
-    let structured = json!({
-        "untrusted": true, "backend": backend.as_str(), "results": data, "truncated": truncated,
-    });
-    ToolOutput::new(text(&results, truncated), structured)
+    let text = text(&results, truncated);
+    let data =
+        WebSearchAnswer { untrusted: True, backend: backend.as_str(), results, truncated, notice: None };
+    Answer::new(text, data)
 }
 
 fn text(results: &[SanitizedResult], truncated: bool) -> String {
@@ -203,6 +215,9 @@ fn entity(name: &str) -> Option<char> {
 mod tests {
     use proptest::prelude::*;
 
+    use serde_json::json;
+    use toolgate_types::ToolOutput;
+
     use super::*;
     use toolgate_text::is_invisible;
 
@@ -255,7 +270,7 @@ mod tests {
     }
 
     fn answer_within(found: Vec<EngineResult>, results: u64, bytes: u64) -> ToolOutput {
-        answer(SearchBackend::Brave, &found, &AnswerBounds { results, bytes, redact: &|text| text })
+        answer(SearchBackend::Brave, &found, &AnswerBounds { results, bytes, redact: &|text| text }).into()
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod reading;
 mod writing;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use toolgate_types::{Failure, Outcome, Stage};
 use super::{AnswerShape, Profile, ProfileDefinition, scalar_members};
 use crate::file_tool::ToolDeclaration;
 use crate::profiled_gate::ModelAnswer;
-use crate::schemas::{list_of, notice, object, of_type};
+use crate::schemas::NOTICE;
 use crate::shell::{ShellPresentation, all_fields, full_output};
 
 pub(super) use reading::{content_notice, list_text};
@@ -45,45 +46,40 @@ impl Profile {
 }
 
 fn command_output() -> ToolSchema {
-    let list = list_of(of_type("object"));
-    object(
-        [
-            ("exit_code", json!({"type": ["integer", "null"]})),
-            ("signal", json!({"type": ["string", "null"]})),
-            ("duration_ms", of_type("integer")),
-            ("stdout", of_type("string")),
-            ("stderr", of_type("string")),
-            ("truncated", of_type("boolean")),
-            ("timed_out", of_type("boolean")),
-            ("denied", list.clone()),
-            ("refused_hosts", list.clone()),
-            ("quarantined", list.clone()),
-            ("quarantined_total", of_type("integer")),
-            ("left_behind", list),
-            ("hidden_files", of_type("integer")),
-            ("pinned_folders", of_type("integer")),
-            ("hidden_folders", list_of(of_type("string"))),
-            ("full_output", full_output()),
-            notice(),
+    let objects = json!({"type": "array", "items": {"type": "object"}});
+    json!({
+        "type": "object",
+        "properties": {
+            "exit_code": {"type": ["integer", "null"]},
+            "signal": {"type": ["string", "null"]},
+            "duration_ms": {"type": "integer"},
+            "stdout": {"type": "string"},
+            "stderr": {"type": "string"},
+            "truncated": {"type": "boolean"},
+            "timed_out": {"type": "boolean"},
+            "denied": objects,
+            "refused_hosts": objects,
+            "quarantined": objects,
+            "quarantined_total": {"type": "integer"},
+            "left_behind": objects,
+            "hidden_files": {"type": "integer"},
+            "pinned_folders": {"type": "integer"},
+            "hidden_folders": {"type": "array", "items": {"type": "string"}},
+            "full_output": full_output(),
+            NOTICE: {"type": "string"},
+        },
+        "required": [
+            "exit_code", "signal", "duration_ms", "stdout", "stderr", "truncated", "timed_out", "denied", "quarantined",
         ],
-        &[
-            "exit_code",
-            "signal",
-            "duration_ms",
-            "stdout",
-            "stderr",
-            "truncated",
-            "timed_out",
-            "denied",
-            "quarantined",
-        ],
-    )
+        "additionalProperties": false,
+    })
+    .into()
 }
 
-fn tools() -> Vec<ToolDeclaration> {
-    let mut tools = reading::tools();
-    tools.extend(writing::tools());
-    tools
+fn tools() -> &'static [ToolDeclaration] {
+    static TOOLS: LazyLock<Vec<ToolDeclaration>> =
+        LazyLock::new(|| reading::tools().into_iter().chain(writing::tools()).collect());
+    &TOOLS
 }
 
 /// A success is the tool's own text; a failure is the code, the message and the help.

@@ -1,220 +1,143 @@
 //! Read-only tools.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
-use toolgate_gate::Effect;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 use toolgate_text::quoted_name;
-use toolgate_types::{Category, Failure, JsonObjectWriter, Sha256, Structured, ToolClass, ToolOutput};
+use toolgate_types::{Category, Failure, Sha256, Structured, ToolClass};
 use toolgate_workspace::{
-    EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, ListResult, Match,
-    ReadRequest, Recorder, TextWindow, WalkGaps, WorkspaceView,
+    EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Hidden, ListResult,
+    Match, MatchLine, ReadRequest, Recorder, SearchOptions, TextWindow, WalkGaps, WorkspaceView,
 };
 
-use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
-use crate::file_tool::{ToolDeclaration, decode};
-use crate::output_budget::{EntryCost, bound_listing, bound_matches, bound_paths, has_byte};
+use crate::file_tool::{Answer, ToolDeclaration};
+use crate::output_budget::{EntryCost, bound_listing, bound_matches, bound_paths, every_entry, has_byte};
 use crate::resource_files::ResourceKind;
-use crate::schemas::{described, list_of, notice, object, of_type};
+use crate::schemas::leading;
 
 /// The upper bound of matches or results in one answer, whatever the call asks for.
 const MAX_RESULTS: usize = 1000;
 
-/// Initial capacity for the JSON fields beside a text or a list.
-const METADATA_BYTES: usize = 512;
-
-pub(crate) fn tools() -> Vec<ToolDeclaration> {
-    let path =
-        described("string", "Path relative to the workspace, or with a mount alias such as @project/src");
-    let names = list_of(of_type("string"));
-    let line = |which: &str| json!({"type": "integer", "minimum": 1, "description": format!("{which} line, counted from 1, inclusive")});
-    vec![
-        ToolDeclaration {
-            name: "read_file",
-            title: "Read a file",
-            description: "Read a text file, or a range of its lines. Answers with the text and with the size and SHA-256 of the whole file. \
-                          A long file is cut with a notice that says how to go on.",
-            class: ToolClass::Read,
-            category: Category::File,
-            effect: Effect::Any,
-            input: object(
-                [("path", path), ("start_line", line("First")), ("end_line", line("Last"))],
-                &["path"],
-            ),
-            output: object(
-                [
-                    ("path", of_type("string")),
-                    ("content", of_type("string")),
-                    ("bytes", of_type("integer")),
-                    ("sha256", of_type("string")),
-                    ("binary", of_type("boolean")),
-                    ("truncated", of_type("boolean")),
-                    ("start_line", of_type("integer")),
-                    ("end_line", of_type("integer")),
-                    ("total_lines", of_type("integer")),
-                ],
-                &["path", "bytes", "sha256", "binary"],
-            ),
-            work: read_file,
-            show: None,
-            resource: Some(ResourceKind::File(about_file)),
-        },
-        ToolDeclaration {
-            name: "list_directory",
-            title: "List a directory",
-            description: "List the entries of one directory, sorted by name, with their types.",
-            class: ToolClass::Read,
-            category: Category::File,
-            effect: Effect::Any,
-            input: object(
-                [("path", described("string", "Directory; the workspace itself when absent"))],
-                &[],
-            ),
-            output: object(
-                [
-                    ("path", of_type("string")),
-                    ("total", of_type("integer")),
-                    ("truncated", of_type("boolean")),
-                    ("directories", names.clone()),
-                    ("files", names.clone()),
-                    ("symlinks", names.clone()),
-                    ("other", names),
-                    notice(),
-                ],
-                &["path", "directories", "files", "symlinks", "other", "total", "truncated"],
-            ),
-            work: list_directory,
-            show: None,
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "search_files",
-            title: "Search in files",
-            description: "Search file contents for a text (default) or a regular expression, line by line. Respects .gitignore. \
-                          Answers with path, line number and line, and with neighbouring lines if asked.",
-            class: ToolClass::Read,
-            category: Category::Search,
-            effect: Effect::Any,
-            input: object(
-                [
-                    (
-                        "pattern",
-                        json!({"type": "string", "minLength": 1, "description": "Text to find, or a regular expression with regex: true"}),
-                    ),
-                    ("path", described("string", "File or directory to search; the workspace when absent")),
-                    (
-                        "regex",
-                        described("boolean", "Read the pattern as a regular expression (default false)"),
-                    ),
-                    ("case_sensitive", described("boolean", "Whether a and A differ (default true)")),
-                    ("glob", described("string", "Only files that match, such as *.rs or src/**/*.ts")),
-                    (
-                        "before",
-                        json!({"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines before each match"}),
-                    ),
-                    (
-                        "after",
-                        json!({"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines after each match"}),
-                    ),
-                    ("max_matches", json!({"type": "integer", "minimum": 1, "maximum": MAX_RESULTS})),
-                ],
-                &["pattern"],
-            ),
-            output: object(
-                [
-                    (
-                        "matches",
-                        list_of(json!({"type": "object", "properties": {
-                            "path": {"type": "string"}, "line": {"type": "integer"}, "text": {"type": "string"},
-                            "before": {"type": "array", "items": {"type": "string"}}, "after": {"type": "array", "items": {"type": "string"}},
-                        }, "required": ["path", "line", "text"]})),
-                    ),
-                    ("truncated", of_type("boolean")),
-                    ("timed_out", of_type("boolean")),
-                    ("files_searched", of_type("integer")),
-                    ("files_with_matches", of_type("integer")),
-                    ("unwalked", list_of(of_type("string"))),
-                    notice(),
-                ],
-                &["matches", "truncated", "files_searched"],
-            ),
-            work: search_files,
-            show: None,
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "find_files",
-            title: "Find files by name",
-            description: "Find files whose name or path matches a glob: *.md at any depth, src/**/*.rs from the directory on. Respects .gitignore.",
-            class: ToolClass::Read,
-            category: Category::Search,
-            effect: Effect::Any,
-            input: object(
-                [
-                    (
-                        "glob",
-                        json!({"type": "string", "minLength": 1, "description": "Glob; without a slash it matches names at any depth"}),
-                    ),
-                    ("path", described("string", "Directory to look in; the workspace when absent")),
-                    ("max_results", json!({"type": "integer", "minimum": 1, "maximum": MAX_RESULTS})),
-                ],
-                &["glob"],
-            ),
-            output: object(
-                [
-                    ("paths", list_of(of_type("string"))),
-                    ("truncated", of_type("boolean")),
-                    ("unwalked", list_of(of_type("string"))),
-                    notice(),
-                ],
-                &["paths", "truncated"],
-            ),
-            work: find_files,
-            show: None,
-            resource: Some(ResourceKind::Files),
-        },
+pub(super) fn tools() -> [ToolDeclaration; 4] {
+    [
+        ToolDeclaration::new(
+            "read_file",
+            "Read a file",
+            "Read a text file, or a range of its lines. Answers with the text and with the size and SHA-256 of the whole file. \
+             A long file is cut with a notice that says how to go on.",
+            ToolClass::Read,
+            read_file,
+        )
+        .with_resource(ResourceKind::File(about_file)),
+        ToolDeclaration::new(
+            "list_directory",
+            "List a directory",
+            "List the entries of one directory, sorted by name, with their types.",
+            ToolClass::Read,
+            list_directory,
+        ),
+        ToolDeclaration::new(
+            "search_files",
+            "Search in files",
+            "Search file contents for a text (default) or a regular expression, line by line. Respects .gitignore. \
+             Answers with path, line number and line, and with neighbouring lines if asked.",
+            ToolClass::Read,
+            search_files,
+        )
+        .with_category(Category::Search),
+        ToolDeclaration::new(
+            "find_files",
+            "Find files by name",
+            "Find files whose name or path matches a glob: *.md at any depth, src/**/*.rs from the directory on. Respects .gitignore.",
+            ToolClass::Read,
+            find_files,
+        )
+        .with_category(Category::Search)
+        .with_resource(ResourceKind::Files),
     ]
 }
 
-fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let ReadArguments { path, start_line, end_line } = decode(arguments)?;
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadArguments {
+    /// Path relative to the workspace, or with a mount alias such as @project/src
+    path: String,
+    /// First line, counted from 1, inclusive
+    #[schemars(range(min = 1))]
+    start_line: Option<u64>,
+    /// Last line, counted from 1, inclusive
+    #[schemars(range(min = 1))]
+    end_line: Option<u64>,
+}
+
+// The members after `binary` are those of a text.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = leading(&["path", "content"]))]
+struct FileAnswer {
+    path: String,
+    bytes: u64,
+    #[schemars(with = "String")]
+    sha256: Sha256,
+    binary: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_lines: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+}
+
+fn read_file(
+    view: &WorkspaceView<'_>,
+    arguments: ReadArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<FileAnswer>, Failure> {
+    let ReadArguments { path, start_line, end_line } = arguments;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let FileRead { path, bytes, sha256, content } = read;
     let window = match content {
         FileContent::Binary { .. } => {
             let text = format!("binary file `{}`: {bytes} bytes, sha256 {sha256}", quoted_name(&path));
-            return Ok(ToolOutput::new(text, about(&path, bytes, sha256, true).finish()));
+            return Ok(Answer::new(text, FileAnswer::new(path, bytes, sha256, true)));
         }
         FileContent::Text(window) => window,
     };
     let notice = content_notice(&window, bytes);
     let is_text = notice.is_empty();
-    let told = about(&path, bytes, sha256, false).field("truncated", &window.truncated);
-    let told = told.field("start_line", &window.first_line).field("end_line", &window.last_line);
-    let told = told.field("total_lines", &window.total_lines);
-    // If the text is complete, it is not stored a second time: `text_field` says that it is this property.
-    let told = if is_text { told } else { told.string("content", &window.text) };
+    let data = FileAnswer {
+        truncated: Some(window.truncated),
+        start_line: Some(window.first_line),
+        end_line: Some(window.last_line),
+        total_lines: Some(window.total_lines),
+        // If the text is complete, it is not stored a second time: `text_field` says that it is this property.
+        content: (!is_text).then(|| window.text.clone()),
+        ..FileAnswer::new(path, bytes, sha256, false)
+    };
     // The text is as long as the file, so the file's digest is the text's digest.
     let text_sha256 = (window.text.len() as u64 == bytes && is_text).then_some(sha256);
-    let text_as = is_text.then_some("content");
-    Ok(ToolOutput {
-        text_sha256,
-        text_field: text_as,
-        ..ToolOutput::new(window.text + &notice, told.finish())
-    })
+    let text_field = is_text.then_some("content");
+    Ok(Answer { text_sha256, text_field, ..Answer::new(window.text + &notice, data) })
 }
 
-/// The fields that every file has.
-fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> JsonObjectWriter {
-    let told = JsonObjectWriter::with_capacity(METADATA_BYTES).string("path", path).field("bytes", &bytes);
-    told.field("sha256", &sha256).field("binary", &is_binary)
+impl FileAnswer {
+    /// What every file has.
+    fn new(path: String, bytes: u64, sha256: Sha256, binary: bool) -> Self {
+        let (truncated, start_line, end_line, total_lines, content) = (None, None, None, None, None);
+        Self { path, bytes, sha256, binary, truncated, start_line, end_line, total_lines, content }
+    }
 }
 
-/// The same fields for a file that is read as a resource.
+/// What a file has that is read as a resource.
 fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     let is_binary = matches!(file.content, EntireContent::Bytes(_));
-    Ok(about(&file.path, file.bytes, file.sha256, is_binary).finish())
+    Ok(Structured::of(&FileAnswer::new(file.path.clone(), file.bytes, file.sha256, is_binary)))
 }
 
 /// The notice after truncated text, deterministic for the same cut.
@@ -234,26 +157,65 @@ pub(crate) fn content_notice(window: &TextWindow, bytes: u64) -> String {
     )
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArguments {
+    /// Directory; the workspace itself when absent
+    path: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = leading(&["path", "total", "truncated"]))]
+struct ListAnswer {
+    path: String,
+    directories: Names,
+    files: Names,
+    symlinks: Names,
+    other: Names,
+    total: usize,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<String>,
+}
+
+// The names of a listing's entries of one kind. A listing holds all names in one buffer, and may have very many.
+#[derive(JsonSchema)]
+#[schemars(with = "Vec<String>")]
+struct Names {
+    listed: Rc<ListResult>,
+    kind: EntryKind,
+}
+
+impl Serialize for Names {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let of_kind = self.listed.entries.iter().filter(|entry| entry.kind == self.kind);
+        serializer.collect_seq(of_kind.map(|entry| self.listed.name(entry)))
+    }
+}
+
 fn list_directory(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: ListArguments,
     _: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let arguments: ListArguments = decode(arguments)?;
+) -> Result<Answer<ListAnswer>, Failure> {
     // The size costs one `fstatat` per entry, and `read_file` reports it anyway.
-    let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
+    let mut listed = view.list(arguments.path.as_deref().unwrap_or("."), &every_entry(view, false))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, overhead: "\"\",".len() });
-    let names = |kind: EntryKind| {
-        let of_kind = listed.entries.iter().filter(move |entry| entry.kind == kind);
-        of_kind.map(|entry| listed.name(entry))
+    let text = list_text(&listed);
+    let listed = Rc::new(listed);
+    let names = |kind| Names { listed: Rc::clone(&listed), kind };
+    let data = ListAnswer {
+        path: listed.path.clone(),
+        directories: names(EntryKind::Directory),
+        files: names(EntryKind::File),
+        symlinks: names(EntryKind::Symlink),
+        other: names(EntryKind::Other),
+        total: listed.total,
+        truncated: listed.truncated,
+        notice: None,
     };
-    let room = length_of_names(&listed) + listed.entries.len() * "\"\",".len() + METADATA_BYTES;
-    let told = JsonObjectWriter::with_capacity(room).string("path", &listed.path);
-    let told =
-        told.strings("directories", names(EntryKind::Directory)).strings("files", names(EntryKind::File));
-    let told = told.strings("symlinks", names(EntryKind::Symlink)).strings("other", names(EntryKind::Other));
-    let told = told.field("total", &listed.total).field("truncated", &listed.truncated);
-    Ok(ToolOutput::new(list_text(&listed), told.finish()))
+    Ok(Answer::new(text, data))
 }
 
 /// The bytes of all listed names. After truncation `names` still holds the dropped ones, so the entries are summed.
@@ -298,36 +260,105 @@ fn may_need_quoting(byte: u8) -> bool {
     byte != 0 && !matches!(byte, b'!' | b'#'..=b'9' | b';'..=b'Z' | b'\\' | b'^'..=b'~')
 }
 
-fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let arguments: SearchArguments = decode(arguments)?;
-    let options = arguments.options(view, MAX_RESULTS);
-    let mut found = view.search(arguments.path(), &options)?;
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SearchArguments {
+    /// Text to find, or a regular expression with regex: true
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// File or directory to search; the workspace when absent
+    path: Option<String>,
+    /// Read the pattern as a regular expression (default false)
+    #[serde(default)]
+    regex: bool,
+    /// Whether a and A differ (default true)
+    case_sensitive: Option<bool>,
+    /// Only files that match, such as *.rs or src/**/*.ts
+    glob: Option<String>,
+    /// Lines before each match
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 50))]
+    before: usize,
+    /// Lines after each match
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 50))]
+    after: usize,
+    #[schemars(range(min = 1, max = MAX_RESULTS))]
+    max_matches: Option<usize>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("required" = ["matches", "truncated", "files_searched"]))]
+struct SearchAnswer {
+    matches: Vec<MatchAnswer>,
+    truncated: bool,
+    timed_out: bool,
+    files_searched: u64,
+    files_with_matches: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unwalked: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MatchAnswer {
+    path: String,
+    line: u64,
+    text: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    before: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    after: Vec<String>,
+}
+
+impl MatchAnswer {
+    fn new((path, found): &(String, Match)) -> Self {
+        let lines = |lines: &[MatchLine]| lines.iter().map(|line| line.text.clone()).collect();
+        Self {
+            path: path.clone(),
+            line: found.number,
+            text: found.line.text.clone(),
+            before: lines(&found.before),
+            after: lines(&found.after),
+        }
+    }
+}
+
+fn search_files(
+    view: &WorkspaceView<'_>,
+    arguments: SearchArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<SearchAnswer>, Failure> {
+    let options = SearchOptions {
+        regex: arguments.regex,
+        case_sensitive: arguments.case_sensitive.unwrap_or(true),
+        glob: arguments.glob.as_deref(),
+        before: arguments.before,
+        after: arguments.after,
+        max_matches: arguments.max_matches.unwrap_or(view.limits.max_matches).min(MAX_RESULTS),
+        max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
+        hidden: Hidden::All,
+        ..SearchOptions::new(&arguments.pattern)
+    };
+    let mut found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
     bound_matches(view, &mut found);
-    let matches: Vec<Value> = found.matches.iter().map(|(path, found)| match_json(path, found)).collect();
-    let mut structured = json!({
-        "matches": matches, "truncated": found.truncated, "timed_out": found.timed_out,
-        "files_searched": found.files_searched, "files_with_matches": found.files_with_matches,
-    });
-    add_walk_gaps(&mut structured, &found.gaps);
     // Fewer matches than asked for: their text exceeded the output limit, so raising max_matches does not help.
     let remedy = match found.matches.len() >= options.max_matches && options.max_matches < MAX_RESULTS {
         true => "narrow the search or raise max_matches",
         false => "narrow the search",
     };
-    Ok(ToolOutput::new(search_text(&found, remedy), structured))
-}
-
-fn match_json(path: &str, found: &Match) -> Value {
-    let mut value = json!({"path": path, "line": found.number, "text": found.line.text});
-    if let Value::Object(fields) = &mut value {
-        for (name, lines) in [("before", &found.before), ("after", &found.after)] {
-            if !lines.is_empty() {
-                let lines: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-                fields.insert(name.to_owned(), json!(lines));
-            }
-        }
-    }
-    value
+    let data = SearchAnswer {
+        matches: found.matches.iter().map(MatchAnswer::new).collect(),
+        truncated: found.truncated,
+        timed_out: found.timed_out,
+        files_searched: found.files_searched,
+        files_with_matches: found.files_with_matches,
+        unwalked: unwalked(&found.gaps),
+        notice: None,
+    };
+    Ok(Answer::new(search_text(&found, remedy), data))
 }
 
 /// As grep writes it: `path:line:text` for matches, `path-line-text` for neighbours, `--` between groups.
@@ -360,21 +391,39 @@ fn search_text(found: &FoundLines, remedy: &str) -> String {
     text
 }
 
-/// Adds the directories and files that the walk skipped, if any.
-fn add_walk_gaps(structured: &mut Value, unwalked: &WalkGaps) {
-    let Some(fields) = structured.as_object_mut().filter(|_| !unwalked.is_empty()) else { return };
-    fields.insert("unwalked".to_owned(), json!(unwalked.notices()));
+/// The directories and files that the walk skipped.
+fn unwalked(gaps: &WalkGaps) -> Vec<String> {
+    if gaps.is_empty() { Vec::new() } else { gaps.notices() }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct FindArguments {
+    /// Glob; without a slash it matches names at any depth
+    #[schemars(length(min = 1))]
     glob: String,
+    /// Directory to look in; the workspace when absent
     path: Option<String>,
+    #[schemars(range(min = 1, max = MAX_RESULTS))]
     max_results: Option<usize>,
 }
 
-fn find_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let arguments: FindArguments = decode(arguments)?;
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FindAnswer {
+    paths: Vec<String>,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unwalked: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<String>,
+}
+
+fn find_files(
+    view: &WorkspaceView<'_>,
+    arguments: FindArguments,
+    _: &dyn Recorder,
+) -> Result<Answer<FindAnswer>, Failure> {
     let options = FindOptions {
         max_results: arguments.max_results.unwrap_or(view.limits.max_entries).min(MAX_RESULTS),
         hidden: true,
@@ -389,9 +438,9 @@ fn find_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> R
     if found.is_cut {
         let _ = writeln!(text, "[truncated: the first {} files shown]", found.paths.len());
     }
-    let mut structured = json!({"paths": found.paths, "truncated": found.truncated});
-    add_walk_gaps(&mut structured, &found.gaps);
-    Ok(ToolOutput::new(text, structured))
+    let unwalked = unwalked(&found.gaps);
+    let data = FindAnswer { paths: found.paths, truncated: found.truncated, unwalked, notice: None };
+    Ok(Answer::new(text, data))
 }
 
 #[cfg(test)]

@@ -1,230 +1,141 @@
 //! Tools that change files; every change can be reverted with `toolgate undo`.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use toolgate_gate::Effect;
 use toolgate_text::diff::unified;
 use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
-use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass};
 use toolgate_workspace::{
     DryRun, NoopRecorder, Overwrite, Recorder, Transformed, WorkspaceView, WriteResult,
 };
 
-use crate::arguments::{PathAndContent, show_append, show_write};
-use crate::file_tool::{ToolDeclaration, decode};
+use crate::file_tool::{Answer, ToolDeclaration};
 use crate::output_budget::cut_lines;
 use crate::preview::{DIFF_CONTEXT, PreviewContent, Verb};
-use crate::schemas::{described, list_of, notice, object, of_type};
+use crate::schemas::leading;
 
 /// The notice for a truncated diff.
 const DIFF_CUT: &str = "read the file to see the rest";
 
-pub(crate) fn tools() -> Vec<ToolDeclaration> {
-    let path =
-        described("string", "Path relative to the workspace, or with a mount alias such as @project/src");
-    let dry_run = described("boolean", "Only answer with the diff; change nothing");
-    let written = object(
-        [
-            ("path", of_type("string")),
-            ("created", of_type("boolean")),
-            ("bytes", of_type("integer")),
-            ("sha256_before", of_type("string")),
-            ("sha256", of_type("string")),
-        ],
-        &["path", "created", "bytes", "sha256"],
-    );
-    vec![
-        ToolDeclaration {
-            name: "write_file",
-            title: "Write a file",
-            description: "Create a file or replace its whole content, in one step. Missing parent directories are made. With if_match_sha256 \
-                          the file is only replaced if its content still has that digest.",
-            class: ToolClass::Write,
-            category: Category::File,
-            effect: Effect::Sets,
-            input: object(
-                [
-                    ("path", path.clone()),
-                    ("content", described("string", "The whole new content")),
-                    (
-                        "if_match_sha256",
-                        json!({"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"}),
-                    ),
-                ],
-                &["path", "content"],
-            ),
-            output: written.clone(),
-            work: write_file,
-            show: Some(show_write),
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "append_file",
-            title: "Append to a file",
-            description: "Add text to the end of a file; the file is made if it does not exist.",
-            class: ToolClass::Write,
-            category: Category::File,
-            effect: Effect::Adds,
-            input: object(
-                [("path", path.clone()), ("content", described("string", "The text to add"))],
-                &["path", "content"],
-            ),
-            output: written,
-            work: append_file,
-            show: Some(show_append),
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "edit_file",
-            title: "Edit a file",
-            description: "Replace exact text in a file: old_text must be there exactly once, unless replace_all is true. Several edits are applied in \
-                          order, all or none. Answers with a diff; with dry_run nothing is changed.",
-            class: ToolClass::Write,
-            category: Category::File,
-            effect: Effect::Any,
-            input: object(
-                [
-                    ("path", path.clone()),
-                    ("old_text", described("string", "Text that is there now, exactly")),
-                    ("new_text", described("string", "Text to put in its place")),
-                    ("replace_all", described("boolean", "Replace every occurrence")),
-                    (
-                        "edits",
-                        json!({"type": "array", "minItems": 1, "maxItems": 1000, "description": "Several edits, instead of old_text and new_text", "items": {
-                            "type": "object",
-                            "properties": {"old_text": {"type": "string"}, "new_text": {"type": "string"}, "replace_all": {"type": "boolean"}},
-                            "required": ["old_text", "new_text"], "additionalProperties": false,
-                        }}),
-                    ),
-                    ("dry_run", dry_run.clone()),
-                ],
-                &["path"],
-            ),
-            output: object(
-                [
-                    ("path", of_type("string")),
-                    ("replacements", of_type("integer")),
-                    ("diff", of_type("string")),
-                    ("truncated", of_type("boolean")),
-                    ("dry_run", of_type("boolean")),
-                    ("sha256_before", of_type("string")),
-                    ("sha256", of_type("string")),
-                    notice(),
-                ],
-                &["path", "replacements", "diff", "truncated", "dry_run"],
-            ),
-            work: edit_file,
-            show: Some(show_edit),
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "apply_patch",
-            title: "Apply a patch",
-            description: "Apply a unified diff over one or several files: create, change, delete, rename. All files are changed or none. With dry_run \
-                          nothing is changed.",
-            class: ToolClass::Write,
-            category: Category::File,
-            effect: Effect::Any,
-            input: object(
-                [
-                    ("patch", described("string", "Unified diff, as `git diff` or `diff -u` writes it")),
-                    ("dry_run", dry_run),
-                ],
-                &["patch"],
-            ),
-            output: object(
-                [
-                    (
-                        "files",
-                        list_of(json!({"type": "object", "properties": {
-                            "path": {"type": "string"}, "from": {"type": "string"}, "action": {"enum": ["create", "modify", "delete", "rename"]},
-                        }, "required": ["path", "action"]})),
-                    ),
-                    ("dry_run", of_type("boolean")),
-                    ("diff", of_type("string")),
-                    ("truncated", of_type("boolean")),
-                    notice(),
-                ],
-                &["files", "dry_run", "diff", "truncated"],
-            ),
-            work: apply_patch,
-            show: Some(show_patch),
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "move_file",
-            title: "Move a file",
-            description: "Give a file another name or place. The new name must be free unless overwrite is true.",
-            class: ToolClass::Write,
-            category: Category::File,
-            effect: Effect::Any,
-            input: object(
-                [
-                    ("from", path.clone()),
-                    ("to", path.clone()),
-                    ("overwrite", described("boolean", "Replace a file that is there")),
-                ],
-                &["from", "to"],
-            ),
-            output: object(
-                [("from", of_type("string")), ("to", of_type("string")), ("replaced", of_type("boolean"))],
-                &["from", "to", "replaced"],
-            ),
-            work: move_file,
-            show: None,
-            resource: None,
-        },
-        ToolDeclaration {
-            name: "delete_file",
-            title: "Delete a file",
-            description: "Delete one file. Directories are not deleted.",
-            class: ToolClass::Destructive,
-            category: Category::File,
-            effect: Effect::Any,
-            input: object([("path", path)], &["path"]),
-            output: object([("path", of_type("string")), ("bytes", of_type("integer"))], &["path", "bytes"]),
-            work: delete_file,
-            show: None,
-            resource: None,
-        },
+pub(super) fn tools() -> [ToolDeclaration; 6] {
+    [
+        ToolDeclaration::new(
+            "write_file",
+            "Write a file",
+            "Create a file or replace its whole content, in one step. Missing parent directories are made. With if_match_sha256 \
+             the file is only replaced if its content still has that digest.",
+            ToolClass::Write,
+            write_file,
+        )
+        .with_effect(Effect::Sets)
+        .with_preview(|_, WriteArguments { content, .. }| Ok(PreviewContent::Text(Verb::Replace, content))),
+        ToolDeclaration::new(
+            "append_file",
+            "Append to a file",
+            "Add text to the end of a file; the file is made if it does not exist.",
+            ToolClass::Write,
+            append_file,
+        )
+        .with_effect(Effect::Adds)
+        .with_preview(|_, AppendArguments { content, .. }| Ok(PreviewContent::Text(Verb::Append, content))),
+        ToolDeclaration::new(
+            "edit_file",
+            "Edit a file",
+            "Replace exact text in a file: old_text must be there exactly once, unless replace_all is true. Several edits are applied in \
+             order, all or none. Answers with a diff; with dry_run nothing is changed.",
+            ToolClass::Write,
+            edit_file,
+        )
+        .with_preview(preview_edit),
+        ToolDeclaration::new(
+            "apply_patch",
+            "Apply a patch",
+            "Apply a unified diff over one or several files: create, change, delete, rename. All files are changed or none. With dry_run \
+             nothing is changed.",
+            ToolClass::Write,
+            apply_patch,
+        )
+        .with_preview(preview_patch),
+        ToolDeclaration::new(
+            "move_file",
+            "Move a file",
+            "Give a file another name or place. The new name must be free unless overwrite is true.",
+            ToolClass::Write,
+            move_file,
+        ),
+        ToolDeclaration::new(
+            "delete_file",
+            "Delete a file",
+            "Delete one file. Directories are not deleted.",
+            ToolClass::Destructive,
+            delete_file,
+        ),
     ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct WriteArguments {
+    /// Path relative to the workspace, or with a mount alias such as @project/src
     path: String,
+    /// The whole new content
     content: String,
+    /// SHA-256 that the file must have now
+    #[schemars(with = "Option<String>", regex(pattern = "^[0-9a-fA-F]{64}$"))]
     if_match_sha256: Option<Sha256>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = leading(&["path", "created", "bytes", "sha256_before"]))]
+struct WriteAnswer {
+    path: String,
+    created: bool,
+    bytes: u64,
+    #[schemars(with = "String")]
+    sha256: Sha256,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    sha256_before: Option<Sha256>,
 }
 
 fn write_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: WriteArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
+) -> Result<Answer<WriteAnswer>, Failure> {
+    let WriteArguments { path, content, if_match_sha256 } = arguments;
     let written = view.write(&path, content.as_bytes(), if_match_sha256, recorder)?;
     let verb = if written.created { "created" } else { "replaced" };
-    Ok(written_output(&written, &format!("{verb} {}: {} bytes", quoted_name(&written.path), written.bytes)))
+    let what = format!("{verb} {}: {} bytes", quoted_name(&written.path), written.bytes);
+    Ok(written_answer(written, &what))
 }
 
-fn written_output(written: &WriteResult, what: &str) -> ToolOutput {
-    let mut structured = json!({
-        "path": written.path, "created": written.created, "bytes": written.bytes, "sha256": written.sha256_after.to_string(),
-    });
-    if let (Some(before), Value::Object(fields)) = (written.sha256_before, &mut structured) {
-        fields.insert("sha256_before".to_owned(), json!(before.to_string()));
-    }
-    ToolOutput::new(format!("{what}, sha256 {}\n", written.sha256_after), structured)
+fn written_answer(written: WriteResult, what: &str) -> Answer<WriteAnswer> {
+    let WriteResult { path, created, bytes, sha256_before, sha256_after: sha256, .. } = written;
+    Answer::new(
+        format!("{what}, sha256 {sha256}\n"),
+        WriteAnswer { path, created, bytes, sha256, sha256_before },
+    )
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AppendArguments {
+    /// Path relative to the workspace, or with a mount alias such as @project/src
+    path: String,
+    /// The text to add
+    content: String,
 }
 
 fn append_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: AppendArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let PathAndContent { path, content } = decode(arguments)?;
+) -> Result<Answer<WriteAnswer>, Failure> {
+    let AppendArguments { path, content } = arguments;
     let written = view.append(&path, content.as_bytes(), recorder)?;
     let what = format!(
         "appended {} bytes to {}: {} bytes now",
@@ -232,22 +143,31 @@ fn append_file(
         quoted_name(&written.path),
         written.bytes
     );
-    Ok(written_output(&written, &what))
+    Ok(written_answer(written, &what))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct EditArguments {
+    /// Path relative to the workspace, or with a mount alias such as @project/src
     path: String,
+    /// Text that is there now, exactly
     old_text: Option<String>,
+    /// Text to put in its place
     new_text: Option<String>,
+    /// Replace every occurrence
     #[serde(default)]
     replace_all: bool,
+    /// Several edits, instead of old_text and new_text
+    #[schemars(length(min = 1, max = 1000))]
     edits: Option<Vec<OneEdit>>,
+    /// Only answer with the diff; change nothing
     #[serde(default)]
     dry_run: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct OneEdit {
     old_text: String,
     new_text: String,
@@ -296,108 +216,155 @@ fn diff_of(transformed: &Transformed) -> String {
     unified(&transformed.before, &transformed.after, path, path, DIFF_CONTEXT)
 }
 
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EditAnswer {
+    path: String,
+    replacements: usize,
+    diff: String,
+    truncated: bool,
+    dry_run: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    sha256_before: Option<Sha256>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    sha256: Option<Sha256>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<String>,
+}
+
 fn edit_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: EditArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let arguments: EditArguments = decode(arguments)?;
+) -> Result<Answer<EditAnswer>, Failure> {
     let dry_run = arguments.dry_run;
     let (transformed, replacements) = edit(view, arguments, recorder)?;
     let (diff, truncated) = cut_lines(view, diff_of(&transformed), DIFF_CUT);
-    let written = &transformed.written;
+    let WriteResult { path, sha256_before, sha256_after, .. } = transformed.written;
     let verb = if dry_run { "would replace" } else { "replaced" };
-    let text = format!("{verb} {replacements} in {}\n{diff}", quoted_name(&written.path));
-    let mut structured = json!({
-        "path": written.path, "replacements": replacements, "diff": diff, "truncated": truncated, "dry_run": dry_run,
-    });
-    if let (Some(before), Value::Object(fields)) = (written.sha256_before, &mut structured) {
-        fields.insert("sha256_before".to_owned(), json!(before.to_string()));
-        fields.insert("sha256".to_owned(), json!(written.sha256_after.to_string()));
-    }
-    Ok(ToolOutput::new(text, structured))
+    let text = format!("{verb} {replacements} in {}\n{diff}", quoted_name(&path));
+    let sha256 = sha256_before.map(|_| sha256_after);
+    let data =
+        EditAnswer { path, replacements, diff, truncated, dry_run, sha256_before, sha256, notice: None };
+    Ok(Answer::new(text, data))
 }
 
-fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
-    let mut arguments: EditArguments = decode(arguments)?;
+fn preview_edit(view: &WorkspaceView<'_>, mut arguments: EditArguments) -> Result<PreviewContent, Failure> {
     arguments.dry_run = true;
     let (transformed, _) = edit(view, arguments, &NoopRecorder)?;
     Ok(PreviewContent::Text(Verb::Edit, transformed.after))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct PatchArguments {
+    /// Unified diff, as `git diff` or `diff -u` writes it
     patch: String,
+    /// Only answer with the diff; change nothing
     #[serde(default)]
     dry_run: bool,
 }
 
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PatchAnswer {
+    files: Vec<PatchedFileAnswer>,
+    dry_run: bool,
+    diff: String,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(transform = leading(&["path", "from"]))]
+struct PatchedFileAnswer {
+    path: String,
+    #[schemars(extend("enum" = ["create", "modify", "delete", "rename"]))]
+    action: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+}
+
 fn apply_patch(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: PatchArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let PatchArguments { patch, dry_run } = decode(arguments)?;
+) -> Result<Answer<PatchAnswer>, Failure> {
+    let PatchArguments { patch, dry_run } = arguments;
     let rehearsal = if dry_run { DryRun::Yes } else { DryRun::No };
     let patched = view.apply_patch(&patch, rehearsal, recorder)?;
     let mut text = String::new();
     let mut files = Vec::new();
-    for file in &patched.files {
-        text.push_str(&format!(
-            "{}{} {}\n",
-            if dry_run { "would " } else { "" },
-            file.action.as_str(),
-            quoted_name(&file.path)
-        ));
-        let mut entry = json!({"path": file.path, "action": file.action.as_str()});
-        if let (Some(from), Value::Object(fields)) = (&file.from, &mut entry) {
-            fields.insert("from".to_owned(), json!(from));
-        }
-        files.push(entry);
+    for file in patched.files {
+        let would = if dry_run { "would " } else { "" };
+        text.push_str(&format!("{would}{} {}\n", file.action.as_str(), quoted_name(&file.path)));
+        files.push(PatchedFileAnswer { path: file.path, action: file.action.as_str(), from: file.from });
     }
     let (diff, truncated) = cut_lines(view, patched.diff, DIFF_CUT);
     let (text, _) = cut_lines(view, text + &diff, DIFF_CUT);
-    let structured = json!({"files": files, "dry_run": dry_run, "diff": diff, "truncated": truncated});
-    Ok(ToolOutput::new(text, structured))
+    Ok(Answer::new(text, PatchAnswer { files, dry_run, diff, truncated, notice: None }))
 }
 
-fn show_patch(view: &WorkspaceView<'_>, arguments: Value) -> Result<PreviewContent, Failure> {
-    let PatchArguments { patch, .. } = decode(arguments)?;
-    Ok(PreviewContent::Diff(view.apply_patch(&patch, DryRun::Yes, &NoopRecorder)?.diff))
+fn preview_patch(view: &WorkspaceView<'_>, arguments: PatchArguments) -> Result<PreviewContent, Failure> {
+    let patched = view.apply_patch(&arguments.patch, DryRun::Yes, &NoopRecorder)?;
+    Ok(PreviewContent::Diff(patched.diff))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct MoveArguments {
+    /// Path relative to the workspace, or with a mount alias such as @project/src
     from: String,
+    /// Path relative to the workspace, or with a mount alias such as @project/src
     to: String,
+    /// Replace a file that is there
     #[serde(default)]
     overwrite: bool,
 }
 
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MoveAnswer {
+    from: String,
+    to: String,
+    replaced: bool,
+}
+
 fn move_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: MoveArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let MoveArguments { from, to, overwrite } = decode(arguments)?;
+) -> Result<Answer<MoveAnswer>, Failure> {
+    let MoveArguments { from, to, overwrite } = arguments;
     let overwrite = if overwrite { Overwrite::Yes } else { Overwrite::No };
     let moved = view.move_file(&from, &to, overwrite, recorder)?;
     let text = format!("moved {} to {}\n", quoted_name(&moved.from), quoted_name(&moved.to));
-    Ok(ToolOutput::new(text, json!({"from": moved.from, "to": moved.to, "replaced": moved.replaced})))
+    Ok(Answer::new(text, MoveAnswer { from: moved.from, to: moved.to, replaced: moved.replaced }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct DeleteArguments {
+    /// Path relative to the workspace, or with a mount alias such as @project/src
     path: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DeleteAnswer {
+    path: String,
+    bytes: u64,
 }
 
 fn delete_file(
     view: &WorkspaceView<'_>,
-    arguments: Value,
+    arguments: DeleteArguments,
     recorder: &dyn Recorder,
-) -> Result<ToolOutput, Failure> {
-    let DeleteArguments { path } = decode(arguments)?;
-    let deleted = view.delete(&path, recorder)?;
+) -> Result<Answer<DeleteAnswer>, Failure> {
+    let deleted = view.delete(&arguments.path, recorder)?;
     let text = format!("deleted {} ({} bytes)\n", quoted_name(&deleted.path), deleted.bytes);
-    Ok(ToolOutput::new(text, json!({"path": deleted.path, "bytes": deleted.bytes})))
+    Ok(Answer::new(text, DeleteAnswer { path: deleted.path, bytes: deleted.bytes }))
 }
