@@ -1,6 +1,6 @@
 //! The output of `check` and `doctor`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fixture::CliFixture;
 
@@ -146,12 +146,13 @@ fn the_doctor_names_every_layer() {
     let (code, rows) = examined(&[]);
     let names: Vec<&str> = rows.iter().filter_map(|row| row["check"].as_str()).collect();
     let layers: Vec<&str> = toolgate_sandbox::Layer::ALL.iter().map(|layer| layer.as_str()).collect();
-    let machine = ["/proc", "state directory", "audit", "openat2", "unnamed files", "exchange"];
-    assert_eq!((names[0], &names[1..7]), ("configuration", &machine[..]));
+    let machine =
+        ["/proc", "state directory", "audit", "audit record", "openat2", "unnamed files", "exchange"];
+    assert_eq!((names[0], &names[1..8]), ("configuration", &machine[..]));
     let bounded =
         ["undo", "quarantine", "outputs", "sessions", "runs", "audit"].map(|kind| format!("state {kind}"));
-    let (layers_found, providers) = names[13..].split_at(layers.len());
-    assert_eq!((&names[7..13], layers_found), (&bounded.each_ref().map(String::as_str)[..], &layers[..]));
+    let (layers_found, providers) = names[14..].split_at(layers.len());
+    assert_eq!((&names[8..14], layers_found), (&bounded.each_ref().map(String::as_str)[..], &layers[..]));
     assert!(
         providers.iter().all(|name| name.starts_with("provider ") || name.starts_with("model ")),
         "{providers:?}"
@@ -260,4 +261,46 @@ fn a_policy_about_a_mount_that_there_is_not_is_a_problem() {
         let output = place.run(&["check"]);
         assert_eq!(output.status.code(), Some(code), "{alias}: {output:?}");
     }
+}
+
+#[test]
+fn the_doctor_begins_with_a_summary_and_verifies_the_record() {
+    let place = CliFixture::new();
+    let told = place.run(&["doctor", "--offline"]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    let first = told.lines().next().unwrap();
+    assert!(first.starts_with("ready: ") || first.starts_with("not ready: "), "{told}");
+    place.must(&["call", "list_directory"]);
+    let record = || {
+        let output = place.run(&["doctor", "--offline", "--json"]);
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        rows.into_iter().find(|row| row["check"] == "audit record").unwrap()
+    };
+    assert_eq!(record()["state"], "ok");
+    let audit = place.state.join("audit");
+    let mut days = std::fs::read_dir(&audit).unwrap().map(|entry| entry.unwrap().path());
+    let day = days.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("20")).unwrap();
+    let changed = std::fs::read_to_string(&day).unwrap().replace("list_directory", "list_directorx");
+    std::fs::write(&day, changed).unwrap();
+    let row = record();
+    assert_eq!(
+        (&row["state"], &row["command"]),
+        (&json!("failing"), &json!("toolgate audit verify")),
+        "{row}"
+    );
+}
+
+#[test]
+fn the_doctor_names_keys_that_cannot_be_used() {
+    let place = CliFixture::new();
+    place.write(
+        "toolgate.yaml",
+        "models: {office: {wire: openai-chat, base_url: \"https://m.example/v1\", key_file: gone.key}}\n",
+    );
+    let output = place.run(&["doctor", "--offline", "--json"]);
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let row = rows.iter().find(|row| row["check"] == "key of office").unwrap();
+    assert_eq!(row["state"], "failing", "{row}");
+    assert!(row["detail"].as_str().unwrap().contains("gone.key"), "{row}");
+    assert_eq!(output.status.code(), Some(1));
 }

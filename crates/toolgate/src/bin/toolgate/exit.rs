@@ -20,6 +20,18 @@ pub(crate) const GAPS: u8 = 6;
 /// Interrupted.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// The name of the exit code of a failed command, in errors as JSON.
+pub(crate) fn name(code: u8) -> &'static str {
+    match code {
+        USAGE => "usage",
+        DENIED => "denied",
+        LIMIT => "limit",
+        PROVIDER => "provider",
+        INTERRUPTED => "interrupted",
+        _ => "failed",
+    }
+}
+
 /// The message of a failed command, and its exit code.
 #[derive(Debug)]
 pub(crate) struct CliError {
@@ -53,6 +65,12 @@ impl CliError {
     /// Any other failure.
     pub(crate) fn error(message: impl Into<String>) -> Self {
         Self { code: TOOL_ERROR, message: message.into(), help: None }
+    }
+
+    /// The message and the help on one line.
+    pub(crate) fn with_help(&self) -> String {
+        let help = self.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+        format!("{}{help}", self.message)
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {

@@ -1,10 +1,10 @@
 //! `toolgate doctor`: what this machine can enforce, layer by layer, and the health of the upstream servers.
 
-use std::fmt::Write as _;
-use std::path::Path;
+mod filesystem;
+mod remedy;
 
-use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
-use rustix::io::Errno;
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use toolgate_assembly::ambient::{
     HostEnvironment, open_or_create_directory, open_private_directory, real_path,
@@ -17,19 +17,24 @@ use toolgate_assembly::sandbox_settings::sandbox_options;
 use toolgate_assembly::servers::{ServerSelection, Servers};
 use toolgate_assembly::settings::{Settings, load_from, merge_settings};
 use toolgate_assembly::trust::{ConfigOrigin, TrustPrompt};
+use toolgate_audit::{VerifyOptions, VerifyReport};
 use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_gate::Journal;
 use toolgate_identity::{CacheOptions, FetchedKeys};
 use toolgate_llm::ListedModel;
 use toolgate_manifest::{CallerKey, KeySourceConfig};
-use toolgate_sandbox::{LayerReport, Sandbox};
+use toolgate_sandbox::{Layer, LayerReport, Sandbox};
 use toolgate_serve::StateUsage;
-use toolgate_types::Trust;
+use toolgate_types::{ErrorCode, Trust};
 use toolgate_workspace::Headroom;
 
+use self::filesystem::{exchange, opening_beneath, real_locations, unnamed_files};
+use self::remedy::NamespaceRestrictions;
 use super::{close_servers, print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
-use crate::conversation::{ProviderModels, chosen_model, list_models, tools_label, window_label};
+use crate::conversation::{
+    ProviderModels, chosen_model, list_models, tools_label, unusable_keys, window_label,
+};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 use crate::interrupt::Interrupt;
 use crate::state_usage::state_usage;
@@ -40,6 +45,8 @@ struct DoctorCheck {
     name: String,
     status: CheckStatus,
     detail: String,
+    /// The command that would help, to be pasted.
+    command: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,32 +84,79 @@ pub(crate) fn run(common: &GlobalOptions, offline: bool) -> Result<u8, CliError>
     if !offline && !settings.loaded.config.mcp_servers.is_empty() {
         findings.extend(servers(&settings)?);
     }
-    if !offline {
+    if offline {
+        let unusable = unusable_keys(&settings)?.into_iter();
+        findings.extend(unusable.map(|(provider, failed)| {
+            check_result(&format!("key of {provider}"), CheckStatus::Failing, failed.with_help())
+        }));
+    } else {
         findings.extend(key_sets(&settings)?);
         findings.extend(providers(&settings)?);
     }
     if common.json {
-        let rows: Vec<Value> = findings
-            .iter()
-            .map(|finding| json!({"check": finding.name, "state": finding.status.as_str(), "detail": finding.detail}))
-            .collect();
-        print_json(&Value::Array(rows))?;
+        print_json(&Value::Array(findings.iter().map(DoctorCheck::json).collect()))?;
     } else {
-        let mut text = String::new();
-        for finding in &findings {
-            let _ = writeln!(
-                text,
-                "{:<9} {:<22} {}",
-                finding.status.as_str(),
-                finding.name,
-                escape_line(&finding.detail)
-            );
-        }
-        print(&text)?;
+        print(&report(&findings))?;
     }
-    let broken =
-        findings.iter().any(|finding| matches!(finding.status, CheckStatus::Missing | CheckStatus::Failing));
-    Ok(if broken { TOOL_ERROR } else { SUCCESS })
+    Ok(if findings.iter().any(DoctorCheck::is_broken) { TOOL_ERROR } else { SUCCESS })
+}
+
+impl DoctorCheck {
+    fn json(&self) -> Value {
+        let Self { name, status, detail, command } = self;
+        let mut row = json!({"check": name, "state": status.as_str(), "detail": detail});
+        if let (Some(command), Value::Object(fields)) = (command, &mut row) {
+            fields.insert("command".to_owned(), json!(command));
+        }
+        row
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(self.status, CheckStatus::Missing | CheckStatus::Failing)
+    }
+
+    /// Whether both have one cause, so that one row says all.
+    fn shares_cause(&self, other: &Self) -> bool {
+        self.status != CheckStatus::Ok && (self.status, &self.detail) == (other.status, &other.detail)
+    }
+}
+
+/// A summary, and one row per cause with the command that would help.
+fn report(findings: &[DoctorCheck]) -> String {
+    let mut text = summary(findings);
+    for (place, finding) in findings.iter().enumerate() {
+        let mut earlier = findings.iter().take(place);
+        if earlier.any(|before| before.shares_cause(finding)) {
+            continue;
+        }
+        let names = findings.iter().skip(place).filter(|other| finding.shares_cause(other));
+        let mut names: Vec<&str> = names.map(|other| other.name.as_str()).collect();
+        if names.is_empty() {
+            names.push(&finding.name);
+        }
+        let (state, detail) = (finding.status.as_str(), escape_line(&finding.detail));
+        let _ = writeln!(text, "{state:<9} {:<22} {detail}", names.join(", "));
+        if let Some(command) = &finding.command {
+            let _ = writeln!(text, "          run: {}", escape_line(command));
+        }
+    }
+    text
+}
+
+/// `ready: 25 ok, 1 fallback`, or `not ready` where something that is needed is missing or failing.
+fn summary(findings: &[DoctorCheck]) -> String {
+    let states = [
+        CheckStatus::Missing,
+        CheckStatus::Failing,
+        CheckStatus::Fallback,
+        CheckStatus::Ok,
+        CheckStatus::Unused,
+    ];
+    let count = |state: CheckStatus| findings.iter().filter(|finding| finding.status == state).count();
+    let counts = states.iter().map(|state| (count(*state), state.as_str())).filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, state)| format!("{count} {state}")).collect();
+    let verdict = if findings.iter().any(DoctorCheck::is_broken) { "not ready" } else { "ready" };
+    format!("{verdict}: {}\n", counts.join(", "))
 }
 
 /// The configuration in use. A found file without an agreement is reported; the checks run without it.
@@ -130,6 +184,7 @@ fn configuration(common: &GlobalOptions) -> Result<(Settings, DoctorCheck), CliE
 
 fn examine(settings: &Settings) -> Vec<DoctorCheck> {
     let mut findings = vec![real_locations(), state_directory(settings), audit_directory(settings)];
+    findings.push(audit_record(settings));
     findings.extend(journal(settings));
     findings.extend(disk_reserve(settings));
     match open_or_create_directory(&settings.workspace) {
@@ -172,20 +227,43 @@ fn layers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
             )]);
         }
     };
+    let remedy = NamespaceRestrictions::detect().remedy();
     let finding = |report: &LayerReport| {
         let name = report.layer.as_str();
-        match (report.works, required.contains(report.layer)) {
-            (true, _) => check_result(name, CheckStatus::Ok, &report.detail),
-            (false, false) => {
-                check_result(name, CheckStatus::Fallback, format!("{}; not required", report.detail))
-            }
-            (false, true) => {
-                let remedy = "or let commands run without it: leave it out of `sandbox.require`";
-                check_result(name, CheckStatus::Missing, format!("{}; {remedy}", report.detail))
-            }
+        let mut found = layer_finding(name, report, required.contains(report.layer));
+        if let Some(remedy) = remedy.as_ref().filter(|_| !report.works && is_namespace(report.layer)) {
+            found.detail = format!("{}; {}", remedy.cause, found.detail);
+            found.command = Some(remedy.command.clone());
         }
+        found
     };
     Ok(sandbox.layers().iter().map(finding).collect())
+}
+
+/// The layers that need a user namespace. `private_proc` has a cause of its own.
+fn is_namespace(layer: Layer) -> bool {
+    matches!(
+        layer,
+        Layer::UserNamespace
+            | Layer::PidNamespace
+            | Layer::MountNamespace
+            | Layer::NetworkNamespace
+            | Layer::IpcNamespace
+            | Layer::UtsNamespace
+    )
+}
+
+fn layer_finding(name: &str, report: &LayerReport, is_required: bool) -> DoctorCheck {
+    match (report.works, is_required) {
+        (true, _) => check_result(name, CheckStatus::Ok, &report.detail),
+        (false, false) => {
+            check_result(name, CheckStatus::Fallback, format!("{}; not required", report.detail))
+        }
+        (false, true) => {
+            let remedy = "or let commands run without it: leave it out of `sandbox.require`";
+            check_result(name, CheckStatus::Missing, format!("{}; {remedy}", report.detail))
+        }
+    }
 }
 
 /// Every upstream server, started briefly.
@@ -286,9 +364,8 @@ fn provider_finding(provider: &ProviderModels) -> DoctorCheck {
             )
         }
         (Err(failed), is_set_up) => {
-            let help = failed.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
             let state = if is_set_up { CheckStatus::Failing } else { CheckStatus::Unused };
-            check_result(&name, state, format!("{}{help}", failed.message))
+            check_result(&name, state, failed.with_help())
         }
     }
 }
@@ -312,67 +389,7 @@ fn chosen_finding(name: &str, listed: &[ProviderModels]) -> Option<DoctorCheck> 
 }
 
 fn check_result(name: &str, state: CheckStatus, detail: impl Into<String>) -> DoctorCheck {
-    DoctorCheck { name: name.to_owned(), status: state, detail: detail.into() }
-}
-
-fn opening_beneath(folder: &std::fs::File) -> DoctorCheck {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    match rustix::fs::openat2(folder, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
-        Ok(_) => check_result("openat2", CheckStatus::Ok, "the kernel keeps paths beneath a mount"),
-        Err(error) => check_result(
-            "openat2",
-            CheckStatus::Fallback,
-            format!("{error}; paths are walked name by name without following links"),
-        ),
-    }
-}
-
-fn real_locations() -> DoctorCheck {
-    match rustix::fs::readlink("/proc/self/fd/0", Vec::new()) {
-        Ok(_) => check_result("/proc", CheckStatus::Ok, "the kernel tells where an open file is"),
-        Err(Errno::NOENT) if Path::new("/proc/self/fd").exists() => {
-            check_result("/proc", CheckStatus::Ok, "mounted")
-        }
-        Err(error) => check_result(
-            "/proc",
-            CheckStatus::Missing,
-            format!("{error}; mount /proc: rules are applied to real locations"),
-        ),
-    }
-}
-
-fn unnamed_files(folder: &std::fs::File) -> DoctorCheck {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
-        Ok(_) => {
-            check_result("unnamed files", CheckStatus::Ok, "new content has no name until it is complete")
-        }
-        Err(error) => check_result(
-            "unnamed files",
-            CheckStatus::Fallback,
-            format!("{error}; new content waits in memory"),
-        ),
-    }
-}
-
-/// Probes `renameat2` with `RENAME_EXCHANGE` on two missing names: a kernel that supports it returns `ENOENT`.
-fn exchange(folder: &std::fs::File) -> DoctorCheck {
-    match rustix::fs::renameat_with(
-        folder,
-        ".toolgate-doctor-a",
-        folder,
-        ".toolgate-doctor-b",
-        RenameFlags::EXCHANGE,
-    ) {
-        Err(Errno::NOENT) | Ok(()) => {
-            check_result("exchange", CheckStatus::Ok, "old and new content change places in one step")
-        }
-        Err(error) => check_result(
-            "exchange",
-            CheckStatus::Fallback,
-            format!("{error}; content is replaced by renaming"),
-        ),
-    }
+    DoctorCheck { name: name.to_owned(), status: state, detail: detail.into(), command: None }
 }
 
 fn state_directory(settings: &Settings) -> DoctorCheck {
@@ -467,4 +484,30 @@ fn audit_directory(settings: &Settings) -> DoctorCheck {
             check_result("audit", CheckStatus::Missing, format!("{error}; {}{goes_on}", error.help()))
         }
     }
+}
+
+/// Whether the record is intact, as `toolgate audit verify` finds it.
+fn audit_record(settings: &Settings) -> DoctorCheck {
+    let options = VerifyOptions {
+        checkpoints: settings.checkpoints.clone(),
+        key: Some(toolgate_assembly::gate_builder::log_options(settings).key_path()),
+        ..VerifyOptions::default()
+    };
+    let found = |state, detail: String| check_result("audit record", state, detail);
+    let finding = match toolgate_audit::verify(&settings.audit_dir, &options) {
+        Ok(VerifyReport { problem: Some(problem), .. }) => found(CheckStatus::Failing, problem.to_string()),
+        Ok(report) if report.is_incomplete() => {
+            let calls = report.calls_without_record();
+            found(
+                CheckStatus::Fallback,
+                format!("intact, and records itself that calls are missing ({calls})"),
+            )
+        }
+        Ok(report) => return found(CheckStatus::Ok, format!("{} records, intact", report.records)),
+        Err(error) if error.code() == ErrorCode::NotFound => {
+            return found(CheckStatus::Ok, "nothing is recorded yet".to_owned());
+        }
+        Err(error) => found(CheckStatus::Failing, format!("{error}; {}", error.help())),
+    };
+    DoctorCheck { command: Some("toolgate audit verify".to_owned()), ..finding }
 }

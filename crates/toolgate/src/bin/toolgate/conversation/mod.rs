@@ -29,7 +29,9 @@ use toolgate_workspace::Workspace;
 use self::model::{ModelSource, ProviderCatalogue, no_model};
 use self::model_handle::ModelHandle;
 pub(crate) use self::model_handle::{load_script, serve};
-pub(crate) use self::model_listing::{ProviderModels, chosen_model, list_models, tools_label, window_label};
+pub(crate) use self::model_listing::{
+    ProviderModels, chosen_model, list_models, tools_label, unusable_keys, window_label,
+};
 pub(crate) use self::person::{HOW_TO_ALLOW, Person, PersonPresence};
 pub(crate) use self::stdin_approvals::StdinApprovals;
 use crate::arguments::{ConversationArguments, GlobalOptions};

@@ -11,6 +11,7 @@ use toolgate_llm::{Capabilities, ListedModel, Timeouts, list_models as ask};
 use super::conversation_settings;
 use super::model::{ModelRoute, ModelSource, ProviderCatalogue};
 use super::model_handle::{self, endpoint};
+use super::model_keys;
 use crate::exit::{CliError, INTERRUPTED, PROVIDER};
 use crate::terminal::escape_line;
 
@@ -34,8 +35,7 @@ impl ProviderModels {
             Ok(models) if models.is_empty() => return vec![format!("{}: no models", self.name)],
             Ok(models) => models,
             Err(failed) => {
-                let help = failed.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
-                return vec![escape_line(&format!("{}: {}{help}", self.name, failed.message))];
+                return vec![escape_line(&format!("{}: {}", self.name, failed.with_help()))];
             }
         };
         let row = |model: &ListedModel| {
@@ -58,6 +58,16 @@ pub(crate) fn tools_label(capabilities: Capabilities) -> &'static str {
 /// The context window of a model.
 pub(crate) fn window_label(capabilities: Capabilities) -> String {
     capabilities.context_window.map_or("unknown".to_owned(), |tokens| format!("{tokens} tokens"))
+}
+
+/// The declared providers whose keys cannot be used, and why. Nothing is sent.
+pub(crate) fn unusable_keys(settings: &Settings) -> Result<Vec<(String, CliError)>, CliError> {
+    let declared = conversation_settings::providers(settings)?.into_iter();
+    let unusable = declared.filter_map(|declared| {
+        let failed = model_keys::read(&declared.key?, &model_handle::nonempty_variable).err()?;
+        Some((declared.name, failed))
+    });
+    Ok(unusable.collect())
 }
 
 /// Queries the named provider, or all of them concurrently.
