@@ -38,6 +38,7 @@ const COMMANDS: &[&str] = &[
     "undo",
     "doctor",
     "models",
+    "man",
     "completions",
 ];
 

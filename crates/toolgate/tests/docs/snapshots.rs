@@ -43,6 +43,7 @@ fn help() {
         "undo",
         "doctor",
         "models",
+        "man",
         "completions",
     ] {
         let help = shown(&format!("toolgate {command} -h"));

@@ -431,13 +431,13 @@ fn servers_are_chosen_and_those_of_the_configuration_stay() {
         serde_json::from_str(&told).unwrap()
     };
     let left_out = |told: &Value| -> Vec<String> {
-        let left_out = told["left_out"].as_array().unwrap().iter();
+        let left_out = told["leftOut"].as_array().unwrap().iter();
         left_out.map(|left| left["name"].as_str().unwrap().to_owned()).collect()
     };
     let all = asked(&[]);
     assert_eq!(all["servers"], json!(["issues", "boxed-one", "plain"]));
     assert_eq!(left_out(&all), ["gate", "old"]);
-    assert!(all["left_out"][0]["reason"].as_str().unwrap().contains("this gate itself"), "{all}");
+    assert!(all["leftOut"][0]["reason"].as_str().unwrap().contains("this gate itself"), "{all}");
     assert!(
         all["notes"]
             .as_array()
@@ -446,7 +446,7 @@ fn servers_are_chosen_and_those_of_the_configuration_stay() {
     );
 
     let one = asked(&["Boxed One", "--write"]);
-    assert_eq!((&one["servers"], &one["left_out"]), (&json!(["boxed-one"]), &json!([])));
+    assert_eq!((&one["servers"], &one["leftOut"]), (&json!(["boxed-one"]), &json!([])));
     let config = person.read("toolgate.yaml");
     assert!(
         config.contains("boxed-one:") && config.contains("disabled: true") && !config.contains("plain"),
@@ -479,7 +479,7 @@ fn servers_of_codex_are_understood() {
     std::fs::write(&file, installed + more).unwrap();
     let told = person.must(&["--json", "mcp", "import", file.to_str().unwrap()]);
     let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["servers"], &told["left_out"][0]["name"]), (&json!(["web"]), &json!("toolgate")));
+    assert_eq!((&told["servers"], &told["leftOut"][0]["name"]), (&json!(["web"]), &json!("toolgate")));
     assert!(told["yaml"].as_str().unwrap().contains("Authorization: \"Bearer ${WEB_TOKEN}\""), "{told}");
     person.write("bad.toml", "a = hunter2\n");
     let refused = person.run(&["mcp", "import", "bad.toml"]);

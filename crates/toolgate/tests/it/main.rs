@@ -19,6 +19,7 @@ mod undo;
 mod gate_assembly;
 mod home_directories;
 mod output_and_exit;
+mod command_line;
 mod log;
 mod telemetry;
 mod tokens;

@@ -6,6 +6,7 @@ mod sessions;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use toolgate_assembly::overrides::SettingsOverrides;
 use toolgate_manifest::ServeAuth;
-use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
+use toolgate_types::{AgentName, Decision, RunId, ToolName, Trust};
 
 use crate::log::{LogFormat, LogLevel};
 
@@ -37,7 +38,11 @@ impl Cli {
     /// Building clap's description of every command takes longer than the rest of the start, so only the first command that is named on the command line is
     /// built. If its arguments do not parse, all commands are built and parsed again: every error message and help text comes from there.
     pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
-        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut words: Vec<OsString> = std::env::args_os().collect();
+        // A person who types nothing but the name begins a chat; a program gets the usage.
+        if words.len() == 1 && io::stdin().is_terminal() && io::stdout().is_terminal() {
+            words.push("chat".into());
+        }
         Self::for_one_command(&words).map_or_else(|| Self::try_parse_from(&words), Ok)
     }
 
@@ -66,7 +71,7 @@ const LONG: &str = "The gate between an LLM agent and the machine.\n\nA model as
 call with those arguments, asks a person where it must, does it inside the declared workspace, and writes down what happened.";
 
 const AFTER: &str = "Examples:
-  toolgate call read_file '{\"path\": \"README.md\"}'
+  toolgate call read_file path=README.md
   toolgate call edit_file '{\"path\": \"a.txt\", \"old_text\": \"x\", \"new_text\": \"y\", \"dry_run\": true}'
   toolgate call run_command '{\"command\": \"make test\"}'
   toolgate tools new word_count -- wc -w -- {file:path}
@@ -197,6 +202,7 @@ impl fmt::Debug for GivenToken {
 pub(crate) enum Command {
     /// Make one call through the whole gate; prints exactly what a model would be given
     #[command(after_help = "Examples:
+  toolgate call read_file path=src/main.rs start_line=1 end_line=20
   toolgate call read_file '{\"path\": \"src/main.rs\", \"start_line\": 1, \"end_line\": 20}'
   echo '{\"pattern\": \"fn main\"}' | toolgate call search_files -
   toolgate call run_command '{\"command\": \"make test\", \"timeout_ms\": 30000}'
@@ -204,9 +210,9 @@ pub(crate) enum Command {
     Call {
         /// The tool's name
         tool: String,
-        /// Its arguments as JSON, or - to read them from standard input
-        #[arg(default_value = "{}", value_name = "ARGS_JSON | -")]
-        arguments: String,
+        /// Its arguments: KEY=VALUE by the types of its schema, KEY:=JSON, all of them as one JSON object, or - to read that from standard input
+        #[arg(value_name = "KEY=VALUE | ARGS_JSON | -")]
+        arguments: Vec<String>,
         /// End it after this time, such as 500ms, 5s or 2m, where the tool's own deadline is later
         #[arg(long, value_name = "TIME", value_parser = deadline)]
         timeout: Option<Duration>,
@@ -306,9 +312,9 @@ pub(crate) enum Command {
   toolgate changes
   toolgate changes --session run-42 --json")]
     Changes {
-        /// Only what this session changed
+        /// Only what this session changed; the beginning of its id is enough
         #[arg(long, value_name = "ID")]
-        session: Option<SessionId>,
+        session: Option<String>,
         /// Also changes made in other workspaces
         #[arg(long)]
         all: bool,
@@ -319,17 +325,20 @@ pub(crate) enum Command {
   toolgate undo --call 0199…        one call
   toolgate undo --session run-42    everything a session changed, newest first")]
     Undo {
-        /// This call
+        /// This call; the beginning of its id is enough
         #[arg(long, value_name = "ID", conflicts_with = "session")]
-        call: Option<CallId>,
-        /// Everything this session changed
+        call: Option<String>,
+        /// Everything this session changed; the beginning of its id is enough
         #[arg(long, value_name = "ID")]
-        session: Option<SessionId>,
+        session: Option<String>,
         /// Put the old content back even over what others changed since
         #[arg(long)]
         force: bool,
     },
     /// Tell what this machine can enforce, and how MCP servers and providers of models are
+    #[command(after_help = "Examples:
+  toolgate doctor
+  toolgate doctor --offline --json")]
     Doctor {
         /// Start and reach no server
         #[arg(long)]
@@ -344,6 +353,15 @@ pub(crate) enum Command {
         /// One provider [default: all]
         #[arg(value_name = "PROVIDER")]
         provider: Option<String>,
+    },
+    /// Write the manual, as one page or as one page per command
+    #[command(after_help = "Examples:
+  toolgate man | man -l -
+  toolgate man ~/.local/share/man/man1")]
+    Man {
+        /// The directory; created if it is missing
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
     },
     /// Write a completion script for a shell
     #[command(after_help = "Example:
@@ -519,6 +537,7 @@ Examples:
     /// Show records, oldest first
     #[command(after_help = "Examples:
   toolgate audit show --decision denied --since 2026-11-01
+  toolgate audit show --call 01a1ddca
   toolgate audit show --tool write_file --json")]
     Show {
         #[command(flatten)]
@@ -528,6 +547,9 @@ Examples:
         limit: usize,
     },
     /// Show the last records, and with --follow every new one
+    #[command(after_help = "Examples:
+  toolgate audit tail -n 3
+  toolgate audit tail --follow --json")]
     Tail {
         /// How many
         #[arg(short = 'n', long, default_value_t = 10)]
@@ -540,6 +562,9 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct AuditFilter {
+    /// Only this call; the beginning of its id is enough
+    #[arg(long, value_name = "ID")]
+    pub(crate) call: Option<String>,
     /// Only this tool
     #[arg(long)]
     pub(crate) tool: Option<String>,
@@ -602,6 +627,8 @@ mod tests {
     fn a_command_is_understood_alone_as_among_all_others() {
         for line in [
             "call read_file {} --json",
+            "call read_file path=a.txt start_line=-3 --json lines:=[1]",
+            "man pages",
             "call read_file {} --timeout 5s",
             "call --profile crew --mount @pkg=./pkg fs.read",
             "tools --format mcp --agent reviewer",

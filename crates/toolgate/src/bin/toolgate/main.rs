@@ -32,6 +32,9 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::SUCCESS };
+            if error.use_stderr() && wants_json() {
+                print_error(&usage_error(&error));
+            }
             // An error is ignored: a closed standard output is no failure of `--help`.
             let _ = error.print();
             return ExitCode::from(code);
@@ -48,7 +51,12 @@ fn main() -> ExitCode {
     }
     log::install(arguments.common.log, arguments.common.log_level);
     telemetry::start_from_environment();
+    // Standard output of `toolgate mcp` is the connection to its client.
+    let is_json = arguments.common.json && !matches!(arguments.command, Command::Mcp { command: None });
     let code = run(arguments).unwrap_or_else(|failed| {
+        if is_json && !commands::has_printed() {
+            print_error(&failed);
+        }
         report(&failed);
         failed.code
     });
@@ -78,12 +86,13 @@ fn run(arguments: Cli) -> Result<u8, CliError> {
         }
         Command::Audit(command) => commands::audit::run(&common, command),
         Command::Sessions(command) => commands::sessions::run(&common, command),
-        Command::Changes { session, all } => commands::changes::list(&common, session.as_ref(), all),
+        Command::Changes { session, all } => commands::changes::list(&common, session.as_deref(), all),
         Command::Undo { call, session, force } => {
-            commands::changes::undo(&common, call, session.as_ref(), force)
+            commands::changes::undo(&common, call.as_deref(), session.as_deref(), force)
         }
         Command::Doctor { offline } => commands::doctor::run(&common, offline),
         Command::Models { provider } => commands::models::run(&common, provider.as_deref()),
+        Command::Man { directory } => commands::man::run(directory.as_deref()),
         Command::Completions { shell } => commands::completions::run(shell),
     }
 }
@@ -109,4 +118,26 @@ fn report(failed: &CliError) {
     if let Some(help) = &failed.help {
         let _ = writeln!(stderr, "{} {}", paint("help:", "1;36", colour), escape_control_chars(help));
     }
+}
+
+/// Whether the command line asks for JSON, also where it could not be parsed.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// The first paragraph of clap's message without its label, and its tip, such as the nearest command.
+fn usage_error(error: &clap::Error) -> CliError {
+    let text = error.to_string();
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    let first = paragraphs.next().unwrap_or_default();
+    let tip = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: "));
+    CliError::usage(first.strip_prefix("error: ").unwrap_or(first))
+        .help(tip.unwrap_or("`toolgate --help` lists the commands and options"))
+}
+
+/// Prints why a command failed as JSON. A message that cannot be written does not change the exit code.
+fn print_error(failed: &CliError) {
+    let CliError { code, message, help } = failed;
+    let error = serde_json::json!({"code": exit::name(*code), "message": message, "help": help});
+    let _ = commands::print_json(&serde_json::json!({ "error": error }));
 }

@@ -1,5 +1,6 @@
 //! Parses a line of the prompt: a message to the model, or a slash command.
 
+use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::Trust;
 
 /// A parsed line.
@@ -110,9 +111,14 @@ fn command(name: &str, argument: &str) -> ParsedInput {
         "sessions" => alone(SlashCommand::Sessions),
         "new" => alone(SlashCommand::New),
         "quit" | "exit" | "q" => alone(SlashCommand::Quit),
-        _ => ParsedInput::Invalid(format!(
-            "there is no command /{name}: /help lists them; // begins words with a slash"
-        )),
+        _ => {
+            let known = COMMANDS.iter().map(|command| command.name.trim_start_matches('/'));
+            let guess = nearest_name(name, known).map(|near| format!("did you mean /{near}? "));
+            ParsedInput::Invalid(format!(
+                "there is no command /{name}: {}/help lists them; // begins words with a slash",
+                guess.unwrap_or_default()
+            ))
+        }
     }
 }
 
@@ -152,6 +158,23 @@ mod tests {
         }
         for text in ["/opn 3", "/open", "/open x", "/trust me", "/quit now"] {
             assert!(matches!(parse_input(text), ParsedInput::Invalid(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_command_gets_the_nearest_one() {
+        for (text, expected) in [
+            (
+                "/opn 3",
+                "there is no command /opn: did you mean /open? /help lists them; // begins words with a slash",
+            ),
+            (
+                "/tolls",
+                "there is no command /tolls: did you mean /tools? /help lists them; // begins words with a slash",
+            ),
+            ("/zzzzzz", "there is no command /zzzzzz: /help lists them; // begins words with a slash"),
+        ] {
+            assert_eq!(parse_input(text), ParsedInput::Invalid(expected.to_owned()));
         }
     }
 

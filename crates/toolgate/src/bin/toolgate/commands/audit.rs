@@ -10,8 +10,9 @@ use toolgate_assembly::ambient::{HostEnvironment, read_file};
 use toolgate_assembly::settings::Settings;
 use toolgate_audit::{AuditError, Follower, PublicKey, Record, RecordFilter, VerifyOptions, VerifyReport};
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{Decision, ErrorCode, Trust};
+use toolgate_types::{CallId, Decision, ErrorCode, Trust};
 
+use super::id_prefix::find_by_prefix;
 use super::{StdoutStatus, print, sleep_while_open};
 use crate::arguments::{AuditCommand, AuditFilter, GlobalOptions};
 use crate::exit::{CliError, GAPS, SUCCESS, TOOL_ERROR};
@@ -182,12 +183,13 @@ fn show(
     filter: AuditFilter,
     limit: usize,
 ) -> Result<u8, CliError> {
+    let call = filter.call.as_deref().map(|text| find_call(text, settings)).transpose()?;
     let filter = RecordFilter {
         tool: filter.tool,
         caller: filter.caller,
         decision: filter.decision,
         session: filter.session,
-        call: None,
+        call,
         since: filter.since.as_deref().map(parse_time).transpose()?,
         until: filter.until.as_deref().map(parse_time).transpose()?,
         limit: Some(limit),
@@ -197,6 +199,23 @@ fn show(
     records.reverse();
     print_records(common, &records)?;
     Ok(SUCCESS)
+}
+
+/// A call by the beginning of its id.
+fn find_call(text: &str, settings: &Settings) -> Result<CallId, CliError> {
+    if let Ok(call) = text.parse() {
+        return Ok(call);
+    }
+    let records =
+        toolgate_audit::query_records(&settings.audit_dir, RecordFilter::default()).map_err(failed)?;
+    let calls: Vec<CallId> = records
+        .map(|record| record.map(|record| record.trace_id))
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    find_by_prefix("call", text, calls)?.ok_or_else(|| {
+        CliError::usage(format!("no recorded call begins with `{text}`"))
+            .help("`toolgate audit tail` shows the last calls with their ids")
+    })
 }
 
 fn tail(common: &GlobalOptions, settings: &Settings, lines: usize, follow: bool) -> Result<u8, CliError> {

@@ -13,6 +13,7 @@ use toolgate_gate::{CallOptions, Progress, ProgressUpdate};
 use toolgate_tools::{CallResponse, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
+use super::call_arguments::{CallInput, GivenArguments, typed_object};
 use super::{StdoutStatus, close_servers, print, print_json, runtime, serving_runtime, token_verification};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, DENIED, INTERRUPTED, LIMIT, SUCCESS, TOOL_ERROR};
@@ -30,12 +31,12 @@ const MAX_ARGUMENTS_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) fn run(
     common: &GlobalOptions,
     tool: String,
-    arguments: &str,
+    arguments: &[String],
     timeout: Option<Duration>,
 ) -> Result<u8, CliError> {
     // The user typed the call, so by default no approval is asked.
     let settings = resolve_settings(common, Trust::Autonomous)?;
-    let arguments = parse_arguments(arguments)?;
+    let given = GivenArguments::parse(arguments)?.read(parse_arguments)?;
     let credential = settings.credential(&common.overrides())?;
     let interrupt = Interrupt::install();
     let which = ServerSelection::of_tool(&tool).filter(|_| !settings.loaded.config.mcp_servers.is_empty());
@@ -52,6 +53,15 @@ pub(crate) fn run(
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
+    let arguments = match given {
+        CallInput::Object(value) => value,
+        CallInput::Pairs(pairs) => {
+            // A caller that is refused gets its refusal from the call below.
+            let tools = runtime.block_on(built.gate.gate().tools_for(credential.clone())).unwrap_or_default();
+            let spec = tools.iter().map(|known| known.spec()).find(|spec| spec.name.as_str() == tool);
+            typed_object(&pairs, spec.map(|spec| &*spec.input_schema))?
+        }
+    };
     let call = ToolCall::new(tool.clone(), arguments);
     let shown = ProgressPrinter::on_terminal(common, &settings);
     let options = CallOptions {
@@ -220,7 +230,7 @@ fn parse_arguments(text: &str) -> Result<Value, CliError> {
     };
     serde_json::from_str(&text).map_err(|error| {
         CliError::usage(format!("the arguments are not JSON: {error}"))
-            .help(r#"write an object in single quotes, such as '{"path": "README.md"}', or - to read it from standard input"#)
+            .help(r#"write path=README.md, or an object in single quotes, such as '{"path": "README.md"}', or - to read it from standard input"#)
     })
 }
 

@@ -9,6 +9,7 @@ use toolgate_gate::{ChangeSet, DroppedEntries, Gate, JournalListing, UndoError, 
 use toolgate_types::{CallId, ErrorCode, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
+use super::id_prefix::find_by_prefix;
 use super::{no_approver, print, print_json, runtime};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, DENIED, INTERRUPTED, SUCCESS};
@@ -16,17 +17,18 @@ use crate::interrupt::Interrupt;
 use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
 
-pub(crate) fn list(common: &GlobalOptions, session: Option<&SessionId>, all: bool) -> Result<u8, CliError> {
+pub(crate) fn list(common: &GlobalOptions, session: Option<&str>, all: bool) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;
     let built = gate_builder::build_gate(
         &settings,
         GateBuildOptions::without_servers(no_approver(), TokenVerification::Disabled),
     )?;
     let known = journal_changes(built.gate.gate())?;
+    let session = session.map(|text| find_session(text, &known)).transpose()?;
     let sets: Vec<ChangeSet> = known
         .iter()
         .filter(|set| all || is_in_workspace(set, &known, &built.workspace))
-        .filter(|set| session.is_none_or(|session| set.session == *session))
+        .filter(|set| session.as_ref().is_none_or(|session| set.session == *session))
         .cloned()
         .collect();
     if common.json {
@@ -57,6 +59,26 @@ fn report_dropped(dropped: DroppedEntries) {
             dropped.entries
         ));
     }
+}
+
+/// A call by the beginning of its id. A whole id is not looked up: the journal says what became of it.
+fn find_call(text: &str, gate: &Gate) -> Result<CallId, CliError> {
+    if let Ok(call) = text.parse() {
+        return Ok(call);
+    }
+    let calls = journal_changes(gate)?.into_iter().map(|set| set.call);
+    find_by_prefix("call", text, calls)?.ok_or_else(|| {
+        CliError::usage(format!("no call with changes begins with `{text}`"))
+            .help("`toolgate changes` lists what can be undone")
+    })
+}
+
+/// A session by the beginning of its id; one without changes may be named in full.
+fn find_session(text: &str, known: &[ChangeSet]) -> Result<SessionId, CliError> {
+    if let Some(session) = find_by_prefix("session", text, known.iter().map(|set| set.session.clone()))? {
+        return Ok(session);
+    }
+    text.parse().map_err(|error| CliError::usage(format!("{error}")))
 }
 
 /// Whether a change was made in the current workspace. An undo without changes of its own belongs to the workspace of the call that it undid.
@@ -108,8 +130,8 @@ fn table(sets: &[ChangeSet]) -> String {
 
 pub(crate) fn undo(
     common: &GlobalOptions,
-    call: Option<CallId>,
-    session: Option<&SessionId>,
+    call: Option<&str>,
+    session: Option<&str>,
     force: bool,
 ) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;
@@ -118,9 +140,13 @@ pub(crate) fn undo(
         &settings,
         GateBuildOptions::without_servers(no_approver(), TokenVerification::Disabled),
     )?;
-    let calls = match call {
-        Some(call) => vec![call],
-        None => select_changes(built.gate.gate(), &built.workspace, session)?,
+    let calls = match (call, session) {
+        (Some(call), _) => vec![find_call(call, built.gate.gate())?],
+        (None, None) => select_changes(built.gate.gate(), &built.workspace, None)?,
+        (None, Some(session)) => {
+            let session = find_session(session, &journal_changes(built.gate.gate())?)?;
+            select_changes(built.gate.gate(), &built.workspace, Some(&session))?
+        }
     };
     let runtime = runtime(TokenVerification::Disabled)?;
     let mut rows = Vec::new();
@@ -141,12 +167,14 @@ pub(crate) fn undo(
                 rows.push(json!({"call": undone.call, "by": undone.undo_call, "paths": undone.paths}));
             }
             Err(error) => {
+                let code = error.code().as_str();
+                let failed = undo_failure(error);
                 if common.json {
                     print_json(
-                        &json!({"undone": rows, "error": {"call": call, "code": error.code().as_str(), "message": error.to_string()}}),
+                        &json!({"undone": rows, "error": {"call": call, "code": code, "message": failed.message, "help": failed.help}}),
                     )?;
                 }
-                return Err(undo_failure(error));
+                return Err(failed);
             }
         }
     }

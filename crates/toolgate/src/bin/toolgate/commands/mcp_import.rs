@@ -55,7 +55,7 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliE
             let left_out: Value = imported.left_out.iter().map(left_out).collect();
             let told = json!({
                 "servers": names, "file": file, "yaml": imported.render(),
-                "notes": notes, "left_out": left_out, "declared": declared,
+                "notes": notes, "leftOut": left_out, "declared": declared,
             });
             format!("{told}\n")
         }

@@ -1,6 +1,8 @@
 //! One file per command.
 
 pub(crate) mod call;
+mod call_arguments;
+mod id_prefix;
 pub(crate) mod tools;
 pub(crate) mod tools_new;
 pub(crate) mod check;
@@ -26,9 +28,11 @@ pub(crate) mod changes;
 pub(crate) mod doctor;
 pub(crate) mod models;
 pub(crate) mod completions;
+pub(crate) mod man;
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,6 +48,14 @@ use crate::terminal::escape_json;
 /// How long blocking work may take to notice the shutdown.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Whether something was written to standard output. An error after that is not written there as well.
+static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether something was written to standard output.
+pub(crate) fn has_printed() -> bool {
+    HAS_PRINTED.load(Ordering::Relaxed)
+}
+
 /// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StdoutStatus {
@@ -53,6 +65,7 @@ pub(crate) enum StdoutStatus {
 
 /// Writes results. `EPIPE`, as when piping into `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<StdoutStatus, CliError> {
+    HAS_PRINTED.store(true, Ordering::Relaxed);
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(StdoutStatus::Open),
