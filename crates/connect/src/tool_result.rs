@@ -168,7 +168,7 @@ impl ContentCollector {
             ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
                 let text = sanitize_text(&text);
                 let size = text.len();
-                (uri, mime_type, Some(DocumentContent::Text(text)), size)
+                (uri, mime_type, Some(DocumentContent::Text(text.into())), size)
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                 let size = blob.len();
@@ -302,7 +302,7 @@ mod tests {
             output.text,
             "ab\nplain\n[the server names a resource `x` at file:///x, which was not read]"
         );
-        assert_eq!(output.structured, json!({"text": output.text}));
+        assert_eq!(output.structured, json!({"text": output.text.as_str()}));
         assert!(output.full_text.is_none());
     }
 

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditEntry, AuditError, Denial, ResponseSummary, Ticket};
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{
-    Attachment, Caller, ErrorCode, Failure, Outcome, ResourceContent, Sha256, Stage, ToolCall, ToolClass,
-    ToolOutput,
+    Attachment, Caller, DocumentContent, ErrorCode, Failure, HashedText, Outcome, ResourceContent, Sha256,
+    Stage, ToolCall, ToolClass, ToolOutput,
 };
 
 use crate::approval::ApprovalWait;
@@ -25,51 +25,26 @@ pub(crate) struct RawOutput {
     bytes: u64,
     /// The fields that were removed or masked.
     pub(crate) redacted: Vec<String>,
-    /// Whether the tool's digest was verified and is wrong.
-    pub(crate) digest_mismatch: bool,
-}
-
-/// What the gate does with a digest that the tool computed while it read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ToolDigest {
-    /// Hashes the output itself: the tool is not built in.
-    Ignored,
-    /// Hashes the output itself, and compares.
-    Verified,
-    /// Records it.
-    Accepted,
 }
 
 impl RawOutput {
-    /// Digest of the whole output: the text, or the structured output if there is no text, then the attachments, then the resource content.
-    /// `tool_digest` says whether to use the tool's own digest, given how many bytes it covers.
-    pub(crate) fn of(output: &ToolOutput, tool_digest: impl FnOnce(usize) -> ToolDigest) -> Self {
-        let ToolOutput {
-            text,
-            structured,
-            attachments,
-            text_sha256,
-            text_field: text_as,
-            resource: browsed,
-            ..
-        } = output;
-        let is_in_words = !text.is_empty() || text_as.is_some() || browsed.is_some();
-        let answer = if is_in_words { Cow::Borrowed(text.as_str()) } else { structured.json() };
-        let shown = browsed.as_ref().map(ResourceContent::data);
+    /// Digest of the whole output: the text, or the structured output if there is no text, then the attachments, then the resource content. A text
+    /// alone has its digest already, and usually it was computed when the file was read.
+    pub(crate) fn of(output: &ToolOutput) -> Self {
+        let ToolOutput { text, structured, attachments, text_field, resource, .. } = output;
+        let has_text = !text.is_empty() || text_field.is_some() || resource.is_some();
+        let answer = if has_text { Cow::Borrowed(text.as_str()) } else { structured.json() };
+        let shown = resource.as_ref().map(ResourceContent::data);
         let parts = once(&*answer).chain(attachments.iter().map(Attachment::data)).chain(shown.as_deref());
-        let known = match browsed {
+        let only_text = match resource {
             _ if !attachments.is_empty() => None,
-            None => text_sha256.filter(|_| is_in_words),
-            Some(browsed) => browsed.sha256().filter(|_| text.is_empty()),
+            None => has_text.then_some(text),
+            Some(ResourceContent::File(DocumentContent::Text(content))) if text.is_empty() => Some(content),
+            Some(_) => None,
         };
         let bytes: usize = parts.clone().map(str::len).sum();
-        let known = known.map(|known| (known, tool_digest(bytes)));
-        let hash = match known {
-            Some((known, ToolDigest::Accepted)) => known,
-            _ => digest(parts),
-        };
-        let digest_mismatch = matches!(known, Some((known, ToolDigest::Verified)) if known != hash);
-        Self { hash, bytes: bytes as u64, redacted: Vec::new(), digest_mismatch }
+        let hash = only_text.map_or_else(|| digest(parts), HashedText::sha256);
+        Self { hash, bytes: bytes as u64, redacted: Vec::new() }
     }
 }
 
@@ -258,57 +233,35 @@ impl Drop for AuditGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use toolgate_types::DocumentContent;
-
     use super::*;
+    use serde_json::json;
 
     /// The digest covers every part, in order.
     #[test]
     fn nothing_of_an_answer_is_left_out_of_its_record() {
         let words = |text: &str| ToolOutput::new(text, json!({"a": 1}));
         let picture = || Attachment::Image { mime_type: "image/png".to_owned(), data: "cGlj".to_owned() };
-        let known = |text: &str| Some(Sha256::of(text.as_bytes()));
-        let file = |text: &str, sha256| ResourceContent::File {
-            content: DocumentContent::Text(text.to_owned()),
-            sha256,
-        };
+        let file = |text: &str| ResourceContent::File(DocumentContent::Text(text.into()));
+        let base64 = ResourceContent::File(DocumentContent::Base64("cGlj".to_owned()));
         let page = ResourceContent::Page { files: vec![("a".to_owned(), 7)], next: Some("a".to_owned()) };
         let browsed = |browsed| ToolOutput::from_resource(browsed, json!({"a": 1}));
         for (output, recorded) in [
             (words("text"), "text"),
-            (ToolOutput { text_sha256: known("text"), ..words("text") }, "text"),
             (words(""), r#"{"a":1}"#),
-            (ToolOutput { text_field: Some("content"), text_sha256: known(""), ..words("") }, ""),
+            (ToolOutput { text_field: Some("content"), ..words("") }, ""),
             (ToolOutput { attachments: vec![picture(), picture()], ..words("text") }, "textcGljcGlj"),
-            (
-                ToolOutput { attachments: vec![picture()], text_sha256: known("text"), ..words("text") },
-                "textcGlj",
-            ),
             (ToolOutput { attachments: vec![picture()], ..words("") }, r#"{"a":1}cGlj"#),
-            (browsed(file("all", known("all"))), "all"),
-            (browsed(file("all", None)), "all"),
-            (browsed(file("", known(""))), ""),
+            (browsed(file("all")), "all"),
+            (browsed(file("")), ""),
+            (browsed(base64), "cGlj"),
             (browsed(page), r#"[["a",7]]"#),
             // No tool returns both; if one did, both would be recorded.
-            (ToolOutput { resource: Some(file("all", known("all"))), ..words("text") }, "textall"),
-            (ToolOutput { attachments: vec![picture()], ..browsed(file("all", known("all"))) }, "cGljall"),
+            (ToolOutput { resource: Some(file("all")), ..words("text") }, "textall"),
+            (ToolOutput { attachments: vec![picture()], ..browsed(file("all")) }, "cGljall"),
         ] {
-            for tool_digest in [ToolDigest::Ignored, ToolDigest::Verified, ToolDigest::Accepted] {
-                let raw = RawOutput::of(&output, |_| tool_digest);
-                let expected = (Sha256::of(recorded.as_bytes()), recorded.len() as u64, false);
-                assert_eq!((raw.hash, raw.bytes, raw.digest_mismatch), expected, "{output:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_wrong_digest_is_found_or_not_looked_at() {
-        let output =
-            ToolOutput { text_sha256: Some(Sha256::of(b"other")), ..ToolOutput::new("text", json!({})) };
-        for (tool_digest, is_found) in [(ToolDigest::Ignored, false), (ToolDigest::Verified, true)] {
-            let raw = RawOutput::of(&output, |_| tool_digest);
-            assert_eq!((raw.hash, raw.digest_mismatch), (Sha256::of(b"text"), is_found));
+            let raw = RawOutput::of(&output);
+            let expected = (Sha256::of(recorded.as_bytes()), recorded.len() as u64);
+            assert_eq!((raw.hash, raw.bytes), expected, "{output:?}");
         }
     }
 }

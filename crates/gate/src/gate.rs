@@ -17,7 +17,7 @@ use toolgate_workspace::Recorder;
 
 use crate::approval::{ApprovalWait, Approver, SessionGrants, arguments_digest};
 use crate::approved_changes::ApprovedChangesGuard;
-use crate::audit_guard::{AuditGuard, RawOutput, ToolDigest};
+use crate::audit_guard::{AuditGuard, RawOutput};
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
@@ -525,14 +525,7 @@ async fn filter_output(
     patience: Deadline<'_>,
 ) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
-    let mut raw = RawOutput::of(&output, |bytes| match spec.is_built_in_file_tool() {
-        true => tool.output.tool_digest(bytes),
-        false => ToolDigest::Ignored,
-    });
-    if raw.digest_mismatch {
-        let failure = Failure::new(ErrorCode::Internal, "the tool computed a wrong digest of its answer");
-        return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw));
-    }
+    let mut raw = RawOutput::of(&output);
     // Raw JSON of a built-in tool is checked by the types of its fields and not parsed again. Output that has to be filtered is parsed.
     if spec.is_built_in_file_tool()
         && let Structured::Raw(written) = &output.structured

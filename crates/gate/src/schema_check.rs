@@ -1,6 +1,5 @@
 //! Validates arguments and outputs against their JSON Schemas.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use jsonschema::error::ValidationErrorKind;
@@ -12,7 +11,6 @@ use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{Cancellation, Category, ErrorCode, Failure, RawJsonObject};
 
-use crate::audit_guard::ToolDigest;
 use crate::dedicated_thread::{SingleFlight, run_on_dedicated_thread};
 use crate::tool::Tool;
 
@@ -188,17 +186,7 @@ fn truncate(text: &str) -> String {
 
 /// Validates outputs.
 #[derive(Default)]
-pub(crate) struct OutputCheck {
-    schema: LazySchema,
-    /// Digests of long answers so far.
-    long_answers: AtomicU32,
-}
-
-/// Up to here the digest of every answer is computed a second time: 0.6 µs with the SHA instructions of the processor, 3 % of a read.
-const MAX_REHASHED_BYTES: usize = 1024;
-
-/// Of longer answers one in so many is, which is 1 % of the time that reading and hashing them takes.
-const REHASH_INTERVAL: u32 = 64;
+pub(crate) struct OutputCheck(LazySchema);
 
 impl SchemaCheck for OutputCheck {
     fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value> {
@@ -206,7 +194,7 @@ impl SchemaCheck for OutputCheck {
     }
 
     fn lazy(&self) -> &LazySchema {
-        &self.schema
+        &self.0
     }
 
     /// The details of an invalid output go to the operator only: the model does not get the output, so it must not get quotes of it either.
@@ -214,7 +202,7 @@ impl SchemaCheck for OutputCheck {
         if is_certainly_valid(schema, structured) {
             return Ok(());
         }
-        match self.schema.validator(schema)?.validate(structured) {
+        match self.0.validator(schema)?.validate(structured) {
             Ok(()) => Ok(()),
             Err(error) => {
                 let note = format!("`{}`: {}", error.instance_path(), truncate(&error.masked().to_string()));
@@ -229,14 +217,7 @@ impl SchemaCheck for OutputCheck {
 }
 
 impl OutputCheck {
-    /// What the digest of a built-in tool is worth. A tool that is wrong about digests is wrong about most of them, so a sample finds it.
-    pub(crate) fn tool_digest(&self, bytes: usize) -> ToolDigest {
-        let is_verified = bytes <= MAX_REHASHED_BYTES
-            || self.long_answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(REHASH_INTERVAL);
-        if is_verified { ToolDigest::Verified } else { ToolDigest::Accepted }
-    }
-
-    /// The same of an answer that is JSON already.
+    /// The same for an answer that is JSON already.
     pub(crate) fn check_raw(
         &self,
         schema: &Map<String, Value>,

@@ -137,10 +137,10 @@ mod tests {
         let failure = Failure::new(ErrorCode::NotPermitted, "call of `secret_name`");
         metrics.count(None, &called(Some((Stage::Permission, failure))));
         // A file that is read as a resource has no text for the model.
-        let content = DocumentContent::Text("a whole file".to_owned());
+        let content = DocumentContent::Text("a whole file".into());
         let mut read = called(None);
         read.answer.text.clear();
-        read.resource = Some(ResourceContent::File { content, sha256: None });
+        read.resource = Some(ResourceContent::File(content));
         metrics.count(Some(ToolClass::Read), &read);
 
         let text = metrics.render(3);

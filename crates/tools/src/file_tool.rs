@@ -14,7 +14,9 @@ use toolgate_gate::{
     ToolSpec,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
-use toolgate_types::{Cancellation, Category, ErrorCode, Failure, Sha256, Structured, ToolClass, ToolOutput};
+use toolgate_types::{
+    Cancellation, Category, ErrorCode, Failure, HashedText, Structured, ToolClass, ToolOutput,
+};
 use toolgate_workspace::{Mount, PathStyle, Recorder, Workspace, WorkspaceView};
 
 use crate::preview::{self, PreviewContent};
@@ -42,25 +44,23 @@ pub(crate) type PreviewOperation =
 /// What a tool answers with.
 pub(crate) struct Answer<Data> {
     /// For the model to read.
-    pub(crate) text: String,
+    pub(crate) text: HashedText,
     /// For programs.
     pub(crate) data: Data,
-    /// The digest of the text, if it is known.
-    pub(crate) text_sha256: Option<Sha256>,
     /// The member of `data` that is left out because it is the text.
     pub(crate) text_field: Option<&'static str>,
 }
 
 impl<Data> Answer<Data> {
-    pub(crate) fn new(text: impl Into<String>, data: Data) -> Self {
-        Self { text: text.into(), data, text_sha256: None, text_field: None }
+    pub(crate) fn new(text: impl Into<HashedText>, data: Data) -> Self {
+        Self { text: text.into(), data, text_field: None }
     }
 }
 
 impl<Data: Serialize> From<Answer<Data>> for ToolOutput {
     fn from(answer: Answer<Data>) -> Self {
-        let Answer { text, data, text_sha256, text_field } = answer;
-        Self { text_sha256, text_field, ..Self::new(text, Structured::of(&data)) }
+        let Answer { text, data, text_field } = answer;
+        Self { text_field, ..Self::new(text, Structured::of(&data)) }
     }
 }
 

@@ -54,13 +54,9 @@ pub(crate) fn read_file(
     let ReadFileArguments { path } = decode(arguments)?;
     let file = view.read_entire(&path, most)?;
     let structured = about(&file)?;
-    let browsed = match file.content {
-        EntireContent::Text(text) => {
-            ResourceContent::File { content: DocumentContent::Text(text), sha256: Some(file.sha256) }
-        }
-        EntireContent::Bytes(bytes) => {
-            ResourceContent::File { content: DocumentContent::Base64(STANDARD.encode(bytes)), sha256: None }
-        }
+    let content = match file.content {
+        EntireContent::Text(text) => DocumentContent::Text(text),
+        EntireContent::Bytes(bytes) => DocumentContent::Base64(STANDARD.encode(bytes)),
     };
-    Ok(ToolOutput::from_resource(browsed, structured))
+    Ok(ToolOutput::from_resource(ResourceContent::File(content), structured))
 }

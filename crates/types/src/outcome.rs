@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Sha256, Stage, Structured};
+use crate::{Failure, HashedText, Stage, Structured};
 
 /// What a tool returns on success.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
-    /// For the model to read.
-    pub text: String,
+    /// For the model to read, with its digest for the audit record.
+    pub text: HashedText,
     /// For programs; fits the tool's output schema.
     pub structured: Structured,
     /// Parts that are neither, such as images. Dropped for a tool with an output policy: their content cannot be filtered.
@@ -18,8 +18,6 @@ pub struct ToolOutput {
     /// The whole text, where `text` had to be truncated. A front end that can store it for a while may offer it beside the answer. Dropped for a tool
     /// with an output policy.
     pub full_text: Option<String>,
-    /// The digest of `text`, if its producer has computed it: the audit record needs it, so it is not hashed a second time.
-    pub text_sha256: Option<Sha256>,
     /// The property of `structured` whose value is `text` and was left out there, so that the text is held once.
     pub text_field: Option<&'static str>,
     /// The content for a resource request (by URI); `text` is empty then. Dropped for a tool with an output policy.
@@ -29,13 +27,12 @@ pub struct ToolOutput {
 impl ToolOutput {
     /// An answer of text and structured content only.
     #[must_use]
-    pub fn new(text: impl Into<String>, structured: impl Into<Structured>) -> Self {
+    pub fn new(text: impl Into<HashedText>, structured: impl Into<Structured>) -> Self {
         Self {
             text: text.into(),
             structured: structured.into(),
             attachments: Vec::new(),
             full_text: None,
-            text_sha256: None,
             text_field: None,
             resource: None,
         }
@@ -91,7 +88,7 @@ impl Attachment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentContent {
     /// Text.
-    Text(String),
+    Text(HashedText),
     /// Anything else, in base64.
     Base64(String),
 }
@@ -101,7 +98,8 @@ impl DocumentContent {
     #[must_use]
     pub fn data(&self) -> &str {
         match self {
-            Self::Text(data) | Self::Base64(data) => data,
+            Self::Text(text) => text,
+            Self::Base64(data) => data,
         }
     }
 }
@@ -116,13 +114,8 @@ pub enum ResourceContent {
         /// The path after which the next page begins; `None` on the last page.
         next: Option<String>,
     },
-    /// A whole file.
-    File {
-        /// Its content.
-        content: DocumentContent,
-        /// The digest of the content as it is sent, if its reader has computed it: the audit record needs it, so it is not hashed a second time.
-        sha256: Option<Sha256>,
-    },
+    /// The content of a whole file.
+    File(DocumentContent),
 }
 
 impl ResourceContent {
@@ -131,16 +124,7 @@ impl ResourceContent {
     pub fn data(&self) -> Cow<'_, str> {
         match self {
             Self::Page { files, .. } => Cow::Owned(serde_json::to_string(files).unwrap_or_default()),
-            Self::File { content, .. } => Cow::Borrowed(content.data()),
-        }
-    }
-
-    /// The digest of that, if known.
-    #[must_use]
-    pub fn sha256(&self) -> Option<Sha256> {
-        match self {
-            Self::Page { .. } => None,
-            Self::File { sha256, .. } => *sha256,
+            Self::File(content) => Cow::Borrowed(content.data()),
         }
     }
 
@@ -149,7 +133,7 @@ impl ResourceContent {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Page { files, .. } => files.iter().map(|(path, _)| path.len()).sum(),
-            Self::File { content, .. } => content.data().len(),
+            Self::File(content) => content.data().len(),
         }
     }
 }

@@ -7,18 +7,17 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use toolgate_types::Sha256;
+use toolgate_types::HashedText;
 
 use crate::large_file::MIN_PARALLEL_HASH_BYTES;
 
 /// Sizes of cached texts: from where hashing takes long, up to where the memory is not worth it.
 const CACHEABLE_BYTES: RangeInclusive<usize> = MIN_PARALLEL_HASH_BYTES..=2 << 20;
 
-/// A text, its line count and its digest.
+/// A text and its line count.
 pub(crate) struct CachedText {
-    pub(crate) text: String,
+    pub(crate) text: HashedText,
     pub(crate) newlines: u64,
-    pub(crate) sha256: Sha256,
 }
 
 /// At most one text for a workspace, however many reads are in flight. No read waits for the lock, and an entry that another read compares with is
@@ -70,24 +69,28 @@ impl fmt::Debug for DigestCache {
 #[allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::panic,
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
     use std::fs;
     use std::path::Path;
 
-    use toolgate_types::{Cancellation, Limits};
+    use toolgate_types::{Cancellation, Limits, Sha256};
 
     use super::*;
     use crate::testing::{LIMITS, view, workspace};
-    use crate::{ReadRequest, Workspace, WorkspaceView};
+    use crate::{FileContent, ReadRequest, Workspace, WorkspaceView};
 
-    /// Reads a file of this content; returns its digest.
-    fn read(workspace: &Workspace, root: &Path, content: &str) -> Sha256 {
+    /// Reads a file of this content; returns its digest and its number of lines.
+    fn read(workspace: &Workspace, root: &Path, content: &str) -> (Sha256, u64) {
         fs::write(root.join("f"), content).unwrap();
         let (stop, limits) = (Cancellation::never(), Limits { max_read_bytes: 1 << 30, ..LIMITS });
         let view = WorkspaceView { limits: &limits, ..view(workspace, &stop) };
-        view.read("f", &ReadRequest::default()).unwrap().sha256
+        let read = view.read("f", &ReadRequest::default()).unwrap();
+        let FileContent::Text(window) = read.content else { panic!("it is text") };
+        assert_eq!((&window.text, window.text.sha256()), (&HashedText::from(content), read.sha256));
+        (read.sha256, window.total_lines)
     }
 
     #[test]
@@ -95,25 +98,21 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let workspace = workspace(scratch.path());
         let content = "0123456789abcde\n".repeat(MIN_PARALLEL_HASH_BYTES / 16);
-        assert_eq!(read(&workspace, scratch.path(), &content), Sha256::of(content.as_bytes()));
-        assert!(
-            workspace.digest_cache.get(MIN_PARALLEL_HASH_BYTES).is_some_and(|known| known.text == content)
-        );
-        // A digest that hashing would not give.
-        let told = Sha256::of(b"something else");
-        let room = workspace.digest_cache.reserve(MIN_PARALLEL_HASH_BYTES, None).unwrap();
-        room.store(CachedText { text: content.clone(), newlines: 0, sha256: told });
-        assert_eq!(read(&workspace, scratch.path(), &content), told);
+        let lines = content.lines().count() as u64;
+        assert_eq!(read(&workspace, scratch.path(), &content), (Sha256::of(content.as_bytes()), lines));
+        let is_cached = |text: &str| {
+            workspace.digest_cache.get(MIN_PARALLEL_HASH_BYTES).is_some_and(|known| known.text == *text)
+        };
+        assert!(is_cached(&content));
+        // A number of lines that counting would not give shows that the entry was used.
+        let slot = workspace.digest_cache.reserve(MIN_PARALLEL_HASH_BYTES, None).unwrap();
+        slot.store(CachedText { text: content.as_str().into(), newlines: 7 });
+        assert_eq!(read(&workspace, scratch.path(), &content), (Sha256::of(content.as_bytes()), 7));
         for other in [0, 15, MIN_PARALLEL_HASH_BYTES / 2, MIN_PARALLEL_HASH_BYTES - 1] {
             let mut changed = content.clone();
             changed.replace_range(other..=other, "x");
-            assert_eq!(read(&workspace, scratch.path(), &changed), Sha256::of(changed.as_bytes()));
-            assert!(
-                workspace
-                    .digest_cache
-                    .get(MIN_PARALLEL_HASH_BYTES)
-                    .is_some_and(|known| known.text == changed)
-            );
+            assert_eq!(read(&workspace, scratch.path(), &changed).0, Sha256::of(changed.as_bytes()));
+            assert!(is_cached(&changed));
         }
     }
 

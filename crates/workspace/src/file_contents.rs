@@ -5,18 +5,18 @@ use std::io::{ErrorKind, Read as _};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use toolgate_types::Sha256;
+use toolgate_types::{HashedText, Sha256};
 
 use crate::error::WorkspaceError;
 use crate::large_file::MIN_PARALLEL_HASH_BYTES;
 use crate::open::OpenedFile;
-use crate::read::CHUNK_BYTES;
+use crate::read::{CHUNK_BYTES, digested};
 use crate::view::WorkspaceView;
 
 /// The content of a file when it was read.
 pub(crate) struct FileContents {
     /// `None` if it is not UTF-8 without NUL.
-    pub(crate) text: Option<String>,
+    pub(crate) text: Option<HashedText>,
     pub(crate) bytes: u64,
     pub(crate) newlines: u64,
     pub(crate) sha256: Sha256,
@@ -57,10 +57,9 @@ impl WorkspaceView<'_> {
                 return Ok(None);
             }
         }
-        let (sha256, newlines) = (Sha256::of(&bytes), count_newlines(&bytes));
-        let (length, has_nul) = (bytes.len() as u64, memchr::memchr(0, &bytes).is_some());
-        let text = String::from_utf8(bytes).ok().filter(|_| !has_nul);
-        Ok(Some(FileContents { text, bytes: length, newlines, sha256 }))
+        let (length, newlines) = (bytes.len() as u64, count_newlines(&bytes));
+        let (text, sha256) = digested(bytes);
+        Ok(Some(FileContents { text: text.ok(), bytes: length, newlines, sha256 }))
     }
 
     /// All bytes of a file that is to be changed, of an expected size. It may have grown, or keep growing; one byte over the limit is enough to

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek as _};
 use std::string::FromUtf8Error;
 
-use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{HashedText, Sha256};
 
 use crate::error::WorkspaceError;
 use crate::file_contents::{FileContents, count_newlines};
@@ -52,7 +52,7 @@ pub enum FileContent {
 #[derive(Debug)]
 pub struct TextWindow {
     /// The bytes as they are in the file, cut at a character boundary.
-    pub text: String,
+    pub text: HashedText,
     /// Whether the limit cut it.
     pub truncated: bool,
     /// Lines in the whole file.
@@ -80,7 +80,7 @@ pub struct EntireFile {
 #[derive(Debug)]
 pub enum EntireContent {
     /// UTF-8 without NUL.
-    Text(String),
+    Text(HashedText),
     /// Anything else.
     Bytes(Vec<u8>),
 }
@@ -149,8 +149,9 @@ impl WorkspaceView<'_> {
                 WorkspaceError::TooLargeToChange { path, bytes, .. } => too_long(path, bytes),
                 other => other,
             })?;
-        let (length, sha256) = (bytes.len() as u64, Sha256::of(&bytes));
-        let content = text_of(bytes).map_or_else(EntireContent::Bytes, EntireContent::Text);
+        let length = bytes.len() as u64;
+        let (content, sha256) = digested(bytes);
+        let content = content.map_or_else(EntireContent::Bytes, EntireContent::Text);
         Ok(EntireFile { path, bytes: length, sha256, content })
     }
 
@@ -243,6 +244,13 @@ fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
         Some(_) => Err(bytes),
         None => String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes),
     }
+}
+
+/// The same with the digest of the bytes, which is that of the text.
+pub(crate) fn digested(bytes: Vec<u8>) -> (Result<HashedText, Vec<u8>>, Sha256) {
+    let content = text_of(bytes).map(HashedText::from);
+    let sha256 = content.as_ref().map_or_else(|bytes| Sha256::of(bytes), HashedText::sha256);
+    (content, sha256)
 }
 
 /// Feeds a file to a consumer chunk by chunk; stops when the call is cancelled. A short read after all expected bytes is the end of the file.
@@ -419,7 +427,8 @@ fn text_window(kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64
     });
     let newlines = count_newlines(text.as_bytes());
     let partial = u64::from(!text.is_empty() && !text.ends_with('\n'));
-    TextWindow { text, truncated, total_lines, first_line, last_line: first_line + newlines + partial - 1 }
+    let last_line = first_line + newlines + partial - 1;
+    TextWindow { text: text.into(), truncated, total_lines, first_line, last_line }
 }
 
 /// Validates UTF-8 and the absence of NUL across chunk boundaries.

@@ -1,5 +1,7 @@
 //! The output policy: what an answer may contain, in every part of it.
 
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -127,7 +129,7 @@ fn what_a_tool_puts_into_words_itself_is_checked_and_filtered_all_the_same() {
 
 #[test]
 fn what_a_tool_shows_by_address_does_not_leave_past_a_policy() {
-    let file = ResourceContent::File { content: DocumentContent::Text(SECRET.to_owned()), sha256: None };
+    let file = ResourceContent::File(DocumentContent::Text(SECRET.into()));
     let page = ResourceContent::Page { files: vec![(SECRET.to_owned(), 1)], next: Some(SECRET.to_owned()) };
     for browsed in [file, page] {
         let output = ToolOutput::from_resource(browsed.clone(), json!({"name": "Ada", "key": SECRET}));
@@ -268,14 +270,51 @@ fn the_answer_of_a_built_in_tool_is_checked_like_any_other() {
 }
 
 #[test]
-fn the_record_holds_the_digest_of_the_answer_whatever_the_tool_computed() {
-    for text in ["short".to_owned(), "long ".repeat(1000)] {
-        let output =
-            ToolOutput { text_sha256: Some(Sha256::of(b"other")), ..ToolOutput::new(&text, json!({})) };
+fn the_record_holds_the_digest_of_the_answer_of_any_tool() {
+    for text in [String::new(), "short".to_owned(), "long ".repeat(1000)] {
+        let output = ToolOutput { text_field: Some("content"), ..ToolOutput::new(text.as_str(), json!({})) };
         let built_in = Declared::new("customer").built_in_file_tool(json!({"type": "object"}));
-        for (tool, code) in [(built_in, Some(ErrorCode::Internal)), (Declared::new("customer"), None)] {
+        for tool in [built_in, Declared::new("customer")] {
             let (called, hash) = recorded(tool, &output);
-            assert_eq!((code_of(&called), hash), (code, Some(digest(&text))));
+            assert_eq!((code_of(&called), hash), (None, Some(digest(&text))));
         }
+    }
+}
+
+/// The digest is that of the bytes that were read, not what another process writes concurrently: of short files, of files that are hashed
+/// on a second thread, and of files that are compared with the cached text.
+#[test]
+fn a_file_that_is_overwritten_while_it_is_read_has_the_digest_of_its_answer() {
+    let scratch = Scratch::new();
+    let work = scratch.folder("w");
+    let options = BenchOptions::new(Profile::NATIVE, &work, &scratch.folder("s"));
+    let bench = options.config("limits:\n  max_read_bytes: 4194304\n").open();
+    for (length, reads) in [(1 << 10, 200), (900 << 10, 40)] {
+        let contents = ["a", "é"].map(|letter| letter.repeat(length / letter.len()));
+        let path = work.join("shared.txt");
+        std::fs::write(&path, &contents[0]).unwrap();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Written in place and in parts: a read may see any mixture.
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                for content in contents.iter().cycle().take_while(|_| !ended.load(Ordering::Relaxed)) {
+                    for (index, part) in content.as_bytes().chunks(length / 8).enumerate() {
+                        file.write_all_at(part, (index * (length / 8)) as u64).unwrap();
+                    }
+                }
+            });
+            for _ in 0..reads {
+                let called = bench.call("read_file", json!({"path": "shared.txt"}));
+                let (recorded, structured) = (bench.record(called.call), called.structured().unwrap());
+                // Cut within a letter it is not text, and its answer is a sentence about it.
+                if structured["binary"] == json!(false) {
+                    let of_answer = Sha256::of(called.answer.text.as_bytes());
+                    assert_eq!(structured["sha256"], of_answer.to_string());
+                }
+                assert_eq!(recorded.response.unwrap().output_hash, digest(&called.answer.text));
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
     }
 }

@@ -237,13 +237,13 @@ fn file_contents(called: CallResponse, uri: String, path: &str) -> Result<Vec<Re
     if let Some((_, failure)) = called.failed {
         return Err(read_error(failure, &uri));
     }
-    let Some(ResourceContent::File { content, .. }) = called.resource else {
+    let Some(ResourceContent::File(content)) = called.resource else {
         return Err(ErrorData::invalid_params("this file may not be shown", Some(json!({"uri": uri}))));
     };
     let kind = mime_type_of(path);
     Ok(vec![match content {
         DocumentContent::Text(text) => {
-            ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))
+            ResourceContents::text(text.into_string(), uri).with_mime_type(kind.unwrap_or("text/plain"))
         }
         DocumentContent::Base64(bytes) => {
             let kind = kind.filter(|kind| !kind.starts_with("text/")).unwrap_or("application/octet-stream");

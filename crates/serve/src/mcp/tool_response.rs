@@ -211,7 +211,7 @@ fn attached(attachment: Attachment) -> ContentBlock {
         Attachment::Audio { mime_type, data } => ContentBlock::audio(data, mime_type),
         Attachment::Document { uri, mime_type, content } => {
             let contents = match content {
-                DocumentContent::Text(text) => ResourceContents::text(text, uri),
+                DocumentContent::Text(text) => ResourceContents::text(text.into_string(), uri),
                 DocumentContent::Base64(blob) => ResourceContents::blob(blob, uri),
             };
             ContentBlock::resource(match mime_type {

@@ -262,7 +262,9 @@ fn category(code: ErrorCode) -> &'static str {
 
 fn render(_: &str, outcome: Outcome) -> ModelAnswer {
     match outcome {
-        Outcome::Done(output) => ModelAnswer { text: output.text, structured: None, is_error: false },
+        Outcome::Done(output) => {
+            ModelAnswer { text: output.text.into_string(), structured: None, is_error: false }
+        }
         Outcome::Failed { failure, .. } => ModelAnswer {
             text: format!("{}: {failure}", category(failure.code)),
             structured: None,

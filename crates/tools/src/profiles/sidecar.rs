@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolgate_command::{ShellTimeouts, output_before};
 use toolgate_gate::Effect;
-use toolgate_types::{Category, ErrorCode, Failure, Limits, Outcome, Sha256, ToolClass, ToolOutput};
+use toolgate_types::{
+    Category, ErrorCode, Failure, HashedText, Limits, Outcome, Sha256, ToolClass, ToolOutput,
+};
 use toolgate_workspace::{
     EntryKind, FileContent, FileRead, Hidden, ListedEntry, Match, ReadRequest, Recorder, SearchOptions,
     WorkspaceView, WriteResult,
@@ -35,7 +37,10 @@ impl Profile {
             timeouts: ShellTimeouts { default: None, max: None },
             prefers_bash: false,
             // The text would repeat the fields.
-            answer: |finished, context| ToolOutput { text: String::new(), ..all_fields(finished, context) },
+            answer: |finished, context| ToolOutput {
+                text: HashedText::default(),
+                ..all_fields(finished, context)
+            },
         }),
         max_tools: Some(5),
         ..ProfileDefinition::new("sidecar", tools, render, AnswerShape::Envelope("output"))
@@ -135,7 +140,7 @@ fn read_file(
             FileAnswer::Binary { path, binary: True, r#type: media_type(&beginning), size, sha256 }
         }
         FileContent::Text(window) => FileAnswer::Text {
-            content: window.text,
+            content: window.text.into_string(),
             lines: window.total_lines,
             path,
             size,

@@ -124,7 +124,7 @@ fn file_read(
                 end_line: window.last_line,
                 truncated: window.truncated,
             };
-            Ok(Answer::new(window.text + &notice, Undeclared(metadata)))
+            Ok(Answer::new(window.text.into_string() + &notice, Undeclared(metadata)))
         }
     }
 }
@@ -205,7 +205,7 @@ fn render(tool: &str, outcome: Outcome) -> ModelAnswer {
             let metadata = Some(output.structured.into_value()).filter(Value::is_object);
             let metadata = metadata.unwrap_or_else(|| json!({}));
             let failed = is_failure(tool, &metadata);
-            (json!({"output": output.text, "metadata": metadata, "isError": failed}), failed)
+            (json!({"output": output.text.as_str(), "metadata": metadata, "isError": failed}), failed)
         }
         Outcome::Failed { stage, failure } => {
             let mut metadata = json!({

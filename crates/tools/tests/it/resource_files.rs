@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use toolgate_gate::{CallOptions, ResourceRequest};
 use toolgate_tools::{CallResponse, Profile, ProfiledGate};
-use toolgate_types::{DocumentContent, ErrorCode, ResourceContent, Sha256};
+use toolgate_types::{DocumentContent, ErrorCode, HashedText, ResourceContent, Sha256};
 
 use crate::assembled::{scratch, state_key};
 use crate::reads::{call, front_of, records};
@@ -34,15 +34,15 @@ fn digest(scratch: &Path, answer: &[u8]) -> String {
 #[test]
 fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
     let bytes: Vec<u8> = (0..=255).collect();
-    let text = DocumentContent::Text("é\n\"\n".to_owned());
+    let text = DocumentContent::Text("é\n\"\n".into());
     let base64 = |bytes: &[u8]| DocumentContent::Base64(STANDARD.encode(bytes));
     for (profile, tool) in [(Profile::NATIVE, "read_file"), (Profile::CREW, "fs.read")] {
         let scratch = scratch();
         let front = front_of(profile, scratch.path());
         for (content, given) in [
             ("é\n\"\n".as_bytes(), text.clone()),
-            (b"", DocumentContent::Text(String::new())),
-            (&[b'x'; MOST as usize], DocumentContent::Text("x".repeat(MOST as usize))),
+            (b"", DocumentContent::Text(HashedText::default())),
+            (&[b'x'; MOST as usize], DocumentContent::Text("x".repeat(MOST as usize).into())),
             (&bytes, base64(&bytes)),
             (b"a\0b", base64(b"a\0b")),
             ("é".as_bytes().split_last().unwrap().1, base64(b"\xc3")),
@@ -59,7 +59,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
             let record = records(scratch.path()).pop().unwrap();
             assert_eq!(record["response"]["outputBytes"], given.data().len());
             assert_eq!(record["response"]["outputHash"], digest(scratch.path(), given.data().as_bytes()));
-            let Some(ResourceContent::File { content, .. }) = called.resource else { panic!("{called:?}") };
+            let Some(ResourceContent::File(content)) = called.resource else { panic!("{called:?}") };
             assert_eq!(content, given);
         }
     }

@@ -133,7 +133,7 @@ fn document(uri: &str, mime_type: &str, text: &str) -> Attachment {
     Attachment::Document {
         uri: uri.to_owned(),
         mime_type: Some(mime_type.to_owned()),
-        content: DocumentContent::Text(text.to_owned()),
+        content: DocumentContent::Text(text.into()),
     }
 }
 

@@ -221,9 +221,9 @@ fn read(
     let has_range = start_line.is_some() || end_line.is_some();
     let lines = has_range.then_some(Lines { start_line: window.first_line, end_line: window.last_line });
     let content = match window.truncated {
-        false => Content::All { content: window.text },
+        false => Content::All { content: window.text.into_string() },
         true => Content::Truncated {
-            content_preview: window.text,
+            content_preview: window.text.into_string(),
             truncated: True,
             hint: format!(
                 "the answer is limited to {} bytes; use startLine/endLine (the file has {} lines) or fs.search",

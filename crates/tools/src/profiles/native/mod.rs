@@ -85,9 +85,11 @@ fn tools() -> &'static [ToolDeclaration] {
 /// A success is the tool's own text; a failure is the code, the message and the help.
 fn render(_: &str, outcome: Outcome) -> ModelAnswer {
     match outcome {
-        Outcome::Done(output) => {
-            ModelAnswer { text: output.text, structured: Some(output.structured), is_error: false }
-        }
+        Outcome::Done(output) => ModelAnswer {
+            text: output.text.into_string(),
+            structured: Some(output.structured),
+            is_error: false,
+        },
         Outcome::Failed { stage, failure } => ModelAnswer {
             text: failure_text(&failure),
             structured: Some(json!({"error": failure_json(stage, &failure)}).into()),

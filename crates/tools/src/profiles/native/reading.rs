@@ -117,13 +117,11 @@ fn read_file(
         end_line: Some(window.last_line),
         total_lines: Some(window.total_lines),
         // If the text is complete, it is not stored a second time: `text_field` says that it is this property.
-        content: (!is_text).then(|| window.text.clone()),
+        content: (!is_text).then(|| window.text.to_string()),
         ..FileAnswer::new(path, bytes, sha256, false)
     };
-    // The text is as long as the file, so the file's digest is the text's digest.
-    let text_sha256 = (window.text.len() as u64 == bytes && is_text).then_some(sha256);
-    let text_field = is_text.then_some("content");
-    Ok(Answer { text_sha256, text_field, ..Answer::new(window.text + &notice, data) })
+    let text = if is_text { window.text } else { (window.text.into_string() + &notice).into() };
+    Ok(Answer { text_field: is_text.then_some("content"), ..Answer::new(text, data) })
 }
 
 impl FileAnswer {

@@ -209,8 +209,8 @@ fn attachment_json(attachment: &Attachment) -> Value {
         }
         Attachment::Document { uri, mime_type, content } => {
             let (key, value) = match content {
-                DocumentContent::Text(text) => ("text", text),
-                DocumentContent::Base64(data) => ("blob", data),
+                DocumentContent::Text(text) => ("text", text.as_str()),
+                DocumentContent::Base64(data) => ("blob", data.as_str()),
             };
             json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, key: value}})
         }
