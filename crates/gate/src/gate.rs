@@ -30,7 +30,7 @@ use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
 use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
-use crate::trace::CallSpan;
+use crate::trace::{CallSpan, await_in_span};
 
 /// What happens when a call cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,7 +300,7 @@ impl Gate {
         unsettled.class = Some(known.class());
         unsettled.version = known.version();
         let span = unsettled.span.stage(Stage::Auth);
-        let verified = span.instrument(known.verify(credential, &options.cancelled)).await;
+        let verified = await_in_span!(span, known.verify(credential, &options.cancelled));
         let verified = span.settle(verified)?;
         unsettled.caller = Arc::clone(verified.caller());
         let calls = match unsettled.session_calls {
@@ -326,13 +326,13 @@ impl Gate {
         };
         unsettled.stage = Stage::Approval;
         let span = unsettled.span.stage(Stage::Permission);
-        let permitted = span.instrument(verified.permit(calls, &asking)).await;
+        let permitted = await_in_span!(span, verified.permit(calls, &asking));
         let permitted = span.settle(permitted)?;
         let span = unsettled.span.stage(Stage::Validation);
-        let valid = span.instrument(permitted.validate(&asking)).await;
+        let valid = await_in_span!(span, permitted.validate(&asking));
         let valid = span.settle(valid)?;
         let span = unsettled.span.stage(Stage::Approval);
-        let ready = span.instrument(valid.approve(asking)).await;
+        let ready = await_in_span!(span, valid.approve(asking));
         span.settle(ready)
     }
 
@@ -383,7 +383,7 @@ impl Gate {
         let (tool, stop, cancelled) =
             (ready.tool, ready.context.stop.clone(), ready.context.cancelled.clone());
         let span = unsettled.span.stage(Stage::Execution);
-        let output = span.instrument(self.run_tool(unsettled, ready)).await;
+        let output = await_in_span!(span, self.run_tool(unsettled, ready));
         span.end(output.as_ref().err().map(|failure| failure.code));
         let output = match output {
             Ok(output) => output,
@@ -391,7 +391,7 @@ impl Gate {
         };
         let span = unsettled.span.stage(Stage::Output);
         let deadline = Deadline { stop: &stop, cancelled: &cancelled };
-        let (outcome, raw) = span.instrument(filter_output(tool, output, deadline)).await;
+        let (outcome, raw) = await_in_span!(span, filter_output(tool, output, deadline));
         span.end(match &outcome {
             Outcome::Done(_) => None,
             Outcome::Failed { failure, .. } => Some(failure.code),

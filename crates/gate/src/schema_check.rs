@@ -6,7 +6,7 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolgate_schema::{fields_certainly_valid, is_certainly_valid, schema_problem, validator};
+use toolgate_schema::{FieldSchema, is_certainly_valid, schema_problem, validator};
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{Cancellation, Category, ErrorCode, Failure, RawJsonObject};
@@ -186,7 +186,11 @@ fn truncate(text: &str) -> String {
 
 /// Validates outputs.
 #[derive(Default)]
-pub(crate) struct OutputCheck(LazySchema);
+pub(crate) struct OutputCheck {
+    schema: LazySchema,
+    /// The schema for answers that are JSON already, compiled on first use; `None` if it says more than types.
+    fields: OnceLock<Option<FieldSchema>>,
+}
 
 impl SchemaCheck for OutputCheck {
     fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value> {
@@ -194,7 +198,7 @@ impl SchemaCheck for OutputCheck {
     }
 
     fn lazy(&self) -> &LazySchema {
-        &self.0
+        &self.schema
     }
 
     /// The details of an invalid output go to the operator only: the model does not get the output, so it must not get quotes of it either.
@@ -202,7 +206,7 @@ impl SchemaCheck for OutputCheck {
         if is_certainly_valid(schema, structured) {
             return Ok(());
         }
-        match self.0.validator(schema)?.validate(structured) {
+        match self.schema.validator(schema)?.validate(structured) {
             Ok(()) => Ok(()),
             Err(error) => {
                 let note = format!("`{}`: {}", error.instance_path(), truncate(&error.masked().to_string()));
@@ -223,8 +227,9 @@ impl OutputCheck {
         schema: &Map<String, Value>,
         written: &RawJsonObject,
     ) -> Result<(), Failure> {
-        match written.field_types() {
-            Some(fields) if fields_certainly_valid(schema, fields) => Ok(()),
+        let compiled = self.fields.get_or_init(|| FieldSchema::compile(schema));
+        match (written.field_types(), compiled) {
+            (Some(fields), Some(compiled)) if compiled.is_certainly_valid(fields) => Ok(()),
             _ => self.check(schema, &written.parse()),
         }
     }

@@ -80,10 +80,27 @@ impl CallSpan {
     }
 }
 
+/// Awaits the work of a stage in its span, which is only entered where a subscriber wants it: an instrumented future is one more copy of a large
+/// state machine.
+macro_rules! await_in_span {
+    ($span:expr, $work:expr) => {
+        match $span.is_enabled() {
+            true => $span.instrument($work).await,
+            false => $work.await,
+        }
+    };
+}
+pub(crate) use await_in_span;
+
 /// The span of one stage. It ends when it is dropped.
 pub(crate) struct StageSpan(Span);
 
 impl StageSpan {
+    /// Whether a subscriber wants it.
+    pub(crate) fn is_enabled(&self) -> bool {
+        !self.0.is_disabled()
+    }
+
     /// Work of the stage, which may wait.
     pub(crate) fn instrument<Work>(&self, work: Work) -> Instrumented<Work> {
         work.instrument(self.0.clone())
@@ -92,6 +109,10 @@ impl StageSpan {
     /// Records whether the stage let the call pass, and ends the span.
     pub(crate) fn end(self, error: Option<ErrorCode>) {
         let span = &self.0;
+        // A disabled span would still look up each field by its name.
+        if span.is_disabled() {
+            return;
+        }
         span.record("toolgate.outcome", if error.is_some() { "refused" } else { "passed" });
         if let Some(code) = error {
             record_error(span, code);

@@ -4,7 +4,6 @@
 //! without compiling. The fast path never rejects: whatever it cannot prove valid goes to the full validator, which also explains what is wrong.
 
 use serde_json::{Map, Value};
-use toolgate_types::{JsonType, RawJsonField};
 
 /// Whether the value is certainly valid. `false` means: ask the full validator.
 #[must_use]
@@ -76,45 +75,6 @@ fn keyword_certainly_holds(
     }
 }
 
-/// Whether an object with these fields is certainly valid, by the types of its values alone. `false` means: parse it and ask the full validator.
-///
-/// One comparison per field, however long the values are. Parsing the output of a listing of 1,000 names would take 1,000 allocations.
-pub fn fields_certainly_valid(keywords: &Map<String, Value>, fields: &[RawJsonField]) -> bool {
-    let declared = keywords.get("properties").and_then(Value::as_object);
-    let rule_of = |name: &str| declared.and_then(|declared| find(declared, name));
-    keywords.iter().all(|(keyword, rule)| match keyword.as_str() {
-        "title" | "description" => true,
-        "type" => rule == JsonType::Object.name(),
-        "properties" => {
-            fields.iter().all(|field| rule_of(field.name).is_none_or(|rule| field_fits(rule, field)))
-        }
-        "required" => rule
-            .as_array()
-            .is_some_and(|names| names.iter().all(|name| fields.iter().any(|field| name == field.name))),
-        "additionalProperties" => {
-            rule == &Value::Bool(true) || fields.iter().all(|field| rule_of(field.name).is_some())
-        }
-        _ => false,
-    })
-}
-
-/// Whether the schema of a field constrains its type and the type of its items only, and both match.
-fn field_fits(rule: &Value, field: &RawJsonField) -> bool {
-    let has_type = |rule: &Value, kind: JsonType| {
-        rule == kind.name() || (kind == JsonType::Integer && rule == JsonType::Number.name())
-    };
-    rule.as_object().is_some_and(|keywords| {
-        keywords.iter().all(|(keyword, rule)| match keyword.as_str() {
-            "title" | "description" => true,
-            "type" => has_type(rule, field.value),
-            "items" => {
-                field.items.is_some_and(|items| only_type(rule).is_some_and(|kind| kind == items.name()))
-            }
-            _ => false,
-        })
-    })
-}
-
 /// Looks up a field. In a small object, comparing names is cheaper than hashing.
 fn find<'m>(fields: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
     const MAX_LINEAR_FIELDS: usize = 16;
@@ -125,7 +85,7 @@ fn find<'m>(fields: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
 }
 
 /// The type that a schema requires, if it has no other keyword.
-fn only_type(schema: &Value) -> Option<&str> {
+pub(crate) fn only_type(schema: &Value) -> Option<&str> {
     let keywords = schema.as_object().filter(|keywords| keywords.len() == 1)?;
     keywords.get("type")?.as_str()
 }
@@ -150,10 +110,9 @@ fn at_least(larger: Option<i64>, smaller: Option<i64>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
     use serde_json::json;
-    use toolgate_types::{JsonObjectWriter, Structured};
 
     use super::*;
 
@@ -176,7 +135,7 @@ mod tests {
         }
     }
 
-    fn schemas() -> impl Strategy<Value = Value> {
+    pub(crate) fn schemas() -> impl Strategy<Value = Value> {
         let number = -3i64..4;
         let leaf = prop_oneof![
             Just(json!(true)),
@@ -222,68 +181,8 @@ mod tests {
         })
     }
 
-    #[test]
-    fn fields_are_proved_by_their_types_and_only_by_them() {
-        let schema = json!({"type": "object", "additionalProperties": false, "required": ["path"], "properties": {
-            "path": {"type": "string", "description": "where"}, "line": {"type": "integer"}, "share": {"type": "number"},
-            "names": {"type": "array", "items": {"type": "string"}}, "least": {"type": "integer", "minimum": 1}}});
-        let schema = schema.as_object().unwrap();
-        let writer = || JsonObjectWriter::with_capacity(0).field("path", &"a");
-        for (written, is_proved) in [
-            (writer(), true),
-            (writer().field("line", &1).field("share", &1).field("names", &vec!["x"]), true),
-            (writer().field("share", &1.5).field("names", &Vec::<&str>::new()), true),
-            (writer().field("line", &1.5), false),
-            (writer().field("names", &["x"]), false),
-            (writer().field("least", &1), false),
-            (writer().field("unknown", &1), false),
-            (writer().field("path", &1), false),
-            (JsonObjectWriter::with_capacity(0).field("line", &1), false),
-            (JsonObjectWriter::with_capacity(0), false),
-        ] {
-            let Structured::Raw(written) = written.finish() else { panic!("it was written") };
-            let proved = fields_certainly_valid(schema, written.field_types().unwrap());
-            assert_eq!(proved, is_proved, "{}", written.as_str());
-            let full = jsonschema::draft202012::options().build(&json!(schema)).unwrap();
-            let value = serde_json::from_str(written.as_str()).unwrap();
-            assert!(!proved || full.is_valid(&value), "{value}");
-        }
-    }
-
-    fn writers() -> impl Strategy<Value = Value> {
-        prop::collection::btree_map(
-            "[a-d]",
-            prop_oneof![
-                any::<bool>().prop_map(Value::from),
-                (-4i64..5).prop_map(Value::from),
-                Just(json!(1.5)),
-                Just(Value::Null),
-                "[a-c]{0,3}".prop_map(Value::from),
-                prop::collection::vec("[a-c]", 0..3).prop_map(Value::from),
-            ],
-            0..4,
-        )
-        .prop_map(|fields| json!(fields))
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
-        #[test]
-        fn fields_that_are_proved_are_valid(schema in schemas(), value in writers()) {
-            let Some(keywords) = schema.as_object() else { return Ok(()) };
-            let names = ["a", "b", "c", "d"];
-            let writer = names.into_iter().fold(JsonObjectWriter::with_capacity(0), |writer, name| match &value[name] {
-                Value::Array(items) => writer.field(name, &items.iter().filter_map(Value::as_str).collect::<Vec<_>>()),
-                Value::String(text) => writer.field(name, text),
-                other if value.get(name).is_some() => writer.field(name, other),
-                _ => writer,
-            });
-            let Structured::Raw(written) = writer.finish() else { panic!("it was written") };
-            let full = jsonschema::draft202012::options().build(&schema).unwrap();
-            let proved = fields_certainly_valid(keywords, written.field_types().unwrap());
-            prop_assert!(!proved || full.is_valid(&value), "{schema} {value}");
-        }
-
         #[test]
         fn what_is_proved_is_valid(schema in schemas(), value in values()) {
             let full = jsonschema::draft202012::options().build(&schema).unwrap();

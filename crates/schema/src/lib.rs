@@ -5,7 +5,9 @@
 
 mod validator;
 mod fast_path;
+mod field_schema;
 pub mod pattern;
 
-pub use fast_path::{fields_certainly_valid, is_certainly_valid};
+pub use fast_path::is_certainly_valid;
+pub use field_schema::FieldSchema;
 pub use validator::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};

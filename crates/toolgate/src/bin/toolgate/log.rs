@@ -58,23 +58,34 @@ pub(crate) enum LogLevel {
 /// Installs the subscriber for notices, for the export of spans, and for log lines of calls if a format was given. A level from the command line takes
 /// precedence over `RUST_LOG`. Must be called once, after [`set_quiet`](crate::terminal::set_quiet) and [`set_verbose`](crate::terminal::set_verbose).
 pub(crate) fn install(format: Option<LogFormat>, level: Option<LogLevel>) {
-    let notices = if is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    let notices = NoticeWriter.with_filter(Targets::new().with_target(NOTICES, notices));
     let mut rejected = None;
-    let calls = format.map(|format| {
+    let filter = format.map(|format| {
         let filter = line_filter(level).unwrap_or_else(|error| {
             rejected = Some(error);
             default_filter(LogLevel::Info)
         });
-        // Regardless of the variable: no lines of libraries, and notices are written by their own layer.
-        let ours = Targets::new().with_target(TARGET_PREFIX, LevelFilter::TRACE);
-        LineWriter(format).with_filter(filter.and(ours.with_target(NOTICES, LevelFilter::OFF)))
+        (format, filter)
     });
     // Fails only if a subscriber is already set, and this is the only one of the process.
-    let _ = set_global_default(Registry::default().with(telemetry::exporter()).with(notices).with(calls));
+    let _ = set_global_default(subscriber(is_verbose(), filter));
     if let Some(error) = rejected {
         toolgate_assembly::notices::warn(&format!("`{FILTER_VARIABLE}` is not used: {error}"));
     }
+}
+
+/// The layers of the subscriber, as a list: an `Option` of a layer counts as interested in every event while it is `None`, and then each call would
+/// prepare a log line that is not written.
+fn subscriber(is_verbose: bool, lines: Option<(LogFormat, EnvFilter)>) -> impl Subscriber + Send + Sync {
+    let notices = if is_verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    let notices = NoticeWriter.with_filter(Targets::new().with_target(NOTICES, notices));
+    let mut layers = vec![telemetry::exporter().boxed(), notices.boxed()];
+    if let Some((format, filter)) = lines {
+        // Regardless of the variable: no lines of libraries, and notices are written by their own layer.
+        let ours = Targets::new().with_target(TARGET_PREFIX, LevelFilter::TRACE);
+        let filter = filter.and(ours.with_target(NOTICES, LevelFilter::OFF));
+        layers.push(LineWriter(format).with_filter(filter).boxed());
+    }
+    Registry::default().with(layers)
 }
 
 /// The filter of the command line, or else of the variable.
@@ -223,4 +234,29 @@ fn format_text(metadata: &Metadata<'_>, fields: &Map<String, Value>) -> String {
 fn needs_no_quotes(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|letter| letter.is_ascii_graphic() && !matches!(letter, '"' | '=' | '\\'))
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::callsite::Callsite as _;
+
+    use super::*;
+
+    #[test]
+    fn without_a_log_no_event_of_a_call_is_prepared() {
+        let callsite = tracing::callsite! {
+            name: "call",
+            kind: tracing::metadata::Kind::EVENT,
+            target: "toolgate::call",
+            level: tracing::Level::ERROR,
+            fields: message
+        };
+        for level in [LogLevel::Error, LogLevel::Debug] {
+            let with_log = subscriber(false, Some((LogFormat::Text, default_filter(level))));
+            assert!(!with_log.register_callsite(callsite.metadata()).is_never(), "{level:?}");
+        }
+        for is_verbose in [false, true] {
+            assert!(subscriber(is_verbose, None).register_callsite(callsite.metadata()).is_never());
+        }
+    }
 }
