@@ -19,6 +19,7 @@ pub mod state_dir;
 pub mod config_files;
 pub mod secrets;
 pub mod callers;
+pub mod toolchains;
 pub mod sandbox_settings;
 pub mod web_search;
 pub mod servers;

@@ -17,13 +17,14 @@ use toolgate_sandbox::{
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{DiskReserve, HardLinks, Workspace};
 
-use crate::ambient::{HostEnvironment, has_entry, open_private_directory, read_regular_file};
+use crate::ambient::{HostEnvironment, has_entry, open_private_directory, read_regular_file, real_path};
 use crate::error::BuildError;
 use crate::gate_builder::{baselines_directories, quarantine_directory};
 use crate::load::LoadError;
 use crate::notices::warn;
 use crate::protected_paths::GateOwnedPaths;
 use crate::settings::Settings;
+use crate::toolchains::Toolchains;
 
 /// The operator's requirements for the sandbox.
 pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<SandboxOptions, BuildError> {
@@ -38,15 +39,37 @@ pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<Sand
         let problem = settings.loaded.config.problem_at(named, message, help);
         return Err(BuildError::usage(problem.render().trim_end()));
     }
+    let toolchains = toolchains(settings);
     let path = config.path.iter().flatten().map(|path| settings.resolve(&path.value));
     let path: Vec<_> = path.collect::<Result<_, _>>()?;
     Ok(SandboxOptions {
         require: required(config),
-        read,
-        hide: own.paths().to_vec(),
-        path: if path.is_empty() { standard.path.clone() } else { path },
+        read: read.into_iter().chain(toolchains.shown().cloned()).collect(),
+        hide: own.paths().iter().chain(toolchains.hidden()).cloned().collect(),
+        path: search_path(&toolchains, path, &standard.path),
+        variables: toolchains.variables().cloned().collect(),
         ..standard
     })
+}
+
+/// The toolchains of the home directory that commands are shown.
+#[must_use]
+pub fn toolchains(settings: &Settings) -> Toolchains {
+    let mounts = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
+    let writable: Vec<PathBuf> = mounts.chain([&settings.workspace]).map(|path| real_path(path)).collect();
+    Toolchains::detect(&settings.loaded.config.sandbox.toolchains, &settings.environment, &writable)
+}
+
+/// Where programs are looked up: the toolchains come before the system, as in the person's own shell, but after directories that the operator named.
+fn search_path(toolchains: &Toolchains, named: Vec<PathBuf>, standard: &[PathBuf]) -> Vec<PathBuf> {
+    let system = if named.is_empty() { standard } else { &[] };
+    let mut path = Vec::new();
+    for directory in named.iter().chain(toolchains.programs()).chain(system) {
+        if !path.contains(directory) {
+            path.push(directory.clone());
+        }
+    }
+    path
 }
 
 /// The required layers. `Descriptors` and `Session` are always present, so the configuration has no name for them.

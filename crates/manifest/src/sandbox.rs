@@ -25,6 +25,7 @@ const SANDBOX: &[KeySpec] = &[
     key("tmp_size", "tmp_size: 512MiB"),
     key("network", "network: [crates.io, \"*.crates.io\"]"),
     key("hard_links", "hard_links: protect"),
+    key("toolchains", "toolchains: auto"),
     key("timeout", "timeout: 2m"),
     key("max_timeout", "max_timeout: 10m"),
 ];
@@ -56,6 +57,8 @@ pub struct SandboxConfig {
     pub network: Vec<Located<String>>,
     /// `hard_links`: what commands may do to files with a hard link outside their mounts.
     pub hard_links: Option<Located<HardLinkRule>>,
+    /// `toolchains`: which toolchains of the home directory commands are shown.
+    pub toolchains: ToolchainSelection,
     /// `timeout`: how long a shell line may take that names no `timeout_ms`.
     pub timeout: Option<Duration>,
     /// `max_timeout`: how long a shell line may take whatever it names.
@@ -69,6 +72,60 @@ words! {
         Protect = "protect",
         /// Change them, and with them the file elsewhere.
         Allow = "allow",
+    }
+}
+
+words! {
+    /// A toolchain that is installed in a home directory.
+    Toolchain, "a toolchain" {
+        /// rustup, with the programs of cargo.
+        Rustup = "rustup",
+        /// nvm.
+        Nvm = "nvm",
+        /// fnm.
+        Fnm = "fnm",
+        /// Volta.
+        Volta = "volta",
+        /// pyenv.
+        Pyenv = "pyenv",
+        /// uv, and the interpreters that it installed.
+        Uv = "uv",
+        /// mise.
+        Mise = "mise",
+        /// asdf.
+        Asdf = "asdf",
+        /// SDKMAN.
+        Sdkman = "sdkman",
+        /// Go.
+        Go = "go",
+        /// Deno.
+        Deno = "deno",
+        /// Bun.
+        Bun = "bun",
+    }
+}
+
+/// `toolchains`: which toolchains of the home directory commands are shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolchainSelection {
+    /// All that are found.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// These.
+    Named(Vec<Toolchain>),
+}
+
+impl ToolchainSelection {
+    /// Whether a toolchain is selected.
+    #[must_use]
+    pub fn includes(&self, toolchain: Toolchain) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Off => false,
+            Self::Named(named) => named.contains(&toolchain),
+        }
     }
 }
 
@@ -134,6 +191,7 @@ pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Op
         tmp_size: section.get("tmp_size", report, size),
         network: section.get("network", report, network).unwrap_or_default(),
         hard_links: section.get("hard_links", report, crate::decode::word),
+        toolchains: section.get("toolchains", report, toolchains).unwrap_or_default(),
         timeout: section.get("timeout", report, duration),
         max_timeout: section.get("max_timeout", report, duration),
     })
@@ -150,6 +208,23 @@ fn require(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Lo
         return None;
     }
     list(field, "layer", report, crate::decode::word)
+}
+
+fn toolchains(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ToolchainSelection> {
+    match &field.node.kind {
+        NodeKind::Scalar { text, .. } if text == "auto" => return Some(ToolchainSelection::Auto),
+        NodeKind::Scalar { text, .. } if text == "off" => return Some(ToolchainSelection::Off),
+        NodeKind::List(_) => {}
+        _ => {
+            let names = any_of(Toolchain::WORDS.iter().map(|(word, _)| *word));
+            let message =
+                format!("`toolchains` must be `auto`, `off` or a list, not {}", field.node.describe());
+            report.node(&field.node, message, Some(format!("the toolchains are {names}")));
+            return None;
+        }
+    }
+    let named: Vec<Located<Toolchain>> = list(field, "toolchain", report, crate::decode::word)?;
+    Some(ToolchainSelection::Named(named.into_iter().map(|named| named.value).collect()))
 }
 
 fn environment(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {

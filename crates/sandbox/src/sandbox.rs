@@ -43,6 +43,8 @@ pub struct SandboxOptions {
     pub hide: Vec<PathBuf>,
     /// Where programs are looked up.
     pub path: Vec<PathBuf>,
+    /// Variables of every command's environment, such as those that a toolchain needs. A job may replace them.
+    pub variables: Vec<(String, String)>,
     /// Layers that are not applied although the machine supports them. No configuration can set this: tests use it to show that each layer matters.
     pub without: Layers,
 }
@@ -56,6 +58,7 @@ impl Default for SandboxOptions {
             path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
                 .map(PathBuf::from)
                 .to_vec(),
+            variables: Vec::new(),
             without: Layers::NONE,
         }
     }
@@ -397,7 +400,7 @@ impl Sandbox {
         let place = temporary.display().to_string();
         let home = if self.has(Layer::MountNamespace) { "/tmp/home" } else { &place };
         let mut pairs = environment::base(&search_path.join(":"), &place, home);
-        pairs.extend(job.environment.iter().cloned());
+        pairs.extend(self.options.variables.iter().chain(&job.environment).cloned());
         environment::as_strings(&pairs)
     }
 }

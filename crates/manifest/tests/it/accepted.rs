@@ -7,7 +7,7 @@ use std::time::Duration;
 use toolgate_manifest::{
     Access, BreakerConfig, ClaimsConfig, Config, DeclaredPath, EXAMPLE, HardLinkRule, KeySourceConfig,
     LimitOverrides, Located, ModelKey, OnAuditFailure, PinMode, ProfileName, SandboxLayer, SearchBackend,
-    ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
+    ServeAuth, ServerTransport, TokenAlgorithm, Toolchain, ToolchainSelection, VariableText,
 };
 use toolgate_types::{Limits, OnViolation, ToolClass, Trust};
 
@@ -79,9 +79,20 @@ fn the_example_declares_tools_and_their_bounds() {
     assert_eq!((sandbox.file_size, sandbox.tmp_size), (Some(1 << 30), Some(512 << 20)));
     assert_eq!(sandbox.cpu_time, Some(Duration::from_secs(600)));
     assert_eq!(sandbox.hard_links.as_ref().map(|rule| rule.value), Some(HardLinkRule::Protect));
+    let named = [Toolchain::Rustup, Toolchain::Nvm, Toolchain::Pyenv];
+    assert_eq!(sandbox.toolchains, ToolchainSelection::Named(named.to_vec()));
     let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
     assert_eq!((sandbox.timeout, sandbox.max_timeout), (minutes(2), minutes(10)));
     assert_eq!(texts(&sandbox.network), ["crates.io", "*.crates.io", "localhost:3000"]);
+}
+
+#[test]
+fn toolchains_are_all_none_or_named() {
+    let selected = |text: &str| parse(text).sandbox.toolchains;
+    assert_eq!(selected("sandbox: {}"), ToolchainSelection::Auto);
+    assert_eq!(selected("sandbox: {toolchains: auto}"), ToolchainSelection::Auto);
+    assert_eq!(selected("sandbox: {toolchains: off}"), ToolchainSelection::Off);
+    assert_eq!(selected("sandbox: {toolchains: []}"), ToolchainSelection::Named(Vec::new()));
 }
 
 #[test]

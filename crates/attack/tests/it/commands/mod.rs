@@ -9,6 +9,7 @@ mod overlapping;
 mod refused;
 mod granted;
 mod network;
+mod toolchains;
 mod manifests;
 
 use std::path::PathBuf;

@@ -2,6 +2,7 @@
 
 mod filesystem;
 mod remedy;
+mod toolchain_rows;
 
 use std::fmt::Write as _;
 
@@ -30,6 +31,7 @@ use toolgate_workspace::Headroom;
 
 use self::filesystem::{exchange, opening_beneath, real_locations, unnamed_files};
 use self::remedy::NamespaceRestrictions;
+use self::toolchain_rows::toolchain_findings;
 use super::{close_servers, print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
 use crate::conversation::{
@@ -81,6 +83,7 @@ pub(crate) fn run(common: &GlobalOptions, offline: bool) -> Result<u8, CliError>
     findings.extend(examine(&settings));
     findings.extend(retained_state(&settings));
     findings.extend(layers(&settings)?);
+    findings.extend(toolchain_findings(&settings));
     if !offline && !settings.loaded.config.mcp_servers.is_empty() {
         findings.extend(servers(&settings)?);
     }
