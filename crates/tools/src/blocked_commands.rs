@@ -43,8 +43,8 @@ const NETWORK_PROGRAMS: [&str; 2] = ["curl", "wget"];
 
 const REMOVE_ALL: Blocked = blocked(
     "rm -rf /",
-    "it would remove a whole tree outside the folder it runs in",
-    "name the folder relative to where the command runs, such as `rm -rf build`",
+    "it would remove a whole tree outside the directory it runs in",
+    "name the directory relative to where the command runs, such as `rm -rf build`",
 );
 
 const OPEN_TO_ALL: Blocked = blocked(

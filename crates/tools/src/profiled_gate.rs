@@ -164,7 +164,7 @@ impl ProfiledGate {
         failure: Failure,
     ) -> CallResponse {
         let credential = credential.into();
-        let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.unverified_caller()));
+        let log_line = self.run_log.as_ref().map(|log| log.begin(call, &credential.unverified_caller()));
         let (named, logged) = (self.named(call), self.logged(call));
         let FinishedCall { call: id, mut outcome, duration, waited, changed } =
             self.gate.refuse(call, credential, stage, failure).await;
@@ -177,8 +177,8 @@ impl ProfiledGate {
             Outcome::Done(_) => None,
         };
         let answer = self.profile.render(&call.tool, outcome);
-        if let Some(told) = told {
-            told.finish(&answer, duration);
+        if let Some(log_line) = log_line {
+            log_line.finish(&answer, duration);
         }
         if let Some(logged) = logged {
             logged.finish(self.profile, &CallEnd { call: id, decision, failed: failed.as_ref(), duration });
@@ -222,7 +222,7 @@ impl ProfiledGate {
         options: CallOptions,
     ) -> CallResponse {
         let credential = credential.into();
-        let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.unverified_caller()));
+        let log_line = self.run_log.as_ref().map(|log| log.begin(&call, &credential.unverified_caller()));
         let (tool, named, logged) = (call.tool.clone(), self.named(&call), self.logged(&call));
         let FinishedCall { call, mut outcome, duration, waited, changed } =
             self.gate.call(call, credential, options).await;
@@ -242,8 +242,8 @@ impl ProfiledGate {
             }
         }
         let answer = self.profile.render(&tool, outcome);
-        if let Some(told) = told {
-            told.finish(&answer, duration);
+        if let Some(log_line) = log_line {
+            log_line.finish(&answer, duration);
         }
         if let Some(logged) = logged {
             logged.finish(self.profile, &CallEnd { call, decision, failed: failed.as_ref(), duration });

@@ -264,8 +264,8 @@ impl Tool for Shell {
     }
 
     fn path_inputs(&self) -> PathInputs {
-        let folder = self.default_mount().unwrap_or("/tmp").to_owned();
-        let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, directory: folder };
+        let directory = self.default_mount().unwrap_or("/tmp").to_owned();
+        let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, directory };
         PathInputs { mounts: mount_aliases(self.runner.workspace()), ..PathInputs::of(vec![cwd]) }
     }
 
