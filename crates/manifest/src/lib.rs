@@ -51,7 +51,7 @@ pub use config::{
 };
 pub use conversation::ConversationConfig;
 pub use globs::{GlobError, Globs};
-pub use models::{ModelKey, ModelServerConfig};
+pub use models::{ModelKey, ModelServerConfig, TokenPrice};
 pub use path::DeclaredPath;
 pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, shown};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};

@@ -18,7 +18,21 @@ const MODELS: &[KeySpec] = &[
     key("supports_tools", "supports_tools: true"),
     key("context_window", "context_window: 128000"),
     key("max_output_tokens", "max_output_tokens: 8192"),
+    key("price", "price: {input: 3, output: 15, cached: 0.3, currency: USD}"),
 ];
+
+const PRICE: &[KeySpec] = &[
+    key("input", "input: 3"),
+    key("output", "output: 15"),
+    key("cached", "cached: 0.3"),
+    key("currency", "currency: USD"),
+];
+
+/// The largest price that is believed, per million tokens.
+const MAX_PRICE: f64 = 1_000_000.0;
+
+/// The most letters of a currency.
+const MAX_CURRENCY_LETTERS: usize = 8;
 
 /// `models`, one entry: a server whose models are called `NAME/MODEL`.
 #[derive(Clone, Debug)]
@@ -41,6 +55,21 @@ pub struct ModelServerConfig {
     pub context_window: Option<u64>,
     /// `max_output_tokens`: in place of what the server reports.
     pub max_output_tokens: Option<u64>,
+    /// `price`: what its tokens cost.
+    pub price: Option<TokenPrice>,
+}
+
+/// What a million tokens cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenPrice {
+    /// `input`: of what the model is sent.
+    pub input: f64,
+    /// `output`: of what it writes.
+    pub output: f64,
+    /// `cached`: of input that comes from the server's cache; absent means as other input.
+    pub cached: Option<f64>,
+    /// `currency`: three letters or a few more.
+    pub currency: String,
 }
 
 /// Where an API key is. The configuration never contains the key itself.
@@ -89,8 +118,48 @@ fn server(
         supports_tools: section.get("supports_tools", report, flag),
         context_window: section.get("context_window", report, count),
         max_output_tokens: section.get("max_output_tokens", report, count),
+        price: section.get("price", report, price),
         name,
     })
+}
+
+fn price(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<TokenPrice> {
+    let section = Section::read(field, PRICE, report)?;
+    for needed in ["input", "output"].into_iter().filter(|needed| section.lacks(needed)) {
+        let help = "write what a million tokens cost: `price: {input: 3, output: 15}`".to_owned();
+        report.node(&field.node, format!("{} has no `{needed}`", field.name), Some(help));
+    }
+    let currency = match section.field("currency") {
+        Some(field) => currency(field, report)?,
+        None => "USD".to_owned(),
+    };
+    Some(TokenPrice {
+        input: section.get("input", report, amount)?,
+        output: section.get("output", report, amount)?,
+        cached: section.get("cached", report, amount),
+        currency,
+    })
+}
+
+fn amount(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<f64> {
+    let text = field.scalar("a price", report)?;
+    let amount = text.parse::<f64>().ok().filter(|amount| (0.0..=MAX_PRICE).contains(amount));
+    if amount.is_none() {
+        let help = "write a number such as `3` or `0.25`, per million tokens".to_owned();
+        report.node(&field.node, format!("`{}` is not a price", shown(text)), Some(help));
+    }
+    amount
+}
+
+fn currency(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<String> {
+    let text = field.scalar("a currency", report)?;
+    let is_word = (1..=MAX_CURRENCY_LETTERS).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if !is_word {
+        let help = "write a few letters, such as `USD`".to_owned();
+        report.node(&field.node, format!("`{}` is not a currency", shown(text)), Some(help));
+    }
+    is_word.then(|| text.to_owned())
 }
 
 fn model_key(section: &Section, report: &mut ProblemReport<'_>) -> Option<ModelKey> {
