@@ -45,5 +45,5 @@ pub use settings::{
     AgentSettings, ContextSettings, MAX_RESERVED_TOKENS, MAX_TURN_WINDOWS, TURN_TIMEOUT_WITH_TOOLS,
     TURN_TIMEOUT_WITHOUT_TOOLS,
 };
-pub use system_prompt::{MountSummary, PromptEnvironment};
+pub use system_prompt::{InstructionText, MountSummary, PromptEnvironment};
 pub use turn_outcome::{AgentError, EndReason, TurnOutcome};

@@ -32,6 +32,17 @@ pub struct PromptEnvironment {
     pub mounts: Vec<MountSummary>,
     /// Whether every path must begin with an alias.
     pub alias_required: bool,
+    /// The project's instructions that the user agreed to.
+    pub instructions: Vec<InstructionText>,
+}
+
+/// A file of project instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstructionText {
+    /// Its name, such as `AGENTS.md`.
+    pub name: String,
+    /// Its content.
+    pub text: String,
 }
 
 /// A mount as described to a model.
@@ -45,7 +56,7 @@ pub struct MountSummary {
 
 /// The complete system prompt.
 pub(crate) fn system_prompt(settings: &AgentSettings, has_tools: bool) -> String {
-    let PromptEnvironment { date, mounts, alias_required } = &settings.environment;
+    let PromptEnvironment { date, mounts, alias_required, instructions } = &settings.environment;
     let paths = if *alias_required { ALIAS_PATHS } else { FREE_PATHS };
     let mut text = match (&settings.system, has_tools) {
         (Some(system), _) => system.trim_end().to_owned(),
@@ -61,6 +72,9 @@ pub(crate) fn system_prompt(settings: &AgentSettings, has_tools: bool) -> String
         };
         let mounts: Vec<String> = mounts.iter().map(told).collect();
         let _ = write!(text, "\n\nMounts: {}.", mounts.join(", "));
+    }
+    for InstructionText { name, text: told } in instructions {
+        let _ = write!(text, "\n\nInstructions for this project, from {name}:\n\n{}", told.trim_end());
     }
     text
 }
@@ -85,6 +99,7 @@ mod tests {
                 MountSummary { alias: "@pkg".to_owned(), writable: false },
             ],
             alias_required: true,
+            instructions: Vec::new(),
         };
         let told = "You are a reviewer.\n\nToday is 2026-11-15.";
         assert_eq!(system_prompt(&settings, false), told);
@@ -93,5 +108,9 @@ mod tests {
         settings.system = None;
         let told = system_prompt(&settings, true);
         assert!(told.contains(ALIAS_PATHS) && !told.contains(FREE_PATHS), "{told}");
+        let instructions = InstructionText { name: "AGENTS.md".to_owned(), text: "Use tabs.\n".to_owned() };
+        settings.environment.instructions.push(instructions);
+        let expected = format!("{told}\n\nInstructions for this project, from AGENTS.md:\n\nUse tabs.");
+        assert_eq!(system_prompt(&settings, true), expected);
     }
 }

@@ -299,6 +299,7 @@ fn the_model_is_told_where_it_is_and_sees_only_its_own_tools() {
             date: Some("2026-11-15".to_owned()),
             mounts: vec![MountSummary { alias: "@project".to_owned(), writable: true }],
             alias_required: false,
+            instructions: Vec::new(),
         };
     });
     how.caller.agent = Some("reader".parse().unwrap());

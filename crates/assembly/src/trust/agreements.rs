@@ -11,6 +11,7 @@ use toolgate_types::Sha256;
 use toolgate_types::time::rfc3339_millis;
 
 use super::covered_config::CoveredConfig;
+use super::instructions::ProjectInstructions;
 use crate::ambient::{HostEnvironment, exists, open_directory, open_private_directory};
 use crate::atomic_file::AtomicFile;
 use crate::error::BuildError;
@@ -82,10 +83,22 @@ impl AgreementStore {
 
     /// Stores an agreement, replacing an earlier one to the same configuration.
     pub fn store(&self, covered: &CoveredConfig) -> Result<(), BuildError> {
+        self.write(covered.file(), &serialize(covered))
+    }
+
+    /// Stores an agreement to project instructions.
+    pub fn store_instructions(&self, instructions: &ProjectInstructions) -> Result<(), BuildError> {
+        let ProjectInstructions { file, text, .. } = instructions;
+        let digest = instructions.digest().to_string();
+        let kept = json!({"path": file.to_string_lossy(), "sha256": digest, "content": text});
+        self.write(file, &agreement(file, &digest, vec![kept]))
+    }
+
+    fn write(&self, file: &Path, text: &str) -> Result<(), BuildError> {
         open_private_directory(&self.directory).map_err(|error| self.unusable(&error))?;
         self.require_owner()?;
         let directory = self.reopen()?;
-        let (name, text) = (name(covered.file()), serialize(covered));
+        let name = name(file);
         let kept = AtomicFile::new(&directory, OsStr::new(&name)).replace_private(text.as_bytes());
         kept.map_err(|error| self.unusable(&error))
     }
@@ -158,10 +171,14 @@ fn serialize(covered: &CoveredConfig) -> String {
         json!({"path": path.to_string_lossy(), "sha256": Sha256::of(bytes).to_string(), "content": content})
     });
     let files: Vec<Value> = files.collect();
+    agreement(covered.file(), &covered.digest().to_string(), files)
+}
+
+fn agreement(file: &Path, digest: &str, files: Vec<Value>) -> String {
     let agreement = json!({
         "version": 1,
-        "file": covered.file().to_string_lossy(),
-        "digest": covered.digest().to_string(),
+        "file": file.to_string_lossy(),
+        "digest": digest,
         "agreed": rfc3339_millis(Timestamp::now()),
         "files": files,
     });

@@ -6,6 +6,7 @@
 mod agreements;
 mod covered_config;
 mod effects;
+mod instructions;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,10 @@ use toolgate_text::escaped_line;
 pub use agreements::{AgreedFile, Agreement, AgreementStore};
 pub use covered_config::{ConfigCandidate, CoveredConfig, require_owner};
 pub use effects::{EffectGroup, effects};
+pub use instructions::{
+    INSTRUCTION_FILES, InstructionStatus, MAX_INSTRUCTION_BYTES, ProjectInstructions, find_instructions,
+    is_instruction_file,
+};
 
 use crate::ambient::{HostEnvironment, find_upward, real_path};
 use crate::error::BuildError;

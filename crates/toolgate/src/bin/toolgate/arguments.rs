@@ -245,6 +245,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   toolgate trust                    the toolgate.yaml that would be found here
   toolgate trust ~/project --yes    after it was read
+  toolgate trust AGENTS.md          instructions for models
   toolgate trust --list
   toolgate trust --revoke ~/project")]
     Trust(TrustArguments),
@@ -374,7 +375,7 @@ pub(crate) enum Command {
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TrustArguments {
-    /// The configuration, or its directory [default: the toolgate.yaml that would be found]
+    /// The configuration, or its directory, or AGENTS.md or CLAUDE.md [default: the toolgate.yaml that would be found]
     pub(crate) file: Option<PathBuf>,
     /// Agree without being asked, once it is shown
     #[arg(short, long, conflicts_with_all = ["list", "revoke"])]

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use toolgate_assembly::trust::{AgreedFile, Agreement, CoveredConfig, EffectGroup};
+use toolgate_assembly::trust::{AgreedFile, Agreement, CoveredConfig, EffectGroup, ProjectInstructions};
 use toolgate_text::diff::unified;
 use toolgate_types::Sha256;
 
-use crate::approval_screen::{Screen, quoted_diff};
+use crate::approval_screen::{Screen, quoted, quoted_diff};
 use crate::terminal::{escape_line, paint};
 
 /// The most items of a group; the rest is counted.
@@ -112,6 +112,29 @@ pub(crate) fn overview(
     };
     let counted = if counted.is_empty() { files } else { format!("{files}: {}", counted.join(", ")) };
     text + &screen.line(&format!("in all {counted}"), "")
+}
+
+/// What is shown before the question about project instructions: all of them, or what changed since the last agreement.
+pub(crate) fn instructions_overview(
+    instructions: &ProjectInstructions,
+    before: Option<&Agreement>,
+    screen: Screen,
+) -> String {
+    let ProjectInstructions { name, file, text } = instructions;
+    let path = escape_line(&file.display().to_string());
+    let old = before.and_then(|before| Some((before, before.files.first()?.content.as_deref()?)));
+    match old {
+        Some((before, old)) => {
+            let changed = format!("{path} changed since you agreed to it on {}.", day(before));
+            screen.line(&changed, "1") + &quoted_diff(&unified(old, text, name, name, CONTEXT_LINES), screen)
+        }
+        None => {
+            let found = format!(
+                "{path} was found: instructions for the model, which follows them only if you agree."
+            );
+            screen.line(&found, "1") + &quoted(text, screen)
+        }
+    }
 }
 
 fn changes(differences: &[FileDiff], screen: Screen) -> String {

@@ -8,6 +8,7 @@ pub(crate) mod tools_new;
 pub(crate) mod check;
 pub(crate) mod trust;
 pub(crate) mod grants;
+mod trust_instructions;
 pub(crate) mod run;
 pub(crate) mod chat;
 pub(crate) mod scripted;

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use toolgate_assembly::ambient::{CONFIG_NAME, HostEnvironment, is_directory, real_path};
 use toolgate_assembly::trust::{
     Agreement, AgreementStore, ConfigOrigin, CoveredConfig, EffectGroup, TrustStatus, check_usable,
+    is_instruction_file,
 };
 
-use super::print;
+use super::{print, trust_instructions};
 use crate::arguments::{GlobalOptions, TrustArguments};
 use crate::exit::{CliError, DENIED, SUCCESS};
 use crate::startup::TRUST_QUESTION;
@@ -20,6 +21,12 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &TrustArguments) -> Result<
     let agreements = AgreementStore::of(&surroundings)?;
     if arguments.list {
         return list(common, &agreements, &surroundings);
+    }
+    if let Some(file) = instruction_file(arguments.file.as_deref(), &surroundings)? {
+        return match arguments.revoke {
+            true => revoke(common, &agreements, &file),
+            false => trust_instructions::run(common, &agreements, &file, arguments.yes),
+        };
     }
     let file = target_file(common, arguments.file.as_deref(), &surroundings)?;
     if arguments.revoke {
@@ -71,6 +78,17 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &TrustArguments) -> Result<
             })
         }
     }
+}
+
+/// A named file, if it is one of project instructions.
+fn instruction_file(
+    file: Option<&Path>,
+    surroundings: &HostEnvironment,
+) -> Result<Option<PathBuf>, CliError> {
+    let Some(file) = file.filter(|file| is_instruction_file(file)) else { return Ok(None) };
+    let file = surroundings.absolute(file)?;
+    let directory = file.parent().map(real_path).unwrap_or_default();
+    Ok(file.file_name().map(|name| directory.join(name)))
 }
 
 /// The file: the named one, the one in a named directory, or the one that would be found.
@@ -140,6 +158,10 @@ fn list(
     surroundings: &HostEnvironment,
 ) -> Result<u8, CliError> {
     let row = |agreement: Agreement| {
+        if is_instruction_file(&agreement.file) {
+            let state = trust_instructions::state(&agreement.file, agreements);
+            return (agreement, state);
+        }
         let state = match TrustStatus::of(&agreement.file, agreements, surroundings) {
             Ok(TrustStatus::Agreed(_)) => "agreed",
             Ok(_) => "changed",

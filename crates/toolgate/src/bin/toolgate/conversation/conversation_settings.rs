@@ -1,11 +1,12 @@
 //! The conversation settings of the configuration, joined with those of the command line.
 
 use jiff::Timestamp;
-use toolgate_agent::{AgentSettings, MountSummary, PromptEnvironment};
+use toolgate_agent::{AgentSettings, InstructionText, MountSummary, PromptEnvironment};
 use toolgate_assembly::ambient::read_file;
 use toolgate_assembly::config_files::unreadable;
 use toolgate_assembly::load::LoadError;
 use toolgate_assembly::settings::Settings;
+use toolgate_assembly::trust::ProjectInstructions;
 use toolgate_llm::{StatedCapabilities, Timeouts, ToolNames, Wire};
 use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig};
 use toolgate_workspace::{Mount, MountAccess, PathStyle, Workspace};
@@ -69,11 +70,12 @@ pub(crate) fn agent_settings(
     settings: &Settings,
     workspace: &Workspace,
     arguments: &ConversationArguments,
+    instructions: &[ProjectInstructions],
     speaker: &ModelHandle,
 ) -> Result<AgentSettings, CliError> {
     let declared = declared(settings);
     let mut agent = AgentSettings::for_profile(settings.profile);
-    agent.environment = prompt_environment(settings, workspace);
+    agent.environment = prompt_environment(settings, workspace, instructions);
     agent.max_output_tokens = speaker.max_output_tokens;
     agent.system = match &arguments.system {
         Some(system) => Some(system_prompt(system, settings)?),
@@ -113,7 +115,15 @@ fn configured_system_prompt(
 }
 
 /// The environment in the system prompt: the date, and the mounts by the aliases that the model can use.
-fn prompt_environment(settings: &Settings, workspace: &Workspace) -> PromptEnvironment {
+fn prompt_environment(
+    settings: &Settings,
+    workspace: &Workspace,
+    instructions: &[ProjectInstructions],
+) -> PromptEnvironment {
+    let instructed = |found: &ProjectInstructions| InstructionText {
+        name: found.name.to_owned(),
+        text: found.text.clone(),
+    };
     let told = |mount: &Mount| MountSummary {
         alias: mount.alias().to_owned(),
         writable: mount.access() == MountAccess::ReadWrite,
@@ -122,6 +132,7 @@ fn prompt_environment(settings: &Settings, workspace: &Workspace) -> PromptEnvir
         date: Some(Timestamp::now().to_string().chars().take(10).collect()),
         mounts: workspace.mounts().iter().map(told).collect(),
         alias_required: settings.profile.path_style() == PathStyle::AliasOnly,
+        instructions: instructions.iter().map(instructed).collect(),
     }
 }
 

@@ -7,6 +7,7 @@ mod model_handle;
 mod person;
 mod stdin_approvals;
 mod model_listing;
+mod project_instructions;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use toolgate_assembly::personal_paths::warn_of_homes;
 use toolgate_assembly::reload::{Reloader, fingerprints};
 use toolgate_assembly::servers::{ServerSelection, Servers};
 use toolgate_assembly::settings::Settings;
+use toolgate_assembly::trust::ProjectInstructions;
 use toolgate_gate::{BlockingStrategy, Credential};
 use toolgate_llm::{ModelName, StreamRecorder};
 use toolgate_session::{NewSession, Session, SessionError, SessionStore, SessionSummary};
@@ -33,6 +35,8 @@ pub(crate) use self::model_listing::{
     ProviderModels, chosen_model, list_models, tools_label, unusable_keys, window_label,
 };
 pub(crate) use self::person::{HOW_TO_ALLOW, Person, PersonPresence};
+pub(crate) use self::project_instructions::INSTRUCTIONS_QUESTION;
+use self::project_instructions::{InstructionPrompt, agreed_instructions};
 pub(crate) use self::stdin_approvals::StdinApprovals;
 use crate::arguments::{ConversationArguments, GlobalOptions};
 use crate::commands::{no_approver, token_verification};
@@ -55,6 +59,8 @@ pub(crate) struct ChatContext {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) servers: Option<Arc<Servers>>,
     pub(crate) store: SessionStore,
+    /// The project's instructions that the user agreed to.
+    pub(crate) instructions: Vec<ProjectInstructions>,
     recorder: Option<StreamRecorder>,
 }
 
@@ -105,6 +111,11 @@ impl ChatContext {
                 }
             }
         });
+        let prompt = match wait {
+            WaitForServers::Yes => InstructionPrompt::Never,
+            WaitForServers::No => InstructionPrompt::Ask,
+        };
+        let instructions = agreed_instructions(&settings, &workspace, prompt)?;
         let bounds = session_bounds(&settings.loaded.config.retention);
         let sitting = Self {
             common: common.clone(),
@@ -113,6 +124,7 @@ impl ChatContext {
             workspace,
             servers,
             store: store.map_err(session_failure)?.with_bounds(bounds),
+            instructions,
             recorder,
             settings,
         };
@@ -199,6 +211,7 @@ impl ChatContext {
             &self.settings,
             &self.workspace,
             &self.arguments,
+            &self.instructions,
             &speaker,
         )?;
         Ok((Agent::new(Arc::clone(&self.gate), Arc::clone(&speaker.provider), settings), speaker))
