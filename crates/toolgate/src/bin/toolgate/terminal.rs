@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
@@ -148,6 +149,11 @@ impl Approver for TerminalApprover {
     fn can_grant_session(&self) -> bool {
         false
     }
+}
+
+/// The sequence that gives a text to the terminal's clipboard.
+pub(crate) fn osc52(text: &str) -> String {
+    format!("\u{1b}]52;c;{}\u{7}", base64::engine::general_purpose::STANDARD.encode(text))
 }
 
 /// The timeout of a question about the user's own files.

@@ -23,7 +23,7 @@ pub(crate) struct ConversationArguments {
     #[arg(long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
     /// Go on with this conversation: its id, the beginning of it, or last
-    #[arg(long, value_name = "ID", conflicts_with_all = ["continue_last", "ephemeral"])]
+    #[arg(long, visible_alias = "resume", value_name = "ID", conflicts_with_all = ["continue_last", "ephemeral"])]
     pub(crate) session: Option<String>,
     /// Go on with the last conversation of this workspace
     #[arg(long = "continue", conflicts_with = "ephemeral")]

@@ -4,10 +4,12 @@ mod activity;
 mod tail_pane;
 mod call_history;
 mod view;
+mod usage;
 mod slash_command;
 mod line_editor;
 mod signals;
 mod repl;
+mod commands;
 
 pub(crate) use self::activity::Ticker;
 pub(crate) use self::repl::Repl;

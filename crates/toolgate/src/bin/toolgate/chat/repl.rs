@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use toolgate_assembly::gate_builder::sessions_directory;
-use toolgate_gate::UndoOptions;
 use toolgate_llm::Message;
 use toolgate_render::{StreamingWrapper, truncate_columns};
 use toolgate_session::{ListFilter, Session, SessionSummary};
@@ -20,7 +19,6 @@ use super::signals::ChatSignals;
 use super::slash_command::{ParsedInput, SlashCommand, help, parse_input};
 use super::view::{ChatView, ViewOptions, gauge};
 use crate::approval_screen::Screen;
-use crate::commands::changes;
 use crate::conversation::{
     ActiveConversation, ChatContext, Person, TurnOptions, exit_code, list_models, session_failure,
 };
@@ -43,14 +41,14 @@ const MAX_LISTED_MODELS: usize = 20;
 const MAX_REMINDER_CHARS: usize = 600;
 
 pub(crate) struct Repl {
-    context: ChatContext,
-    conversation: ActiveConversation,
-    view: Arc<ChatView>,
+    pub(super) context: ChatContext,
+    pub(super) conversation: ActiveConversation,
+    pub(super) view: Arc<ChatView>,
     lines: InputReader,
     person: Person,
     signals: ChatSignals,
     /// A note for the model about what happened between turns.
-    pending_note: Option<String>,
+    pub(super) pending_note: Option<String>,
     on_terminal: bool,
 }
 
@@ -93,8 +91,19 @@ impl Repl {
         })
     }
 
-    /// Runs until the user leaves.
+    /// Runs until the user leaves, and says how to go on.
     pub(crate) async fn run(mut self) -> Result<u8, CliError> {
+        let ended = self.read_and_run().await;
+        if let Some(session) =
+            self.conversation.session.as_ref().filter(|_| self.on_terminal && self.context.is_persistent())
+        {
+            let goes_on = format!("toolgate chat --resume {}", session.id());
+            print_text(&current_screen().line(&format!("to go on with this conversation: {goes_on}"), "2"));
+        }
+        ended
+    }
+
+    async fn read_and_run(&mut self) -> Result<u8, CliError> {
         self.print_banner();
         let mut code = SUCCESS;
         let mut pressed: Option<Instant> = None;
@@ -186,6 +195,9 @@ impl Repl {
         drop(ticker);
         self.view.end_turn();
         self.signals.end_turn();
+        if let Ok(ended) = &ended {
+            self.print_usage(ended.usage);
+        }
         print_text("\n");
         let asked = self.person.take_presence();
         ended.map(|ended| exit_code(ended.reason, asked))
@@ -201,6 +213,14 @@ impl Repl {
             settings.caller.trust
         );
         print_text(&current_screen().line(&told, "2"));
+        for instructions in &self.context.instructions {
+            let told = format!(
+                "project instructions: {} ({})",
+                instructions.name,
+                human_bytes(instructions.text.len())
+            );
+            print_text(&current_screen().line(&told, "2"));
+        }
         if let Some(session) = &self.conversation.session {
             self.print_reminder(session);
         }
@@ -238,14 +258,24 @@ impl Repl {
                 );
             }
             SlashCommand::Context => self.print_context(),
+            SlashCommand::Cost => self.print_cost(),
+            SlashCommand::Diff => self.show_changes()?,
+            SlashCommand::Copy => self.copy_answer()?,
+            SlashCommand::Export(file) => self.export(&file).await?,
+            SlashCommand::Init => self.write_configuration()?,
+            SlashCommand::Clear => {
+                self.begin_afresh();
+                if can_erase(io::stdout().is_terminal()) {
+                    print_text("\u{1b}[H\u{1b}[2J\u{1b}[3J");
+                }
+                print_text("a new conversation\n");
+            }
             SlashCommand::Open(number) => self.show_call(number),
             SlashCommand::Last => self.show_call(self.view.calls(|calls, _| calls.count())),
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Sessions => self.list_sessions().await?,
             SlashCommand::New => {
-                self.conversation.session = None;
-                self.pending_note = None;
-                self.view.forget_context();
+                self.begin_afresh();
                 print_text("a new conversation\n");
             }
             SlashCommand::Quit => return Ok(ReplAction::Quit),
@@ -323,27 +353,10 @@ impl Repl {
         }));
     }
 
-    /// Undoes the newest change of this conversation, and informs the model with the next prompt.
-    async fn undo(&mut self) -> Result<(), CliError> {
-        let Some(session) = &self.conversation.session else {
-            print_text("nothing to undo\n");
-            return Ok(());
-        };
-        let gate = self.context.gate.gate();
-        let newest =
-            changes::select_changes(gate, &self.context.workspace, Some(session.id()))?.into_iter().next();
-        let Some(call) = newest else {
-            print_text("nothing to undo\n");
-            return Ok(());
-        };
-        let mut caller = self.context.settings.caller.clone();
-        caller.session = session.id().clone();
-        let undone =
-            gate.undo(call, caller, UndoOptions { force: false }).await.map_err(changes::undo_failure)?;
-        let paths = undone.paths.join(", ");
-        print_text(&current_screen().line(&format!("undid {call}: {paths}"), ""));
-        self.pending_note = Some(format!("I put back your change of {paths}; it is as it was before."));
-        Ok(())
+    fn begin_afresh(&mut self) {
+        self.conversation.session = None;
+        self.pending_note = None;
+        self.view.forget_context();
     }
 
     async fn list_sessions(&self) -> Result<(), CliError> {
@@ -377,6 +390,13 @@ fn is_double_press(pressed: Option<Instant>) -> bool {
     pressed.is_some_and(|at| at.elapsed() < DOUBLE_PRESS_TIMEOUT)
 }
 
+fn human_bytes(bytes: usize) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        _ => format!("{}.{} KiB", bytes / 1024, bytes % 1024 * 10 / 1024),
+    }
+}
+
 fn age(minutes: i64) -> String {
     match minutes {
         ..1 => "now".to_owned(),
@@ -387,12 +407,12 @@ fn age(minutes: i64) -> String {
 }
 
 /// The current screen: its size may have changed.
-fn current_screen() -> Screen {
+pub(super) fn current_screen() -> Screen {
     if io::stdout().is_terminal() { screen(io::stdout()) } else { PLAIN_SCREEN }
 }
 
 /// Prints a text. An error is ignored: a closed terminal is noticed when the next line is read.
-fn print_text(text: &str) {
+pub(super) fn print_text(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

@@ -24,6 +24,12 @@ pub(crate) enum SlashCommand {
     Trust(Option<Trust>),
     Model(Option<String>),
     Context,
+    Cost,
+    Diff,
+    Copy,
+    Export(String),
+    Init,
+    Clear,
     Open(usize),
     Last,
     Undo,
@@ -46,11 +52,17 @@ pub(crate) const COMMANDS: &[CommandHelp] = &[
     command_help("/trust", "[LEVEL]", "how much is asked: supervised, guided or autonomous"),
     command_help("/model", "[PROVIDER/NAME]", "list the models; with a name, take another one"),
     command_help("/context", "", "how full the model's context is"),
+    command_help("/cost", "", "the tokens of this conversation, and their cost"),
     command_help("/open", "N", "the whole of call #N"),
     command_help("/last", "", "the whole of the last call"),
-    command_help("/undo", "", "put back the newest change of this session"),
+    command_help("/diff", "", "what this conversation changed"),
+    command_help("/undo", "", "put back the newest change, after showing it"),
+    command_help("/copy", "", "the last answer to the clipboard"),
+    command_help("/export", "FILE", "write this conversation to a new file, as Markdown"),
+    command_help("/init", "", "write a toolgate.yaml to start with"),
     command_help("/sessions", "", "the conversations of this workspace"),
     command_help("/new", "", "begin a new conversation"),
+    command_help("/clear", "", "the same, with an empty screen"),
     command_help("/quit", "", "leave; so does Ctrl-D"),
 ];
 
@@ -100,6 +112,13 @@ fn command(name: &str, argument: &str) -> ParsedInput {
             ParsedInput::Command(SlashCommand::Model(model))
         }
         "context" => alone(SlashCommand::Context),
+        "cost" => alone(SlashCommand::Cost),
+        "diff" => alone(SlashCommand::Diff),
+        "copy" => alone(SlashCommand::Copy),
+        "init" => alone(SlashCommand::Init),
+        "clear" => alone(SlashCommand::Clear),
+        "export" if argument.is_empty() => ParsedInput::Invalid("write /export FILE".to_owned()),
+        "export" => ParsedInput::Command(SlashCommand::Export(argument.to_owned())),
         "open" => match argument.trim_start_matches('#').parse() {
             Ok(number) => ParsedInput::Command(SlashCommand::Open(number)),
             Err(_) => {
@@ -156,7 +175,9 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(parse_input(text), expected, "{text:?}");
         }
-        for text in ["/opn 3", "/open", "/open x", "/trust me", "/quit now"] {
+        let ParsedInput::Invalid(help) = parse_input("/opne 3") else { panic!() };
+        assert!(help.contains("did you mean /open?"), "{help}");
+        for text in ["/export", "/opn 3", "/open", "/open x", "/trust me", "/quit now"] {
             assert!(matches!(parse_input(text), ParsedInput::Invalid(_)), "{text}");
         }
     }
@@ -181,7 +202,11 @@ mod tests {
     #[test]
     fn every_command_of_the_help_is_understood() {
         for CommandHelp { name, argument, .. } in COMMANDS {
-            let argument = if *argument == "N" { "1" } else { "" };
+            let argument = match *argument {
+                "N" => "1",
+                "FILE" => "a.md",
+                _ => "",
+            };
             assert!(matches!(parse_input(&format!("{name} {argument}")), ParsedInput::Command(_)), "{name}");
         }
     }

@@ -92,6 +92,11 @@ async fn find_session(settings: &Settings, name: &str) -> Result<(SessionStore, 
     Ok((store, id.map_err(session_failure)?))
 }
 
+/// A stored conversation as Markdown.
+pub(crate) fn markdown_of(transcript: &Transcript) -> String {
+    markdown::transcript(transcript)
+}
+
 async fn transcript(settings: &Settings, name: &str) -> Result<Transcript, CliError> {
     let (store, id) = find_session(settings, name).await?;
     store.transcript(&id).await.map_err(session_failure)
