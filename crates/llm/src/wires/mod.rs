@@ -13,6 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use reqwest::Method;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::vendor::{BaseUrlFormat, Listing, ModelVendor};
@@ -24,6 +25,7 @@ use crate::listed::ListedModel;
 use crate::message_collector::MessageCollector;
 use crate::provider::{ModelName, Provider};
 use crate::step_decoder::Decode;
+use crate::transport::Transport;
 
 /// Declares the wires, by the directory of each.
 macro_rules! wires {
@@ -139,15 +141,29 @@ impl<'de> Deserialize<'de> for Wire {
     }
 }
 
-/// The model list of the vendors whose answers have the format of OpenAI's, with the capabilities that each entry states.
-pub(crate) fn listed(answer: &serde_json::Value, stated: StatedCapabilities) -> Vec<ListedModel> {
-    let capabilities = |name: &str, said: StatedCapabilities| {
-        // Nearly all of the vendors' own models support tool calls, and compatible servers accept requests with tools for whatever they serve.
-        let otherwise = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
-        stated.apply_over(said.apply_over(known_models::known_capabilities(name).unwrap_or(otherwise)))
-    };
-    let entries = chat::listed(answer).into_iter();
-    entries.map(|(name, said)| ListedModel { capabilities: capabilities(&name, said), name }).collect()
+/// The model list of a server whose answer has the format of OpenAI's, with the capabilities that each entry states.
+pub(crate) fn list_models<'e>(
+    endpoint: &'e Endpoint,
+    wire: Wire,
+    path: &'static str,
+    query: Option<&'static str>,
+) -> ModelQuery<'e, ListedModel> {
+    Box::pin(async move {
+        let transport = Transport::new(endpoint.clone(), wire);
+        let answer = transport.ask_for(Method::GET, path, query, None).await?;
+        let entries = chat::listed(&answer).into_iter();
+        let capabilities =
+            |name: &str, said: StatedCapabilities| listed_capabilities(name, said, endpoint.stated);
+        Ok(entries
+            .map(|(name, said)| ListedModel { capabilities: capabilities(&name, said), name })
+            .collect())
+    })
+}
+
+fn listed_capabilities(name: &str, said: StatedCapabilities, stated: StatedCapabilities) -> Capabilities {
+    // Nearly all of the vendors' own models support tool calls, and compatible servers accept requests with tools for whatever they serve.
+    let otherwise = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+    stated.apply_over(said.apply_over(known_models::known_capabilities(name).unwrap_or(otherwise)))
 }
 
 #[cfg(test)]

@@ -13,12 +13,11 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::decode::AnthropicDecoder;
-use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelQuery, ModelVendor, Wire, WireSpec};
+use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelVendor, Wire, WireSpec};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::known_models;
-use crate::listed::ListedModel;
 use crate::provider::{ModelName, Provider, StepEvents};
 use crate::request::StepRequest;
 use crate::transport::Transport;
@@ -32,7 +31,7 @@ pub(super) const WIRE: WireSpec = WireSpec {
     framing: Framing::ServerSentEvents,
     decoder: |collector| Box::new(AnthropicDecoder::new(collector)),
     provider: |endpoint, model| Arc::new(AnthropicProvider::new(endpoint, model)),
-    list_models,
+    list_models: |endpoint| super::list_models(endpoint, Wire::Anthropic, "/v1/models", Some(WHOLE_LIST)),
     installed_models: None,
     vendors: &[ModelVendor {
         name: "anthropic",
@@ -113,12 +112,4 @@ impl Provider for AnthropicProvider {
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         Box::pin(async { Ok(*self.capabilities.get_or_init(|| self.discover_capabilities()).await) })
     }
-}
-
-fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
-    Box::pin(async {
-        let transport = Transport::new(endpoint.clone(), Wire::Anthropic);
-        let answer = transport.ask_for(Method::GET, "/v1/models", Some(WHOLE_LIST), None).await?;
-        Ok(super::listed(&answer, endpoint.stated))
-    })
 }

@@ -18,12 +18,11 @@ use tokio::time::timeout;
 
 use self::decode::ChatDecoder;
 pub(super) use self::model_list::listed;
-use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelQuery, ModelVendor, Wire, WireSpec};
+use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelVendor, Wire, WireSpec};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::known_models;
-use crate::listed::ListedModel;
 use crate::provider::{ModelName, Provider, StepEvents};
 use crate::request::StepRequest;
 use crate::transport::Transport;
@@ -36,7 +35,7 @@ pub(super) const WIRE: WireSpec = WireSpec {
     framing: Framing::ServerSentEvents,
     decoder: |collector| Box::new(ChatDecoder::new(collector)),
     provider: |endpoint, model| Arc::new(ChatProvider::new(endpoint, model)),
-    list_models,
+    list_models: |endpoint| super::list_models(endpoint, Wire::OpenaiChat, "/models", None),
     installed_models: None,
     vendors: &[
         ModelVendor {
@@ -163,14 +162,6 @@ impl Provider for ChatProvider {
             Ok(found.copied().unwrap_or_else(|known| known))
         })
     }
-}
-
-fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
-    Box::pin(async {
-        let transport = Transport::new(endpoint.clone(), Wire::OpenaiChat);
-        let answer = transport.ask(Method::GET, "/models", None).await?;
-        Ok(super::listed(&answer, endpoint.stated))
-    })
 }
 
 #[cfg(test)]

@@ -8,15 +8,12 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use reqwest::Method;
-
 use self::decode::ResponsesDecoder;
-use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelQuery, ModelVendor, Wire, WireSpec};
+use super::{BaseUrlFormat, Framing, KeyHeader, Listing, ModelVendor, Wire, WireSpec};
 use crate::capabilities::{Capabilities, StatedCapabilities};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::known_models;
-use crate::listed::ListedModel;
 use crate::provider::{ModelName, Provider, StepEvents};
 use crate::request::StepRequest;
 use crate::transport::Transport;
@@ -29,7 +26,7 @@ pub(super) const WIRE: WireSpec = WireSpec {
     framing: Framing::ServerSentEvents,
     decoder: |collector| Box::new(ResponsesDecoder::new(collector)),
     provider: |endpoint, model| Arc::new(ResponsesProvider::new(endpoint, model)),
-    list_models,
+    list_models: |endpoint| super::list_models(endpoint, Wire::Openai, "/models", None),
     installed_models: None,
     vendors: &[ModelVendor {
         name: "openai",
@@ -84,12 +81,4 @@ impl Provider for ResponsesProvider {
         let known = known_models::known_capabilities(&self.model.name).unwrap_or(unknown);
         Box::pin(ready(Ok(self.stated.apply_over(known))))
     }
-}
-
-fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
-    Box::pin(async {
-        let transport = Transport::new(endpoint.clone(), Wire::Openai);
-        let answer = transport.ask(Method::GET, "/models", None).await?;
-        Ok(super::listed(&answer, endpoint.stated))
-    })
 }
