@@ -76,6 +76,14 @@ pub enum ChatEvent {
     /// A call needs a person's approval.
     #[serde(rename = "chat:tool-confirm")]
     ToolConfirm(Box<ToolConfirm>),
+    /// A question is withdrawn: its call ended before an answer came.
+    #[serde(rename = "chat:tool-withdrawn")]
+    ToolWithdrawn {
+        /// The message that contains the call.
+        message_id: MessageId,
+        /// The call.
+        tool_id: CallId,
+    },
     /// The result of a call.
     #[serde(rename = "chat:tool-result")]
     ToolResult {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, PreviewBody};
 use toolgate_text::confusables::Charset;
+use toolgate_types::CallId;
 
 use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
 
@@ -21,13 +22,41 @@ impl Approver for ReportingApprover {
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         // The approver is called first: an answer may arrive as soon as the event is emitted.
         let confirm = self.confirmation_event(&question);
+        let open = OpenQuestion { approver: self, call: question.call, is_open: true };
         let answer = self.approver.ask(question);
         (self.events)(ChatEvent::ToolConfirm(Box::new(confirm)));
-        answer
+        Box::pin(async move {
+            let answer = answer.await;
+            open.close();
+            answer
+        })
     }
 
     fn can_grant_session(&self) -> bool {
         self.approver.can_grant_session()
+    }
+}
+
+/// A question that was emitted. Dropping it before its answer emits that it is withdrawn.
+struct OpenQuestion<'a> {
+    approver: &'a ReportingApprover,
+    call: CallId,
+    is_open: bool,
+}
+
+impl OpenQuestion<'_> {
+    /// Its answer came.
+    fn close(mut self) {
+        self.is_open = false;
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            let message_id = self.approver.message_id.clone();
+            (self.approver.events)(ChatEvent::ToolWithdrawn { message_id, tool_id: self.call });
+        }
     }
 }
 

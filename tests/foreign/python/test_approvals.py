@@ -54,6 +54,25 @@ class Answers(Asked):
         asked = 2 if self.door == "http" and self.is_newer else 1
         self.assertEqual((len(person.asked), self.written()), (asked, "xx"))
 
+    async def test_a_lasting_grant_is_asked_for_once_and_can_be_revoked(self):
+        async with self.client(Person("accept", {"scope": "file-workspace"})) as client:
+            self.assertFalse((await self.call(client)).is_error)
+        [grant] = json.loads(self.place.run("grants", "--json", "--workspace", str(self.place.workspace)))
+        self.assertEqual(grant["covers"], "every append_file of @project/log.txt")
+        person = Person("decline")
+        async with self.client(person) as client:
+            self.assertFalse((await self.call(client)).is_error)
+            self.assertEqual(person.asked, [])
+            # A grant that another process revokes does not count from the next call on.
+            self.place.run("grants", "revoke", grant["id"], "--workspace", str(self.place.workspace))
+            self.assertTrue((await self.call(client)).is_error)
+        self.assertEqual((len(person.asked), self.written()), (1, "xx"))
+
+    async def test_a_grant_that_was_not_offered_is_no_approval(self):
+        async with self.client(Person("accept", {"scope": "tool-workspace"})) as client:
+            self.assertTrue((await self.call(client)).is_error)
+        self.assertEqual(self.written(), "")
+
     async def test_no_and_turning_away_are_refusals(self):
         for action, words in (("decline", "a person refused"), ("cancel", "was dismissed")):
             with self.subTest(action=action):

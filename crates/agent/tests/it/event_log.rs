@@ -103,6 +103,10 @@ impl Story {
             }
             // The chunk sizes depend on timing.
             ChatEvent::ToolInputDelta { .. } | ChatEvent::ToolDelta { .. } => {}
+            ChatEvent::ToolWithdrawn { tool_id, .. } => {
+                let call = self.call(tool_id);
+                self.line(&format!("c{call} is not asked about any more"));
+            }
             ChatEvent::ToolConfirm(confirm) => {
                 let call = self.call(&confirm.tool_id);
                 let (class, summary) = (confirm.class.as_str(), confirm.summary.join("; "));

@@ -79,7 +79,23 @@ fn an_acceptance_lets_the_call_happen() {
             message.contains("write_file") && message.contains("new.txt") && message.contains("agreed"),
             "{message}"
         );
-        assert_eq!(words["requestedSchema"]["properties"]["scope"]["enum"], json!(["once", "session"]));
+        let scopes = [
+            "once",
+            "session",
+            "call-session",
+            "call-week",
+            "call-workspace",
+            "file-session",
+            "file-week",
+            "file-workspace",
+        ];
+        assert_eq!(words["requestedSchema"]["properties"]["scope"]["enum"], json!(scopes));
+        assert!(
+            message.contains(
+                "\n│ file-workspace: every write_file of @project/new.txt, in this workspace until revoked\n"
+            ),
+            "{message}"
+        );
         assert!(!world.workspace.join("new.txt").exists(), "nothing happens before the answer");
         let result = finish(
             &mut client,
@@ -110,6 +126,43 @@ fn an_acceptance_for_the_session_is_asked_for_once() {
         let put = begin(&mut client, era, other.clone());
         let result = finish(&mut client, era, &put, other, json!({"action": "decline"}));
         assert_eq!(result["isError"], true);
+    }
+}
+
+#[test]
+fn a_lasting_grant_is_chosen_by_its_id_and_counts_for_other_connections() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let put = begin(&mut client, era, write_call("one"));
+        let answer = json!({"action": "accept", "content": {"scope": "file-workspace"}});
+        assert_eq!(finish(&mut client, era, &put, write_call("one"), answer)["isError"], false);
+        client.close().1.unwrap();
+        let mut client = world.client(era);
+        let result = client.request("tools/call", write_call("two"))["result"].clone();
+        assert_eq!(result["isError"], false, "{era:?}: {result}");
+        client.close().1.unwrap();
+        let grants = world.bench.gate().grants().list().unwrap();
+        let used: Vec<Option<String>> = world.records().into_iter().map(|record| record.grant).collect();
+        assert_eq!(used, [None, Some(grants[0].id.clone())]);
+    }
+}
+
+#[test]
+fn a_grant_that_was_not_offered_refuses_the_call() {
+    for era in ERAS {
+        for scope in ["tool-workspace", "directory-workspace", "forever", ""] {
+            let world = World::new();
+            let mut client = world.client(era);
+            let put = begin(&mut client, era, write_call("x"));
+            let answer = json!({"action": "accept", "content": {"scope": scope}});
+            let result = finish(&mut client, era, &put, write_call("x"), answer);
+            assert_eq!(result["isError"], true, "{era:?} {scope}: {result}");
+            client.close().1.unwrap();
+            assert!(!world.workspace.join("new.txt").exists());
+            assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalDenied));
+            assert!(world.bench.gate().grants().list().unwrap().is_empty());
+        }
     }
 }
 

@@ -185,6 +185,8 @@ fn a_late_answer_does_not_count() {
     let first = program.next("chat:tool-confirm");
     assert_eq!(first["timeoutMs"], 1000);
     let expires: jiff::Timestamp = first["expiresAt"].as_str().unwrap().parse().unwrap();
+    let withdrawn = program.next("chat:tool-withdrawn");
+    assert_eq!((&withdrawn["toolId"], &withdrawn["messageId"]), (&first["toolId"], &first["messageId"]));
     let result = program.next("chat:tool-result");
     assert!(expires <= jiff::Timestamp::now(), "{first}");
     assert_eq!(result["metadata"]["code"], "approval_expired");

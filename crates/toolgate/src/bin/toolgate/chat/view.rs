@@ -196,6 +196,8 @@ impl ViewState {
                 self.was_asked = false;
                 Ok(())
             }
+            // The result that follows says why.
+            ChatEvent::ToolWithdrawn { .. } => self.finish_row(),
             ChatEvent::ToolResult { tool_id, status, result, metadata, .. } => {
                 self.calls.end(tool_id, status, result, *metadata);
                 self.running.retain(|running| *running != tool_id);
