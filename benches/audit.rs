@@ -139,6 +139,7 @@ fn entry(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         version: None,
         args_hash: Sha256::from([7; 32]),
         changed_from: None,
+        escalation: &[],
         repairs: &[],
         denial: None,
         response: None,

@@ -182,10 +182,22 @@ pub struct ToolConfirm {
     pub timeout_ms: u64,
     /// When the question expires, in RFC 3339.
     pub expires_at: String,
+    /// What the same call lacked before, and may be allowed now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub escalations: Vec<EscalationChoice>,
     /// Whether an approval may cover the rest of the session.
     pub may_last: bool,
     /// The lasting grants that can be chosen as the answer.
     pub grants: Vec<GrantOffer>,
+}
+
+/// One thing that may be allowed beyond the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EscalationChoice {
+    /// Its id, for the answer.
+    pub id: String,
+    /// In words, for a person.
+    pub text: String,
 }
 
 /// The status of a call. Programs read `success` or `error`; the decision and the code beside it say more.

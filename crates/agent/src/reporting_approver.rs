@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, PreviewBody};
+use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, EscalationOffer, PreviewBody};
 use toolgate_text::confusables::Charset;
 use toolgate_types::CallId;
 
-use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
+use crate::event::{ChatEvent, EscalationChoice, EventSink, MessageId, ToolConfirm};
 
 /// Delegates to an approver, and emits the request.
 pub(crate) struct ReportingApprover {
@@ -79,8 +79,13 @@ impl ReportingApprover {
             card: question.card(Charset::Unicode),
             timeout_ms: u64::try_from(question.timeout.as_millis()).unwrap_or(u64::MAX),
             expires_at: question.expires_at_rfc3339(),
+            escalations: question.escalations.iter().map(choice).collect(),
             may_last: question.can_grant_session,
             grants: question.grants.clone(),
         }
     }
+}
+
+fn choice(offer: &EscalationOffer) -> EscalationChoice {
+    EscalationChoice { id: offer.id.clone(), text: offer.text() }
 }

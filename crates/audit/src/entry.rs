@@ -25,6 +25,8 @@ pub struct AuditEntry<'a> {
     pub args_hash: Sha256,
     /// The same of the model's arguments, if a person approved the call with others.
     pub changed_from: Option<Sha256>,
+    /// What a person allowed the call beyond the configuration: hosts, and a time.
+    pub escalation: &'a [String],
     /// Repairs made to the arguments before they could be parsed.
     pub repairs: &'a [Repair],
     /// The id of the lasting grant that answered the question about the call.

@@ -46,6 +46,7 @@ impl MissedCalls {
             version: None,
             args_hash: Sha256::from([0; 32]),
             changed_from: None,
+            escalation: &[],
             repairs: &[],
             grant: None,
             denial: Some(Denial { stage: Stage::Output, code: self.code, reason: &reason, count: 1 }),

@@ -21,6 +21,7 @@
 //!     version: None,
 //!     args_hash: Sha256::of(b"{}"),
 //!     changed_from: None,
+//!     escalation: &[],
 //!     repairs: &[],
 //!     grant: None,
 //!     denial: None,

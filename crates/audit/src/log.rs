@@ -472,6 +472,7 @@ mod tests {
                 version: None,
                 args_hash: Sha256::of(b"{}"),
                 changed_from: None,
+                escalation: &[],
                 repairs: &[],
                 grant: None,
                 denial: None,

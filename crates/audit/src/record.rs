@@ -115,6 +115,9 @@ pub struct RecordedRequest {
     /// Repairs made to the arguments before they could be parsed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<Repair>,
+    /// What a person allowed the call beyond the configuration: hosts, and a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalation: Vec<String>,
 }
 
 /// Where and why a call was denied or failed.
@@ -216,6 +219,7 @@ impl RecordedIntent {
                 changed_from: None,
                 client_call_id,
                 repairs: Vec::new(),
+                escalation: Vec::new(),
             },
             grant: intent.grant.map(|grant| truncate_name(grant).into_owned()),
         }
@@ -240,6 +244,7 @@ impl RecordedIntent {
             version: self.tool.version.as_deref(),
             args_hash: self.request.args_hash,
             changed_from: None,
+            escalation: &[],
             repairs: &self.request.repairs,
             grant: self.grant.as_deref(),
             denial: Some(Denial {

@@ -32,6 +32,7 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) version: Option<&'a str>,
     pub(crate) args_hash: Sha256,
     pub(crate) changed_from: Option<Sha256>,
+    pub(crate) escalation: &'a [String],
     pub(crate) repairs: &'a [Repair],
     pub(crate) grant: Option<&'a str>,
     pub(crate) denial: Option<Denial<'a>>,
@@ -66,6 +67,7 @@ impl<'a> RecordBody<'a> {
             version,
             args_hash,
             changed_from,
+            escalation,
             repairs,
             grant,
             ..
@@ -85,6 +87,7 @@ impl<'a> RecordBody<'a> {
             version,
             args_hash,
             changed_from: changed_from.map(|digest| args_digest(key, digest)),
+            escalation,
             repairs,
             grant,
             denial,
@@ -153,6 +156,11 @@ impl RecordBody<'_> {
             json.put(repair.as_str().as_bytes());
         }
         json.put(if self.repairs.is_empty() { b"" } else { b"\"]" });
+        if !self.escalation.is_empty() {
+            json.put(b",\"escalation\":[");
+            json.put_list(self.escalation)?;
+            json.put(b"]");
+        }
         json.put(b"},\"decision\":\"");
         json.put(self.decision().as_str().as_bytes());
         json.put(b"\"");
@@ -398,7 +406,7 @@ mod tests {
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
             grant in option::of(text()),
             (duration, waited, args_hash) in (duration(), prop_oneof![Just(Duration::ZERO), duration()], any::<[u8; 32]>()),
-            changed_from in option::of(any::<[u8; 32]>()),
+            (changed_from, escalation) in (option::of(any::<[u8; 32]>()), texts()),
             repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
         ) {
             let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
@@ -411,6 +419,7 @@ mod tests {
                 version: version.as_deref(),
                 args_hash,
                 changed_from: changed_from.map(Sha256::from),
+                escalation: &escalation,
                 repairs: &repairs,
                 grant: grant.as_deref(),
                 denial: denial.as_ref().map(|(stage, code, reason, count)| Denial { stage: *stage, code: *code, reason, count: *count }),
@@ -438,6 +447,7 @@ mod tests {
             prop_assert_eq!(record.request.changed_from, changed_from.map(|digest| args_digest(&key, digest.into())));
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
+            prop_assert_eq!(&record.request.escalation, &truncate_list(&escalation).map(|entry| entry.into_owned()).collect::<Vec<_>>());
             prop_assert_eq!(record.request.repairs, repairs);
             prop_assert_eq!(record.grant, grant.as_deref().map(owned));
             prop_assert_eq!(record.tool.version, version.as_deref().map(owned));

@@ -12,6 +12,7 @@ use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{AgentName, CallId, Caller, ErrorCode, Failure, SessionId, Sha256, ToolClass};
 
 use crate::caller::AuthenticatedCaller;
+use crate::escalation::EscalationOffer;
 use crate::grants::GrantOffer;
 use crate::tool::Preview;
 
@@ -40,6 +41,8 @@ pub struct ApprovalRequest {
     pub can_grant_session: bool,
     /// The lasting grants that may be offered, the narrowest first. [`ApprovalReply::Granted`] chooses one by its id.
     pub grants: Vec<GrantOffer>,
+    /// What the same call lacked before, and a person may allow it now ([`ApprovalReply::Escalated`]).
+    pub escalations: Vec<EscalationOffer>,
 }
 
 impl ApprovalRequest {
@@ -84,6 +87,8 @@ pub enum ApprovalReply {
     Once,
     /// Approves this call and every later call of this tool in this session.
     ForSession,
+    /// Approves this call, and allows what these offers of [`ApprovalRequest::escalations`] say. An id that was not offered denies.
+    Escalated(Vec<String>),
     /// Approves this call with these arguments in place of the model's. The changed call passes every stage again, and no question is asked about it.
     Changed(Value),
     /// Approves this call, and gives the lasting grant with this id among [`ApprovalRequest::grants`]. An id that was not offered denies.
@@ -226,6 +231,10 @@ pub(crate) fn refusal(reply: ApprovalReply) -> Failure {
         ApprovalReply::Granted(_) => Failure::new(
             ErrorCode::ApprovalDenied,
             "the answer chose a grant that was not offered, so it is no approval",
+        ),
+        ApprovalReply::Escalated(_) => Failure::new(
+            ErrorCode::ApprovalDenied,
+            "the answer allowed something that was not offered, so it is no approval",
         ),
         _ => Failure::new(ErrorCode::ApprovalDenied, "a person refused this call"),
     }

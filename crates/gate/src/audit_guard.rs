@@ -83,6 +83,8 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) waited: ApprovalWait,
     /// How many calls its session made before, once they are counted.
     pub(crate) session_calls: Option<u64>,
+    /// What a person allowed it beyond the configuration.
+    pub(crate) escalation: Vec<String>,
     /// The call as a person changed it.
     pub(crate) changed: Option<ChangedCall>,
     pub(crate) span: CallSpan,
@@ -193,6 +195,7 @@ impl AuditGuard<'_> {
             version: self.version,
             args_hash: self.args_hash,
             changed_from: self.changed.as_ref().map(|changed| changed.from),
+            escalation: &self.escalation,
             repairs: &self.call.repairs,
             grant: self.grant.as_deref(),
             denial,

@@ -9,9 +9,10 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditError, AuditLog, Intent, Ticket};
+use toolgate_policy::needs_question;
 use toolgate_types::{
-    CallId, Caller, Category, ErrorCode, Failure, Outcome, Sha256, Stage, Structured, ToolCall, ToolClass,
-    ToolOutput,
+    CallId, Caller, Category, ErrorCode, Escalation, Failure, Outcome, Sha256, Stage, Structured, ToolCall,
+    ToolClass, ToolOutput,
 };
 use toolgate_workspace::Recorder;
 
@@ -21,6 +22,7 @@ use crate::audit_guard::{AuditGuard, RawOutput};
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
+use crate::escalation::{EscalatedCall, EscalationMemory, recorded};
 use crate::grants::GrantStore;
 use crate::journal::{CallRecorder, Journal};
 use crate::refusal_counter::RefusalCounter;
@@ -87,6 +89,7 @@ pub struct Gate {
     clock: Clock,
     session_grants: SessionGrants,
     grants: Arc<GrantStore>,
+    escalations: EscalationMemory,
     sessions: SessionCallCounter,
 }
 
@@ -151,6 +154,7 @@ impl Gate {
             clock: options.clock,
             session_grants: SessionGrants::default(),
             grants: options.grants,
+            escalations: EscalationMemory::default(),
             sessions: SessionCallCounter::default(),
         }
     }
@@ -273,7 +277,13 @@ impl Gate {
             Ok(ready) => {
                 unsettled.stage = Stage::Execution;
                 unsettled.grant.clone_from(&ready.grant);
-                self.execute(&unsettled, ready).await
+                unsettled.escalation = recorded(&ready.context.escalation);
+                let escalated = ready.escalated.clone().map(|call| (call, Arc::clone(&ready.tool.tool)));
+                let (mut outcome, response) = self.execute(&unsettled, ready).await;
+                if let Some((call, tool)) = escalated {
+                    self.remember_lacks(call, tool.as_ref(), &mut outcome, &unsettled.caller);
+                }
+                (outcome, response)
             }
             Err(StageRefusal { stage, failure }) => (Outcome::Failed { stage, failure }, None),
         };
@@ -314,6 +324,7 @@ impl Gate {
             grants: &self.grants,
             warn: &self.warn,
             approval_timeout: self.approval_timeout,
+            escalations: &self.escalations,
             changed,
             waited: &unsettled.waited,
             cancelled: options.cancelled.clone(),
@@ -358,6 +369,26 @@ impl Gate {
             Err(failure) if is_token => StageRefusal { stage: Stage::Auth, failure },
             Err(_) => unknown_tool(name, &[]),
         }
+    }
+
+    /// Remembers what a command lacked, and reports to its caller that the same call asks a person for it.
+    fn remember_lacks(&self, call: EscalatedCall, tool: &dyn Tool, outcome: &mut Outcome, caller: &Caller) {
+        let lacked = match &outcome {
+            Outcome::Done(output) => output.lacked.clone(),
+            Outcome::Failed { failure, .. } if failure.code == ErrorCode::Timeout => {
+                Escalation { hosts: Vec::new(), timeout: tool.longer_timeout() }
+            }
+            Outcome::Failed { .. } => Escalation::default(),
+        };
+        let asks = lacked != Escalation::default() && needs_question(caller.trust, tool.spec().class);
+        if asks
+            && let Outcome::Done(ToolOutput { text, text_field: None, .. }) = outcome
+            && !text.is_empty()
+        {
+            let hint = "\n[the same call again asks a person whether it may reach what it was refused]";
+            *text = format!("{text}{hint}").into();
+        }
+        self.escalations.remember(call, lacked);
     }
 
     async fn execute(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
@@ -442,6 +473,7 @@ impl Gate {
             settled: false,
             waited: ApprovalWait::default(),
             session_calls: None,
+            escalation: Vec::new(),
             changed: None,
             span: CallSpan::new(call.id, &call.tool, || {
                 self.current.load().registry.get(&call.tool).is_some()

@@ -28,6 +28,7 @@ mod snapshot;
 mod approved_changes;
 mod grants;
 mod approval;
+mod escalation;
 mod approval_card;
 mod stages;
 mod trace;
@@ -46,6 +47,7 @@ pub use blocking::BlockingStrategy;
 pub use breaker::BreakerRule;
 pub use caller::Credential;
 pub use error::GateError;
+pub use escalation::EscalationOffer;
 pub use gate::{AuditMode, CallOptions, Clock, FinishedCall, Gate, GateOptions};
 pub use grants::{GrantDuration, GrantOffer, GrantStore, GrantStoreError, LastingGrant};
 pub use journal::{

@@ -75,6 +75,7 @@ impl RefusedCall {
             version: self.version.as_deref(),
             args_hash: self.args_hash,
             changed_from: None,
+            escalation: &[],
             repairs: &[],
             grant: None,
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),

@@ -13,7 +13,8 @@ use toolgate_policy::{
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{
-    CallId, Caller, Cancellation, ErrorCode, Escalation, Failure, Limits, Sha256, Stage, ToolCall, ToolClass,
+    CallId, Caller, Cancellation, Category, ErrorCode, Escalation, Failure, Limits, Sha256, Stage, ToolCall,
+    ToolClass,
 };
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
@@ -25,6 +26,7 @@ use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
+use crate::escalation::{EscalatedCall, EscalationMemory, EscalationOffer, joined, offers};
 use crate::gate::Clock;
 use crate::grants::{GrantStore, GrantableCall};
 use crate::judged_paths::{JudgedGrant, JudgedPaths};
@@ -290,6 +292,7 @@ pub(crate) struct StageContext<'g> {
     pub(crate) grants: &'g Arc<GrantStore>,
     pub(crate) warn: &'g Arc<dyn Fn(&str) + Send + Sync>,
     pub(crate) approval_timeout: Duration,
+    pub(crate) escalations: &'g EscalationMemory,
     /// Digest of the call as a person changed and approved it.
     pub(crate) changed: Option<Sha256>,
     /// Counts how long a person is waited for.
@@ -334,9 +337,17 @@ impl<'g> Valid<'g> {
         let mut judged =
             located.transpose().map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })?;
         let (mut foreseen, mut asked, mut used_grant) = (None, false, None);
+        let definition = tool.definition(snapshot.generation);
+        let escalated = can_escalate(spec)
+            .then(|| EscalatedCall::new(&who, definition, arguments_digest(spec.name.as_str(), &arguments)));
+        let mut escalation =
+            escalated.as_ref().map(|call| asking.escalations.allowed(call)).unwrap_or_default();
         if needs_question(who.caller.trust, spec.class) {
-            let definition = tool.definition(snapshot.generation);
-            if !asking.session_grants.allow(definition, &who) {
+            let lacked =
+                escalated.as_ref().and_then(|call| asking.escalations.lacked(call)).unwrap_or_default();
+            // A grant answers for what it knew: that the call lacks something is another question.
+            let is_granted = lacked == Escalation::default();
+            if !is_granted || !asking.session_grants.allow(definition, &who) {
                 if judged.is_none() {
                     judged = paths_for_approval(tool, &arguments, context()).await?;
                 }
@@ -357,7 +368,7 @@ impl<'g> Valid<'g> {
                 // A person who changed the call has approved it as it is now.
                 let was_changed = asking.changed == Some(shown);
                 used_grant = match &grantable {
-                    Some(grantable) if !was_changed => asking.find_grant(grantable).await,
+                    Some(grantable) if is_granted && !was_changed => asking.find_grant(grantable).await,
                     _ => None,
                 };
                 if used_grant.is_none() {
@@ -365,10 +376,20 @@ impl<'g> Valid<'g> {
                     foreseen = preview.expected_changes.clone();
                 }
                 if used_grant.is_none() && !was_changed {
-                    let question = question((call, &arguments, shown), spec, &who, preview, &asking);
-                    let changed = asking.require_approval(question, definition, &who, grantable.as_ref());
-                    if let Some(changed) = changed.await? {
-                        return Ok(Approval::Changed(changed));
+                    let mut question = question((call, &arguments, shown), spec, &who, preview, &asking);
+                    question.escalations = offers(&lacked, question.can_grant_session);
+                    let approved = asking.require_approval(question, definition, &who, grantable.as_ref());
+                    match approved.await? {
+                        Approved::AsItIs => {}
+                        Approved::Changed(changed) => return Ok(Approval::Changed(changed)),
+                        Approved::Escalated(chosen) => {
+                            for offer in chosen {
+                                if let Some(call) = escalated.as_ref().filter(|_| offer.for_session) {
+                                    asking.escalations.allow(call, &offer.allows.hosts);
+                                }
+                                escalation = joined(escalation, offer.allows);
+                            }
+                        }
                     }
                 }
             }
@@ -378,7 +399,7 @@ impl<'g> Valid<'g> {
             return refuse(Stage::Execution, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
         }
         // A new context: the time a person takes to reply does not count towards the tool's timeout.
-        let context = bind_to_paths(context(), judged);
+        let context = CallContext { escalation, ..bind_to_paths(context(), judged) };
         let ToolCall { id, client_id, tool: name, repairs, .. } = call;
         let (client_id, repairs) = (client_id.clone(), repairs.clone());
         let call = ToolCall { id: *id, client_id, tool: name.clone(), arguments, repairs };
@@ -391,11 +412,27 @@ impl<'g> Valid<'g> {
             expected_changes: foreseen,
             was_asked: asked,
             grant: used_grant,
+            escalated,
             by_token,
             calls,
             timeout: asking.timeout,
         }))
     }
+}
+
+/// Whether a person may allow calls of this tool more than the configuration does: built-in commands, whose limits the gate itself set.
+fn can_escalate(spec: &ToolSpec) -> bool {
+    spec.is_built_in() && spec.category == Category::Exec
+}
+
+/// How a person approved.
+enum Approved {
+    /// The call as it is.
+    AsItIs,
+    /// The call with other arguments.
+    Changed(Value),
+    /// The call, with what these offers allow.
+    Escalated(Vec<EscalationOffer>),
 }
 
 /// The question about a call with these arguments and their digest.
@@ -418,6 +455,7 @@ fn question(
         expires_at: SystemTime::now() + asking.approval_timeout,
         can_grant_session: asking.approver.can_grant_session(),
         grants: Vec::new(),
+        escalations: Vec::new(),
     }
 }
 
@@ -455,15 +493,16 @@ impl StageContext<'_> {
         })
     }
 
-    /// Returns `Ok` only if a person approved: the call, or the call with other arguments, which are returned.
+    /// Returns `Ok` only if a person approved.
     async fn require_approval(
         &self,
         mut question: ApprovalRequest,
         definition: Sha256,
         who: &AuthenticatedCaller<'_>,
         grantable: Option<&GrantableCall>,
-    ) -> Result<Option<Value>, StageRefusal> {
-        let (may_last, tool, shown) = (question.can_grant_session, question.tool.clone(), question.arguments);
+    ) -> Result<Approved, StageRefusal> {
+        let (may_last, escalations) = (question.can_grant_session, question.escalations.clone());
+        let (tool, shown) = (question.tool.clone(), question.arguments);
         let offered = grantable.map(|call| call.offers(may_last)).unwrap_or_default();
         question.grants = offered.iter().map(|offered| offered.offer.clone()).collect();
         match self.ask(question).await? {
@@ -471,7 +510,7 @@ impl StageContext<'_> {
             ApprovalReply::ForSession if may_last => self.session_grants.grant(definition, who),
             ApprovalReply::ForSession => {}
             ApprovalReply::Changed(arguments) if arguments_digest(&tool, &arguments) != shown => {
-                return Ok(Some(arguments));
+                return Ok(Approved::Changed(arguments));
             }
             ApprovalReply::Changed(_) => {}
             ApprovalReply::Granted(id) => {
@@ -484,9 +523,16 @@ impl StageContext<'_> {
                     (self.warn)(&format!("the grant was not kept: {error}; {}", error.help()));
                 }
             }
+            ApprovalReply::Escalated(ids) => {
+                let chosen = |id: &String| escalations.iter().find(|offer| offer.id == *id).cloned();
+                return match ids.iter().map(chosen).collect() {
+                    Some(chosen) => Ok(Approved::Escalated(chosen)),
+                    None => refuse(Stage::Approval, refusal(ApprovalReply::Escalated(ids))),
+                };
+            }
             reply => return refuse(Stage::Approval, refusal(reply)),
         }
-        Ok(None)
+        Ok(Approved::AsItIs)
     }
 
     async fn ask(&self, question: ApprovalRequest) -> Result<ApprovalReply, StageRefusal> {
@@ -564,6 +610,8 @@ pub(crate) struct Ready<'g> {
     pub(crate) was_asked: bool,
     /// The lasting grant that answered in place of a person.
     pub(crate) grant: Option<String>,
+    /// The call, if a person may allow its retry more than it had.
+    pub(crate) escalated: Option<EscalatedCall>,
     by_token: bool,
     calls: u64,
     timeout: Option<Duration>,

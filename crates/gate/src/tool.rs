@@ -154,6 +154,11 @@ pub trait Tool: Send + Sync {
         Effect::Any
     }
 
+    /// The timeout that a person may allow a call that ran out of time, if there is a longer one than it had.
+    fn longer_timeout(&self) -> Option<Duration> {
+        None
+    }
+
     /// Which of its arguments are workspace paths.
     fn path_inputs(&self) -> PathInputs {
         PathInputs::default()

@@ -18,7 +18,7 @@ use toolgate_gate::{
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::OnOutputLimit;
 use toolgate_text::confusables::quote_value;
-use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Escalation, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, MountAccess};
 
 use crate::blocked_commands::{Blocked, blocked_line};
@@ -233,7 +233,9 @@ impl Shell {
         let bounds =
             CommandBounds { timeout, timeout_is_chosen: true, limits, max_written: MAX_WRITTEN_BYTES };
         finished.check(&bounds, &context.limits)?;
-        Ok((self.presentation.answer)(finished, context))
+        let hosts = finished.refused_hosts.iter().filter_map(|refused| refused.entry.clone()).collect();
+        let answer = (self.presentation.answer)(finished, context);
+        Ok(ToolOutput { lacked: Escalation { hosts, timeout: None }, ..answer })
     }
 }
 
@@ -261,6 +263,11 @@ impl Tool for Shell {
             .map(|mount| format!("{}{}", mount.alias, if mount.writable { " rw" } else { "" }));
         let bounds: Vec<String> = mounts.chain([self.runner.hosts()]).collect();
         Some(Sha256::of(bounds.join("\n").as_bytes()))
+    }
+
+    fn longer_timeout(&self) -> Option<Duration> {
+        let (most, usual) = (self.spec.timeout?, self.default_timeout?);
+        (usual < most).then_some(most)
     }
 
     fn path_inputs(&self) -> PathInputs {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, HashedText, Stage, Structured};
+use crate::{Escalation, Failure, HashedText, Stage, Structured};
 
 /// What a tool returns on success.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,8 @@ pub struct ToolOutput {
     pub text_field: Option<&'static str>,
     /// The content for a resource request (by URI); `text` is empty then. Dropped for a tool with an output policy.
     pub resource: Option<ResourceContent>,
+    /// What a person may allow the same call if it is made again: hosts that a command was refused.
+    pub lacked: Escalation,
 }
 
 impl ToolOutput {
@@ -35,6 +37,7 @@ impl ToolOutput {
             full_text: None,
             text_field: None,
             resource: None,
+            lacked: Escalation::default(),
         }
     }
 

@@ -108,6 +108,7 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         version: None,
         args_hash: Sha256::of(b"{}"),
         changed_from: None,
+        escalation: &[],
         repairs: &[],
         grant: None,
         denial: None,

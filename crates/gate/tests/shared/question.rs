@@ -32,5 +32,6 @@ pub(super) fn question(summary: &[&str], body: PreviewBody) -> ApprovalRequest {
         expires_at: std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_003_230),
         can_grant_session: true,
         grants: Vec::new(),
+        escalations: Vec::new(),
     }
 }

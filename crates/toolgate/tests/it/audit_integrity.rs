@@ -32,6 +32,7 @@ fn read_by(caller: &Caller) -> AuditEntry<'_> {
         version: None,
         args_hash: Sha256::of(b"{}"),
         changed_from: None,
+        escalation: &[],
         repairs: &[],
         grant: None,
         denial: None,

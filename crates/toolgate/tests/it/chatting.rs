@@ -231,9 +231,9 @@ fn a_long_change_is_folded_and_approved_only_after_it_was_shown() {
     terminal.press("go\r");
     let shown = terminal.wait_for("left, answer:");
     assert_eq!(
-        shown.matches("write_file").count(),
-        2,
-        "in the question, and in the offer for the session: {shown}"
+        (shown.matches("to call write_file").count(), shown.matches('●').count()),
+        (1, 0),
+        "the card alone shows the call: {shown}"
     );
     assert!(shown.contains("┃ ! read by other agents as instructions: AGENTS.md"), "{shown}");
     assert!(shown.contains("rows folded, sha256") && !shown.contains("line 30"), "{shown}");
@@ -298,6 +298,32 @@ fn a_call_is_edited_before_it_is_approved() {
     assert!(rows.iter().all(|(_, path)| !std::path::Path::new(path).exists()), "{seen}");
     let record = place.records().pop().unwrap();
     assert!(record.request.changed_from.is_some() && record.denial.is_none(), "{record:?}");
+}
+
+/// The host that a command was refused is offered when the model makes the same call again, each with a key of its own.
+#[test]
+fn a_refused_host_is_offered_on_the_card_of_the_retry() {
+    let place = CliFixture::new();
+    let call =
+        "  - calls: [{tool: run_command, arguments: {command: \"curl -sS http://registry.invalid/\"}}]\n";
+    place.write("script.yaml", &format!("steps:\n{call}{call}  - say: That was all.\n"));
+    let mut terminal = Pty::start(&command(&place, &[]), 50, 80);
+    terminal.wait_for("❯");
+    terminal.press("go\r");
+    let shown = terminal.wait_for("left, answer:");
+    assert!(!shown.contains("allow registry"), "{shown}");
+    terminal.press("y\r");
+    let shown = terminal.wait_for("[+1] yes, and allow registry.invalid for this call");
+    assert!(shown.contains("┃ [+2] yes, and allow registry.invalid in this session"), "{shown}");
+    terminal.wait("the row of the answer", |shown| shown.ends_with("left, answer:"));
+    terminal.press("+1\r");
+    terminal.wait_for("That was all.");
+    let allowed: Vec<Vec<String>> =
+        place.records().into_iter().map(|record| record.request.escalation).collect();
+    assert!(
+        allowed.contains(&vec!["registry.invalid".to_owned()]) && allowed.contains(&Vec::new()),
+        "{allowed:?}"
+    );
 }
 
 #[test]

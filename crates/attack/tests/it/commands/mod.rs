@@ -8,6 +8,7 @@ mod left_behind;
 mod overlapping;
 mod refused;
 mod granted;
+mod escalated;
 mod network;
 mod toolchains;
 mod manifests;

@@ -15,8 +15,14 @@ use super::question_text::{MAX_QUESTION_BYTES, QuestionTooLong, render_question}
 /// The key of the answer in `inputResponses`.
 pub(crate) const ANSWER_KEY: &str = "approval";
 
-/// The only field of the form.
+/// For how long the approval is.
 const SCOPE_FIELD: &str = "scope";
+
+/// What is allowed beyond the configuration.
+const ALLOW_FIELD: &str = "allow";
+
+/// The value of [`ALLOW_FIELD`] that allows nothing more.
+const NOTHING: &str = "nothing";
 
 /// The form, for both protocols. Fails if the question is too long to be shown whole.
 pub(super) fn form(question: &ApprovalRequest) -> Result<ElicitRequestParams, ApprovalUnavailable> {
@@ -25,11 +31,9 @@ pub(super) fn form(question: &ApprovalRequest) -> Result<ElicitRequestParams, Ap
         ApprovalUnavailable::with_reason(format!("is too long to be shown whole ({bytes} bytes)"))
             .with_remedy(format!("make it in parts of at most {most} KiB"))
     })?;
-    let fields = match scope(question) {
-        Some(scope) => BTreeMap::from([(SCOPE_FIELD.to_owned(), scope)]),
-        None => BTreeMap::new(),
-    };
-    let schema = ElicitationSchema::new(fields);
+    let lasting = scope(question).map(|scope| (SCOPE_FIELD.to_owned(), scope));
+    let more = (!question.escalations.is_empty()).then(|| (ALLOW_FIELD.to_owned(), allow(question)));
+    let schema = ElicitationSchema::new(lasting.into_iter().chain(more).collect());
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema })
 }
 
@@ -54,6 +58,19 @@ fn scope(question: &ApprovalRequest) -> Option<PrimitiveSchemaDefinition> {
     Some(PrimitiveSchemaDefinition::Enum(with_default.unwrap_or_else(|_| choice().build())))
 }
 
+fn allow(question: &ApprovalRequest) -> PrimitiveSchemaDefinition {
+    let ids = question.escalations.iter().map(|offer| offer.id.clone());
+    let texts = question.escalations.iter().map(|offer| format!("{}: {}", offer.id, offer.text()));
+    let described = texts.collect::<Vec<_>>().join("; ");
+    let choice = || {
+        EnumSchema::builder(std::iter::once(NOTHING.to_owned()).chain(ids.clone()).collect())
+            .title("What it lacked before")
+            .description(described.clone())
+    };
+    let with_default = choice().with_default(NOTHING).map(|choice| choice.build());
+    PrimitiveSchemaDefinition::Enum(with_default.unwrap_or_else(|_| choice().build()))
+}
+
 /// The question as an `input_required` result (stateless protocol).
 pub(crate) fn input_required(
     question: &ApprovalRequest,
@@ -73,9 +90,12 @@ pub(crate) fn reply_to(responses: Option<InputResponses>) -> Option<ApprovalRepl
 pub(super) fn reply(result: &ElicitResult) -> ApprovalReply {
     match result.action {
         ElicitationAction::Accept => {
-            let scope =
-                result.content.as_ref().and_then(|content| content.get(SCOPE_FIELD)).and_then(Value::as_str);
-            match scope {
+            let field =
+                |name| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
+            if let Some(id) = field(ALLOW_FIELD).filter(|id| *id != NOTHING) {
+                return ApprovalReply::Escalated(vec![id.to_owned()]);
+            }
+            match field(SCOPE_FIELD) {
                 None | Some("once") => ApprovalReply::Once,
                 Some("session") => ApprovalReply::ForSession,
                 // The gate accepts only what it offered.
@@ -105,6 +125,12 @@ mod tests {
                 Some(ApprovalReply::Granted("forever".to_owned())),
             ),
             (json!({"action": "accept", "content": {"scope": true}}), Some(ApprovalReply::Once)),
+            (json!({"action": "accept", "content": {"allow": "nothing"}}), Some(ApprovalReply::Once)),
+            (
+                json!({"action": "accept", "content": {"allow": "host-1", "scope": "session"}}),
+                Some(ApprovalReply::Escalated(vec!["host-1".to_owned()])),
+            ),
+            (json!({"action": "decline", "content": {"allow": "host-1"}}), Some(ApprovalReply::Denied(None))),
             (
                 json!({"action": "decline", "content": {"scope": "session"}}),
                 Some(ApprovalReply::Denied(None)),

@@ -51,6 +51,9 @@ pub(super) fn render_question(question: &ApprovalRequest) -> Result<String, Ques
         text.push_str(&format!("Above: {}.\n", body.shown));
     }
     text.push_str(&format!("Arguments: sha256 {}.\n", card.digest));
+    for offer in &question.escalations {
+        text.push_str(&format!("May be added, {}: {}.\n", offer.id, offer.text()));
+    }
     for offer in &question.grants {
         text.push_str(&edged(&format!("{}: {}", offer.id, offer.words())));
     }

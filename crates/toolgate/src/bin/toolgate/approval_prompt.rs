@@ -98,9 +98,14 @@ impl OpenPrompt<'_> {
             ("y" | "Y" | "yes", Some(changed)) => return Ok(ApprovalReply::Changed(changed.clone())),
             ("y" | "Y" | "yes", None) => ApprovalReply::Once,
             (text, Some(_))
-                if text.eq_ignore_ascii_case("s") || chosen_grant(self.question, text).is_some() =>
+                if text.eq_ignore_ascii_case("s")
+                    || self.chosen(text).is_some()
+                    || chosen_grant(self.question, text).is_some() =>
             {
                 return Err("a call that you changed is approved once: y".to_owned());
+            }
+            (numbers, None) if self.chosen(numbers).is_some() => {
+                ApprovalReply::Escalated(self.chosen(numbers).unwrap_or_default())
             }
             ("s" | "S", None) if self.question.can_grant_session => ApprovalReply::ForSession,
             (text, _) if text.len() > 2 && text.starts_with("n ") => {
@@ -116,6 +121,16 @@ impl OpenPrompt<'_> {
             0 => Ok(reply),
             rows => Err(format!("{rows} rows were not shown yet: v shows them, n refuses the call")),
         }
+    }
+
+    /// The ids of what these numbers would allow, as in `+1` or `+1 +3`.
+    fn chosen(&self, numbers: &str) -> Option<Vec<String>> {
+        let id = |number: &str| {
+            let place = number.strip_prefix('+')?.parse::<usize>().ok()?.checked_sub(1)?;
+            self.question.escalations.get(place).map(|offer| offer.id.clone())
+        };
+        let ids: Vec<String> = numbers.split_whitespace().map(id).collect::<Option<_>>()?;
+        (!ids.is_empty()).then_some(ids)
     }
 
     /// Shows all rows of a folded card. Returns whether the question is still open, as the next two do.

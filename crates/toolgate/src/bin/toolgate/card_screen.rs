@@ -161,8 +161,12 @@ impl<'q> CardScreen<'q> {
             }
             false => String::new(),
         };
+        let numbered = self.question.escalations.iter().zip(1..);
+        let more: String = numbered
+            .map(|(offer, number)| self.inside.line(&format!("[+{number}] yes, and {}", offer.text()), ""))
+            .collect();
         let grants = grant_rows(self.question, self.inside);
-        grants + &lasting + &self.inside.line("[y] once  [n] no, or n and why  [e] edit", "")
+        more + &grants + &lasting + &self.inside.line("[y] once  [n] no, or n and why  [e] edit", "")
     }
 
     /// The first and the last rows of a body, and between them what is folded.

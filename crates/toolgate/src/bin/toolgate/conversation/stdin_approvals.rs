@@ -242,6 +242,9 @@ struct ApprovalPayload {
     /// The arguments to run the call with, if not the model's.
     input: Option<serde_json::Map<String, Value>>,
     grant: Option<String>,
+    /// The ids of what is allowed beyond the configuration.
+    #[serde(default)]
+    escalate: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -269,10 +272,15 @@ impl StdinAnswer {
         if event != "chat:tool-approve" {
             return Err(invalid("only `chat:tool-approve` is read here"));
         }
-        let ApprovalPayload { tool_id, approved, reason, scope, input, grant } = data;
+        let ApprovalPayload { tool_id, approved, reason, scope, input, escalate, grant } = data;
         let call = tool_id.parse().map_err(|_| invalid("`toolId` is not the id of a call"))?;
         if input.is_some() && (!approved || scope != ApprovalScope::Once) {
             return Err(invalid("`input` goes with `approved: true` for this call alone"));
+        }
+        if !escalate.is_empty() && (!approved || scope != ApprovalScope::Once || input.is_some()) {
+            return Err(invalid(
+                "`escalate` goes with `approved: true` for this call alone, without `input`",
+            ));
         }
         let reply = match (approved, scope, input, grant) {
             (true, ApprovalScope::Grant, _, Some(id)) => ApprovalReply::Granted(id),
@@ -281,6 +289,9 @@ impl StdinAnswer {
             }
             (true, _, _, Some(_)) => return Err(invalid("`grant` needs the scope `grant`")),
             (true, ApprovalScope::Once, Some(input), None) => ApprovalReply::Changed(Value::Object(input)),
+            (true, ApprovalScope::Once, None, None) if !escalate.is_empty() => {
+                ApprovalReply::Escalated(escalate)
+            }
             (true, ApprovalScope::Once, None, None) => ApprovalReply::Once,
             (true, ApprovalScope::Session, ..) => ApprovalReply::ForSession,
             (false, ..) => ApprovalReply::Denied(reason.filter(|words| !words.trim().is_empty())),
@@ -333,6 +344,10 @@ mod tests {
             (r#""approved":true,"scope":"grant""#, "invalid_answer"),
             (r#""approved":true,"grant":"call-week""#, "invalid_answer"),
             (r#""approved":true,"scope":"session","grant":"call-week""#, "invalid_answer"),
+            (r#""approved":true,"escalate":["host-1"]"#, r#"Escalated(["host-1"])"#),
+            (r#""approved":true,"escalate":["host-1"],"scope":"session""#, "invalid_answer"),
+            (r#""approved":false,"escalate":["host-1"]"#, "invalid_answer"),
+            (r#""approved":true,"escalate":"host-1""#, "invalid_answer"),
             (r#""reason":"yes""#, "invalid_answer"),
         ] {
             assert_eq!(approve(rest), expected, "{rest}");
