@@ -289,7 +289,8 @@ mod tests {
         let text = HashedText::from("text");
         assert_eq!(text.sha256(), Sha256::of(b"text"));
         assert_eq!(text, HashedText::from("text".to_owned()), "whether hashed or not");
-        assert!(text == *"text" && text == "text" && text == "text".to_owned() && text != "Text");
+        let owned = "text".to_owned();
+        assert!(text == *"text" && text == "text" && text == owned && text != "Text");
         assert_eq!((text.clone().sha256(), String::from(text)), (Sha256::of(b"text"), "text".to_owned()));
     }
 }
