@@ -18,6 +18,10 @@ pub(crate) fn check(steps: &mut Steps) {
     steps.take("Clippy", || {
         succeed(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?)
     });
+    // Programs that embed the library do without the command line.
+    steps.take("Library alone", || {
+        succeed(cargo(&["check", "--locked", "--package", "toolgate", "--no-default-features"])?)
+    });
     // They are outside the workspace, where no other check covers them.
     steps.take("Fuzz targets", || {
         succeed(cargo(&[

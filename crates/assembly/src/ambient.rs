@@ -49,11 +49,18 @@ impl HostEnvironment {
 
     /// Reads them from this process.
     pub fn detect() -> Result<Self, BuildError> {
+        let current_dir = std::env::current_dir()
+            .map_err(|error| BuildError::usage(format!("there is no current folder: {error}")))?;
+        Ok(Self { current_dir, ..Self::from_variables() })
+    }
+
+    /// What the variables of this process say, for before its current directory matters.
+    #[must_use]
+    pub fn from_variables() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        Ok(Self {
-            current_dir: std::env::current_dir()
-                .map_err(|error| BuildError::usage(format!("there is no current folder: {error}")))?,
+        Self {
+            current_dir: PathBuf::new(),
             home: absolute("HOME"),
             state_home: absolute("XDG_STATE_HOME"),
             config_home: absolute("XDG_CONFIG_HOME"),
@@ -62,7 +69,7 @@ impl HostEnvironment {
             variables: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),
-        })
+        }
     }
 
     /// A variable of the process, where it is text.

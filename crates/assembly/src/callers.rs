@@ -44,6 +44,14 @@ pub fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError>
     Ok(Some(Arc::new(verifier)))
 }
 
+/// The verifier of one issuer's tokens.
+///
+/// # Errors
+/// The issuer's keys or their address cannot be used.
+pub fn issuer_verifier(issuer: Issuer) -> Result<Arc<Verifier>, SetupError> {
+    Verifier::new(options(issuer)).map(Arc::new)
+}
+
 fn options(issuer: Issuer) -> VerifierOptions {
     let fetch = Arc::new(HttpKeyFetcher::new());
     let options = VerifierOptions::new(vec![issuer], Arc::new(SystemTime::now), fetch);
@@ -66,9 +74,9 @@ fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, LoadError> {
         claims: ClaimNames::minted(),
         ..Issuer::default()
     };
-    let verifier = Verifier::new(options(issuer))
+    let verifier = issuer_verifier(issuer)
         .map_err(|error| BuildError::usage(format!("`{shown}`: {error}")).help(error.help()))?;
-    Ok(Some(Arc::new(verifier)))
+    Ok(Some(verifier))
 }
 
 fn issuer(callers: &CallersConfig, settings: &Settings) -> Result<Issuer, LoadError> {

@@ -138,11 +138,10 @@ fn state_mount(settings: &Settings) -> Result<Mount, BuildError> {
 
 /// The options of the audit log.
 pub fn log_options(settings: &Settings) -> LogOptions {
-    let quiet_warn = |warning: toolgate_audit::AuditWarning| warn(&warning.to_string());
     let mut options = LogOptions::new(&settings.audit_dir);
     options.checkpoints = settings.checkpoints.clone();
     options.key = settings.key.clone();
-    options.warn = Arc::new(quiet_warn);
+    options.warn = Arc::new(|warning| warn(&warning.to_string()));
     if let Some(every) = settings.checkpoint_every {
         options.checkpoint_every = every;
     }

@@ -22,6 +22,8 @@ pub struct SettingsOverrides {
     pub mounts: Vec<String>,
     /// The directory of audit log, undo journal, keys, runs and quarantine.
     pub state_dir: Option<PathBuf>,
+    /// The directory of the audit log.
+    pub audit_dir: Option<PathBuf>,
     /// The run that calls belong to.
     pub run: Option<RunId>,
     /// The declared agent on whose behalf calls are made.

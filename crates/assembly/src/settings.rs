@@ -241,9 +241,10 @@ fn join_any(
         (None, Some(path)) => loaded.resolve(&path.value, &surroundings)?,
         (None, None) => default_state_dir(&surroundings)?,
     };
-    let audit_dir = match &config.audit.directory {
-        Some(path) => loaded.resolve(&path.value, &surroundings)?,
-        None => state_dir.join("audit"),
+    let audit_dir = match (&overrides.audit_dir, &config.audit.directory) {
+        (Some(path), _) => surroundings.absolute(path)?,
+        (None, Some(path)) => loaded.resolve(&path.value, &surroundings)?,
+        (None, None) => state_dir.join("audit"),
     };
     let optional = |path: &Option<Located<DeclaredPath>>| {
         path.as_ref().map(|path| loaded.resolve(&path.value, &surroundings)).transpose()

@@ -3,6 +3,7 @@
 mod embedding;
 
 pub use embedding::{CallerIdentity, Gate, GateBuilder, JwtError, JwtSettings};
+pub use toolgate_assembly::ambient::HostEnvironment;
 pub use toolgate_assembly::error::{BuildError, BuildErrorKind};
 pub use toolgate_gate::{
     ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, GrantDuration, GrantOffer, NoApprover,

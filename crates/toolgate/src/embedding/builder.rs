@@ -27,7 +27,6 @@ use super::{Gate, JwtSettings};
 pub struct GateBuilder {
     overrides: SettingsOverrides,
     environment: Option<HostEnvironment>,
-    audit_dir: Option<PathBuf>,
     supplied: SuppliedParts,
     jwt: Option<JwtSettings>,
     approver: Option<Arc<dyn Approver>>,
@@ -49,6 +48,13 @@ impl GateBuilder {
         self
     }
 
+    /// The surroundings: where relative paths start, the home, and the variables that a configuration may refer to. Those of the process by default.
+    #[must_use]
+    pub fn environment(mut self, environment: HostEnvironment) -> Self {
+        self.environment = Some(environment);
+        self
+    }
+
     /// The directory that tools work in, mounted as `@project`; the current directory by default.
     #[must_use]
     pub fn workspace(mut self, path: impl Into<PathBuf>) -> Self {
@@ -66,7 +72,7 @@ impl GateBuilder {
     /// The directory of the audit record; `audit` in the state directory by default.
     #[must_use]
     pub fn audit_dir(mut self, path: impl Into<PathBuf>) -> Self {
-        self.audit_dir = Some(path.into());
+        self.overrides.audit_dir = Some(path.into());
         self
     }
 
@@ -162,9 +168,6 @@ impl GateBuilder {
         let mut settings = resolve_settings(overrides, Trust::Guided, environment, TrustPrompt::Never)?;
         settings.supplied = self.supplied;
         settings.supplied.verifier = self.jwt.map(JwtSettings::verifier).transpose()?;
-        if let Some(audit_dir) = self.audit_dir {
-            settings.audit_dir = settings.environment.absolute(&audit_dir)?;
-        }
         settings.caller.session = match self.session {
             Some(session) => session,
             None => "embedded".parse().map_err(|error| BuildError::error(format!("{error}")))?,

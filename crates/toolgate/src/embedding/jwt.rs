@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use toolgate_assembly::callers::issuer_verifier;
 use toolgate_assembly::error::BuildError;
 use toolgate_identity::{
-    Algorithm, ClaimNames, HttpKeyFetcher, Issuer, KeySource, MintOptions, SharedSecret, Verifier,
-    VerifierOptions, mint,
+    Algorithm, ClaimNames, Issuer, KeySource, MintOptions, SharedSecret, Verifier, mint,
 };
 
 /// Why a token could not be signed.
@@ -73,12 +73,7 @@ impl JwtSettings {
     }
 
     pub(super) fn verifier(self) -> Result<Arc<Verifier>, BuildError> {
-        let fetch = Arc::new(HttpKeyFetcher::new());
-        let options = VerifierOptions::new(vec![self.issuer], Arc::new(SystemTime::now), fetch);
-        let options = VerifierOptions { notify: Arc::new(toolgate_assembly::notices::warn), ..options };
-        let verifier = Verifier::new(options)
-            .map_err(|error| BuildError::usage(error.to_string()).help(error.help()))?;
-        Ok(Arc::new(verifier))
+        issuer_verifier(self.issuer).map_err(|error| BuildError::usage(error.to_string()).help(error.help()))
     }
 }
 

@@ -173,6 +173,7 @@ impl GlobalOptions {
             workspace: self.workspace.clone(),
             mounts: self.mounts.clone(),
             state_dir: self.state_dir.clone(),
+            audit_dir: None,
             run: self.run.clone(),
             agent: self.agent.clone(),
             trust: self.trust,

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::json;
 use toolgate_assembly::ambient::exists;
@@ -23,7 +22,7 @@ use toolgate_serve::{
 };
 use toolgate_types::{Sha256, Trust};
 
-use super::print;
+use super::{SHUTDOWN_TIMEOUT, print};
 use crate::arguments::{GlobalOptions, ServeArguments};
 use crate::exit::{CliError, SUCCESS};
 use crate::interrupt::Interrupt;
@@ -34,8 +33,6 @@ use crate::terminal::warn;
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
 /// The most async worker threads. Blocking work uses its own pool.
 const MAX_WORKERS: usize = 4;
-/// How long blocking work may take to notice the shutdown.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<u8, CliError> {
     let mut settings = resolve_settings(common, Trust::Guided)?;

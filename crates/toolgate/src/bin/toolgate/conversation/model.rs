@@ -75,7 +75,7 @@ fn builtin_providers() -> impl Iterator<Item = (Wire, &'static ModelVendor)> {
 /// The provider of scripts.
 pub(crate) const SCRIPTED: &str = "scripted";
 /// The built-in script.
-const DEMO_SCRIPT: &str = "demo";
+pub(super) const DEMO_SCRIPT: &str = "demo";
 
 /// The providers to choose from.
 pub(crate) struct ProviderCatalogue<'o> {

@@ -14,13 +14,10 @@ use toolgate_llm::{
 use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
 
 use super::conversation_settings::timeouts;
-use super::model::{ModelRoute, ModelSource, SCRIPTED, ScriptName};
+use super::model::{DEMO_SCRIPT, ModelRoute, ModelSource, SCRIPTED, ScriptName};
 use super::model_keys;
 use crate::exit::CliError;
 use crate::startup::env_var;
-
-/// The name of the built-in script in messages.
-const DEMO_SCRIPT: &str = "demo";
 
 /// The timeout for probing a server that was not explicitly selected.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
