@@ -141,6 +141,7 @@ fn entry(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         changed_from: None,
         escalation: &[],
         repairs: &[],
+        grant: None,
         denial: None,
         response: None,
         duration: Duration::from_micros(1234),
