@@ -112,6 +112,10 @@ fn ends_with_prompt(shown: &str) -> bool {
 fn settled(shown: &str) -> String {
     let word = |word: &str| {
         let could_be = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let date = word.trim_end_matches(';');
+        if date.len() == 10 && date.parse::<jiff::civil::Date>().is_ok() {
+            return word.replace(date, "DATE");
+        }
         let is_id =
             word.len() == 10 && word.bytes().all(could_be) && word.bytes().any(|byte| byte.is_ascii_digit());
         let is_gauge = word.strip_suffix('%').is_some_and(|number| number.parse::<u8>().is_ok());
@@ -155,7 +159,7 @@ fn a_change_is_shown_whole_before_it_is_agreed_to() {
     insta::assert_snapshot!(settled(&shown));
     sitting.type_line("/undo");
     let shown = sitting.terminal.wait_for("Put this back? [y/N]");
-    assert!(shown.contains("modify @project/notes.md") && shown.contains("  │ -two"), "{shown}");
+    assert!(shown.contains("modify @project/notes.md") && shown.contains("  │ - two"), "{shown}");
     sitting.type_line("n");
     sitting.terminal.wait_for("nothing was undone");
     sitting.prompt();
