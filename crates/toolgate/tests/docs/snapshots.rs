@@ -21,6 +21,8 @@ fn help() {
         "tools new",
         "check",
         "trust",
+        "grants",
+        "grants revoke",
         "run",
         "chat",
         "scripted",
