@@ -195,7 +195,10 @@ impl Repl {
         drop(ticker);
         self.view.end_turn();
         self.signals.end_turn();
-        if let Ok(ended) = &ended {
+        // A pipe gets what was said, and nothing else.
+        if let Ok(ended) = &ended
+            && self.on_terminal
+        {
             self.print_usage(ended.usage);
         }
         print_text("\n");
