@@ -81,6 +81,11 @@ impl Activity {
         }
     }
 
+    /// Counts the seconds of the phase from now.
+    pub(crate) fn restart(&mut self) {
+        self.since = Instant::now();
+    }
+
     /// The model has written more of a call.
     pub(crate) fn add_argument(&mut self, tool: &str, count: usize) {
         let before = match &self.phase {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use toolgate_assembly::gate_builder::sessions_directory;
 use toolgate_llm::Message;
-use toolgate_render::{StreamingWrapper, truncate_columns};
+use toolgate_render::truncate_columns;
 use toolgate_session::{ListFilter, Session, SessionSummary};
 use toolgate_types::Trust;
 
@@ -242,15 +242,13 @@ impl Repl {
         });
         if let Some(said) = said {
             let from = said.char_indices().rev().nth(MAX_REMINDER_CHARS).map_or(0, |(at, _)| at);
-            let mut prose = StreamingWrapper::new(current_screen().columns, false, "");
-            let shown = prose.push(said.get(from..).unwrap_or_default()) + prose.end();
-            print_text(&format!("{shown}\n"));
+            print_text(&format!("{}\n", self.view.whole_text(said.get(from..).unwrap_or_default())));
         }
     }
 
     async fn handle_command(&mut self, command: SlashCommand) -> Result<ReplAction, CliError> {
         match command {
-            SlashCommand::Help => print_text(&help()),
+            SlashCommand::Help => print_text(&help(current_screen())),
             SlashCommand::Tools => self.list_tools().await?,
             SlashCommand::Trust(level) => self.handle_trust(level),
             SlashCommand::Model(None) => self.list_models().await?,

@@ -3,6 +3,8 @@
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::Trust;
 
+use crate::approval_screen::Screen;
+
 /// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ParsedInput {
@@ -141,14 +143,20 @@ fn command(name: &str, argument: &str) -> ParsedInput {
     }
 }
 
-/// The list of commands.
-pub(crate) fn help() -> String {
-    let row = |command: &CommandHelp| {
-        format!("  {:<24} {}\n", format!("{} {}", command.name, command.argument), command.meaning)
+/// The terminal that the list of commands fits beside their names.
+const MIN_TABLE_COLUMNS: usize = 80;
+
+/// The list of commands; on a narrow terminal the meaning stands below the name.
+pub(crate) fn help(screen: Screen) -> String {
+    let row = |name: &str, meaning: &str| match screen.columns >= MIN_TABLE_COLUMNS {
+        true => format!("  {name:<24} {meaning}\n"),
+        false => format!("  {name}\n{}", screen.indented(meaning)),
     };
-    let rows: String = COMMANDS.iter().map(row).collect();
-    rows + "  \\ at the end of a line   goes on in the next one; pasted lines stay together\n  \
-            Ctrl-C                   stops the model; twice at the prompt leaves\n"
+    let command =
+        |command: &CommandHelp| row(&format!("{} {}", command.name, command.argument), command.meaning);
+    let rows: String = COMMANDS.iter().map(command).collect();
+    rows + &row("\\ at the end of a line", "goes on in the next one; pasted lines stay together")
+        + &row("Ctrl-C", "stops the model; twice at the prompt leaves")
 }
 
 #[cfg(test)]

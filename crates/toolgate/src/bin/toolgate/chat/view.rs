@@ -147,6 +147,21 @@ impl ChatView {
         }
     }
 
+    /// A text of the model as the rows of an answer, with the line break of the last one.
+    pub(crate) fn whole_text(&self, text: &str) -> String {
+        let state = self.state();
+        let screen = state.screen();
+        match state.text_writer(StreamKind::Markdown) {
+            TextWriter::Appended(mut wrapper) => wrapper.push(text) + wrapper.end(),
+            TextWriter::Redrawn(mut stream) => {
+                stream.push(text);
+                stream.finish();
+                LiveRegion::default()
+                    .draw(Frame { complete: stream.take_complete(), ..Frame::default() }, height(screen))
+            }
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, ViewState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -439,6 +454,8 @@ impl ViewState {
         let is_open = self.options.person.has_open_row();
         if !is_open && self.was_asked && self.asking.len() == 1 {
             self.asking.clear();
+            // The time that the person took is not the call's.
+            self.activity.iter_mut().for_each(Activity::restart);
         }
         self.was_asked = is_open;
         is_open || !self.asking.is_empty()
