@@ -22,7 +22,7 @@ impl Approver for ReportingApprover {
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         // The approver is called first: an answer may arrive as soon as the event is emitted.
         let confirm = self.confirmation_event(&question);
-        let open = OpenQuestion { approver: self, call: question.call, is_open: true };
+        let open = QuestionGuard { approver: self, call: question.call, is_open: true };
         let answer = self.approver.ask(question);
         (self.events)(ChatEvent::ToolConfirm(Box::new(confirm)));
         Box::pin(async move {
@@ -38,20 +38,20 @@ impl Approver for ReportingApprover {
 }
 
 /// A question that was emitted. Dropping it before its answer emits that it is withdrawn.
-struct OpenQuestion<'a> {
+struct QuestionGuard<'a> {
     approver: &'a ReportingApprover,
     call: CallId,
     is_open: bool,
 }
 
-impl OpenQuestion<'_> {
+impl QuestionGuard<'_> {
     /// Its answer came.
     fn close(mut self) {
         self.is_open = false;
     }
 }
 
-impl Drop for OpenQuestion<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         if self.is_open {
             let message_id = self.approver.message_id.clone();

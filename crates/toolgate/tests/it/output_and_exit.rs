@@ -207,7 +207,7 @@ fn on_a_terminal(place: &CliFixture, call: &str, typed: &[u8]) -> (i32, String) 
     let mut process = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keyboard, mut screen) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
     let mut shown = Vec::new();
-    while !shown.ends_with(b"s: ") {
+    while !shown.ends_with(b"answer: ") {
         let mut byte = [0];
         assert_eq!(screen.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&shown));
         shown.extend(byte);

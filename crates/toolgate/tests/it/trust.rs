@@ -42,10 +42,13 @@ const COMMANDS: &[(&[&str], i32)] = &[
     (&["audit", "tail"], 2),
     (&["sessions", "list"], 2),
     (&["changes"], 2),
+    (&["grants"], 2),
+    (&["grants", "revoke", "--all"], 2),
     (&["undo"], 2),
     (&["doctor"], 1),
     (&["models"], 2),
     (&["completions", "bash"], 0),
+    (&["man"], 0),
     (&["help"], 0),
 ];
 
