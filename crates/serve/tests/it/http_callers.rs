@@ -111,7 +111,10 @@ fn a_yes_is_for_one_call_where_no_session_ends() {
     let bob = token("bob", BOTH);
     let asked = park(&world, &bob, "one.txt");
     let form = &asked["inputRequests"]["approval"]["params"]["requestedSchema"];
-    assert_eq!(form["properties"], json!({}), "nothing is offered that would last: {asked}");
+    let scopes = form["properties"]["scope"]["enum"].as_array().unwrap();
+    assert_eq!(scopes.first(), Some(&json!("once")));
+    let of_session = |scope: &Value| scope.as_str().is_some_and(|scope| scope.contains("session"));
+    assert!(!scopes.iter().any(of_session), "nothing is offered for a session: {asked}");
     let got = agree(&world, &bob, "one.txt", &asked, &json!({"scope": "session"}));
     assert_eq!(got["result"]["isError"], json!(false), "{got}");
     let next = park(&world, &bob, "two.txt");
