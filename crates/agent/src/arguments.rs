@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use toolgate_llm::{ModelCall, ToolDefinition};
 use toolgate_text::json_complexity::measure;
 use toolgate_text::repair::{Repaired, repair_json};
+use toolgate_schema::required_names;
 use toolgate_types::{ErrorCode, Failure, JsonType, Repair};
 
 /// The maximum number of JSON values: a short text of them takes a hundred times its size in memory.
@@ -139,13 +140,7 @@ fn repair_and_parse(text: &str) -> Option<(Map<String, Value>, Vec<Repair>)> {
 /// What the tool expects, for a model that sent something else.
 fn expected_arguments(tool: &ToolDefinition) -> String {
     let schema = &tool.input_schema;
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let required = required_names(schema.get("required"));
     let properties = schema.get("properties").and_then(Value::as_object);
     let mut text = "send one JSON object".to_owned();
     let Some(properties) = properties.filter(|properties| !properties.is_empty()) else {

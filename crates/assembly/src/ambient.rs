@@ -50,7 +50,7 @@ impl HostEnvironment {
     /// Reads them from this process.
     pub fn detect() -> Result<Self, BuildError> {
         let current_dir = std::env::current_dir()
-            .map_err(|error| BuildError::usage(format!("there is no current folder: {error}")))?;
+            .map_err(|error| BuildError::usage(format!("there is no current directory: {error}")))?;
         Ok(Self { current_dir, ..Self::from_variables() })
     }
 

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use toolgate_schema::{FieldSchema, is_certainly_valid, schema_problem, validator};
+use toolgate_schema::{FieldSchema, is_certainly_valid, required_names, schema_problem, validator};
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{Cancellation, Category, ErrorCode, Failure, RawJsonObject};
@@ -129,14 +129,12 @@ impl SchemaCheck for InputCheck {
             .collect();
         let message =
             if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
-        let required: Vec<&Value> =
-            schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
         // Argument names and values are the caller's, so they are escaped.
         Err(Failure::new(ErrorCode::InvalidArguments, escaped_line(&message))
             .help(format!("known arguments: {}", known.join(", ")))
             .detail("problems", problems)
             .detail("known", known)
-            .detail("required", json!(required)))
+            .detail("required", required_names(schema.get("required"))))
     }
 }
 
@@ -237,6 +235,7 @@ impl OutputCheck {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use toolgate_types::ToolClass;
 
     use super::*;

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use serde::Deserialize;
+use toolgate_text::cleaned_line;
 
 use crate::error::ProviderError;
 use crate::message_collector::malformed;
 use crate::step_decoder::truncated;
-use crate::vendor_error::sanitize_to;
 
 /// An event's name is cut to this length in messages.
 const MAX_EVENT_NAME_CHARS: usize = 60;
@@ -32,7 +32,7 @@ impl<'f> StreamFrame<'f> {
                 return truncated();
             }
             let what = if error.is_data() { "does not have the shape it should" } else { "is not JSON" };
-            let event = sanitize_to(self.event, MAX_EVENT_NAME_CHARS);
+            let event = cleaned_line(self.event, MAX_EVENT_NAME_CHARS);
             malformed(if event.is_empty() {
                 format!("a piece of the stream {what}")
             } else {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
-use toolgate_text::without_secret;
+use toolgate_text::{ELLIPSIS, without_secret};
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
 use crate::endpoint::{ApiKey, Endpoint, Timeouts};
@@ -22,7 +22,7 @@ use crate::limits::{MAX_ANSWER_BYTES, MAX_VALUES, exceeds_max_values};
 use crate::provider::{ModelName, StepEvents};
 use crate::step_decoder::StepDecoder;
 use crate::step_stream::StepStream;
-use crate::vendor_error::{ELLIPSIS, VendorError, sanitize, with_hints};
+use crate::vendor_error::{VendorError, sanitize, with_hints};
 use crate::wire_names::WireNames;
 use crate::wires::{Framing, KeyHeader, Wire};
 

@@ -6,16 +6,13 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
-use toolgate_text::is_invisible;
+use toolgate_text::cleaned_line;
 
 use crate::error::{ErrorKind, ProviderError};
 use crate::limits::exceeds_max_values;
 
 /// A server's message is cut to this length.
 pub(crate) const MAX_MESSAGE_CHARS: usize = 400;
-
-/// Marks the truncation.
-pub(crate) const ELLIPSIS: &str = "…";
 
 /// Longer values of `Retry-After` are cut to this.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -160,20 +157,7 @@ const CONTEXT_LENGTH_PHRASES: &[&str] = &[
 
 /// Sanitises a server's text for display.
 pub(crate) fn sanitize(words: &str) -> String {
-    sanitize_to(words, MAX_MESSAGE_CHARS)
-}
-
-/// The same with this length limit.
-pub(crate) fn sanitize_to(words: &str, longest: usize) -> String {
-    let mut visible = words
-        .chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .filter(|character| !is_invisible(*character));
-    let mut shown: String = visible.by_ref().take(longest).collect();
-    if visible.next().is_some() {
-        shown.push_str(ELLIPSIS);
-    }
-    shown.trim().to_owned()
+    cleaned_line(words, MAX_MESSAGE_CHARS)
 }
 
 /// Adds the retry headers. An exhausted account is never retried, whatever they say.

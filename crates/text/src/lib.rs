@@ -30,6 +30,6 @@ pub mod frontmatter;
 
 pub use fuzzy_match::{MatchDifference, Mismatch, NearestMatch};
 pub use invisible_chars::is_invisible;
-pub use quote::{escaped_line, quoted_name};
+pub use quote::{ELLIPSIS, cleaned_line, escape_json, escaped_line, quoted_name};
 pub use sanitize::{Sanitizer, TerminalEffect, escape_control_chars, sanitize, sanitize_value};
 pub use secret::without_secret;

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use crate::is_invisible;
 
+/// Marks where [`cleaned_line`] cut off.
+pub const ELLIPSIS: &str = "…";
+
 /// A file name or path as it appears in a line of an answer: unchanged, or as a JSON string where it could be misread.
 ///
 /// Quoted are names that contain a line end, a tab, a control or invisible character, that begin with a quote, that begin or end with white space,
@@ -24,6 +27,36 @@ pub fn escaped_line(text: &str) -> Cow<'_, str> {
         true => Cow::Owned(escape(text, false)),
         false => Cow::Borrowed(text),
     }
+}
+
+/// JSON with every invisible character as an escape. Such characters occur only in strings, so the meaning is the same.
+#[must_use]
+pub fn escape_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}') {
+            true => {
+                let escaped = |unit: &mut u16| format!("\\u{unit:04x}");
+                text.extend(character.encode_utf16(&mut [0; 2]).iter_mut().map(escaped));
+            }
+            false => text.push(character),
+        }
+    }
+    text
+}
+
+/// A server's words on one line: control characters become spaces, invisible ones are removed, and an ellipsis marks that the rest is cut off.
+#[must_use]
+pub fn cleaned_line(words: &str, max_chars: usize) -> String {
+    let mut visible = words
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .filter(|character| !is_invisible(*character));
+    let mut shown: String = visible.by_ref().take(max_chars).collect();
+    if visible.next().is_some() {
+        shown.push_str(ELLIPSIS);
+    }
+    shown.trim().to_owned()
 }
 
 fn is_plain(name: &str) -> bool {

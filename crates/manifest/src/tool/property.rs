@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use toolgate_schema::pattern;
+use toolgate_schema::required_names;
 use toolgate_types::JsonType;
 
 use crate::problem::shown;
@@ -66,13 +67,7 @@ impl Property {
 
 impl Properties {
     pub(super) fn of(schema: &Value) -> Self {
-        let required: Vec<&str> = schema
-            .get("required")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let required = required_names(schema.get("required"));
         let properties = schema.get("properties").and_then(Value::as_object);
         let property = |(name, declared): (&String, &Value)| Property {
             name: name.clone(),

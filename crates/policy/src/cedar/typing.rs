@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use toolgate_schema::required_names;
 use toolgate_types::JsonType;
 
 use super::path::{PATH, PathInput, PathInputs};
@@ -240,13 +241,7 @@ impl<'s> SchemaTyper<'s> {
     }
 
     fn object(&mut self, schema: &'s Value, path: &str, depth: usize) -> Result<RecordType, &'static str> {
-        let required: Vec<&str> = schema
-            .get("required")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let required = required_names(schema.get("required"));
         let properties = schema.get("properties").and_then(Value::as_object);
         let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
         let Some(properties) = properties else {

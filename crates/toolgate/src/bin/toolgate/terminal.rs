@@ -14,7 +14,7 @@ use rustix::termios::{
 };
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 pub(crate) use toolgate_render::{escape_control_chars, escape_line, paint};
-use toolgate_text::is_invisible;
+pub(crate) use toolgate_text::escape_json;
 
 use crate::answer_row::read_line;
 use crate::approval_prompt::prompt_approval;
@@ -95,21 +95,6 @@ pub(crate) fn counted_messages(count: u64) -> String {
         1 => "1 message".to_owned(),
         more => format!("{more} messages"),
     }
-}
-
-/// JSON with every invisible character as an escape. Such characters occur only in strings, so the meaning is the same.
-pub(crate) fn escape_json(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        match is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}') {
-            true => {
-                let escaped = |unit: &mut u16| format!("\\u{unit:04x}");
-                text.extend(character.encode_utf16(&mut [0; 2]).iter_mut().map(escaped));
-            }
-            false => text.push(character),
-        }
-    }
-    text
 }
 
 /// Asks on the controlling terminal (`/dev/tty`), whatever the standard streams are.

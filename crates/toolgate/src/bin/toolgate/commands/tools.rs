@@ -9,6 +9,7 @@ use toolgate_assembly::servers::ServerSelection;
 use toolgate_gate::Tool;
 use toolgate_serve::listed_tools;
 use toolgate_tools::ToolFormat;
+use toolgate_schema::required_names;
 use toolgate_types::Trust;
 
 use super::{close_servers, no_approver, print, serving_runtime, token_verification};
@@ -53,13 +54,7 @@ pub(crate) fn run(common: &GlobalOptions, format: ToolListFormat) -> Result<u8, 
 
 fn argument_names(tool: &Arc<dyn Tool>) -> Vec<String> {
     let schema = &tool.spec().input_schema;
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let required = required_names(schema.get("required"));
     let properties = schema.get("properties").and_then(Value::as_object);
     let mark =
         |name: &String| if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") };
