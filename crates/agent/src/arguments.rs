@@ -7,9 +7,9 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use toolgate_llm::{ModelCall, ToolDefinition};
+use toolgate_schema::required_names;
 use toolgate_text::json_complexity::measure;
 use toolgate_text::repair::{Repaired, repair_json};
-use toolgate_schema::required_names;
 use toolgate_types::{ErrorCode, Failure, JsonType, Repair};
 
 /// The maximum number of JSON values: a short text of them takes a hundred times its size in memory.

@@ -77,7 +77,7 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) stage: Stage,
     /// The lasting grant that answered its question.
     pub(crate) grant: Option<String>,
-    pub(crate) cancelled: CancellationToken,
+    pub(crate) cancelled: &'g CancellationToken,
     pub(crate) settled: bool,
     /// How long a person was waited for.
     pub(crate) waited: ApprovalWait,
@@ -98,7 +98,7 @@ impl AuditGuard<'_> {
         self.changed = Some(ChangedCall { from, arguments: arguments.clone() });
     }
 
-    pub(crate) async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> FinishedCall {
+    pub(crate) async fn settle(&mut self, outcome: Outcome, response: Option<RawOutput>) -> FinishedCall {
         let duration = self.elapsed();
         self.settled = true;
         let Some(count) = self.represented_calls(&outcome) else {

@@ -57,8 +57,7 @@ impl Gate {
         let credential = credential.into();
         let snapshot = self.current.load_full();
         let cancelled = CancellationToken::new();
-        let mut unsettled =
-            self.receive(call, &call.arguments, credential.unverified_caller(), cancelled.clone());
+        let mut unsettled = self.receive(call, &call.arguments, credential.unverified_caller(), &cancelled);
         unsettled.class = snapshot.registry.get(&call.tool).map(|known| known.tool.spec().class);
         unsettled.stage = Stage::Auth;
         let refused = match credential.authenticate(&snapshot, &cancelled).await {

@@ -242,23 +242,23 @@ impl Gate {
         &self,
         mut call: ToolCall,
         credential: impl Into<Credential>,
-        mut options: CallOptions,
+        options: CallOptions,
     ) -> FinishedCall {
         let credential = credential.into();
         // One snapshot per call, from the first stage to the last.
         let snapshot = self.current.load_full();
         let arguments = std::mem::take(&mut call.arguments);
         // A child token: the caller's token cancels this call, but cancelling this call cancels nothing else of the caller's.
-        options.cancelled = options.cancelled.child_token();
-        let mut unsettled =
-            self.receive(&call, &arguments, credential.unverified_caller(), options.cancelled.clone());
+        let cancelled = options.cancelled.child_token();
+        let mut unsettled = self.receive(&call, &arguments, credential.unverified_caller(), &cancelled);
         let mut approval =
             self.decide(&mut unsettled, arguments, credential.clone(), &snapshot, (&options, None)).await;
         if let Ok(Approval::Changed(arguments)) = approval {
             let approved = arguments_digest(&call.tool, &arguments);
             unsettled.change(&arguments);
             let asking = (&options, Some(approved));
-            approval = self.decide(&mut unsettled, arguments, credential, &snapshot, asking).await;
+            // In a box: this is rare, and the state machine of `decide` is large.
+            approval = Box::pin(self.decide(&mut unsettled, arguments, credential, &snapshot, asking)).await;
         }
         let mut decided = approval.and_then(|approval| match approval {
             Approval::Ready(ready) => Ok(ready),
@@ -298,19 +298,19 @@ impl Gate {
         snapshot: &'s Snapshot,
         (options, changed): (&'s CallOptions, Option<Sha256>),
     ) -> Result<Approval<'s>, StageRefusal> {
-        let received = Received { call: unsettled.call, arguments };
+        let (received, cancelled) = (Received { call: unsettled.call, arguments }, unsettled.cancelled);
         // The first stage that may wait, and so the first at which the caller may disconnect.
         unsettled.stage = Stage::Auth;
         let span = unsettled.span.stage(Stage::Registry);
         let found = received.look_up(snapshot);
         span.end(found.is_none().then_some(ErrorCode::UnknownTool));
         let Some(known) = found else {
-            return Err(self.refuse_unknown_tool(unsettled, credential, snapshot, &options.cancelled).await);
+            return Err(self.refuse_unknown_tool(unsettled, credential, snapshot, cancelled).await);
         };
         unsettled.class = Some(known.class());
         unsettled.version = known.version();
         let span = unsettled.span.stage(Stage::Auth);
-        let verified = await_in_span!(span, known.verify(credential, &options.cancelled));
+        let verified = await_in_span!(span, known.verify(credential, cancelled));
         let verified = span.settle(verified)?;
         unsettled.caller = Arc::clone(verified.caller());
         let calls = match unsettled.session_calls {
@@ -327,7 +327,7 @@ impl Gate {
             escalations: &self.escalations,
             changed,
             waited: &unsettled.waited,
-            cancelled: options.cancelled.clone(),
+            cancelled,
             interrupted: options.interrupted.clone(),
             progress: options.progress.clone(),
             resource: options.resource.clone(),
@@ -411,8 +411,7 @@ impl Gate {
     }
 
     async fn run(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
-        let (tool, stop, cancelled) =
-            (ready.tool, ready.context.stop.clone(), ready.context.cancelled.clone());
+        let (tool, stop) = (ready.tool, ready.context.stop.clone());
         let span = unsettled.span.stage(Stage::Execution);
         let output = await_in_span!(span, self.run_tool(unsettled, ready));
         span.end(output.as_ref().err().map(|failure| failure.code));
@@ -421,7 +420,7 @@ impl Gate {
             Err(failure) => return (Outcome::Failed { stage: stage_of(&failure), failure }, None),
         };
         let span = unsettled.span.stage(Stage::Output);
-        let deadline = Deadline { stop: &stop, cancelled: &cancelled };
+        let deadline = Deadline { stop: &|| stop.clone(), cancelled: unsettled.cancelled };
         let (outcome, raw) = await_in_span!(span, filter_output(tool, output, deadline));
         span.end(match &outcome {
             Outcome::Done(_) => None,
@@ -457,7 +456,7 @@ impl Gate {
         call: &'g ToolCall,
         arguments: &Value,
         caller: Arc<Caller>,
-        cancelled: CancellationToken,
+        cancelled: &'g CancellationToken,
     ) -> AuditGuard<'g> {
         AuditGuard {
             gate: self,
@@ -554,7 +553,7 @@ fn visible_tools_of(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>) -> Vec<A
 async fn filter_output(
     tool: &RegisteredTool,
     mut output: ToolOutput,
-    patience: Deadline<'_>,
+    deadline: Deadline<'_>,
 ) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
     let mut raw = RawOutput::of(&output);
@@ -569,7 +568,7 @@ async fn filter_output(
         return (outcome, Some(raw));
     }
     let structured =
-        match check_value(&tool.output, &tool.tool, output.structured.into_value(), patience).await {
+        match check_value(&tool.output, &tool.tool, output.structured.into_value(), deadline).await {
             Ok(structured) => structured,
             Err(failure) => return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
         };

@@ -30,6 +30,7 @@ mod grants;
 mod approval;
 mod escalation;
 mod approval_card;
+mod question;
 mod stages;
 mod trace;
 mod journal;

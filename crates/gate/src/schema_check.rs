@@ -69,7 +69,8 @@ fn add_parts(sum: usize, value: &Value, most: usize) -> usize {
 
 /// Deadline and cancellation of a check.
 pub(crate) struct Deadline<'c> {
-    pub(crate) stop: &'c Cancellation,
+    /// Made when it is needed: most checks take less time than preparing it.
+    pub(crate) stop: &'c (dyn Fn() -> Cancellation + Sync),
     pub(crate) cancelled: &'c CancellationToken,
 }
 
@@ -85,7 +86,7 @@ pub(crate) async fn check_value<C: SchemaCheck>(
     check: &Arc<C>,
     tool: &Arc<dyn Tool>,
     value: Value,
-    patience: Deadline<'_>,
+    deadline: Deadline<'_>,
 ) -> Result<Value, Failure> {
     let schema = check.schema(tool.as_ref());
     if tool.spec().category != Category::Mcp {
@@ -96,7 +97,7 @@ pub(crate) async fn check_value<C: SchemaCheck>(
     }
     let (own, tool) = (Arc::clone(check), Arc::clone(tool));
     let work = move || own.check(own.schema(tool.as_ref()), &value).map(|()| value);
-    run_on_dedicated_thread(&check.lazy().single_flight, patience.stop, patience.cancelled, work).await?
+    run_on_dedicated_thread(&check.lazy().single_flight, &(deadline.stop)(), deadline.cancelled, work).await?
 }
 
 /// Validates arguments.
@@ -278,7 +279,8 @@ mod tests {
     ) -> Result<Value, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let cancelled = CancellationToken::new();
-        runtime.block_on(check_value(check, tool, value, Deadline { stop, cancelled: &cancelled }))
+        let deadline = Deadline { stop: &|| stop.clone(), cancelled: &cancelled };
+        runtime.block_on(check_value(check, tool, value, deadline))
     }
 
     #[test]

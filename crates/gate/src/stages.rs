@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -18,22 +18,20 @@ use toolgate_types::{
 };
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
-use crate::approval::{
-    ApprovalReply, ApprovalRequest, ApprovalWait, Approver, SessionGrants, approval_timed_out,
-    arguments_digest, refusal,
-};
+use crate::approval::{ApprovalWait, Approver, SessionGrants, arguments_digest};
 use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
-use crate::escalation::{EscalatedCall, EscalationMemory, EscalationOffer, joined, offers};
+use crate::escalation::{EscalatedCall, EscalationMemory};
 use crate::gate::Clock;
-use crate::grants::{GrantStore, GrantableCall};
+use crate::grants::GrantStore;
 use crate::judged_paths::{JudgedGrant, JudgedPaths};
+use crate::question::{ApprovedAs, Question, QuestionEnd};
 use crate::registry::RegisteredTool;
 use crate::schema_check::{Deadline, check_value};
 use crate::snapshot::Snapshot;
-use crate::tool::{CallContext, Preview, Progress, ResourceRequest, ToolSpec};
+use crate::tool::{CallContext, Progress, ResourceRequest, ToolSpec};
 
 /// A refusal, and the stage that refused.
 #[derive(Debug)]
@@ -42,7 +40,7 @@ pub(crate) struct StageRefusal {
     pub(crate) failure: Failure,
 }
 
-fn refuse<Next>(stage: Stage, failure: Failure) -> Result<Next, StageRefusal> {
+pub(crate) fn refuse<Next>(stage: Stage, failure: Failure) -> Result<Next, StageRefusal> {
     Err(StageRefusal { stage, failure })
 }
 
@@ -141,7 +139,7 @@ impl<'g> Verified<'g> {
 }
 
 /// The resolved paths of a call.
-type Judged = Arc<JudgedPaths>;
+pub(crate) type Judged = Arc<JudgedPaths>;
 
 /// Whether a rule about this tool depends on where paths resolve to. A person holds every permission, so conditions of the tool's requirements do not
 /// matter.
@@ -151,42 +149,14 @@ fn needs_paths(snapshot: &Snapshot, spec: &ToolSpec, who: &AuthenticatedCaller<'
         || snapshot.policies.need_paths(spec.name.as_str())
 }
 
-async fn locate(tool: &RegisteredTool, arguments: &Value, context: CallContext) -> Result<Judged, Failure> {
-    let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
-    let paths = context.blocking.run(move || tool.locate(&arguments, &context)).await?;
-    Ok(Arc::new(JudgedPaths::new(paths)))
-}
-
-/// Resolves the paths for an approval question; `None` if they do not exist yet. A call that is denied anyway ends here: a person is not asked about
-/// it.
-async fn paths_for_approval(
+pub(crate) async fn locate(
     tool: &RegisteredTool,
     arguments: &Value,
     context: CallContext,
-) -> Result<Option<Judged>, StageRefusal> {
-    match locate(tool, arguments, context).await {
-        Ok(judged) => Ok(Some(judged)),
-        Err(failure) if failure.code.is_denial() => refuse(stage_of(&failure), failure),
-        Err(_) => Ok(None),
-    }
-}
-
-/// Whether the caller may read these files without being asked, by a built-in tool and under no policy that could forbid it: then a failure that depends
-/// on their content shows it nothing that it could not learn otherwise.
-fn may_read(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>, judged: Option<&JudgedPaths>) -> bool {
-    let covers = |paths: &PathScope| {
-        judged.is_some_and(|judged| {
-            judged.iter().all(|path| paths.matches(std::path::Path::new(&path.located.location)))
-        })
-    };
-    !needs_question(who.caller.trust, ToolClass::Read)
-        && snapshot.policies.is_empty()
-        && snapshot.registry.iter().filter(|tool| tool.reads_content()).any(|tool| {
-            match who.scope(tool.spec()) {
-                ScopeVerdict::Allowed(grant) => grant.paths.is_none_or(|paths| covers(&paths)),
-                ScopeVerdict::Denied { .. } => false,
-            }
-        })
+) -> Result<Judged, Failure> {
+    let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
+    let paths = context.blocking.run(move || tool.locate(&arguments, &context)).await?;
+    Ok(Arc::new(JudgedPaths::new(paths)))
 }
 
 /// The limits within which a caller may use a tool.
@@ -266,11 +236,10 @@ pub(crate) struct Permitted<'g> {
 impl<'g> Permitted<'g> {
     /// VALIDATION: do the arguments match the schema?
     pub(crate) async fn validate(mut self, asking: &StageContext<'_>) -> Result<Valid<'g>, StageRefusal> {
-        let stop = asking.stop(self.limits);
-        let Known { received, tool, .. } = &mut self.verified.known;
+        let (limits, Known { received, tool, .. }) = (self.limits, &mut self.verified.known);
         let arguments = std::mem::take(&mut received.arguments);
-        let patience = Deadline { stop: &stop, cancelled: &asking.cancelled };
-        match check_value(&tool.input, &tool.tool, arguments, patience).await {
+        let deadline = Deadline { stop: &|| asking.stop(limits), cancelled: asking.cancelled };
+        match check_value(&tool.input, &tool.tool, arguments, deadline).await {
             Ok(arguments) => {
                 received.arguments = arguments;
                 Ok(Valid { permitted: self })
@@ -297,7 +266,7 @@ pub(crate) struct StageContext<'g> {
     pub(crate) changed: Option<Sha256>,
     /// Counts how long a person is waited for.
     pub(crate) waited: &'g ApprovalWait,
-    pub(crate) cancelled: CancellationToken,
+    pub(crate) cancelled: &'g CancellationToken,
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
     pub(crate) resource: Option<ResourceRequest>,
@@ -334,63 +303,34 @@ impl<'g> Valid<'g> {
         }
         let context = || context(call.id, &who.caller, spec, limits, &grant, &asking);
         // A rule needed these paths and they could not be resolved: refuse.
-        let mut judged =
+        let judged =
             located.transpose().map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })?;
-        let (mut foreseen, mut asked, mut used_grant) = (None, false, None);
         let definition = tool.definition(snapshot.generation);
         let escalated = can_escalate(spec)
             .then(|| EscalatedCall::new(&who, definition, arguments_digest(spec.name.as_str(), &arguments)));
-        let mut escalation =
-            escalated.as_ref().map(|call| asking.escalations.allowed(call)).unwrap_or_default();
+        let escalation = escalated.as_ref().map(|call| asking.escalations.allowed(call)).unwrap_or_default();
+        let mut approved = ApprovedAs { judged, escalation, ..ApprovedAs::default() };
         if needs_question(who.caller.trust, spec.class) {
             let lacked =
                 escalated.as_ref().and_then(|call| asking.escalations.lacked(call)).unwrap_or_default();
             // A grant answers for what it knew: that the call lacks something is another question.
-            let is_granted = lacked == Escalation::default();
-            if !is_granted || !asking.session_grants.allow(definition, &who) {
-                if judged.is_none() {
-                    judged = paths_for_approval(tool, &arguments, context()).await?;
-                }
-                let mut preview = preview(tool, &arguments, bind_to_paths(context(), judged.clone())).await?;
-                if let Some(failure) =
-                    preview.would_fail.take_if(|_| may_read(snapshot, &who, judged.as_deref()))
-                {
-                    return refuse(stage_of(&failure), failure);
-                }
-                let name = spec.name.as_str();
-                let shown = arguments_digest(name, &arguments);
-                let grantable = judged.as_deref().and_then(|judged| {
-                    GrantableCall::new((call.id, shown), (tool, &arguments), judged, &who, snapshot)
-                });
-                // A path that does not exist now may exist by the time of the reply, but that is not what was shown. An empty set of judged paths
-                // refuses it.
-                judged.get_or_insert_default();
-                // A person who changed the call has approved it as it is now.
-                let was_changed = asking.changed == Some(shown);
-                used_grant = match &grantable {
-                    Some(grantable) if is_granted && !was_changed => asking.find_grant(grantable).await,
-                    _ => None,
+            let is_lacking = lacked != Escalation::default();
+            if is_lacking || !asking.session_grants.allow(definition, &who) {
+                let question = Question {
+                    call,
+                    arguments: &arguments,
+                    tool,
+                    snapshot,
+                    who: &who,
+                    definition,
+                    escalated: escalated.as_ref(),
+                    lacked,
+                    context: &context,
                 };
-                if used_grant.is_none() {
-                    asked = true;
-                    foreseen = preview.expected_changes.clone();
-                }
-                if used_grant.is_none() && !was_changed {
-                    let mut question = question((call, &arguments, shown), spec, &who, preview, &asking);
-                    question.escalations = offers(&lacked, question.can_grant_session);
-                    let approved = asking.require_approval(question, definition, &who, grantable.as_ref());
-                    match approved.await? {
-                        Approved::AsItIs => {}
-                        Approved::Changed(changed) => return Ok(Approval::Changed(changed)),
-                        Approved::Escalated(chosen) => {
-                            for offer in chosen {
-                                if let Some(call) = escalated.as_ref().filter(|_| offer.for_session) {
-                                    asking.escalations.allow(call, &offer.allows.hosts);
-                                }
-                                escalation = joined(escalation, offer.allows);
-                            }
-                        }
-                    }
+                // In a box of its own: most calls ask nothing, and each call moves the state of every question that it could ask.
+                match Box::pin(question.answer(approved, &asking)).await? {
+                    QuestionEnd::Approved(as_answered) => approved = as_answered,
+                    QuestionEnd::Changed(changed) => return Ok(Approval::Changed(changed)),
                 }
             }
         }
@@ -399,6 +339,7 @@ impl<'g> Valid<'g> {
             return refuse(Stage::Execution, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
         }
         // A new context: the time a person takes to reply does not count towards the tool's timeout.
+        let ApprovedAs { judged, escalation, expected_changes, was_asked, grant: used_grant } = approved;
         let context = CallContext { escalation, ..bind_to_paths(context(), judged) };
         let ToolCall { id, client_id, tool: name, repairs, .. } = call;
         let (client_id, repairs) = (client_id.clone(), repairs.clone());
@@ -409,8 +350,8 @@ impl<'g> Valid<'g> {
             tool,
             snapshot,
             context,
-            expected_changes: foreseen,
-            was_asked: asked,
+            expected_changes,
+            was_asked,
             grant: used_grant,
             escalated,
             by_token,
@@ -425,51 +366,6 @@ fn can_escalate(spec: &ToolSpec) -> bool {
     spec.is_built_in() && spec.category == Category::Exec
 }
 
-/// How a person approved.
-enum Approved {
-    /// The call as it is.
-    AsItIs,
-    /// The call with other arguments.
-    Changed(Value),
-    /// The call, with what these offers allow.
-    Escalated(Vec<EscalationOffer>),
-}
-
-/// The question about a call with these arguments and their digest.
-fn question(
-    (call, input, arguments): (&ToolCall, &Value, Sha256),
-    spec: &ToolSpec,
-    who: &AuthenticatedCaller<'_>,
-    preview: Preview,
-    asking: &StageContext<'_>,
-) -> ApprovalRequest {
-    ApprovalRequest {
-        call: call.id,
-        tool: spec.name.to_string(),
-        class: spec.class,
-        caller: Caller::clone(&who.caller),
-        input: input.clone(),
-        preview,
-        arguments,
-        timeout: asking.approval_timeout,
-        expires_at: SystemTime::now() + asking.approval_timeout,
-        can_grant_session: asking.approver.can_grant_session(),
-        grants: Vec::new(),
-        escalations: Vec::new(),
-    }
-}
-
-/// What would happen. A call that would be refused anyway fails here with the same refusal, and no person is asked.
-async fn preview(
-    tool: &RegisteredTool,
-    arguments: &Value,
-    context: CallContext,
-) -> Result<Preview, StageRefusal> {
-    let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
-    let shown = context.blocking.run(move || tool.preview(&arguments, &context)).await;
-    shown.map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })
-}
-
 /// The stage of a tool's own refusal. `InvalidArguments` counts as validation, even if only the tool could detect it.
 pub(crate) fn stage_of(failure: &Failure) -> Stage {
     if failure.code == ErrorCode::InvalidArguments { Stage::Validation } else { Stage::Execution }
@@ -482,71 +378,6 @@ impl StageContext<'_> {
         let must_end =
             move || token.is_cancelled() || flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         Cancellation::new(Instant::now().checked_add(limits.timeout), must_end)
-    }
-
-    /// The id of a lasting grant that answers the question about a call. Grants that are not believed answer nothing, and the operator is warned.
-    async fn find_grant(&self, call: &GrantableCall) -> Option<String> {
-        let found = call.find(self.grants, self.blocking).await;
-        found.unwrap_or_else(|error| {
-            (self.warn)(&format!("{error}; {}", error.help()));
-            None
-        })
-    }
-
-    /// Returns `Ok` only if a person approved.
-    async fn require_approval(
-        &self,
-        mut question: ApprovalRequest,
-        definition: Sha256,
-        who: &AuthenticatedCaller<'_>,
-        grantable: Option<&GrantableCall>,
-    ) -> Result<Approved, StageRefusal> {
-        let (may_last, escalations) = (question.can_grant_session, question.escalations.clone());
-        let (tool, shown) = (question.tool.clone(), question.arguments);
-        let offered = grantable.map(|call| call.offers(may_last)).unwrap_or_default();
-        question.grants = offered.iter().map(|offered| offered.offer.clone()).collect();
-        match self.ask(question).await? {
-            ApprovalReply::Once => {}
-            ApprovalReply::ForSession if may_last => self.session_grants.grant(definition, who),
-            ApprovalReply::ForSession => {}
-            ApprovalReply::Changed(arguments) if arguments_digest(&tool, &arguments) != shown => {
-                return Ok(Approved::Changed(arguments));
-            }
-            ApprovalReply::Changed(_) => {}
-            ApprovalReply::Granted(id) => {
-                let chosen = offered.into_iter().find(|offered| offered.offer.id == id);
-                let (Some(chosen), Some(call)) = (chosen, grantable) else {
-                    return refuse(Stage::Approval, refusal(ApprovalReply::Granted(id)));
-                };
-                // The person approved this call in any case.
-                if let Err(error) = call.give(self.grants, chosen, self.blocking).await {
-                    (self.warn)(&format!("the grant was not kept: {error}; {}", error.help()));
-                }
-            }
-            ApprovalReply::Escalated(ids) => {
-                let chosen = |id: &String| escalations.iter().find(|offer| offer.id == *id).cloned();
-                return match ids.iter().map(chosen).collect() {
-                    Some(chosen) => Ok(Approved::Escalated(chosen)),
-                    None => refuse(Stage::Approval, refusal(ApprovalReply::Escalated(ids))),
-                };
-            }
-            reply => return refuse(Stage::Approval, refusal(reply)),
-        }
-        Ok(Approved::AsItIs)
-    }
-
-    async fn ask(&self, question: ApprovalRequest) -> Result<ApprovalReply, StageRefusal> {
-        let _waiting = self.waited.start();
-        let answer = tokio::select! {
-            answer = tokio::time::timeout(self.approval_timeout, self.approver.ask(question)) => answer,
-            () = self.cancelled.cancelled() => {
-                return refuse(Stage::Approval, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
-            }
-        };
-        answer.map_err(|_| StageRefusal {
-            stage: Stage::Approval,
-            failure: approval_timed_out(self.approval_timeout),
-        })
     }
 }
 
@@ -579,7 +410,7 @@ fn context(
 }
 
 /// Restricts a context to the paths that the call was judged by.
-fn bind_to_paths(context: CallContext, judged: Option<Judged>) -> CallContext {
+pub(crate) fn bind_to_paths(context: CallContext, judged: Option<Judged>) -> CallContext {
     let Some(judged) = judged else { return context };
     let grant = JudgedGrant { granted: context.grant.clone(), judged: Arc::clone(&judged) };
     CallContext { judged: Some(judged), effective_grant: Some(Arc::new(grant)), ..context }

@@ -80,12 +80,12 @@ impl CallSpan {
     }
 }
 
-/// Awaits the work of a stage in its span, which is only entered where a subscriber wants it: an instrumented future is one more copy of a large
-/// state machine.
+/// Awaits the work of a stage in its span, which is only entered where a subscriber wants it, and then in a box: two copies of every stage's state
+/// machine would make each call larger.
 macro_rules! await_in_span {
     ($span:expr, $work:expr) => {
         match $span.is_enabled() {
-            true => $span.instrument($work).await,
+            true => $span.instrument(Box::pin($work)).await,
             false => $work.await,
         }
     };

@@ -21,7 +21,8 @@ impl Gate {
         options: UndoOptions,
     ) -> Result<UndoOutcome, UndoError> {
         let call = ToolCall::new("undo", json!({"call": target, "force": options.force}));
-        let mut unsettled = self.receive(&call, &call.arguments, Arc::new(caller), CancellationToken::new());
+        let cancelled = CancellationToken::new();
+        let mut unsettled = self.receive(&call, &call.arguments, Arc::new(caller), &cancelled);
         unsettled.class = Some(ToolClass::Write);
         unsettled.stage = Stage::Execution;
         let undone = match self.record_intent(&unsettled, ToolClass::Write) {

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use toolgate_assembly::gate_builder::{self, GateBuildOptions};
 use toolgate_assembly::servers::ServerSelection;
 use toolgate_gate::Tool;
+use toolgate_schema::required_names;
 use toolgate_serve::listed_tools;
 use toolgate_tools::ToolFormat;
-use toolgate_schema::required_names;
 use toolgate_types::Trust;
 
 use super::{close_servers, no_approver, print, serving_runtime, token_verification};
