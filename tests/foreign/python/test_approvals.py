@@ -121,6 +121,38 @@ class Patience(Asked):
         self.assertEqual(self.decisions(), [("DENIED", "APPROVAL")])
 
 
+class Undecided:
+    """A person who never answers, and sees that the question is taken from the screen."""
+
+    def __init__(self):
+        self.withdrawn = anyio.Event()
+
+    async def __call__(self, _context, _params):
+        try:
+            await anyio.Event().wait()
+        except anyio.get_cancelled_exc_class():
+            self.withdrawn.set()
+            raise
+
+
+@through(modes=["legacy"])
+class Withdrawals(Asked):
+    """In the newer era a question is an answer, which cannot be taken back: its state is refused instead, as `Patience` shows."""
+
+    config = "approval: {timeout: 1s}\n"
+
+    async def test_a_question_whose_call_ended_is_withdrawn(self):
+        person = Undecided()
+        async with self.client(person) as client:
+            result = await self.call(client)
+            self.assertTrue(result.is_error)
+            with anyio.fail_after(PATIENCE):
+                await person.withdrawn.wait()
+            # The connection goes on.
+            self.assertFalse((await client.call_tool("list_directory", {})).is_error)
+        self.assertEqual(self.written(), "")
+
+
 def answer_to(required, action="accept"):
     [key] = required.input_requests
     content = {} if action == "accept" else None
