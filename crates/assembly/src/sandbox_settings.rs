@@ -28,8 +28,16 @@ use crate::toolchains::Toolchains;
 
 /// The operator's requirements for the sandbox.
 pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<SandboxOptions, BuildError> {
+    Ok(deferred_options(settings, own)?())
+}
+
+/// The same, where the toolchains are only looked for when the options are needed: most processes run no command, and the search reads dozens of
+/// directories.
+fn deferred_options(
+    settings: &Settings,
+    own: &GateOwnedPaths,
+) -> Result<impl Fn() -> SandboxOptions + Send + Sync + use<>, BuildError> {
     let config = &settings.loaded.config.sandbox;
-    let standard = SandboxOptions::default();
     let read: Vec<PathBuf> =
         config.read.iter().map(|path| settings.resolve(&path.value)).collect::<Result<_, _>>()?;
     let refused = read.iter().zip(&config.read).find_map(|(path, named)| Some((named, refused_place(path)?)));
@@ -39,29 +47,38 @@ pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<Sand
         let problem = settings.loaded.config.problem_at(named, message, help);
         return Err(BuildError::usage(problem.render().trim_end()));
     }
-    let toolchains = toolchains(settings);
     let path = config.path.iter().flatten().map(|path| settings.resolve(&path.value));
     let path: Vec<_> = path.collect::<Result<_, _>>()?;
-    Ok(SandboxOptions {
-        require: required(config),
-        read: read.into_iter().chain(toolchains.shown().cloned()).collect(),
-        hide: own.paths().iter().chain(toolchains.hidden()).cloned().collect(),
-        path: search_path(&toolchains, path, &standard.path),
-        variables: toolchains.variables().cloned().collect(),
-        ..standard
+    let (require, own, find) = (required(config), own.paths().to_vec(), toolchain_search(settings));
+    Ok(move || {
+        let (toolchains, standard) = (find(), SandboxOptions::default());
+        SandboxOptions {
+            require,
+            read: read.iter().chain(toolchains.shown()).cloned().collect(),
+            hide: own.iter().chain(toolchains.hidden()).cloned().collect(),
+            path: search_path(&toolchains, &path, &standard.path),
+            variables: toolchains.variables().cloned().collect(),
+            ..standard
+        }
     })
 }
 
 /// The toolchains of the home directory that commands are shown.
 #[must_use]
 pub fn toolchains(settings: &Settings) -> Toolchains {
+    toolchain_search(settings)()
+}
+
+fn toolchain_search(settings: &Settings) -> impl Fn() -> Toolchains + Send + Sync + use<> {
     let mounts = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
     let writable: Vec<PathBuf> = mounts.chain([&settings.workspace]).map(|path| real_path(path)).collect();
-    Toolchains::detect(&settings.loaded.config.sandbox.toolchains, &settings.environment, &writable)
+    let (selection, environment) =
+        (settings.loaded.config.sandbox.toolchains.clone(), settings.environment.clone());
+    move || Toolchains::detect(&selection, &environment, &writable)
 }
 
 /// Where programs are looked up: the toolchains come before the system, as in the person's own shell, but after directories that the operator named.
-fn search_path(toolchains: &Toolchains, named: Vec<PathBuf>, standard: &[PathBuf]) -> Vec<PathBuf> {
+fn search_path(toolchains: &Toolchains, named: &[PathBuf], standard: &[PathBuf]) -> Vec<PathBuf> {
     let system = if named.is_empty() { standard } else { &[] };
     let mut path = Vec::new();
     for directory in named.iter().chain(toolchains.programs()).chain(system) {
@@ -135,7 +152,7 @@ pub fn runner(
     }
     let passed = config.sandbox.environment.iter();
     let passed = passed.filter_map(|name| Some((name.value.clone(), settings.environment.var(&name.value)?)));
-    let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_directory(settings));
+    let (options, quarantine) = (deferred_options(settings, own)?, quarantine_directory(settings));
     let baselines = baselines_directories(settings);
     let retention = config.retention.quarantine;
     let folders = move || {
@@ -146,8 +163,8 @@ pub fn runner(
     let prepare = supplied.prepare_sandbox.clone();
     let sandbox = move || {
         let prepared = match &prepare {
-            Some(prepare) => prepare(options.clone()),
-            None => Sandbox::prepare(options.clone()),
+            Some(prepare) => prepare(options()),
+            None => Sandbox::prepare(options()),
         };
         Ok(Arc::new(prepared?))
     };

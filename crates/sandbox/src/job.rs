@@ -87,10 +87,14 @@ pub struct BindMount<'a> {
 pub enum Network<'a> {
     /// None.
     None,
-    /// One port on loopback. The listener, inside the command's network namespace, is passed to this function, which decides about connections; its
-    /// return value is kept until the command has ended.
-    Proxied(&'a dyn Fn(TcpListener) -> std::io::Result<Box<dyn Send>>),
+    /// One port on loopback. With the first connection, the listener, inside the command's network namespace, is passed to this function, which
+    /// decides about connections; its return value is dropped when the command has ended.
+    Proxied(&'a ServeProxy<'a>),
 }
+
+/// Serves a non-blocking listener until the returned value is dropped. The socket is used again for later commands, so nothing may be accepted after
+/// that.
+pub type ServeProxy<'a> = dyn Fn(TcpListener) -> std::io::Result<Box<dyn Send>> + 'a;
 
 /// The port of [`Network::Proxied`]. The network namespace is the command's own, so it is always free.
 pub const PROXY_PORT: u16 = 3128;

@@ -20,6 +20,7 @@ mod layer;
 mod limits;
 mod plan;
 mod probe;
+mod proxy_port;
 mod supervise;
 mod sandbox;
 mod setup_step;
@@ -36,7 +37,7 @@ pub use environment::{loader_variable, refused_variable};
 pub use error::SandboxError;
 pub use job::{
     BindMount, CapturedStdio, CommandExit, CommandStdio, Exit, Job, LimitHit, Network, OnOutputLimit,
-    PROXY_PORT, PipeEnds, PipedStdio, Stream, TerminationReason,
+    PROXY_PORT, PipeEnds, PipedStdio, ServeProxy, Stream, TerminationReason,
 };
 pub use layer::{Layer, LayerReport, Layers};
 pub use limits::ResourceLimits;

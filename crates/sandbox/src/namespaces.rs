@@ -5,15 +5,14 @@
 //! So a namespace set returns to the pool when its command has ended; two commands never use one at the same time.
 
 use std::ffi::CString;
-use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::{Errno, Result};
+use rustix::io::Result;
 
 use crate::bare_binds::MAX_VIEW_AGE;
 use crate::error::SandboxError;
@@ -22,7 +21,7 @@ use crate::plan::{LaunchPlan, ViewKey};
 use crate::seccomp::Sockets;
 use crate::setup_step::SetupStep;
 use crate::sys::calls;
-use crate::sys::child::{ChildFds, LaunchPhase, LaunchProgress, apply_step, join_namespaces};
+use crate::sys::child::{ChildFds, LaunchPhase, LaunchProgress, apply_step};
 use crate::sys::launch::{HelperProcess, run_helper};
 
 /// Namespace sets waiting for the next command.
@@ -41,8 +40,11 @@ impl NamespacePool {
         Some(kept.remove(place))
     }
 
-    /// Returns a set whose command has ended. If the pool is full, the oldest is dropped.
+    /// Returns a set whose command has ended. If the pool is full, the oldest is dropped. A set whose proxy port still listens is not reused.
     pub(crate) fn release(&self, cell: NamespaceSet) {
+        if cell.is_listening.load(Ordering::Acquire) {
+            return;
+        }
         if let Ok(mut kept) = self.0.lock() {
             if kept.len() >= MAX_POOLED {
                 kept.remove(0);
@@ -67,6 +69,9 @@ pub(crate) struct NamespaceSet {
     network: Option<OwnedFd>,
     view: Option<OwnedFd>,
     view_key: Option<ViewKey>,
+    /// A socket in the network namespace that is bound to the proxy port, and listens while a command with a proxy runs.
+    proxy_port: Option<OwnedFd>,
+    pub(crate) is_listening: AtomicBool,
     /// The network's counters of packets without a route; `lost_before` is their sum at the last check.
     counters: Vec<OwnedFd>,
     lost_before: AtomicU64,
@@ -121,7 +126,8 @@ impl NamespaceSet {
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |flags, (_, flag)| flags | flag);
         // `CLONE_FILES`: the descriptor table is shared, so that what the helper opens is ours when it has exited.
         let made = run_helper(&making, libc::CLONE_FILES | flags);
-        let [user, network, view, counters @ ..] = making.files.map(|file| calls::adopt(file.into_inner()));
+        let [user, network, view, proxy_port, counters @ ..] =
+            making.files.map(|file| calls::adopt(file.into_inner()));
         // The trees are attached now; close their handles.
         for slot in slots {
             drop(calls::adopt(slot.into_inner()));
@@ -141,6 +147,8 @@ impl NamespaceSet {
             network,
             view,
             view_key,
+            proxy_port,
+            is_listening: AtomicBool::new(false),
             counters,
             lost_before,
             made,
@@ -154,22 +162,9 @@ impl NamespaceSet {
         all.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// A listener inside the network namespace, and the guard that shuts it down.
-    pub(crate) fn listen(&self) -> Result<(TcpListener, ListenerGuard)> {
-        let namespaces: Vec<RawFd> = [self.user.as_ref(), self.network.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(AsRawFd::as_raw_fd)
-            .collect();
-        let listening = OpenListener { namespaces, error: AtomicI32::new(0), socket: AtomicI32::new(-1) };
-        run_helper(&listening, libc::CLONE_FILES)?;
-        match (listening.error.into_inner(), calls::adopt(listening.socket.into_inner())) {
-            (0, Some(socket)) => {
-                let listened = ListenerGuard(rustix::io::fcntl_dupfd_cloexec(&socket, 0)?);
-                Ok((TcpListener::from(socket), listened))
-            }
-            (error, _) => Err(Errno::from_raw_os_error(error)),
-        }
+    /// The socket of the proxy port, where the set has a network namespace.
+    pub(crate) fn proxy_port(&self) -> Option<&OwnedFd> {
+        self.proxy_port.as_ref()
     }
 
     /// Whether packets or connections had no route since the last check. Reading the counters is slow, so this is used only to explain why a command
@@ -177,18 +172,6 @@ impl NamespaceSet {
     pub(crate) fn lost_packets(&self) -> bool {
         let lost: u64 = self.counters.iter().map(lost_packets).sum();
         self.lost_before.swap(lost, Ordering::Relaxed) != lost
-    }
-}
-
-/// Shuts the listener down, so that the next command in the same network can have its own.
-///
-/// Closing alone would not stop it immediately: a process that another thread is just starting holds a copy of all descriptors until `execve`.
-pub(crate) struct ListenerGuard(OwnedFd);
-
-impl Drop for ListenerGuard {
-    fn drop(&mut self) {
-        // If this fails, closing must suffice.
-        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
     }
 }
 
@@ -214,8 +197,8 @@ struct CreateNamespaces<'a> {
     steps: Option<&'a [SetupStep]>,
     fds: ChildFds<'a>,
     progress: &'a LaunchProgress,
-    /// User, network and mount namespace, and two counter files.
-    files: [AtomicI32; 5],
+    /// User, network and mount namespace, the socket of the proxy port, and two counter files.
+    files: [AtomicI32; 6],
 }
 
 impl HelperProcess for CreateNamespaces<'_> {
@@ -234,7 +217,7 @@ impl HelperProcess for CreateNamespaces<'_> {
 
 impl CreateNamespaces<'_> {
     fn set_up(&self) -> Result<()> {
-        let [user, network, view, packets, packets6] = &self.files;
+        let [user, network, view, proxy_port, packets, packets6] = &self.files;
         if self.kind.user {
             write_to(c"/proc/self/setgroups", b"deny")?;
             write_to(c"/proc/self/uid_map", self.user_map.to_bytes())?;
@@ -244,6 +227,7 @@ impl CreateNamespaces<'_> {
         if self.kind.network {
             calls::loopback_up()?;
             keep_fd(network, c"/proc/self/ns/net")?;
+            proxy_port.store(calls::forget(bind_proxy_port()?), Ordering::Release);
             // Only used to explain failures, so a machine may lack them.
             let _ = keep_fd(packets, c"/proc/self/net/snmp");
             let _ = keep_fd(packets6, c"/proc/self/net/snmp6");
@@ -266,33 +250,14 @@ fn write_to(path: &std::ffi::CStr, content: &[u8]) -> Result<()> {
     rustix::io::write(&file, content).map(drop)
 }
 
-/// Runs in the network namespace: leaves a listener.
-struct OpenListener {
-    namespaces: Vec<RawFd>,
-    error: AtomicI32,
-    socket: AtomicI32,
-}
-
-impl HelperProcess for OpenListener {
-    fn run(&self) {
-        if let Err(error) = self.work() {
-            self.error.store(error.raw_os_error(), Ordering::Release);
-        }
-    }
-}
-
-impl OpenListener {
-    fn work(&self) -> Result<()> {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType};
-        join_namespaces(&self.namespaces)?;
-        let socket =
-            rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // The previous command may have left a connection in `TIME_WAIT`.
-        rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
-        let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, PROXY_PORT);
-        rustix::net::bind(&socket, &address)?;
-        rustix::net::listen(&socket, 128)?;
-        self.socket.store(calls::forget(socket), Ordering::Release);
-        Ok(())
-    }
+/// A socket that is bound to the proxy port of this process's network namespace and does not listen yet.
+fn bind_proxy_port() -> Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    // Each command listens anew, and the previous one may have left a connection in `TIME_WAIT`.
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, PROXY_PORT);
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
 }

@@ -15,12 +15,13 @@ use crate::bare_binds::BareBinds;
 use crate::cgroup::{Cgroups, CommandCgroup};
 use crate::environment;
 use crate::error::SandboxError;
-use crate::job::{CommandExit, CommandStdio, Exit, Job, LimitHit, Network, PipeEnds, Stream};
+use crate::job::{CommandExit, CommandStdio, Exit, Job, LimitHit, PipeEnds, Stream};
 use crate::landlock::LandlockAbi;
 use crate::layer::{Layer, LayerReport, Layers};
 use crate::namespaces::{NamespaceCreation, NamespaceKinds, NamespacePool, NamespaceSet, RootfsSpec};
 use crate::plan::{LaunchPlan, PlanContext, ViewKey, host_place, plan, populate_rootfs, view_key};
 use crate::probe::probe;
+use crate::proxy_port::LazyProxy;
 use crate::seccomp::{Filters, Sockets};
 use crate::setup_step::SetupStep;
 use crate::supervise::{ChildPipes, DiskWatch, OutputLimits, StopCondition, supervise};
@@ -253,24 +254,7 @@ impl Sandbox {
         stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<CommandExit, SandboxError> {
-        let _proxy = match &job.network {
-            Network::None => None,
-            Network::Proxied(serve) if self.has(Layer::NetworkNamespace) => {
-                let (listener, listened) = cell
-                    .listen()
-                    .map_err(SandboxError::system("there is no way to listen in the sandbox"))?;
-                let served = serve(listener)
-                    .map_err(|source| SandboxError::System { what: "the proxy cannot be started", source })?;
-                Some((served, listened))
-            }
-            Network::Proxied(_) => {
-                let missing = Layers::NONE.with(Layer::NetworkNamespace);
-                return Err(SandboxError::Missing {
-                    missing,
-                    why: "a proxy needs a network namespace".to_owned(),
-                });
-            }
-        };
+        let mut proxy = LazyProxy::of(&job.network, cell)?;
         let prepared = plan(job, planning)?;
         let begun = Instant::now();
         let group = self.cgroups.as_ref().map(|groups| groups.make(&job.limits)).transpose();
@@ -282,7 +266,8 @@ impl Sandbox {
             CommandStdio::Captured(_) => StopCondition::Polled(stop),
             CommandStdio::Piped(handed) => StopCondition::Fd(handed.stop_fd),
         };
-        let heard = supervise(ears, OutputLimits::of(&job.stdio), until, DiskWatch::new(job), sink);
+        let heard =
+            supervise(ears, OutputLimits::of(&job.stdio), until, DiskWatch::new(job), proxy.as_mut(), sink);
         // Process 1 has exited or is killed now; either way it is reaped, and with it everything in its namespace.
         if heard.is_err() {
             // Without a PID namespace, process 1 kills its descendants on `SIGINT`.

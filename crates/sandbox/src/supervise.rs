@@ -10,6 +10,7 @@ use toolgate_types::Cancellation;
 
 use crate::error::SandboxError;
 use crate::job::{CommandStdio, Job, OnOutputLimit, Stream, TerminationReason};
+use crate::proxy_port::LazyProxy;
 
 /// Time between `SIGTERM` and `SIGKILL`.
 pub(crate) const TERMINATE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -119,6 +120,7 @@ pub(crate) fn supervise(
     bounds: OutputLimits,
     until: StopCondition<'_>,
     disk: DiskWatch<'_>,
+    proxy: Option<&mut LazyProxy<'_>>,
     sink: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<IoSummary, SandboxError> {
     let mut listening = Supervision {
@@ -126,6 +128,7 @@ pub(crate) fn supervise(
         pipes: ears,
         bounds,
         disk,
+        proxy,
         summary: IoSummary::default(),
         terminated_at: None,
         written: 0,
@@ -148,19 +151,20 @@ pub(crate) fn supervise(
     Ok(listening.summary)
 }
 
-struct Supervision<'a> {
+struct Supervision<'a, 'p> {
     /// Output, error, report.
     open: [bool; 3],
     pipes: ChildPipes,
     bounds: OutputLimits,
     disk: DiskWatch<'a>,
+    proxy: Option<&'a mut LazyProxy<'p>>,
     summary: IoSummary,
     terminated_at: Option<Instant>,
     written: usize,
     buffer: Vec<u8>,
 }
 
-impl Supervision<'_> {
+impl Supervision<'_, '_> {
     /// Sends `SIGTERM` when the command must stop, and `SIGKILL` when it does not.
     fn enforce_deadline(&mut self, until: StopCondition<'_>) -> Result<(), SandboxError> {
         // `SIGKILL` directly: `SIGTERM` would leave it time to fill the rest of the disk.
@@ -199,10 +203,10 @@ impl Supervision<'_> {
         }
     }
 
-    /// Waits for output, for space in the input pipe, or for the next tick.
+    /// Waits for output, for space in the input pipe, or for the next tick. Starts the proxy if the command has connected.
     fn wait(&mut self, until: StopCondition<'_>) -> Result<(), SandboxError> {
         let [output, error, report] = self.open;
-        let mut polled = Vec::with_capacity(4);
+        let mut polled = Vec::with_capacity(6);
         let ears = &self.pipes;
         let listened =
             [(output, ears.output.as_ref()), (error, Some(&ears.error)), (report, Some(&ears.report))];
@@ -218,10 +222,19 @@ impl Supervision<'_> {
             }
             _ => Some(POLL_INTERVAL),
         };
+        let connections = self.proxy.as_ref().and_then(|proxy| proxy.awaited());
+        polled.extend(connections.as_ref().map(|socket| PollFd::new(socket, PollFlags::IN)));
         let tick = tick.and_then(|tick| Timespec::try_from(tick).ok());
         match rustix::event::poll(&mut polled, tick.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(SandboxError::system("the command cannot be listened to")(error)),
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(SandboxError::system("the command cannot be listened to")(error)),
+        }
+        let has_connected =
+            connections.is_some() && polled.last().is_some_and(|last| !last.revents().is_empty());
+        match &mut self.proxy {
+            Some(proxy) if has_connected => proxy.start(),
+            _ => Ok(()),
         }
     }
 

@@ -1,11 +1,12 @@
 //! What a command starts with: its program, arguments, mounts and network, and nothing else.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use toolgate_sandbox::{Exit, Job, Network, PROXY_PORT, SandboxError};
 use toolgate_types::{ErrorCode, MountOverlay};
@@ -132,4 +133,31 @@ fn the_only_way_out_is_the_one_that_is_given() {
         let alone = shop.run(&shop.job("bash", &["-c", &line])).unwrap();
         assert_eq!((alone.text().as_str(), alone.ended.exit), ("", Exit::Code(1)));
     }
+}
+
+#[test]
+fn a_proxy_starts_with_the_first_connection_and_inherits_none() {
+    let shop = Shop::open();
+    let (started, accepted) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // Accepts whatever waits, and nothing else.
+    let serve = |listener: std::net::TcpListener| -> std::io::Result<Box<dyn Send>> {
+        started.fetch_add(1, Ordering::Relaxed);
+        while let Ok((mut stream, _)) = listener.accept() {
+            stream.set_nonblocking(false)?;
+            let mut said = [0; 4];
+            stream.read_exact(&mut said)?;
+            accepted.lock().unwrap().push(String::from_utf8_lossy(&said).into_owned());
+        }
+        Ok(Box::new(()))
+    };
+    let job = |line: &str| Job { network: Network::Proxied(&serve), ..shop.job("bash", &["-c", line]) };
+    assert_eq!(shop.run(&job("echo quiet")).unwrap().text(), "quiet\n");
+    assert_eq!(started.load(Ordering::Relaxed), 0, "a command that never connects has no proxy");
+    // The first proxy leaves what comes later in the queue of the socket, which the next command uses again.
+    let say = |what: &str| format!("exec {{fd}}<>/dev/tcp/127.0.0.1/{PROXY_PORT}; echo -n {what} >&$fd");
+    let first = format!("{}; read -t 5 -u $fd; {}; {}", say("one1"), say("old1"), say("old2"));
+    shop.run(&job(&first)).unwrap();
+    shop.run(&job(&say("two1"))).unwrap();
+    assert_eq!(started.load(Ordering::Relaxed), 2);
+    assert_eq!(*accepted.lock().unwrap(), ["one1", "two1"]);
 }
