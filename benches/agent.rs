@@ -317,6 +317,8 @@ impl World {
             model: self.agent.model().clone(),
             profile: "native".to_owned(),
             workspace: self.folder.path().to_path_buf(),
+            owner: toolgate_session::SessionOwner::Person,
+            trust: None,
         };
         self.runtime.block_on(self.store.create(new)).unwrap()
     }

@@ -100,6 +100,8 @@ async fn furnish(database: &Path, messages: &[Message]) {
             model: model(),
             profile: "native".to_owned(),
             workspace: "/work".into(),
+            owner: toolgate_session::SessionOwner::Person,
+            trust: None,
         };
         sessions.push(store.create(new).await.unwrap());
     }

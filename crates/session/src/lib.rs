@@ -34,5 +34,5 @@ pub use error::SessionError;
 pub use retention::SessionBounds;
 pub use session::Session;
 pub use store::SessionStore;
-pub use summary::{ListFilter, NewSession, SessionSummary};
+pub use summary::{ListFilter, NewSession, SessionOwner, SessionSummary};
 pub use transcript::{Transcript, TranscriptEntry};

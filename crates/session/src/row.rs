@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use toolgate_llm::{ModelName, Usage};
+use toolgate_types::Sha256;
 
 use crate::error::SessionError;
-use crate::summary::SessionSummary;
+use crate::summary::{SessionOwner, SessionSummary};
 
 /// The columns that [`summary`] reads, after the session's number. A session's time is that of its newest row.
 macro_rules! summaries {
@@ -24,7 +25,7 @@ macro_rules! summaries {
                     coalesce((SELECT max(at_ms) FROM results WHERE session = s.number GROUP BY position
                         ORDER BY position DESC LIMIT 1), 0)) AS changed_ms,
                 (SELECT count(*) FROM messages WHERE session = s.number),
-                s.input_tokens, s.output_tokens, s.cached_tokens
+                s.input_tokens, s.output_tokens, s.cached_tokens, s.owner, s.trust
             FROM sessions AS s ",
             $rest
         )
@@ -52,8 +53,23 @@ pub(crate) fn summary(row: &SqliteRow) -> Result<(i64, SessionSummary), sqlx::Er
             output_tokens: unsigned(row.try_get(11)?),
             cached_tokens: unsigned(row.try_get(12)?),
         },
+        owner: owner(row.try_get(13)?)?,
+        trust: row.try_get::<Option<&str>, _>(14)?.map(str::parse).transpose().map_err(decoding_text)?,
     };
     Ok((row.try_get(0)?, summary))
+}
+
+fn owner(stored: Option<&str>) -> Result<SessionOwner, sqlx::Error> {
+    let caller = stored.map(str::parse::<Sha256>).transpose().map_err(decoding)?;
+    Ok(caller.map_or(SessionOwner::Person, SessionOwner::Caller))
+}
+
+/// An owner as it is stored.
+pub(crate) fn owner_text(owner: &SessionOwner) -> Option<String> {
+    match owner {
+        SessionOwner::Person => None,
+        SessionOwner::Caller(identity) => Some(identity.to_string()),
+    }
 }
 
 pub(crate) fn path_bytes(path: &Path) -> &[u8] {
@@ -90,6 +106,10 @@ pub(crate) fn encode_body<T: Serialize + DeserializeOwned + PartialEq>(
         true => Ok(body),
         false => Err(refused("it would be read back as something else".to_owned())),
     }
+}
+
+fn decoding_text(error: String) -> sqlx::Error {
+    sqlx::Error::Decode(error.into())
 }
 
 fn decoding(error: impl std::error::Error + Send + Sync + 'static) -> sqlx::Error {

@@ -8,7 +8,7 @@ use crate::database::explain;
 use crate::error::SessionError;
 
 /// The migration to each version, starting from an empty database. Released migrations are never changed; new ones are appended.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 
 /// `application_id` of our database files.
 const APPLICATION_ID: i64 = 0x546f_4761;

@@ -63,6 +63,12 @@ impl Session {
         self.history.messages()
     }
 
+    /// The position of the next message that is appended. The results of open calls, which come before it, are counted.
+    #[must_use]
+    pub fn next_position(&self) -> u64 {
+        self.history.next() + u64::from(self.history.unanswered().next().is_some())
+    }
+
     /// Calls of the last message without a result.
     #[must_use]
     pub fn unanswered(&self) -> Vec<ModelCall> {

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use sqlx::Connection as _;
-use toolgate_llm::Usage;
-use toolgate_types::SessionId;
+use toolgate_llm::{ModelName, Usage};
+use toolgate_types::{SessionId, Trust};
 
 use crate::database::Database;
 use crate::error::SessionError;
 use crate::load::SessionReader;
 use crate::private_dir::PrivateDir;
 use crate::retention::SessionBounds;
-use crate::row::{now, path_bytes, summaries, summary};
+use crate::row::{now, owner_text, path_bytes, summaries, summary, unsigned};
 use crate::session::Session;
 use crate::session_lock::SessionLocks;
-use crate::summary::{ListFilter, NewSession, SessionSummary};
+use crate::summary::{ListFilter, NewSession, SessionOwner, SessionSummary};
 use crate::transcript::Transcript;
 
 /// Conversations in one database. Clones share it.
@@ -88,8 +88,9 @@ impl SessionStore {
     pub async fn create(&self, new: NewSession) -> Result<Session, SessionError> {
         let hold = self.locks.acquire(&new.id)?;
         let at = now();
-        let insert = "INSERT INTO sessions (id, title, agent, model, profile, workspace, created_ms)
-            VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let insert =
+            "INSERT INTO sessions (id, title, agent, model, profile, workspace, created_ms, owner, trust)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
         let insert = sqlx::query(insert)
             .bind(new.id.as_str())
             .bind(&new.title)
@@ -97,7 +98,9 @@ impl SessionStore {
             .bind(new.model.to_string())
             .bind(&new.profile)
             .bind(path_bytes(&new.workspace))
-            .bind(at.as_millisecond());
+            .bind(at.as_millisecond())
+            .bind(owner_text(&new.owner))
+            .bind(new.trust.map(Trust::as_str));
         let done = {
             let mut connection = self.database.connection().await;
             insert.execute(&mut *connection).await
@@ -110,7 +113,7 @@ impl SessionStore {
         })?;
         self.database.check_file_identity()?;
         self.apply_retention(&new.id).await?;
-        let NewSession { id, title, agent, model, profile, workspace } = new;
+        let NewSession { id, title, agent, model, profile, workspace, owner, trust } = new;
         let summary = SessionSummary {
             id,
             title,
@@ -122,6 +125,8 @@ impl SessionStore {
             changed_at: at,
             messages: 0,
             usage: Usage::default(),
+            owner,
+            trust,
         };
         Session::load(self.database.clone(), hold, done.last_insert_rowid(), summary).await
     }
@@ -168,13 +173,15 @@ impl SessionStore {
     /// They cannot be read.
     pub async fn list(&self, filter: &ListFilter) -> Result<Vec<SessionSummary>, SessionError> {
         let query = summaries!(
-            "WHERE ?1 IS NULL OR s.workspace = ?1 ORDER BY changed_ms DESC, s.number DESC LIMIT ?2"
+            "WHERE (?1 IS NULL OR s.workspace = ?1) AND (?3 IS NULL OR coalesce(s.owner, '') = ?3)
+            ORDER BY changed_ms DESC, s.number DESC LIMIT ?2"
         );
         let rows = {
             let mut connection = self.database.connection().await;
             sqlx::query(query)
                 .bind(filter.workspace.as_deref().map(path_bytes))
                 .bind(filter.limit.map_or(-1, i64::from))
+                .bind(filter.owner.as_ref().map(|owner| owner_text(owner).unwrap_or_default()))
                 .fetch_all(&mut *connection)
                 .await
         };
@@ -184,12 +191,16 @@ impl SessionStore {
         summaries.map_err(|error| self.database.explain(&error))
     }
 
-    /// The conversation that was used last in a directory.
+    /// The conversation of the person at this machine that was used last in a directory.
     ///
     /// # Errors
     /// They cannot be read.
     pub async fn last(&self, workspace: &Path) -> Result<Option<SessionId>, SessionError> {
-        let filter = ListFilter { workspace: Some(workspace.to_owned()), limit: Some(1) };
+        let filter = ListFilter {
+            workspace: Some(workspace.to_owned()),
+            limit: Some(1),
+            owner: Some(SessionOwner::Person),
+        };
         Ok(self.list(&filter).await?.pop().map(|summary| summary.id))
     }
 
@@ -216,6 +227,62 @@ impl SessionStore {
         let reading = SessionReader { database: &self.database, connection: &mut look, id, number };
         let entries = reading.entries().await?;
         Ok(Transcript { summary, entries })
+    }
+
+    /// Sets the title of a conversation, whether or not it is locked.
+    ///
+    /// # Errors
+    /// There is none with this id, or it could not be stored.
+    pub async fn rename(&self, id: &SessionId, title: &str) -> Result<(), SessionError> {
+        let update = sqlx::query("UPDATE sessions SET title = ? WHERE id = ?").bind(title.to_owned());
+        self.update(update.bind(id.to_string()), id).await
+    }
+
+    /// Sets the trust level of a conversation, whether or not it is locked.
+    ///
+    /// # Errors
+    /// There is none with this id, or it could not be stored.
+    pub async fn set_trust(&self, id: &SessionId, trust: Trust) -> Result<(), SessionError> {
+        let update = sqlx::query("UPDATE sessions SET trust = ? WHERE id = ?").bind(trust.as_str());
+        self.update(update.bind(id.to_string()), id).await
+    }
+
+    /// Sets the model of a conversation, whether or not it is locked.
+    ///
+    /// # Errors
+    /// There is none with this id, or it could not be stored.
+    pub async fn set_model(&self, id: &SessionId, model: &ModelName) -> Result<(), SessionError> {
+        let update = sqlx::query("UPDATE sessions SET model = ? WHERE id = ?").bind(model.to_string());
+        self.update(update.bind(id.to_string()), id).await
+    }
+
+    /// Reserves numbers for the events of a conversation, and returns the last one that may have been given before: none is given twice, also after
+    /// a restart.
+    ///
+    /// # Errors
+    /// There is none with this id, or it could not be stored.
+    pub async fn reserve_events(&self, id: &SessionId, count: u32) -> Result<u64, SessionError> {
+        let update = "UPDATE sessions SET events = events + ?1 WHERE id = ?2 RETURNING events - ?1";
+        let row = {
+            let mut connection = self.database.connection().await;
+            let update = sqlx::query_scalar::<_, i64>(update).bind(i64::from(count)).bind(id.as_str());
+            update.fetch_optional(&mut *connection).await
+        };
+        let before = row.map_err(|error| self.database.explain(&error))?;
+        before.map(unsigned).ok_or_else(|| SessionError::Unknown { name: id.to_string() })
+    }
+
+    async fn update(
+        &self,
+        update: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+        id: &SessionId,
+    ) -> Result<(), SessionError> {
+        let mut connection = self.database.connection().await;
+        let done = update.execute(&mut *connection).await.map_err(|error| self.database.explain(&error))?;
+        match done.rows_affected() {
+            0 => Err(SessionError::Unknown { name: id.to_string() }),
+            _ => Ok(()),
+        }
     }
 
     /// Deletes a conversation and all its content in the files.

@@ -6,7 +6,17 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use toolgate_llm::{ModelName, Usage};
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{AgentName, SessionId};
+use toolgate_types::{AgentName, SessionId, Sha256, Trust};
+
+/// Whose conversation it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SessionOwner {
+    /// The person at this machine, in the terminal and on the page.
+    #[default]
+    Person,
+    /// A caller with a token of its own: the digest of its identity, without its permissions.
+    Caller(Sha256),
+}
 
 /// A conversation to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +33,10 @@ pub struct NewSession {
     pub profile: String,
     /// The working directory of its tools.
     pub workspace: PathBuf,
+    /// Whose it is.
+    pub owner: SessionOwner,
+    /// The trust level that was chosen for it, if one was.
+    pub trust: Option<Trust>,
 }
 
 /// The metadata of a conversation.
@@ -43,6 +57,12 @@ pub struct SessionSummary {
     /// The working directory of its tools.
     #[serde(serialize_with = "as_path")]
     pub workspace: PathBuf,
+    /// Whose it is.
+    #[serde(skip)]
+    pub owner: SessionOwner,
+    /// The trust level that was chosen for it, if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Trust>,
     /// When it was created.
     #[serde(serialize_with = "as_time")]
     pub created_at: Timestamp,
@@ -62,6 +82,8 @@ pub struct ListFilter {
     pub workspace: Option<PathBuf>,
     /// At most this many.
     pub limit: Option<u32>,
+    /// Only those of this owner.
+    pub owner: Option<SessionOwner>,
 }
 
 fn as_text<S: Serializer>(model: &ModelName, serializer: S) -> Result<S::Ok, S::Error> {

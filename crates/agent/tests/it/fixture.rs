@@ -89,6 +89,8 @@ impl AgentFixture {
             model: ModelName { provider: "played".to_owned(), name: "model".to_owned() },
             profile: self.profile.name().to_owned(),
             workspace: self.workspace.clone(),
+            owner: toolgate_session::SessionOwner::Person,
+            trust: None,
         };
         self.store.create(new).await.unwrap()
     }

@@ -49,7 +49,7 @@ fn the_one_that_was_used_last_comes_first() {
             store.create(new).await.unwrap();
         }
         let listed = async |workspace: Option<&str>, limit| {
-            let filter = ListFilter { workspace: workspace.map(PathBuf::from), limit };
+            let filter = ListFilter { workspace: workspace.map(PathBuf::from), limit, owner: None };
             let list = store.list(&filter).await.unwrap();
             list.iter().map(|summary| summary.id.to_string()).collect::<Vec<_>>().join(" ")
         };

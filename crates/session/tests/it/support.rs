@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, ModelName};
-use toolgate_session::{NewSession, Session, SessionStore};
+use toolgate_session::{NewSession, Session, SessionOwner, SessionStore};
 use toolgate_types::SessionId;
 
 pub(crate) struct Place {
@@ -46,6 +46,8 @@ pub(crate) fn new(name: &str) -> NewSession {
         model: model("scripted/demo"),
         profile: "native".to_owned(),
         workspace: Path::new("/work").to_owned(),
+        owner: SessionOwner::Person,
+        trust: None,
     }
 }
 

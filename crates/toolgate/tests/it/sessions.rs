@@ -31,6 +31,8 @@ fn new(place: &CliFixture, id: &str, title: &str) -> NewSession {
         model: demo(),
         profile: "native".to_owned(),
         workspace: place.workspace.canonicalize().unwrap(),
+        owner: toolgate_session::SessionOwner::Person,
+        trust: None,
     }
 }
 

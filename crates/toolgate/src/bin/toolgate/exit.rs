@@ -2,6 +2,7 @@
 
 use toolgate_assembly::error::{BuildError, BuildErrorKind};
 use toolgate_assembly::load::LoadError;
+use toolgate_conversation::{ModelError, ModelErrorKind};
 
 /// Success.
 pub(crate) const SUCCESS: u8 = 0;
@@ -56,6 +57,18 @@ impl From<LoadError> for CliError {
     }
 }
 
+impl From<ModelError> for CliError {
+    fn from(ModelError { kind, message, help }: ModelError) -> Self {
+        let code = match kind {
+            ModelErrorKind::Configuration => USAGE,
+            ModelErrorKind::Environment => TOOL_ERROR,
+            ModelErrorKind::Provider => PROVIDER,
+            ModelErrorKind::Cancelled => INTERRUPTED,
+        };
+        Self { code, message, help }
+    }
+}
+
 impl CliError {
     /// Wrong usage or configuration.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -65,12 +78,6 @@ impl CliError {
     /// Any other failure.
     pub(crate) fn error(message: impl Into<String>) -> Self {
         Self { code: TOOL_ERROR, message: message.into(), help: None }
-    }
-
-    /// The message and the help on one line.
-    pub(crate) fn with_help(&self) -> String {
-        let help = self.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
-        format!("{}{help}", self.message)
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {

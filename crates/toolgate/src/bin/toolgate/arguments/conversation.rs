@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use toolgate_conversation::AgentOverrides;
 
 use super::lifetime;
 
@@ -46,4 +47,16 @@ pub(crate) struct ConversationArguments {
     /// Write down what the model's server sends, byte by byte and without keys
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+}
+
+impl ConversationArguments {
+    /// What takes precedence over the configuration.
+    pub(crate) fn agent_overrides(&self) -> AgentOverrides {
+        AgentOverrides {
+            system: self.system.clone(),
+            max_iterations: self.max_iterations,
+            time_limit: self.time_limit,
+            parallel_reads: self.parallel_reads,
+        }
+    }
 }

@@ -65,7 +65,7 @@ impl Repl {
 
     /// The configured price of the current model.
     fn price(&self) -> Option<&TokenPrice> {
-        let provider = &self.conversation.agent.model().provider;
+        let provider = &self.conversation.ready.agent.model().provider;
         let servers = &self.context.settings.loaded.config.models;
         servers.iter().find(|server| server.name.value == *provider)?.price.as_ref()
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use toolgate_assembly::gate_builder::sessions_directory;
+use toolgate_conversation::models::list_models;
 use toolgate_llm::Message;
 use toolgate_render::truncate_columns;
 use toolgate_session::{ListFilter, Session, SessionSummary};
@@ -20,7 +21,7 @@ use super::slash_command::{ParsedInput, SlashCommand, help, parse_input};
 use super::view::{ChatView, ViewOptions, gauge};
 use crate::approval_screen::Screen;
 use crate::conversation::{
-    ActiveConversation, ChatContext, Person, TurnOptions, exit_code, list_models, session_failure,
+    ActiveConversation, ChatContext, Person, TurnOptions, exit_code, rows, session_failure,
 };
 use crate::exit::{CliError, INTERRUPTED, SUCCESS};
 use crate::report;
@@ -211,7 +212,7 @@ impl Repl {
         let settings = &self.context.settings;
         let told = format!(
             "{} in {}, trust {}; /help lists commands",
-            self.conversation.agent.model(),
+            self.conversation.ready.agent.model(),
             settings.workspace.display(),
             settings.caller.trust
         );
@@ -255,7 +256,8 @@ impl Repl {
             SlashCommand::Model(Some(name)) => {
                 self.context.change_model(&mut self.conversation, &name).await?;
                 print_text(
-                    &current_screen().line(&format!("from here on {}", self.conversation.agent.model()), ""),
+                    &current_screen()
+                        .line(&format!("from here on {}", self.conversation.ready.agent.model()), ""),
                 );
             }
             SlashCommand::Context => self.print_context(),
@@ -286,13 +288,13 @@ impl Repl {
 
     /// Lists the current model, and the others that are available.
     async fn list_models(&self) -> Result<(), CliError> {
-        print_text(&current_screen().line(&self.conversation.agent.model().to_string(), ""));
+        print_text(&current_screen().line(&self.conversation.ready.agent.model().to_string(), ""));
         let stop = self.signals.begin_turn();
         let listed = list_models(&self.context.settings, None, &stop).await;
         self.signals.end_turn();
         let listed = listed?;
         for provider in listed.iter().filter(|provider| provider.is_set_up || provider.models.is_ok()) {
-            for row in provider.rows(MAX_LISTED_MODELS) {
+            for row in rows(provider, MAX_LISTED_MODELS) {
                 print_text(&format!(
                     "{}\n",
                     truncate_columns(&row, current_screen().columns.saturating_sub(1))
@@ -364,6 +366,7 @@ impl Repl {
         let filter = ListFilter {
             workspace: Some(self.context.settings.workspace.clone()),
             limit: Some(MAX_LISTED_SESSIONS),
+            ..ListFilter::default()
         };
         let sessions = self.context.store.list(&filter).await.map_err(session_failure)?;
         let mut text = String::new();

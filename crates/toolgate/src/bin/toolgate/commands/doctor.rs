@@ -20,6 +20,7 @@ use toolgate_assembly::settings::{Settings, load_from, merge_settings};
 use toolgate_assembly::trust::{ConfigOrigin, TrustPrompt};
 use toolgate_audit::{VerifyOptions, VerifyReport};
 use toolgate_connect::{HealthState, ServerHealth};
+use toolgate_conversation::models::{ProviderModels, chosen_model, list_models, unusable_keys};
 use toolgate_gate::Journal;
 use toolgate_identity::{CacheOptions, FetchedKeys};
 use toolgate_llm::ListedModel;
@@ -34,9 +35,7 @@ use self::remedy::NamespaceRestrictions;
 use self::toolchain_rows::toolchain_findings;
 use super::{close_servers, print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
-use crate::conversation::{
-    ProviderModels, chosen_model, list_models, tools_label, unusable_keys, window_label,
-};
+use crate::conversation::{tools_label, window_label};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 use crate::interrupt::Interrupt;
 use crate::state_usage::state_usage;
@@ -346,7 +345,7 @@ fn providers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
     let runtime = serving_runtime()?;
     let listed = runtime.block_on(async {
         let _watching = interrupt.watch()?;
-        list_models(settings, None, &interrupt.token()).await
+        Ok::<_, CliError>(list_models(settings, None, &interrupt.token()).await?)
     })?;
     let chosen = chosen_model(settings);
     let chosen = chosen.as_deref().and_then(|name| chosen_finding(name, &listed));

@@ -1,12 +1,14 @@
 //! `toolgate models`: the available models, and why a provider is unavailable.
 
 use serde_json::{Value, json};
+use toolgate_conversation::ModelError;
+use toolgate_conversation::models::{ProviderModels, list_models};
 use toolgate_llm::ListedModel;
 use toolgate_types::Trust;
 
 use super::{print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
-use crate::conversation::{ProviderModels, list_models};
+use crate::conversation::rows;
 use crate::exit::{CliError, SUCCESS};
 use crate::interrupt::Interrupt;
 use crate::startup::resolve_settings;
@@ -17,18 +19,18 @@ pub(crate) fn run(common: &GlobalOptions, provider: Option<&str>) -> Result<u8, 
     let runtime = serving_runtime()?;
     let listed = runtime.block_on(async {
         let _watching = interrupt.watch()?;
-        list_models(&settings, provider, &interrupt.token()).await
+        Ok::<_, CliError>(list_models(&settings, provider, &interrupt.token()).await?)
     })?;
     match common.json {
         true => print_json(&Value::Array(listed.iter().map(json).collect()))?,
         false => {
-            let rows = listed.iter().flat_map(|provider| provider.rows(usize::MAX));
-            print(&rows.map(|row| row + "\n").collect::<String>())?
+            let lines = listed.iter().flat_map(|provider| rows(provider, usize::MAX));
+            print(&lines.map(|row| row + "\n").collect::<String>())?
         }
     };
     // With a single provider, its failure is the exit code; with all of them, each failure is listed and the command succeeds.
     let only = listed.into_iter().next().filter(|_| provider.is_some());
-    Ok(only.and_then(|provider| provider.models.err()).map_or(SUCCESS, |failed| failed.code))
+    Ok(only.and_then(|provider| provider.models.err()).map_or(SUCCESS, |failed| CliError::from(failed).code))
 }
 
 fn json(provider: &ProviderModels) -> Value {
@@ -38,7 +40,7 @@ fn json(provider: &ProviderModels) -> Value {
             let models: Vec<Value> = models.iter().map(|model| of_model(name, model)).collect();
             json!({"provider": name, "reachable": true, "models": models})
         }
-        Err(CliError { message, help, .. }) => {
+        Err(ModelError { message, help, .. }) => {
             json!({"provider": name, "reachable": false, "problem": message, "help": help, "models": []})
         }
     }

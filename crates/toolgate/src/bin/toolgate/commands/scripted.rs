@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolgate_assembly::ambient::HostEnvironment;
+use toolgate_conversation::models::{load_script, serve};
 use toolgate_scripted::{ServerOptions, Wire};
 
 use super::{print, serving_runtime};
 use crate::arguments::GlobalOptions;
-use crate::conversation::{load_script, serve};
 use crate::exit::{CliError, SUCCESS};
 use crate::interrupt::Interrupt;
 use crate::terminal::warn;

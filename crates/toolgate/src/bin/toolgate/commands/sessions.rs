@@ -110,7 +110,7 @@ async fn summary(settings: &Settings, name: &str) -> Result<SessionSummary, CliE
 async fn listed(settings: &Settings, all: bool) -> Result<Vec<SessionSummary>, CliError> {
     let Some(store) = store(settings).await? else { return Ok(Vec::new()) };
     let workspace = (!all).then(|| settings.workspace.clone());
-    store.list(&ListFilter { workspace, limit: None }).await.map_err(session_failure)
+    store.list(&ListFilter { workspace, ..ListFilter::default() }).await.map_err(session_failure)
 }
 
 fn list(common: &GlobalOptions, sessions: &[SessionSummary], all: bool) -> Result<String, CliError> {

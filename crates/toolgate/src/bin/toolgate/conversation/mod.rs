@@ -1,19 +1,15 @@
-//! A conversation: a model, a gate, a user, and the stored session.
+//! A conversation in the terminal: an agent, a user, and the stored session.
 
-mod model;
-mod model_keys;
-mod conversation_settings;
-mod model_handle;
 mod person;
 mod stdin_approvals;
-mod model_listing;
+mod model_rows;
 mod project_instructions;
 
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{Agent, AgentError, EndReason, EventSink, TurnContext, TurnOutcome};
+use toolgate_agent::{AgentError, EndReason, EventSink, TurnContext, TurnOutcome};
 use toolgate_assembly::ambient::create_private_file;
 use toolgate_assembly::gate_builder::{self, AssembledGate, GateBuildOptions};
 use toolgate_assembly::personal_paths::warn_of_homes;
@@ -21,22 +17,18 @@ use toolgate_assembly::reload::{Reloader, fingerprints};
 use toolgate_assembly::servers::{ServerSelection, Servers};
 use toolgate_assembly::settings::Settings;
 use toolgate_assembly::trust::ProjectInstructions;
+use toolgate_conversation::{AgentOverrides, AgentSource, ReadyAgent, session_title};
 use toolgate_gate::{BlockingStrategy, Credential};
 use toolgate_llm::{ModelName, StreamRecorder};
-use toolgate_session::{NewSession, Session, SessionError, SessionStore, SessionSummary};
+use toolgate_session::{NewSession, Session, SessionError, SessionOwner, SessionStore, SessionSummary};
 use toolgate_tools::ProfiledGate;
 use toolgate_types::{SessionId, Trust};
 use toolgate_workspace::Workspace;
 
-use self::model::{ModelSource, ProviderCatalogue, no_model};
-use self::model_handle::ModelHandle;
-pub(crate) use self::model_handle::{load_script, serve};
-pub(crate) use self::model_listing::{
-    ProviderModels, chosen_model, list_models, tools_label, unusable_keys, window_label,
-};
+pub(crate) use self::model_rows::{rows, tools_label, window_label};
 pub(crate) use self::person::{HOW_TO_ALLOW, Person, PersonPresence};
 pub(crate) use self::project_instructions::INSTRUCTIONS_QUESTION;
-use self::project_instructions::{InstructionPrompt, agreed_instructions};
+pub(crate) use self::project_instructions::{InstructionPrompt, agreed_instructions};
 pub(crate) use self::stdin_approvals::StdinApprovals;
 use crate::arguments::{ConversationArguments, GlobalOptions};
 use crate::commands::{no_approver, token_verification};
@@ -46,9 +38,6 @@ use crate::state_usage::session_bounds;
 
 /// The file name of the conversation database.
 pub(crate) const DATABASE: &str = "sessions.db";
-
-/// The most characters of a title.
-const MAX_TITLE_CHARS: usize = 60;
 
 /// What all conversations of this process share.
 pub(crate) struct ChatContext {
@@ -75,8 +64,7 @@ pub(crate) enum WaitForServers {
 
 /// The current conversation.
 pub(crate) struct ActiveConversation {
-    pub(crate) agent: Agent,
-    _model: ModelHandle,
+    pub(crate) ready: ReadyAgent,
     /// Its stored session; created with the first message.
     pub(crate) session: Option<Session>,
 }
@@ -156,8 +144,8 @@ impl ChatContext {
         };
         let before = session.as_ref().map(|session| session.summary().model.to_string());
         let model = self.arguments.model.clone().or(before);
-        let (agent, speaker) = self.build_agent(model.as_deref()).await?;
-        Ok(ActiveConversation { agent, _model: speaker, session })
+        let ready = self.build_agent(model.as_deref()).await?;
+        Ok(ActiveConversation { ready, session })
     }
 
     async fn requested_session(&self) -> Result<Option<SessionId>, CliError> {
@@ -197,24 +185,21 @@ impl ChatContext {
         }
     }
 
-    /// An agent with the named model, else with the configured or suggested one.
-    async fn build_agent(&self, name: Option<&str>) -> Result<(Agent, ModelHandle), CliError> {
-        let declared = conversation_settings::providers(&self.settings)?;
-        let offer = ProviderCatalogue { declared: &declared, variable: &model_handle::nonempty_variable };
-        let named = name.map(str::to_owned).or_else(|| conversation_settings::model(&self.settings));
-        let chosen = match named.or_else(|| offer.suggested()) {
-            Some(name) => offer.find(&name)?,
-            None => running_model(&offer).await.ok_or_else(no_model)?,
-        };
-        let speaker = ModelHandle::find(chosen, &self.settings, self.recorder.clone()).await?;
-        let settings = conversation_settings::agent_settings(
-            &self.settings,
-            &self.workspace,
-            &self.arguments,
-            &self.instructions,
-            &speaker,
-        )?;
-        Ok((Agent::new(Arc::clone(&self.gate), Arc::clone(&speaker.provider), settings), speaker))
+    /// What the agent of this conversation is built from.
+    fn agent_source<'a>(&'a self, overrides: &'a AgentOverrides) -> AgentSource<'a> {
+        AgentSource {
+            gate: &self.gate,
+            workspace: &self.workspace,
+            settings: &self.settings,
+            overrides,
+            instructions: &self.instructions,
+            recorder: self.recorder.as_ref(),
+            agent: self.settings.caller.agent.as_ref(),
+        }
+    }
+
+    async fn build_agent(&self, model: Option<&str>) -> Result<ReadyAgent, CliError> {
+        Ok(self.agent_source(&self.arguments.agent_overrides()).build(model).await?)
     }
 
     /// Continues the conversation with another model.
@@ -223,11 +208,11 @@ impl ChatContext {
         talk: &mut ActiveConversation,
         name: &str,
     ) -> Result<(), CliError> {
-        let (agent, speaker) = self.build_agent(Some(name)).await?;
+        let ready = self.build_agent(Some(name)).await?;
         if let Some(session) = &mut talk.session {
-            session.set_model(agent.model()).await.map_err(session_failure)?;
+            session.set_model(ready.agent.model()).await.map_err(session_failure)?;
         }
-        (talk.agent, talk._model) = (agent, speaker);
+        talk.ready = ready;
         Ok(())
     }
 
@@ -241,12 +226,12 @@ impl ChatContext {
         let TurnOptions { person, cancelled, events } = with;
         let session = match &mut talk.session {
             Some(session) => session,
-            none => none.insert(self.create_session(prompt, talk.agent.model()).await?),
+            none => none.insert(self.create_session(prompt, talk.ready.agent.model()).await?),
         };
         let credential = self.credential(session.id())?;
         let approver = person.approver_for_turn(cancelled.clone());
         let turn = TurnContext { credential, approver, cancelled, events };
-        talk.agent.run_turn(session, prompt, turn).await.map_err(|error| match error {
+        talk.ready.agent.run_turn(session, prompt, turn).await.map_err(|error| match error {
             AgentError::Session(error) => session_failure(error),
             AgentError::Fault(fault) => CliError::error(fault.to_string()).help(fault.help()),
             AgentError::Settings { message, help } => CliError::usage(message).help(help),
@@ -260,11 +245,13 @@ impl ChatContext {
     async fn create_session(&self, prompt: &str, model: &ModelName) -> Result<Session, CliError> {
         let new = NewSession {
             id: SessionStore::fresh_id().map_err(session_failure)?,
-            title: title(prompt),
+            title: session_title(prompt),
             agent: self.settings.caller.agent.clone(),
             model: model.clone(),
             profile: self.settings.profile.name().to_owned(),
             workspace: self.settings.workspace.clone(),
+            owner: SessionOwner::Person,
+            trust: None,
         };
         self.store.create(new).await.map_err(session_failure)
     }
@@ -278,17 +265,6 @@ impl ChatContext {
         }
         Ok(credential)
     }
-}
-
-/// A model of a server that needs no key, if one runs.
-async fn running_model(offer: &ProviderCatalogue<'_>) -> Option<ModelSource> {
-    for route in offer.keyless() {
-        let provider = route.model.provider.clone();
-        if let Some(name) = model_handle::installed_model(route).await {
-            return offer.find(&format!("{provider}/{name}")).ok();
-        }
-    }
-    None
 }
 
 /// The approver, the cancellation and the event sink of a turn.
@@ -305,15 +281,6 @@ fn recorder(file: &std::path::Path, settings: &Settings) -> Result<StreamRecorde
             .help("name a file that does not exist yet")
     })?;
     Ok(StreamRecorder::new(file))
-}
-
-/// The title of a conversation: the beginning of its first message.
-fn title(prompt: &str) -> String {
-    let first = prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    match first.char_indices().nth(MAX_TITLE_CHARS) {
-        Some((end, _)) => format!("{}…", first.get(..end).unwrap_or_default().trim_end()),
-        None => first.to_owned(),
-    }
 }
 
 /// The error of a session operation: wrong usage or a failure of the store.

@@ -17,7 +17,7 @@ pub(crate) const INSTRUCTIONS_QUESTION: &str = "Follow these instructions?";
 
 /// Whether the user is asked about instructions that are new or have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InstructionPrompt {
+pub(crate) enum InstructionPrompt {
     /// At a terminal.
     Ask,
     /// They are left out, with a note.
@@ -25,7 +25,7 @@ pub(super) enum InstructionPrompt {
 }
 
 /// The instructions that the user agreed to.
-pub(super) fn agreed_instructions(
+pub(crate) fn agreed_instructions(
     settings: &Settings,
     workspace: &Workspace,
     prompt: InstructionPrompt,

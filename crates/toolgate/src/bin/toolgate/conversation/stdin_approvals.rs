@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use toolgate_agent::{ChatEvent, EventSink};
+use toolgate_conversation::ToolApproval;
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable};
 use toolgate_types::CallId;
 
@@ -228,32 +229,7 @@ struct StdinAnswer {
 #[serde(deny_unknown_fields)]
 struct ApprovalLine {
     event: String,
-    data: ApprovalPayload,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ApprovalPayload {
-    tool_id: String,
-    approved: bool,
-    reason: Option<String>,
-    #[serde(default)]
-    scope: ApprovalScope,
-    /// The arguments to run the call with, if not the model's.
-    input: Option<serde_json::Map<String, Value>>,
-    grant: Option<String>,
-    /// The ids of what is allowed beyond the configuration.
-    #[serde(default)]
-    escalate: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum ApprovalScope {
-    #[default]
-    Once,
-    Session,
-    Grant,
+    data: ToolApproval,
 }
 
 impl StdinAnswer {
@@ -272,30 +248,9 @@ impl StdinAnswer {
         if event != "chat:tool-approve" {
             return Err(invalid("only `chat:tool-approve` is read here"));
         }
-        let ApprovalPayload { tool_id, approved, reason, scope, input, escalate, grant } = data;
+        let (tool_id, answer) = data.into_parts();
         let call = tool_id.parse().map_err(|_| invalid("`toolId` is not the id of a call"))?;
-        if input.is_some() && (!approved || scope != ApprovalScope::Once) {
-            return Err(invalid("`input` goes with `approved: true` for this call alone"));
-        }
-        if !escalate.is_empty() && (!approved || scope != ApprovalScope::Once || input.is_some()) {
-            return Err(invalid(
-                "`escalate` goes with `approved: true` for this call alone, without `input`",
-            ));
-        }
-        let reply = match (approved, scope, input, grant) {
-            (true, ApprovalScope::Grant, _, Some(id)) => ApprovalReply::Granted(id),
-            (true, ApprovalScope::Grant, _, None) => {
-                return Err(invalid("`scope` is `grant`, and `grant` is absent"));
-            }
-            (true, _, _, Some(_)) => return Err(invalid("`grant` needs the scope `grant`")),
-            (true, ApprovalScope::Once, Some(input), None) => ApprovalReply::Changed(Value::Object(input)),
-            (true, ApprovalScope::Once, None, None) if !escalate.is_empty() => {
-                ApprovalReply::Escalated(escalate)
-            }
-            (true, ApprovalScope::Once, None, None) => ApprovalReply::Once,
-            (true, ApprovalScope::Session, ..) => ApprovalReply::ForSession,
-            (false, ..) => ApprovalReply::Denied(reason.filter(|words| !words.trim().is_empty())),
-        };
+        let reply = answer.into_reply().map_err(invalid)?;
         Ok(Some(Self { call, reply }))
     }
 }

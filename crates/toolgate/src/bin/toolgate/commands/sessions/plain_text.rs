@@ -36,6 +36,8 @@ fn heading(summary: &SessionSummary, screen: Screen) -> String {
         changed_at,
         messages,
         usage,
+        owner: _,
+        trust: _,
     } = summary;
     let mut text = screen.line(&format!("{id}  {title}"), "1");
     let agent = agent.as_ref().map(|agent| format!(", agent {agent}")).unwrap_or_default();

@@ -5,20 +5,20 @@ use std::path::Path;
 use toolgate_assembly::secrets::{self, SecretError};
 use toolgate_llm::ApiKey;
 
-use super::model::KeyLocation;
-use crate::exit::CliError;
+use super::catalogue::KeyLocation;
+use crate::model_error::ModelError;
 
 /// Reads a key. No message ever contains a part of it.
 pub(crate) fn read(
     place: &KeyLocation,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<ApiKey>, CliError> {
+) -> Result<Option<ApiKey>, ModelError> {
     match place {
         KeyLocation::NotNeeded => Ok(None),
         KeyLocation::OptionalVariable(name) => Ok(variable(name).map(ApiKey::new)),
         KeyLocation::Variable(name) => match variable(name) {
             Some(key) => Ok(Some(ApiKey::new(key))),
-            None => Err(CliError::usage(format!("the variable {name} is not set, so there is no key for the model"))
+            None => Err(ModelError::usage(format!("the variable {name} is not set, so there is no key for the model"))
                 .help(format!(
                     "set {name}, or keep the key in a file and name it with `key_file:` under `models:`; to look around \
                      without a key, pass --model scripted/demo"
@@ -28,7 +28,7 @@ pub(crate) fn read(
     }
 }
 
-fn from_file(path: &Path) -> Result<ApiKey, CliError> {
+fn from_file(path: &Path) -> Result<ApiKey, ModelError> {
     let shown = path.display().to_string();
     let secret = secrets::read(path).map_err(|error| {
         let help = match error {
@@ -37,13 +37,13 @@ fn from_file(path: &Path) -> Result<ApiKey, CliError> {
             }
             SecretError::Open => error.help(&shown),
         };
-        CliError::usage(error.message(&shown)).help(help)
+        ModelError::usage(error.message(&shown)).help(help)
     })?;
     match std::str::from_utf8(secret.expose()) {
         Ok(text) if !text.trim().is_empty() && text.trim().bytes().all(|byte| byte.is_ascii_graphic()) => {
             Ok(ApiKey::new(text))
         }
-        _ => Err(CliError::usage(format!("`{shown}` holds no key"))
+        _ => Err(ModelError::usage(format!("`{shown}` holds no key"))
             .help("write the key into the file, alone on one line")),
     }
 }

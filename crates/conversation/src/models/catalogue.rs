@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use toolgate_llm::{Listing, ModelName, ModelVendor, StatedCapabilities, ToolNames, Wire};
 use toolgate_manifest::VariableText;
 
-use crate::exit::CliError;
+use crate::model_error::ModelError;
 
 /// The endpoint of a model, and its wire format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +73,9 @@ fn builtin_providers() -> impl Iterator<Item = (Wire, &'static ModelVendor)> {
 }
 
 /// The provider of scripts.
-pub(crate) const SCRIPTED: &str = "scripted";
+pub const SCRIPTED: &str = "scripted";
 /// The built-in script.
-pub(super) const DEMO_SCRIPT: &str = "demo";
+pub const DEMO_SCRIPT: &str = "demo";
 
 /// The providers to choose from.
 pub(crate) struct ProviderCatalogue<'o> {
@@ -87,10 +87,10 @@ pub(crate) struct ProviderCatalogue<'o> {
 
 impl ProviderCatalogue<'_> {
     /// The model by its name, `PROVIDER/NAME`.
-    pub(crate) fn find(&self, text: &str) -> Result<ModelSource, CliError> {
+    pub(crate) fn find(&self, text: &str) -> Result<ModelSource, ModelError> {
         let (provider, name) = text.split_once('/').unwrap_or((text, ""));
         if provider.is_empty() || name.is_empty() {
-            return Err(CliError::usage(format!("`{text}` does not name a model")).help(format!(
+            return Err(ModelError::usage(format!("`{text}` does not name a model")).help(format!(
                 "write PROVIDER/NAME, such as `{}/llama3.2` or `{SCRIPTED}/{DEMO_SCRIPT}`; providers are {}",
                 "ollama",
                 self.providers()
@@ -106,7 +106,7 @@ impl ProviderCatalogue<'_> {
             (Some(declared), usual) => self.declared_route(model, declared, usual)?,
             (None, Some((wire, usual))) => self.builtin_route(model, wire, usual),
             (None, None) => {
-                return Err(CliError::usage(format!("there is no provider `{provider}`")).help(format!(
+                return Err(ModelError::usage(format!("there is no provider `{provider}`")).help(format!(
                     "known are {}; more can be declared under `models:` in toolgate.yaml",
                     self.providers()
                 )));
@@ -184,7 +184,7 @@ impl ProviderCatalogue<'_> {
         model: ModelName,
         declared: &DeclaredProvider,
         usual: Option<(Wire, &ModelVendor)>,
-    ) -> Result<ModelRoute, CliError> {
+    ) -> Result<ModelRoute, ModelError> {
         let usual = usual.filter(|(wire, _)| *wire == declared.wire && declared.base_url.is_none());
         let otherwise = usual.map(|(wire, usual)| self.builtin_route(model.clone(), wire, usual));
         let base_url = declared.base_url.clone().or(otherwise.as_ref().map(|route| route.base_url.clone()));
@@ -192,12 +192,12 @@ impl ProviderCatalogue<'_> {
         let key = declared.key.clone().or(otherwise.map(|route| route.key)).unwrap_or(KeyLocation::NotNeeded);
         let header = |(name, text): &(String, VariableText)| {
             let value = text.expand(self.variable).map_err(|missing| {
-                CliError::usage(format!("{missing}, which a header of `{}` needs", declared.name))
+                ModelError::usage(format!("{missing}, which a header of `{}` needs", declared.name))
                     .help(format!("set {}, or leave the header out", missing.0))
             });
             Ok((name.clone(), value?))
         };
-        let headers = declared.headers.iter().map(header).collect::<Result<_, CliError>>()?;
+        let headers = declared.headers.iter().map(header).collect::<Result<_, ModelError>>()?;
         let DeclaredProvider { wire, stated, tool_names, .. } = *declared;
         Ok(ModelRoute { model, wire, base_url, key, headers, stated, tool_names })
     }
@@ -223,15 +223,16 @@ fn default_address(wire: Wire) -> &'static str {
     wire.vendors().first().map_or("", |vendor| vendor.base_url)
 }
 
-fn script_name(name: &str) -> Result<ScriptName, CliError> {
+fn script_name(name: &str) -> Result<ScriptName, ModelError> {
     let (file, query) = name.split_once('?').unwrap_or((name, ""));
     let wire = match query.strip_prefix("wire=") {
         _ if query.is_empty() => None,
         Some(wire) => Some(Wire::named(wire).ok_or_else(|| {
-            CliError::usage(format!("there is no wire `{wire}`")).help(format!("wires are {}", wire_names()))
+            ModelError::usage(format!("there is no wire `{wire}`"))
+                .help(format!("wires are {}", wire_names()))
         })?),
         None => {
-            return Err(CliError::usage(format!("`?{query}` says nothing about a script"))
+            return Err(ModelError::usage(format!("`?{query}` says nothing about a script"))
                 .help(format!("write ?wire=NAME behind the file; wires are {}", wire_names())));
         }
     };
@@ -244,11 +245,11 @@ fn wire_names() -> String {
 }
 
 /// The error if no model was chosen and the environment suggests none.
-pub(crate) fn no_model() -> CliError {
+pub(crate) fn no_model() -> ModelError {
     let mut keys: Vec<&str> = builtin_providers().filter_map(|(_, vendor)| vendor.key_variable).collect();
     keys.dedup();
     let last = keys.pop().map_or(String::new(), |last| format!(" or {last}"));
-    CliError::usage("no model was chosen").help(format!(
+    ModelError::usage("no model was chosen").help(format!(
         "pass --model PROVIDER/NAME or write `model:` in toolgate.yaml; or set {}{last}; or start Ollama and pass --model \
          ollama/NAME; to look around without any of them, pass --model {SCRIPTED}/{DEMO_SCRIPT}",
         keys.join(", ")

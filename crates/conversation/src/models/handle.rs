@@ -13,17 +13,15 @@ use toolgate_llm::{
 };
 use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
 
-use super::conversation_settings::timeouts;
-use super::model::{DEMO_SCRIPT, ModelRoute, ModelSource, SCRIPTED, ScriptName};
-use super::model_keys;
-use crate::exit::CliError;
-use crate::startup::env_var;
+use super::catalogue::{DEMO_SCRIPT, ModelRoute, ModelSource, SCRIPTED, ScriptName};
+use super::keys;
+use crate::model_error::ModelError;
 
 /// The timeout for probing a server that was not explicitly selected.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A model that can be used.
-pub(crate) struct ModelHandle {
+pub struct ModelHandle {
     pub(crate) provider: Arc<dyn Provider>,
     /// The limit of output tokens per step, if the operator set one.
     pub(crate) max_output_tokens: Option<u32>,
@@ -36,11 +34,11 @@ impl ModelHandle {
     pub(crate) async fn find(
         chosen: ModelSource,
         settings: &Settings,
+        timeouts: Timeouts,
         recorder: Option<StreamRecorder>,
-    ) -> Result<Self, CliError> {
-        let timeouts = timeouts(settings);
+    ) -> Result<Self, ModelError> {
         match chosen {
-            ModelSource::Route(route) => Self::connect(route, timeouts, recorder),
+            ModelSource::Route(route) => Self::connect(route, &settings.environment, timeouts, recorder),
             ModelSource::Script(name) => {
                 Self::play_script(name, &settings.environment, timeouts, recorder).await
             }
@@ -49,11 +47,12 @@ impl ModelHandle {
 
     fn connect(
         route: ModelRoute,
+        environment: &HostEnvironment,
         timeouts: Timeouts,
         recorder: Option<StreamRecorder>,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, ModelError> {
         let (wire, model, stated) = (route.wire, route.model.clone(), route.stated);
-        let endpoint = Endpoint { recorder, timeouts, ..endpoint(route)? };
+        let endpoint = Endpoint { recorder, timeouts, ..endpoint(route, environment)? };
         let max_output_tokens = stated.max_output_tokens.and_then(|most| u32::try_from(most).ok());
         Ok(Self { provider: provider(wire, endpoint, model), max_output_tokens, _script: None })
     }
@@ -63,7 +62,7 @@ impl ModelHandle {
         surroundings: &HostEnvironment,
         timeouts: Timeouts,
         recorder: Option<StreamRecorder>,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, ModelError> {
         let script = load_script(name.file.as_deref(), surroundings)?;
         // A script may accept only one model name, whatever its file is called.
         let asked = ModelName { provider: SCRIPTED.to_owned(), name: script.model_name().to_owned() };
@@ -80,56 +79,56 @@ impl ModelHandle {
 }
 
 /// The endpoint of a model, with its key.
-pub(super) fn endpoint(route: ModelRoute) -> Result<Endpoint, CliError> {
+pub(crate) fn endpoint(route: ModelRoute, environment: &HostEnvironment) -> Result<Endpoint, ModelError> {
     let ModelRoute { base_url, key, headers, stated, tool_names, .. } = route;
-    let key = model_keys::read(&key, &nonempty_variable)?;
+    let key = keys::read(&key, &|name| nonempty_variable(environment, name))?;
     let headers = headers.into_iter().map(|(name, value)| (name, ApiKey::new(value))).collect();
     Ok(Endpoint { headers, stated, tool_names, ..Endpoint::new(base_url) }.key(key))
 }
 
 /// The newest model of a server, if one answers and says which it has.
-pub(crate) async fn installed_model(route: ModelRoute) -> Option<String> {
+pub(crate) async fn installed_model(route: ModelRoute, environment: &HostEnvironment) -> Option<String> {
     let timeouts = Timeouts { connect: PROBE_TIMEOUT, first_byte: PROBE_TIMEOUT, idle: PROBE_TIMEOUT };
     let wire = route.wire;
-    let endpoint = Endpoint { timeouts, ..endpoint(route).ok()? };
+    let endpoint = Endpoint { timeouts, ..endpoint(route, environment).ok()? };
     wire.installed_models(&endpoint).await?.ok()?.into_iter().next()
 }
 
 /// An environment variable that is not blank.
-pub(crate) fn nonempty_variable(name: &str) -> Option<String> {
-    env_var(name).filter(|value| !value.trim().is_empty())
+pub(crate) fn nonempty_variable(environment: &HostEnvironment, name: &str) -> Option<String> {
+    environment.var(name).filter(|value| !value.trim().is_empty())
 }
 
 /// The script of a file, or the built-in one.
-pub(crate) fn load_script(
+pub fn load_script(
     file: Option<&std::path::Path>,
     surroundings: &HostEnvironment,
-) -> Result<Script, CliError> {
+) -> Result<Script, ModelError> {
     let Some(file) = file else {
-        return Script::parse(DEMO_SCRIPT, DEMO).map_err(|problems| CliError::error(problems.to_string()));
+        return Script::parse(DEMO_SCRIPT, DEMO).map_err(|problems| ModelError::error(problems.to_string()));
     };
     let path = surroundings.absolute(file)?;
     let shown = surroundings.display_path(&path);
     let unreadable = |reason: String| {
-        CliError::usage(format!("the script `{shown}` cannot be read: {reason}"))
+        ModelError::usage(format!("the script `{shown}` cannot be read: {reason}"))
             .help("name an existing file, or demo for the script that came along")
     };
     let bytes = read_regular_file(&path).map_err(|error| unreadable(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))?;
-    Script::parse(&shown, &text).map_err(|problems| CliError::usage(problems.to_string()))
+    Script::parse(&shown, &text).map_err(|problems| ModelError::usage(problems.to_string()))
 }
 
 /// Serves a script.
-pub(crate) async fn serve(script: Script, options: ServerOptions) -> Result<ScriptServer, CliError> {
+pub async fn serve(script: Script, options: ServerOptions) -> Result<ScriptServer, ModelError> {
     ScriptServer::start(script, options)
         .await
-        .map_err(|error| CliError::error(format!("the script cannot be served: {error}")))
+        .map_err(|error| ModelError::error(format!("the script cannot be served: {error}")))
 }
 
 /// The wire of the script server that has the name of this one.
-fn served_wire(wire: Wire) -> Result<toolgate_scripted::Wire, CliError> {
+fn served_wire(wire: Wire) -> Result<toolgate_scripted::Wire, ModelError> {
     toolgate_scripted::Wire::named(wire.name())
-        .ok_or_else(|| CliError::usage(format!("no script is served over `{}`", wire.name())))
+        .ok_or_else(|| ModelError::usage(format!("no script is served over `{}`", wire.name())))
 }
 
 /// A provider that shows another model name than it sends.
