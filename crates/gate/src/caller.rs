@@ -89,10 +89,11 @@ impl Credential {
         match self {
             Self::Known(caller) => AuthenticatedCaller::from_known(caller, snapshot),
             Self::Token { token, session, run, trust } => {
-                let verifier = snapshot.verifier.as_deref();
+                // In a box: fetching keys is rare, and its state large.
+                let mut verified = Box::pin(verify_token(snapshot.verifier.as_deref(), &token));
                 let identity = tokio::select! {
                     biased;
-                    identity = verify_token(verifier, &token) => identity?,
+                    identity = &mut verified => identity?,
                     () = cancelled.cancelled() => {
                         return Err(Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
                     }

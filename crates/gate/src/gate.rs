@@ -305,7 +305,8 @@ impl Gate {
         let found = received.look_up(snapshot);
         span.end(found.is_none().then_some(ErrorCode::UnknownTool));
         let Some(known) = found else {
-            return Err(self.refuse_unknown_tool(unsettled, credential, snapshot, cancelled).await);
+            let refusing = self.refuse_unknown_tool(unsettled, credential, snapshot, cancelled);
+            return Err(Box::pin(refusing).await);
         };
         unsettled.class = Some(known.class());
         unsettled.version = known.version();
@@ -391,26 +392,30 @@ impl Gate {
         self.escalations.remember(call, lacked);
     }
 
-    async fn execute(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
-        let spec = ready.tool.tool.spec();
-        let Some(rule) = ready.snapshot.breaker.filter(|rule| rule.applies(spec)) else {
-            return self.run(unsettled, ready).await;
+    async fn execute(
+        &self,
+        unsettled: &AuditGuard<'_>,
+        ready: Box<Ready<'_>>,
+    ) -> (Outcome, Option<RawOutput>) {
+        let (tool, spec) = (ready.tool, ready.tool.tool.spec());
+        let entered = match ready.snapshot.breaker.filter(|rule| rule.applies(spec)) {
+            None => None,
+            Some(rule) => match tool.breaker.enter(&unsettled.caller.subject, rule, &self.clock) {
+                Ok(entered) => Some(entered),
+                Err(rest) => {
+                    let failure = circuit_open(spec.name.as_str(), rest);
+                    return (Outcome::Failed { stage: Stage::Execution, failure }, None);
+                }
+            },
         };
-        match ready.tool.breaker.enter(&unsettled.caller.subject, rule, &self.clock) {
-            Ok(entered) => {
-                let exit_codes = ready.tool.tool.exit_codes_break();
-                let (outcome, raw) = self.run(unsettled, ready).await;
-                entered.settle(&outcome, exit_codes);
-                (outcome, raw)
-            }
-            Err(rest) => {
-                let failure = circuit_open(spec.name.as_str(), rest);
-                (Outcome::Failed { stage: Stage::Execution, failure }, None)
-            }
+        let (outcome, raw) = self.run(unsettled, ready).await;
+        if let Some(entered) = entered {
+            entered.settle(&outcome, tool.tool.exit_codes_break());
         }
+        (outcome, raw)
     }
 
-    async fn run(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
+    async fn run(&self, unsettled: &AuditGuard<'_>, ready: Box<Ready<'_>>) -> (Outcome, Option<RawOutput>) {
         let (tool, stop) = (ready.tool, ready.context.stop.clone());
         let span = unsettled.span.stage(Stage::Execution);
         let output = await_in_span!(span, self.run_tool(unsettled, ready));
@@ -429,8 +434,12 @@ impl Gate {
         (outcome, raw)
     }
 
-    async fn run_tool(&self, unsettled: &AuditGuard<'_>, ready: Ready<'_>) -> Result<ToolOutput, Failure> {
-        let Ready { approved, tool, mut context, expected_changes: foreseen, .. } = ready;
+    async fn run_tool(
+        &self,
+        unsettled: &AuditGuard<'_>,
+        ready: Box<Ready<'_>>,
+    ) -> Result<ToolOutput, Failure> {
+        let Ready { approved, tool, mut context, expected_changes: foreseen, .. } = *ready;
         let (mut bound, spec) = (None, tool.tool.spec());
         let announced = IntentDurability::required_by(tool.tool.as_ref());
         if announced == IntentDurability::Written {

@@ -97,7 +97,9 @@ pub(crate) async fn check_value<C: SchemaCheck>(
     }
     let (own, tool) = (Arc::clone(check), Arc::clone(tool));
     let work = move || own.check(own.schema(tool.as_ref()), &value).map(|()| value);
-    run_on_dedicated_thread(&check.lazy().single_flight, &(deadline.stop)(), deadline.cancelled, work).await?
+    let (flight, stop) = (&check.lazy().single_flight, (deadline.stop)());
+    // In a box: few calls come here.
+    Box::pin(run_on_dedicated_thread(flight, &stop, deadline.cancelled, work)).await?
 }
 
 /// Validates arguments.

@@ -277,13 +277,9 @@ pub(crate) struct StageContext<'g> {
 }
 
 /// How a question ended that was not refused.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one exists for a moment; a box for every call would cost more"
-)]
 pub(crate) enum Approval<'g> {
-    /// The call may run.
-    Ready(Ready<'g>),
+    /// The call may run. In a box: from here to the tool it is handed on four times.
+    Ready(Box<Ready<'g>>),
     /// The person approved a call with these arguments, which has to pass every stage.
     Changed(Value),
 }
@@ -345,7 +341,7 @@ impl<'g> Valid<'g> {
         let (client_id, repairs) = (client_id.clone(), repairs.clone());
         let call = ToolCall { id: *id, client_id, tool: name.clone(), arguments, repairs };
         let by_token = who.by_token;
-        Ok(Approval::Ready(Ready {
+        Ok(Approval::Ready(Box::new(Ready {
             approved: ApprovedCall { call },
             tool,
             snapshot,
@@ -357,7 +353,7 @@ impl<'g> Valid<'g> {
             by_token,
             calls,
             timeout: asking.timeout,
-        }))
+        })))
     }
 }
 
@@ -450,7 +446,7 @@ pub(crate) struct Ready<'g> {
 
 impl Ready<'_> {
     /// Checks the call again under the current configuration: an approval must not bypass a rule that was loaded while the question was open.
-    pub(crate) fn recheck<'n>(self, newer: &'n Snapshot) -> Result<Ready<'n>, StageRefusal> {
+    pub(crate) fn recheck<'n>(self, newer: &'n Snapshot) -> Result<Box<Ready<'n>>, StageRefusal> {
         let call = &self.approved.call;
         let refused = |failure| StageRefusal { stage: Stage::Permission, failure };
         let tool = newer.registry.get(&call.tool).filter(|tool| {
@@ -472,7 +468,7 @@ impl Ready<'_> {
         let context = CallContext { limits, effective_grant: grant.clone(), grant, ..self.context };
         let judged = context.judged.clone();
         let context = bind_to_paths(context, judged);
-        Ok(Ready { tool, snapshot: newer, context, ..self })
+        Ok(Box::new(Ready { tool, snapshot: newer, context, ..self }))
     }
 }
 
