@@ -17,6 +17,7 @@ mod foreign;
 mod fuzz;
 mod lint;
 mod metadata;
+mod page;
 mod pictures;
 mod steps;
 mod suite;
@@ -33,8 +34,9 @@ Developer tasks of Toolgate.
 
 Usage: cargo xtask TASK
 
-  run             build the binary and walk through a demonstration in target/demo
-  test            everything that continuous integration checks: tidy, format, clippy, tests, foreign clients
+  run             build the page and the binary, walk through a demonstration in target/demo, and serve it
+  page            build the page into web/dist, if a source of it changed
+  test            everything that continuous integration checks: the page, tidy, format, clippy, tests, foreign clients
   foreign         other people's MCP clients, servers and conformance suite against the gate
   lint            format, clippy and tidy; cargo-deny where it is installed
   tidy            rules that compilers do not know: arrows between crates, reasons, file sizes
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
         ["run"] => demo::run(),
+        ["page"] => page::build(),
         ["test"] => suite::run(),
         ["foreign"] => foreign::run(),
         ["lint"] => lint::run(),

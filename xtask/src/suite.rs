@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::command::{cargo, is_installed, program, succeed};
 use crate::steps::Steps;
-use crate::{Fault, foreign, lint, torture};
+use crate::{Fault, foreign, lint, page, torture};
 
 /// Programs that tests compare with or drive, and their Debian packages.
 const NEEDED: &[(&str, &str)] = &[
@@ -37,6 +37,8 @@ const SAME_CASES: &str = "8420";
 pub(crate) fn run() -> Result<(), Fault> {
     let mut steps = Steps::default();
     steps.take("What tests need", || prepare(NEEDED));
+    // Before anything is compiled: the binary embeds it.
+    page::check(&mut steps);
     lint::check(&mut steps);
     steps.take("Tests", || {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"])?;

@@ -10,9 +10,11 @@ use std::process::{Command, Stdio};
 use crate::Fault;
 use crate::command::{as_typed, cargo, succeed};
 use crate::metadata::Metadata;
+use crate::page;
 use walk::{Step, WALK};
 
 pub(crate) fn run() -> Result<(), Fault> {
+    page::build()?;
     succeed(cargo(&["build", "--package", "toolgate"])?)?;
     let target = Metadata::ask(cargo(&[])?)?.target_directory;
     let (binary, folder) = (target.join("debug/toolgate"), target.join("demo"));

@@ -1,0 +1,110 @@
+/** What concerns all sessions of the caller: who it is, the list, and the questions that wait. Kept current by server-sent events. */
+import { api, ApiError } from '../api/client';
+import type { Approval, Me, Session } from '../api/types';
+import { notify } from './notify';
+
+export type Login = 'unknown' | 'in' | 'out' | 'unreachable';
+
+export interface AppView {
+  login: Login;
+  me: Me | undefined;
+  sessions: Session[];
+  nextCursor: string | null;
+  query: string;
+  approvals: Approval[];
+}
+
+class AppStore {
+  private view: AppView = { login: 'unknown', me: undefined, sessions: [], nextCursor: null, query: '', approvals: [] };
+  private readonly listeners = new Set<() => void>();
+  private events: EventSource | undefined;
+
+  readonly subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  readonly snapshot = () => this.view;
+
+  private set(changes: Partial<AppView>) {
+    this.view = { ...this.view, ...changes };
+    this.listeners.forEach((listener) => listener());
+  }
+
+  /** Logs in with the token of the printed address, if there is one, and begins to listen. */
+  async start(token: string | undefined) {
+    try {
+      const me = token ? await api.login(token) : await api.me();
+      this.set({ login: 'in', me });
+      await Promise.all([this.refresh(), this.refreshApprovals()]);
+      this.listen();
+    } catch (error) {
+      this.set({ login: error instanceof ApiError && error.status < 500 ? 'out' : 'unreachable' });
+      if (token) throw error;
+    }
+  }
+
+  async logout() {
+    await api.logout();
+    this.events?.close();
+    this.set({ login: 'out', me: undefined, sessions: [], approvals: [] });
+  }
+
+  async search(query: string) {
+    this.set({ query });
+    await this.refresh();
+  }
+
+  async refresh() {
+    const { query } = this.view;
+    const list = await api.sessions(query);
+    if (query === this.view.query) this.set({ sessions: list.items, nextCursor: list.nextCursor });
+  }
+
+  async more() {
+    const { query, nextCursor } = this.view;
+    if (!nextCursor) return;
+    const list = await api.sessions(query, nextCursor);
+    const known = new Set(this.view.sessions.map((session) => session.id));
+    const added = list.items.filter((session) => !known.has(session.id));
+    if (query === this.view.query) this.set({ sessions: [...this.view.sessions, ...added], nextCursor: list.nextCursor });
+  }
+
+  /** A session that was created or changed stands first. */
+  put(session: Session) {
+    const others = this.view.sessions.filter((other) => other.id !== session.id);
+    const sessions = [session, ...others].sort((left, right) => right.usedAt.localeCompare(left.usedAt));
+    this.set({ sessions });
+  }
+
+  remove(id: string) {
+    this.set({ sessions: this.view.sessions.filter((session) => session.id !== id) });
+  }
+
+  private async refreshApprovals() {
+    const { items } = await api.approvals();
+    this.set({ approvals: items });
+  }
+
+  private listen() {
+    this.events?.close();
+    const events = new EventSource('/api/v1/events');
+    this.events = events;
+    const on = <T>(name: string, handle: (data: T) => void) => events.addEventListener(name, (event) => handle(JSON.parse((event as MessageEvent<string>).data) as T));
+    on<Approval>('approval:opened', (approval) => {
+      this.set({ approvals: [...this.view.approvals.filter((open) => open.id !== approval.id), approval] });
+      notify(approval);
+    });
+    on<{ id: string }>('approval:closed', ({ id }) => this.set({ approvals: this.view.approvals.filter((open) => open.id !== id) }));
+    on<Session>('session:changed', (session) => this.put(session));
+    on<{ id: string }>('session:deleted', ({ id }) => this.remove(id));
+    // What happened between two connections is not sent again.
+    let isFirst = true;
+    events.addEventListener('open', () => {
+      if (!isFirst) void Promise.all([this.refresh(), this.refreshApprovals()]).catch(() => undefined);
+      isFirst = false;
+    });
+  }
+}
+
+export const app = new AppStore();

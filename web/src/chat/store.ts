@@ -1,0 +1,124 @@
+/** The open conversation: loads what was said, listens, and notifies React at most once per frame of the screen. */
+import { api } from '../api/client';
+import { SessionSocket, type Connection } from '../api/socket';
+import type { Answer, Frame, Session } from '../api/types';
+import { Editor, emptyChat, type Chat } from './model';
+
+/** Longer than this no batch of events keeps the page from drawing and typing. */
+const BATCH_MS = 12;
+
+export interface ChatView {
+  chat: Chat;
+  session: Session | undefined;
+  connection: Connection;
+  loading: boolean;
+  problem: unknown;
+}
+
+export class ChatStore {
+  readonly id: string;
+  private view: ChatView = { chat: emptyChat(), session: undefined, connection: 'connecting', loading: true, problem: undefined };
+  private readonly listeners = new Set<() => void>();
+  private socket: SessionSocket | undefined;
+  private queue: Frame[] = [];
+  private isScheduled = false;
+  private isClosed = false;
+
+  constructor(id: string) {
+    this.id = id;
+    void this.load();
+  }
+
+  readonly subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  readonly snapshot = () => this.view;
+
+  send(text: string): boolean {
+    return this.socket?.send('chat:send', { text }) ?? false;
+  }
+
+  cancel() {
+    if (!this.socket?.send('chat:cancel', {})) void api.cancel(this.id).catch(() => undefined);
+  }
+
+  /** Over HTTP, so that a second answer is refused with the name of who was first. */
+  answer(question: string, answer: Answer) {
+    return api.answer(question, answer);
+  }
+
+  close() {
+    this.isClosed = true;
+    this.socket?.close();
+  }
+
+  private set(changes: Partial<ChatView>) {
+    if (this.isClosed) return;
+    this.view = { ...this.view, ...changes };
+    this.listeners.forEach((listener) => listener());
+  }
+
+  private async load() {
+    try {
+      const [session, past] = await Promise.all([api.session(this.id), api.messages(this.id)]);
+      if (this.isClosed) return;
+      const editor = new Editor(emptyChat());
+      editor.past(past.messages);
+      editor.chat.running = past.running;
+      this.queue = [];
+      this.set({ chat: editor.chat, session, loading: false, problem: undefined });
+      if (this.socket) this.socket.restart(past.seq);
+      else this.listen(past.seq);
+    } catch (problem) {
+      this.set({ loading: false, problem });
+    }
+  }
+
+  private listen(after: number) {
+    this.socket = new SessionSocket(this.id, after, {
+      frame: (frame) => this.receive(frame),
+      connection: (connection) => this.set({ connection }),
+      ended: (code) => this.set({ problem: new Error(code === 4404 ? 'this session was deleted' : 'you are no longer logged in') }),
+    });
+  }
+
+  private receive(frame: Frame) {
+    if (frame.event === 'chat:reset') {
+      void this.load();
+      return;
+    }
+    this.queue.push(frame);
+    this.schedule();
+  }
+
+  private schedule() {
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    // A hidden page gets no frames of the screen.
+    if (document.hidden) setTimeout(this.flush, 50);
+    else requestAnimationFrame(this.flush);
+  }
+
+  private readonly flush = () => {
+    this.isScheduled = false;
+    const editor = new Editor(this.view.chat);
+    let session = this.view.session;
+    const end = performance.now() + BATCH_MS;
+    let taken = 0;
+    while (taken < this.queue.length && performance.now() < end) {
+      // The clock is read once for several frames.
+      for (let count = 0; count < 32 && taken < this.queue.length; count += 1) {
+        const frame = this.queue[taken] as Frame;
+        taken += 1;
+        editor.apply(frame);
+        if (frame.event === 'chat:hello') session = frame.data.session;
+        if (frame.event === 'chat:session' && session) session = { ...session, ...frame.data };
+      }
+    }
+    this.queue.splice(0, taken);
+    this.set({ chat: editor.chat, session });
+    if (this.queue.length > 0) this.schedule();
+  };
+}

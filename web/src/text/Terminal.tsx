@@ -1,0 +1,37 @@
+import { memo, useLayoutEffect, useRef, useState } from 'react';
+import { parseAnsi } from './ansi';
+import { Revealed } from './reveal';
+
+/** What is drawn of an output before a person asks for more. */
+const SHOWN_CHARS = 24_000;
+
+/** Output as a terminal shows it: colours, no more than the end until a person asks, and following what comes while it runs. */
+export const Terminal = memo(function Terminal({ text, live, label }: { text: string; live?: boolean; label: string }) {
+  const [all, setAll] = useState(false);
+  const box = useRef<HTMLPreElement>(null);
+  const isLong = text.length > SHOWN_CHARS && !all;
+  const shown = isLong ? text.slice(text.length - SHOWN_CHARS) : text;
+  useLayoutEffect(() => {
+    if (live && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [live, shown]);
+  return (
+    <>
+      {isLong && (
+        <button type="button" className="show-more" onClick={() => setAll(true)}>
+          Show all {(text.length / 1000).toFixed(0)} kB; these are the last {SHOWN_CHARS / 1000}
+        </button>
+      )}
+      <pre ref={box} className="terminal" tabIndex={0} role="region" aria-label={label}>
+        {parseAnsi(shown).map((span, index) =>
+          span.style ? (
+            <span key={index} className={span.style}>
+              <Revealed text={span.text} />
+            </span>
+          ) : (
+            <Revealed key={index} text={span.text} />
+          ),
+        )}
+      </pre>
+    </>
+  );
+});

@@ -1,0 +1,162 @@
+import { useState } from 'react';
+import { api, explain } from '../api/client';
+import type { AuditRecord, AuditState } from '../api/types';
+import { address } from '../app/route';
+import { useLoaded } from '../app/useLoaded';
+import { revealed } from '../text/reveal';
+import { clock } from '../ui/format';
+import { Icon } from '../ui/Icon';
+import { AuditCall } from './AuditCall';
+import { Empty, Failed, Page } from './Page';
+
+const DECISIONS = ['', 'ALLOWED', 'DENIED', 'ERROR'] as const;
+
+interface Filter {
+  tool: string;
+  decision: string;
+  caller: string;
+  since: string;
+}
+
+const EVERYTHING: Filter = { tool: '', decision: '', caller: '', since: '' };
+
+/** The record: one line per call, filtered, with the state of its chain. */
+export default function Audit({ call }: { call: string | undefined }) {
+  if (call) return <AuditCall key={call} call={call} />;
+  return (
+    <Page title="Audit" about="One record per call, also for the refused ones. Each is chained to the one before; arguments are kept as a digest only." actions={<Verify />}>
+      <Records />
+    </Page>
+  );
+}
+
+function Records() {
+  const [filter, setFilter] = useState(EVERYTHING);
+  const key = JSON.stringify(filter);
+  const [pages, setPages] = useState<{ key: string; items: AuditRecord[]; cursor: string | null }>();
+  const request = (cursor?: string) => api.audit({ ...filter, since: since(filter.since), cursor });
+  const first = useLoaded(() => request(), key);
+  const added = pages?.key === key ? pages : undefined;
+  const items = [...(first.value?.items ?? []), ...(added?.items ?? [])];
+  const next = added ? added.cursor : first.value?.nextCursor;
+  const more = async () => {
+    if (!next) return;
+    const list = await request(next);
+    setPages({ key, items: [...(added?.items ?? []), ...list.items], cursor: list.nextCursor });
+  };
+  const change = (changes: Partial<Filter>) => setFilter({ ...filter, ...changes });
+  return (
+    <>
+      <form className="filter" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
+        <input aria-label="Tool" placeholder="Tool" value={filter.tool} onChange={(event) => change({ tool: event.target.value })} />
+        <select aria-label="Decision" value={filter.decision} onChange={(event) => change({ decision: event.target.value })}>
+          {DECISIONS.map((decision) => (
+            <option key={decision} value={decision}>
+              {decision || 'Every decision'}
+            </option>
+          ))}
+        </select>
+        <input aria-label="Caller" placeholder="Caller" value={filter.caller} onChange={(event) => change({ caller: event.target.value })} />
+        <select aria-label="Since" value={filter.since} onChange={(event) => change({ since: event.target.value })}>
+          <option value="">Always</option>
+          <option value="1">Last hour</option>
+          <option value="24">Last day</option>
+          <option value="168">Last week</option>
+        </select>
+        <button type="button" className="button is-small" onClick={first.reload}>
+          Refresh
+        </button>
+      </form>
+      <Failed problem={first.problem} />
+      {first.value && items.length === 0 && <Empty>No record fits.</Empty>}
+      {items.length > 0 && <RecordTable items={items} />}
+      {next && (
+        <button type="button" className="show-more" onClick={() => void more()}>
+          Show older
+        </button>
+      )}
+    </>
+  );
+}
+
+function since(hours: string): string | undefined {
+  return hours ? new Date(Date.now() - Number(hours) * 3_600_000).toISOString() : undefined;
+}
+
+function RecordTable({ items }: { items: AuditRecord[] }) {
+  return (
+    <div className="table-scroll" tabIndex={0} role="region" aria-label="Records">
+      <table className="records">
+        <thead>
+          <tr>
+            <th>No.</th>
+            <th>Time</th>
+            <th>Tool</th>
+            <th>Decision</th>
+            <th>Why</th>
+            <th>Caller</th>
+            <th>Took</th>
+          </tr>
+        </thead>
+        <tbody>
+          {items.map((record) => (
+            <tr key={`${record.seq}-${record.traceId}`}>
+              <td className="number">{record.seq}</td>
+              <td className="nowrap">{clock(record.timestamp)}</td>
+              <td>
+                <a href={address('audit', record.traceId)}>{revealed(record.tool.name)}</a>
+              </td>
+              <td>
+                <span className={`decision decision-${record.decision}`}>{record.decision}</span>
+              </td>
+              <td>{revealed(why(record))}</td>
+              <td>{revealed(record.caller.agent ? `${record.caller.sub} (${record.caller.agent})` : record.caller.sub)}</td>
+              <td className="number nowrap">{typeof record.duration === 'number' ? `${record.duration.toFixed(1)} ms` : ''}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function why({ denial }: AuditRecord): string {
+  return denial ? [denial.stage, denial.code, denial.reason].filter(Boolean).join(' · ') : '';
+}
+
+/** Checks the chain, and shows what was found. */
+function Verify() {
+  const [state, setState] = useState<AuditState>();
+  const [problem, setProblem] = useState('');
+  const [isBusy, setIsBusy] = useState(false);
+  const verify = async () => {
+    setIsBusy(true);
+    setProblem('');
+    try {
+      setState(await api.verify());
+    } catch (error) {
+      setProblem(explain(error));
+    }
+    setIsBusy(false);
+  };
+  return (
+    <div className="verify">
+      <button type="button" className="button" disabled={isBusy} onClick={() => void verify()}>
+        <Icon name="shield" /> {isBusy ? 'Checking…' : 'Verify the chain'}
+      </button>
+      <div role="status">
+        {state && (
+          <p className={state.ok ? 'chain is-ok' : 'chain is-broken'}>
+            <Icon name={state.ok ? 'check' : 'ban'} />
+            {state.ok ? `Unbroken: ${state.records} records in ${state.days} ${state.days === 1 ? 'day' : 'days'}, ${state.checkpoints} signed checkpoints` : `Broken: ${revealed(broken(state.problem))}`}
+          </p>
+        )}
+        {problem && <p className="problem">{problem}</p>}
+      </div>
+    </div>
+  );
+}
+
+function broken(problem: unknown): string {
+  return typeof problem === 'string' ? problem : JSON.stringify(problem);
+}

@@ -1,0 +1,151 @@
+import { useState } from 'react';
+import { api, explain } from '../api/client';
+import type { Change, ChangeDiff, UndoAnswer } from '../api/types';
+import { address } from '../app/route';
+import { useLoaded } from '../app/useLoaded';
+import { Diff } from '../text/Diff';
+import { Revealed } from '../text/reveal';
+import { ago, clock } from '../ui/format';
+import { Icon } from '../ui/Icon';
+import { Empty, Failed, Page } from './Page';
+
+/** What was changed, newest first, with undo. */
+export default function Changes({ session }: { session: string | undefined }) {
+  const [pages, setPages] = useState<Change[]>([]);
+  const [cursor, setCursor] = useState<string | null>();
+  const first = useLoaded(() => api.changes(session), session ?? '');
+  const items = [...(first.value?.items ?? []), ...pages];
+  const next = cursor === undefined ? first.value?.nextCursor : cursor;
+  const more = async () => {
+    if (!next) return;
+    const list = await api.changes(session, next);
+    setPages([...pages, ...list.items]);
+    setCursor(list.nextCursor);
+  };
+  const reload = () => {
+    setPages([]);
+    setCursor(undefined);
+    first.reload();
+  };
+  const about = session ? (
+    <>
+      Of one session. <a href={address('changes')}>Show those of all</a>
+    </>
+  ) : (
+    'Every file that a call changed, from the journal.'
+  );
+  return (
+    <Page title="Changes" about={about}>
+      <Failed problem={first.problem} />
+      {first.value && items.length === 0 && <Empty>Nothing was changed yet. What calls write, move or delete appears here and can be undone.</Empty>}
+      <ol className="rows">
+        {items.map((change) => (
+          <ChangeRow key={change.callId} change={change} reload={reload} />
+        ))}
+      </ol>
+      {next && (
+        <button type="button" className="show-more" onClick={() => void more()}>
+          Show more
+        </button>
+      )}
+    </Page>
+  );
+}
+
+function ChangeRow({ change, reload }: { change: Change; reload: () => void }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const [undoing, setUndoing] = useState(false);
+  const state = change.undoneBy ? 'undone' : change.undoes ? 'an undo' : '';
+  return (
+    <li className={change.undoneBy ? 'row is-undone' : 'row'}>
+      <div className="row-head">
+        <button type="button" className="row-title" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
+          <span className="fold">
+            <Icon name="chevron" size={12} />
+          </span>
+          <span className="files">
+            {change.files.map((file) => (
+              <span key={file.path}>
+                <span className={`kind kind-${file.kind}`}>{file.kind}</span> <Revealed text={file.path} />
+                {file.movedTo && (
+                  <>
+                    {' → '}
+                    <Revealed text={file.movedTo} />
+                  </>
+                )}
+              </span>
+            ))}
+          </span>
+        </button>
+        <span className="row-meta">
+          {state && <span className="chip">{state}</span>}
+          <a href={address('audit', change.callId)} title={clock(change.at)}>
+            <Revealed text={change.tool} /> · {ago(change.at)}
+          </a>
+        </span>
+        {!change.undoneBy && (
+          <button type="button" className="button is-small" aria-label="Undo" onClick={() => setUndoing(true)}>
+            <Icon name="undo" /> Undo
+          </button>
+        )}
+      </div>
+      {undoing && <UndoPreview change={change} close={() => setUndoing(false)} done={() => (setUndoing(false), reload())} />}
+      {isOpen && <Details call={change.callId} />}
+    </li>
+  );
+}
+
+function Details({ call }: { call: string }) {
+  const { value, problem } = useLoaded(() => api.change(call), call);
+  return (
+    <div className="row-body">
+      <Failed problem={problem} />
+      {value?.diffs.map((diff) => <FileChange key={diff.path} change={diff} />)}
+    </div>
+  );
+}
+
+export function FileChange({ change }: { change: ChangeDiff }) {
+  if (change.diff) return <Diff text={change.diff} />;
+  const why = change.binary ? 'not text' : change.tooLarge ? 'too large to compare' : `${change.kind}, no difference in its text`;
+  return (
+    <p className="muted">
+      <Revealed text={change.path} />: {why}
+    </p>
+  );
+}
+
+/** What undoing would do, before it is done. */
+function UndoPreview({ change, close, done }: { change: Change; close: () => void; done: () => void }) {
+  const preview = useLoaded<UndoAnswer>(() => api.undo(change.callId, true), change.callId);
+  const [problem, setProblem] = useState('');
+  const undo = async () => {
+    try {
+      await api.undo(change.callId, false);
+      done();
+    } catch (error) {
+      setProblem(explain(error));
+    }
+  };
+  return (
+    <div className="undo" role="region" aria-label="What undoing would do">
+      <h2>Undoing would do this</h2>
+      <Failed problem={preview.problem} />
+      {preview.value?.diffs?.map((diff) => <FileChange key={diff.path} change={diff} />)}
+      {preview.value && !preview.value.diffs?.length && <p>{preview.value.paths.join(', ')}</p>}
+      {problem && (
+        <p className="problem" role="alert">
+          {problem}
+        </p>
+      )}
+      <div className="dialog-actions">
+        <button type="button" className="button" onClick={close}>
+          Cancel
+        </button>
+        <button type="button" className="button is-primary" disabled={!preview.value} onClick={() => void undo()}>
+          Undo this change
+        </button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,151 @@
+import { useState, useSyncExternalStore } from 'react';
+import { api, explain } from '../api/client';
+import type { Models, Trust } from '../api/types';
+import { go } from '../app/route';
+import { app } from '../app/store';
+import { SessionList } from '../app/Sidebar';
+import { useLoaded } from '../app/useLoaded';
+import { ApprovalDock } from '../chat/ApprovalDock';
+import { MessageBox } from '../chat/Composer';
+import { keepFirstMessage } from '../chat/Conversation';
+import { TRUST } from '../chat/ModelMenu';
+import { Icon, Mark } from '../ui/Icon';
+
+const SUGGESTIONS = ['Show me what you do', 'What is in this directory?', 'Which of these files has no tests?'];
+
+/** The start page: a new session, and the questions that belong to none. */
+export function FirstRun() {
+  const { me, sessions, approvals } = useSyncExternalStore(app.subscribe, app.snapshot);
+  const models = useLoaded(() => api.models(), 'models');
+  const agents = useLoaded(() => api.agents(), 'agents');
+  const [text, setText] = useState('');
+  const [model, setModel] = useState<string>();
+  const [agent, setAgent] = useState('');
+  const [trust, setTrust] = useState<Trust>();
+  const [problem, setProblem] = useState('');
+  const [isStarting, setIsStarting] = useState(false);
+  const names = modelNames(models.value, me?.defaultModel ?? null);
+  const chosen = model ?? names[0];
+  const start = async (message: string) => {
+    if (isStarting || !message.trim()) return;
+    setIsStarting(true);
+    setProblem('');
+    try {
+      const session = await api.createSession({ ...(chosen ? { model: chosen } : {}), ...(agent ? { agent } : {}), ...(trust ? { trust } : {}) });
+      keepFirstMessage(session.id, message.trim());
+      app.put(session);
+      go('sessions', session.id);
+    } catch (error) {
+      setProblem(explain(error));
+      setIsStarting(false);
+    }
+  };
+  const homeless = approvals.filter((approval) => approval.source !== 'chat' || !approval.session).map((approval) => ({ ...approval, toolId: approval.id }));
+  const level = trust ?? me?.trust ?? 'guided';
+  return (
+    <section className="start" aria-label="New session">
+      <div className="start-list">
+        <SessionList current={undefined} />
+      </div>
+      <div className="start-center">
+        <Mark size={40} />
+        <h1>What should the agent do?</h1>
+        <p className="muted">
+          It works in <code>{me?.workspace}</code>. {sentence(level)}
+        </p>
+        <MessageBox text={text} change={setText} send={() => void start(text)} autoFocus>
+          <button type="submit" className="button is-primary" aria-label="Send" disabled={!text.trim() || isStarting}>
+            <Icon name="send" /> Send
+          </button>
+        </MessageBox>
+        <div className="start-options">
+          <select aria-label="Model" value={chosen ?? ''} onChange={(event) => setModel(event.target.value)}>
+            {names.length === 0 && <option value="">no model</option>}
+            {names.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+          <select aria-label="Trust" value={level} onChange={(event) => setTrust(event.target.value as Trust)}>
+            {TRUST.map((one) => (
+              <option key={one.value} value={one.value}>
+                {one.name}: {one.what}
+              </option>
+            ))}
+          </select>
+          {(agents.value?.items.length ?? 0) > 0 && (
+            <select aria-label="Agent" value={agent} onChange={(event) => setAgent(event.target.value)}>
+              <option value="">no agent</option>
+              {agents.value?.items.map((one) => (
+                <option key={one.name}>{one.name}</option>
+              ))}
+            </select>
+          )}
+        </div>
+        {problem && (
+          <p className="problem" role="alert">
+            {problem}
+          </p>
+        )}
+        {sessions.length === 0 && (
+          <ul className="suggestions">
+            {SUGGESTIONS.map((suggestion) => (
+              <li key={suggestion}>
+                <button type="button" onClick={() => void start(suggestion)}>
+                  {suggestion}
+                </button>
+              </li>
+            ))}
+          </ul>
+        )}
+        <Providers models={models.value} chosen={chosen} />
+      </div>
+      <div className="dock">
+        <ApprovalDock questions={homeless} />
+      </div>
+    </section>
+  );
+}
+
+function modelNames(models: Models | undefined, usual: string | null): string[] {
+  const items = models?.items ?? [];
+  const defaults = items.filter((model) => model.default).map((model) => model.model);
+  return [...new Set([...(usual ? [usual] : []), ...defaults, ...items.map((model) => model.model)])];
+}
+
+function sentence(trust: Trust): string {
+  if (trust === 'supervised') return 'Every call waits for your answer.';
+  if (trust === 'guided') return 'It reads by itself; changes and commands wait for your answer.';
+  return 'Nothing that is allowed waits for you; everything is recorded and can be undone.';
+}
+
+/** How to add a real model, as long as only the scripted one is there. */
+function Providers({ models, chosen }: { models: Models | undefined; chosen: string | undefined }) {
+  if (!models || !chosen?.startsWith('scripted/')) return null;
+  const missing = models.providers.filter((provider) => !provider.reachable && provider.name !== 'scripted');
+  return (
+    <details className="providers" open>
+      <summary>
+        <Icon name="key" /> This is a scripted model: it shows how the gate works, without a key
+      </summary>
+      <p>To work with a real one, end the server, set one of these variables and start it again:</p>
+      <ul>
+        <li>
+          <code>ANTHROPIC_API_KEY</code> for Claude, <code>OPENAI_API_KEY</code>, or <code>OPENROUTER_API_KEY</code>
+        </li>
+        <li>
+          <code>OLLAMA_HOST</code> for models on your own machine
+        </li>
+      </ul>
+      {missing.length > 0 && (
+        <dl>
+          {missing.map((provider) => (
+            <div key={provider.name}>
+              <dt>{provider.name}</dt>
+              <dd>{provider.reason ?? 'cannot be reached'}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </details>
+  );
+}

@@ -1,0 +1,147 @@
+import { useState } from 'react';
+import { api, explain } from '../api/client';
+import type { Pin, ToolInfo } from '../api/types';
+import { useLoaded } from '../app/useLoaded';
+import { iconOf } from '../chat/tools';
+import { Diff } from '../text/Diff';
+import { Revealed, revealed } from '../text/reveal';
+import { json } from '../ui/format';
+import { Icon } from '../ui/Icon';
+import { Failed, Page } from './Page';
+
+/** Tools and servers, what each needs, why one is not available, and definitions that wait for agreement. */
+export default function Tools() {
+  const tools = useLoaded(() => api.tools(), 'tools');
+  const [text, setText] = useState('');
+  const shown = (tools.value?.items ?? []).filter((tool) => `${tool.name} ${tool.description}`.toLowerCase().includes(text.toLowerCase()));
+  return (
+    <Page
+      title="Tools"
+      about="What you may call, and what a model of yours is offered. A model never sees a tool that is not available."
+      actions={<input type="search" aria-label="Search tools" placeholder="Search" value={text} onChange={(event) => setText(event.target.value)} />}
+    >
+      <Pins reloadTools={tools.reload} />
+      <Failed problem={tools.problem} />
+      <ul className="rows">
+        {shown.map((tool) => (
+          <ToolRow key={tool.name} tool={tool} />
+        ))}
+      </ul>
+      <Servers />
+    </Page>
+  );
+}
+
+function ToolRow({ tool }: { tool: ToolInfo }) {
+  const [isOpen, setIsOpen] = useState(false);
+  return (
+    <li className={tool.available ? 'row' : 'row is-unavailable'}>
+      <div className="row-head">
+        <button type="button" className="row-title" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
+          <Icon name={iconOf(tool.name)} />
+          <span className="tool-name">{revealed(tool.name)}</span>
+          <span className="row-about">{revealed(tool.description, 'prose').slice(0, 160)}</span>
+        </button>
+        <span className="row-meta">
+          <span className={`class class-${tool.class}`}>{tool.class}</span>
+          <span className="chip">{tool.server ? revealed(tool.server) : tool.source.replace('_', '-')}</span>
+          {tool.available ? <span className="chip">{tool.asks ? 'asks' : 'free'}</span> : <span className="chip is-refused">not available</span>}
+        </span>
+      </div>
+      {!tool.available && tool.reason && (
+        <p className="row-reason">
+          <Icon name="ban" /> <Revealed text={tool.reason} />
+        </p>
+      )}
+      {isOpen && (
+        <div className="row-body">
+          <p>
+            <Revealed text={tool.description} kind="prose" />
+          </p>
+          <p className="muted">{tool.permissions.length > 0 ? `Needs ${tool.permissions.map((one) => revealed(one)).join(', ')}` : 'Needs no permission of its own.'}</p>
+          <pre tabIndex={0} role="region" aria-label="Schema of the arguments">
+            <Revealed text={json(tool.inputSchema)} />
+          </pre>
+        </div>
+      )}
+    </li>
+  );
+}
+
+function Servers() {
+  const { value, problem } = useLoaded(() => api.servers(), 'servers');
+  if (value && value.items.length === 0) return null;
+  return (
+    <section aria-label="Servers">
+      <h2>Servers behind the gate</h2>
+      <Failed problem={problem} />
+      <ul className="rows">
+        {value?.items.map((server) => (
+          <li key={server.name} className="row">
+            <div className="row-head">
+              <span className="row-title">
+                <Icon name="plug" /> <span className="tool-name">{revealed(server.name)}</span>
+              </span>
+              <span className="row-meta">
+                {server.tools} tools <span className={`chip state-${server.state}`}>{server.state}</span>
+              </span>
+            </div>
+            {server.error && (
+              <p className="row-reason">
+                <Icon name="ban" /> <Revealed text={server.error} />
+              </p>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** Tools whose definition is new or has changed: suspended until a person agrees to exactly this one. */
+function Pins({ reloadTools }: { reloadTools: () => void }) {
+  const pins = useLoaded(() => api.pins(), 'pins');
+  const waiting = (pins.value?.items ?? []).filter((pin) => pin.status !== 'agreed');
+  if (waiting.length === 0) return <Failed problem={pins.problem} />;
+  return (
+    <section className="pins" aria-label="Definitions that wait for agreement">
+      <h2>
+        <Icon name="pin" /> Definitions that wait for your agreement
+      </h2>
+      {waiting.map((pin) => (
+        <PinRow key={`${pin.server}/${pin.tool}`} pin={pin} reload={() => (pins.reload(), reloadTools())} />
+      ))}
+    </section>
+  );
+}
+
+function PinRow({ pin, reload }: { pin: Pin; reload: () => void }) {
+  const [problem, setProblem] = useState('');
+  const agree = () => api.agree(pin).then(reload, (error: unknown) => setProblem(explain(error)));
+  return (
+    <article className="pin">
+      <header>
+        <span className="tool-name">{revealed(`${pin.server} / ${pin.tool}`)}</span>
+        <span className="chip is-refused">{pin.status}</span>
+        <code>{pin.digest.slice(0, 16)}</code>
+        {pin.status !== 'removed' && (
+          <button type="button" className="button is-small" onClick={() => void agree()}>
+            Agree to this definition
+          </button>
+        )}
+      </header>
+      {pin.advice?.map((line) => (
+        <p key={line} className="row-reason">
+          <Icon name="shield" /> <Revealed text={line} />
+        </p>
+      ))}
+      {pin.diff && <Diff text={pin.diff} />}
+      {problem && (
+        <p className="problem" role="alert">
+          {problem}
+        </p>
+      )}
+    </article>
+  );
+}
+
