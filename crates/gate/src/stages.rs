@@ -127,7 +127,7 @@ impl<'g> Verified<'g> {
         let (grant, limits) = caller_limits(snapshot, spec, who, asking.timeout).map_err(refused)?;
         let located = if needs_paths(snapshot, spec, who) {
             let context = context(received.call.id, &who.caller, spec, limits, &grant, asking);
-            Some(locate(tool, &received.arguments, context).await)
+            Some(Box::pin(locate(tool, &received.arguments, context)).await)
         } else {
             None
         };
