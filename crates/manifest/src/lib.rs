@@ -46,8 +46,8 @@ mod keyword_enum;
 
 pub use callers::{CallerKey, CallersConfig, ClaimsConfig, KeySourceConfig, TokenAlgorithm};
 pub use config::{
-    Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides, MountConfig,
-    OnAuditFailure, ProfileName, ToolPermission,
+    Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides,
+    MountConfig, OnAuditFailure, ProfileName, ToolPermission,
 };
 pub use conversation::ConversationConfig;
 pub use globs::{GlobError, Globs};
@@ -67,7 +67,7 @@ pub use tool::{
     CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, ElevatedDeclaration, ExampleCaller,
     Expectation, Extensions, ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse,
     PathArgument, PolicyRule, Rate, RealPaths, SkeletonError, StderrRule, TextTemplate, ToolManifest,
-    Treatment, WHOLE_WORKTREE, is_reserved, is_variable, looks_secret, quoted, skeleton,
+    Treatment, WHOLE_WORKTREE, is_reserved, is_variable, quoted, skeleton,
 };
 pub use variables::{MissingVariable, VariableText};
 pub use web_search::{SearchBackend, WebSearchConfig};

@@ -16,6 +16,7 @@ pub mod whitespace_fold;
 mod quote;
 mod sanitize;
 mod secret;
+pub mod secret_detection;
 mod fuzzy_match;
 pub mod line_index;
 pub mod line_buffer;

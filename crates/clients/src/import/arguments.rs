@@ -1,9 +1,9 @@
 //! The arguments of a server's program.
 
-use super::secret::{is_secret, names_secret, without_scheme};
 use super::secret_variables::ServerImport;
 use super::variables::translated;
 use toolgate_manifest::shown;
+use toolgate_text::secret_detection::{is_secret, names_secret, without_scheme};
 
 /// VS Code's variable for the open directory.
 pub(super) const PROJECT_FOLDER: &str = "${workspaceFolder}";

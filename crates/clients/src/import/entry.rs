@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::arguments::{PROJECT_FOLDER, arguments};
-use super::secret::contains_secret;
 use super::secret_variables::ServerImport;
 use toolgate_manifest::{is_reserved, is_variable, quoted};
+use toolgate_text::secret_detection::contains_secret;
 
 type ServerFields = Map<String, Value>;
 

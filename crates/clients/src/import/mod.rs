@@ -9,7 +9,7 @@ mod arguments;
 mod entry;
 mod insert;
 mod secret_variables;
-mod secret;
+mod variable_name;
 mod server_section;
 mod variables;
 

@@ -1,6 +1,8 @@
 //! Imports values, with a variable in place of everything that may be a secret.
 
-use super::secret::{is_secret, looks_random, variable, without_scheme};
+use toolgate_text::secret_detection::{is_secret, looks_random, without_scheme};
+
+use super::variable_name::variable;
 use super::variables::translated;
 use toolgate_manifest::shown;
 

@@ -1,6 +1,6 @@
 //! Variables in clients' syntax.
 
-use super::secret::variable;
+use super::variable_name::variable;
 use toolgate_manifest::is_variable;
 use toolgate_manifest::shown;
 

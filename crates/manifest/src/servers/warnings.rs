@@ -1,9 +1,10 @@
 //! Warnings about servers.
 
+use toolgate_text::secret_detection::looks_secret;
+
 use super::{ServerConfig, ServerTransport};
 use crate::config::Config;
 use crate::problem::{ConfigWarning, Located};
-use crate::tool::looks_secret;
 use crate::variables::VariableText;
 
 pub(crate) fn warnings(config: &Config) -> Vec<ConfigWarning> {

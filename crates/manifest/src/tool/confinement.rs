@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use toolgate_text::secret_detection::looks_secret;
 use toolgate_types::ToolClass;
 
 use super::{CommandLimits, CommandMount, MountPath};
@@ -19,25 +20,6 @@ const LIMITS: &[KeySpec] = &[
     key("open_files", "open_files: 256"),
     key("cpu_time", "cpu_time: 30s"),
     key("output", "output: 1MiB"),
-];
-
-/// Words in variable names that indicate a secret, separated by underscores.
-const SECRET_WORDS: &[&str] = &[
-    "TOKEN",
-    "SECRET",
-    "SECRETS",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "PWD",
-    "KEY",
-    "APIKEY",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "AUTH",
-    "COOKIE",
-    "PAT",
-    "DSN",
 ];
 
 /// Variables that control which code runs or where a command connects to; the sandbox sets those that are
@@ -210,12 +192,6 @@ pub fn is_reserved(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     RESERVED.contains(&&*upper)
         || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC"].iter().any(|prefix| upper.starts_with(prefix))
-}
-
-/// Whether the name of a variable suggests a secret.
-#[must_use]
-pub fn looks_secret(name: &str) -> bool {
-    name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 
 pub(crate) fn network(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {

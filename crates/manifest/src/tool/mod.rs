@@ -23,7 +23,7 @@ use serde_json::Value;
 use toolgate_types::{AgentName, Failure, ToolClass, ToolName, Trust};
 
 pub(crate) use confinement::{directory, mounts, network, not_a_host};
-pub use confinement::{is_reserved, is_variable, looks_secret};
+pub use confinement::{is_reserved, is_variable};
 pub use paths::{Extensions, NamedPath, PathArgument, RealPaths};
 pub(crate) use read::{calls, policy};
 pub use rendering::WHOLE_WORKTREE;

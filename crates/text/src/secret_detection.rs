@@ -1,6 +1,23 @@
-//! Detects secrets, so that none is copied.
+//! Detects secrets by the name or the look of a value, so that none is copied or recorded.
 
-use toolgate_manifest::{is_variable, looks_secret};
+/// Words in variable names that indicate a secret, separated by underscores.
+const SECRET_WORDS: &[&str] = &[
+    "TOKEN",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PWD",
+    "KEY",
+    "APIKEY",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "AUTH",
+    "COOKIE",
+    "PAT",
+    "DSN",
+];
 
 /// Prefixes of well-known secrets.
 const SECRET_PREFIXES: &[&str] = &[
@@ -52,7 +69,8 @@ const NON_SECRET_VALUES: &[&str] =
     &["true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", "oauth", "oauth2", "jwt"];
 
 /// Whether a value may be a secret, by its name or its content. Variables have been removed before.
-pub(super) fn is_secret(name: &str, value: &str) -> bool {
+#[must_use]
+pub fn is_secret(name: &str, value: &str) -> bool {
     let (scheme, value) = without_scheme(value);
     // Separators between variables, as in `${USER}:${PASSWORD}`.
     let between = |character: char| " :-_/@,.=;\"'{}[]&?".contains(character);
@@ -65,7 +83,8 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
 }
 
 /// Whether the name of an option, variable, header or URL parameter indicates a secret.
-pub(super) fn names_secret(name: &str) -> bool {
+#[must_use]
+pub fn names_secret(name: &str) -> bool {
     let words = words(name);
     let glued = words.replace('_', "").to_ascii_lowercase();
     let counts = ["maxtoken", "tokenlimit", "tokencount", "tokenize"].iter().any(|word| glued.contains(word));
@@ -98,7 +117,8 @@ fn is_path(value: &str) -> bool {
 }
 
 /// The authorization scheme with the following space, and the rest.
-pub(super) fn without_scheme(value: &str) -> (&str, &str) {
+#[must_use]
+pub fn without_scheme(value: &str) -> (&str, &str) {
     let end = value.find(' ').map_or(value.len(), |at| at + 1);
     let (first, rest) = value.split_at_checked(end).unwrap_or(("", value));
     match AUTH_SCHEMES.contains(&&*first.trim().to_ascii_lowercase()) && first.ends_with(' ') {
@@ -108,7 +128,8 @@ pub(super) fn without_scheme(value: &str) -> (&str, &str) {
 }
 
 /// Whether a text contains something that may be a secret.
-pub(super) fn contains_secret(text: &str) -> bool {
+#[must_use]
+pub fn contains_secret(text: &str) -> bool {
     let apart = |character: char| character.is_whitespace() || "\"'`{}[](),;&?#|<>=:/@\\".contains(character);
     let known = |word: &str| SECRET_PREFIXES.iter().any(|beginning| word.starts_with(beginning));
     let random = |word: &str| !is_path(text) && looks_random(word, 20);
@@ -144,7 +165,8 @@ fn is_pair(text: &str, at: usize) -> bool {
 }
 
 /// Whether a word of at least `least` characters looks randomly generated.
-pub(super) fn looks_random(word: &str, least: usize) -> bool {
+#[must_use]
+pub fn looks_random(word: &str, least: usize) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+=%.~".contains(&byte);
     if word.len() < least || !word.bytes().all(fits) {
         return false;
@@ -165,14 +187,93 @@ fn is_mixed(run: &str) -> bool {
     letters && (any(u8::is_ascii_digit) || (run.len() >= 20 && changes.count() * 5 >= run.len()))
 }
 
-/// A variable name made of these words.
-pub(super) fn variable(words: &[&str]) -> String {
-    let joined = words.join("_").to_ascii_uppercase();
-    let name: String = joined
-        .chars()
-        .map(|character| if character.is_ascii_alphanumeric() { character } else { '_' })
-        .collect();
-    if is_variable(&name) { name } else { format!("_{name}") }
+/// Whether the name of a variable suggests a secret.
+#[must_use]
+pub fn looks_secret(name: &str) -> bool {
+    name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word))
+}
+
+/// The mark in place of a secret.
+const REDACTED: &str = "[redacted]";
+
+/// A command line without what may be a secret in it: values of options and variables whose name indicates one, passwords in URLs, authorization
+/// headers, and words that look like keys or randomly generated. A heuristic: a secret that looks like a plain word stays.
+#[must_use]
+pub fn redact_command(line: &str) -> String {
+    let mut kept = String::with_capacity(line.len());
+    // Whether the next word is the value of what was named before it, and whether it may be an authorization scheme.
+    let (mut is_value, mut after_header) = (false, false);
+    for (gap, word) in words_with_gaps(line) {
+        kept.push_str(gap);
+        if word.is_empty() {
+            continue;
+        }
+        let bare = word.trim_matches(['"', '\'', '\\']);
+        let is_scheme = AUTH_SCHEMES.contains(&&*bare.to_ascii_lowercase());
+        if (is_value || after_header) && is_scheme {
+            kept.push_str(word);
+            (is_value, after_header) = (true, false);
+            continue;
+        }
+        let named_before = is_value && !bare.starts_with('-') && !bare.is_empty();
+        (is_value, after_header) = (false, false);
+        if named_before {
+            kept.push_str(REDACTED);
+            continue;
+        }
+        let pair = bare.split_once(['=', ':']).filter(|(name, _)| names_secret(name));
+        match pair {
+            // `Authorization: Bearer …`, `--token= …`
+            Some((_, "")) => {
+                kept.push_str(word);
+                (is_value, after_header) = (true, true);
+            }
+            Some((name, value)) if is_secret(name, value) => {
+                let end = word.find(name).map_or(0, |at| at + name.len() + 1);
+                kept.push_str(word.get(..end).unwrap_or_default());
+                kept.push_str(REDACTED);
+            }
+            _ if contains_secret(bare) => kept.push_str(REDACTED),
+            _ => {
+                kept.push_str(word);
+                is_value = bare.starts_with('-') && names_secret(bare) || PASSWORD_OPTIONS.contains(&bare);
+            }
+        }
+    }
+    kept
+}
+
+/// A path without names in it that begin like well-known keys. Names that only look random stay: digests and ids are common in paths.
+#[must_use]
+pub fn redact_path(path: &str) -> String {
+    let known = |name: &str| {
+        name.len() >= SHORTEST_KEY && SECRET_PREFIXES.iter().any(|beginning| name.starts_with(beginning))
+    };
+    if !path.split('/').any(known) {
+        return path.to_owned();
+    }
+    let names = path.split('/').map(|name| if known(name) { REDACTED } else { name });
+    names.collect::<Vec<_>>().join("/")
+}
+
+/// Options whose next word is a name and a password.
+const PASSWORD_OPTIONS: &[&str] = &["-u", "--user", "-p"];
+/// A shorter name is no key, whatever its prefix.
+const SHORTEST_KEY: usize = 16;
+
+/// The words of a line, each with the white space before it.
+fn words_with_gaps(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (gap, after) = rest.split_at(rest.len() - rest.trim_start().len());
+        let end = after.find(char::is_whitespace).unwrap_or(after.len());
+        let (word, after) = after.split_at(end);
+        rest = after;
+        Some((gap, word))
+    })
 }
 
 #[cfg(test)]
@@ -241,12 +342,31 @@ mod tests {
     }
 
     #[test]
-    fn variables_have_names() {
-        for (words, expected) in
-            [(&["git-hub", "token"][..], "GIT_HUB_TOKEN"), (&["7z"], "_7Z"), (&["ä"], "_"), (&[""], "_")]
-        {
-            assert_eq!(variable(words), expected);
-            assert!(is_variable(&variable(words)));
+    fn a_command_keeps_its_words_and_loses_its_secrets() {
+        for (line, kept) in [
+            ("cargo test --package gate", "cargo test --package gate"),
+            ("rm -rf  target\n ls", "rm -rf  target\n ls"),
+            (
+                "curl -H 'Authorization: Bearer abc' https://a.example/x",
+                "curl -H 'Authorization: Bearer [redacted] https://a.example/x",
+            ),
+            ("curl -H X-Api-Key:abc a", "curl -H X-Api-Key:[redacted] a"),
+            ("curl -u me:pw https://a.example", "curl -u [redacted] https://a.example"),
+            (
+                "API_KEY=abc ./run --token=xyz --token xyz",
+                "API_KEY=[redacted] ./run --token=[redacted] --token [redacted]",
+            ),
+            ("git clone https://me:pw@a.example/r", "git clone [redacted]"),
+            ("echo ghp_0123456789abcdef0123", "echo [redacted]"),
+            ("echo \"sk-ant-REDACTED\" > key", "echo [redacted] > key"),
+            ("psql --password hunter2 -c 'select 1'", "psql --password [redacted] -c 'select 1'"),
+            ("grep -n key src/a.rs", "grep -n key src/a.rs"),
+            ("", ""),
+        ] {
+            assert_eq!(redact_command(line), kept);
         }
+        assert_eq!(redact_path("@project/src/a.rs"), "@project/src/a.rs");
+        assert_eq!(redact_path("@project/ghp_0123456789abcdef/x"), "@project/[redacted]/x");
+        assert_eq!(redact_path("@project/sk-learn"), "@project/sk-learn");
     }
 }
