@@ -204,6 +204,7 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
         config: loaded,
         audit,
         audit_mode,
+        audit_detail: settings.audit_detail,
         journal,
         approver,
         grants: Arc::new(open_grants(settings)?),

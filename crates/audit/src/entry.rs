@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use toolgate_types::{CallId, Caller, ErrorCode, Repair, Sha256, Stage, ToolClass};
 
+use crate::CallDetails;
+
 /// How one call ended. Becomes exactly one record.
 ///
-/// It has no field for arguments or output in clear, only for their digests.
+/// It has no field for arguments or output in clear, only for their digests, and for the names of what was touched.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditEntry<'a> {
     /// The gate's id for the call.
@@ -35,6 +37,8 @@ pub struct AuditEntry<'a> {
     pub denial: Option<Denial<'a>>,
     /// The output, if there was one.
     pub response: Option<ResponseSummary<'a>>,
+    /// What the call touched, as far as the operator has it recorded.
+    pub details: Option<&'a CallDetails>,
     /// How long the call took, without `waited`.
     pub duration: Duration,
     /// How long a person was waited for.
@@ -84,4 +88,6 @@ pub struct Intent<'a> {
     pub args_hash: Sha256,
     /// The id of the lasting grant that answered the question about the call.
     pub grant: Option<&'a str>,
+    /// What the call names, in case it leaves no other record.
+    pub details: Option<&'a CallDetails>,
 }

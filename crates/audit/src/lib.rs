@@ -26,6 +26,7 @@
 //!     grant: None,
 //!     denial: None,
 //!     response: None,
+//!     details: None,
 //!     duration: std::time::Duration::from_micros(1234),
 //!     waited: std::time::Duration::ZERO,
 //! })?;
@@ -40,6 +41,7 @@
 
 pub mod error;
 pub mod entry;
+pub mod details;
 mod digest;
 mod truncate;
 pub mod record;
@@ -71,6 +73,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use checkpoint::Checkpoint;
 pub use checkpoint_key::{InvalidPublicKey, PublicKey, public_key_path};
 pub use day::{Day, InvalidDay};
+pub use details::CallDetails;
 pub use digest::{args_digest, output_digest};
 pub use entry::{AuditEntry, Denial, Intent, ResponseSummary};
 pub use error::{AuditError, AuditWarning};

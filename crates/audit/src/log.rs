@@ -439,6 +439,7 @@ mod tests {
                 version,
                 args_hash,
                 grant: None,
+                details: None,
             })
         };
         announced().unwrap().wait().unwrap();
@@ -477,6 +478,7 @@ mod tests {
                 grant: None,
                 denial: None,
                 response: None,
+                details: None,
                 duration: Duration::ZERO,
                 waited: Duration::ZERO,
             };

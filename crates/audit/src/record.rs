@@ -9,11 +9,11 @@ use toolgate_types::{
     CallId, Caller, ChangeFate, Decision, ErrorCode, Repair, Sha256, Stage, StateKey, ToolClass,
 };
 
-use crate::AuditError;
 use crate::digest::args_digest;
 use crate::entry::{Denial, Intent};
 use crate::record_body::RecordBody;
 use crate::truncate::{truncate_list, truncate_name};
+use crate::{AuditError, CallDetails};
 
 /// The current record version. Version 1 had unkeyed digests, and its lines carry no version.
 pub(crate) const RECORD_VERSION: u32 = 2;
@@ -58,6 +58,9 @@ pub struct Record {
     /// Summary of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<RecordedResponse>,
+    /// What the call touched, as far as the operator has it recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<CallDetails>,
     /// Set in a gap record, which reports calls without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<RecordedGap>,
@@ -197,6 +200,9 @@ pub(crate) struct RecordedIntent {
     /// The id of the lasting grant that answered the question about the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) grant: Option<String>,
+    /// What the call names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<CallDetails>,
 }
 
 impl RecordedIntent {
@@ -222,6 +228,7 @@ impl RecordedIntent {
                 escalation: Vec::new(),
             },
             grant: intent.grant.map(|grant| truncate_name(grant).into_owned()),
+            details: intent.details.filter(|details| !details.is_empty()).map(CallDetails::truncated),
         }
     }
 
@@ -254,6 +261,7 @@ impl RecordedIntent {
                 count: 1,
             }),
             response: None,
+            details: self.details.as_ref(),
             gap: None,
             duration: Duration::ZERO,
             waited: Duration::ZERO,

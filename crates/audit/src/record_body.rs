@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use toolgate_types::{CallId, Caller, Decision, Repair, Sha256, StateKey, ToolClass};
 
-use crate::AuditError;
 use crate::digest::{args_digest, output_digest};
 use crate::entry::{AuditEntry, Denial, ResponseSummary};
 use crate::line::to_json;
 use crate::record::{RecordedCaller, RecordedGap};
 use crate::truncate::{truncate_list, truncate_name, truncate_reason};
+use crate::{AuditError, CallDetails};
 
 /// Enough for a successful call of a caller with few permissions.
 const INITIAL_CAPACITY_BYTES: usize = 1024;
@@ -37,6 +37,7 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) grant: Option<&'a str>,
     pub(crate) denial: Option<Denial<'a>>,
     pub(crate) response: Option<ResponseSummary<'a>>,
+    pub(crate) details: Option<&'a CallDetails>,
     pub(crate) gap: Option<RecordedGap>,
     pub(crate) duration: Duration,
     pub(crate) waited: Duration,
@@ -72,7 +73,7 @@ impl<'a> RecordBody<'a> {
             grant,
             ..
         } = *entry;
-        let AuditEntry { denial, response, duration, waited, .. } = *entry;
+        let AuditEntry { denial, response, details, duration, waited, .. } = *entry;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
         let response = response.map(|response| ResponseSummary {
             output_hash: output_digest(key, response.output_hash),
@@ -92,6 +93,7 @@ impl<'a> RecordBody<'a> {
             grant,
             denial,
             response,
+            details,
             gap,
             duration,
             waited,
@@ -191,6 +193,10 @@ impl RecordBody<'_> {
             json.put(b"\",\"outputBytes\":");
             json.put_number(output_bytes);
             json.put(b"}");
+        }
+        if let Some(details) = self.details.filter(|details| !details.is_empty()) {
+            json.put(b",\"details\":");
+            json.put(&to_json(&details.truncated())?);
         }
         if let Some(gap) = &self.gap {
             json.put(b",\"gap\":");
@@ -389,6 +395,22 @@ mod tests {
         ]
     }
 
+    fn details() -> impl Strategy<Value = CallDetails> {
+        let changes = (texts(), texts(), texts(), texts());
+        (texts(), changes, texts(), texts(), option::of(text())).prop_map(
+            |(paths, (created, modified, deleted, moved), hosts, refused_hosts, command)| CallDetails {
+                paths,
+                created,
+                modified,
+                deleted,
+                moved,
+                hosts,
+                refused_hosts,
+                command,
+            },
+        )
+    }
+
     fn owned(text: &str) -> String {
         truncate_name(text).into_owned()
     }
@@ -406,7 +428,7 @@ mod tests {
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
             grant in option::of(text()),
             (duration, waited, args_hash) in (duration(), prop_oneof![Just(Duration::ZERO), duration()], any::<[u8; 32]>()),
-            (changed_from, escalation) in (option::of(any::<[u8; 32]>()), texts()),
+            (changed_from, escalation, details) in (option::of(any::<[u8; 32]>()), texts(), option::of(details())),
             repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
         ) {
             let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
@@ -428,6 +450,7 @@ mod tests {
                     output_hash: (*output_hash).into(),
                     output_bytes: *output_bytes,
                 }),
+                details: details.as_ref(),
                 duration,
                 waited,
             };
@@ -449,6 +472,7 @@ mod tests {
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
             prop_assert_eq!(&record.request.escalation, &truncate_list(&escalation).map(|entry| entry.into_owned()).collect::<Vec<_>>());
             prop_assert_eq!(record.request.repairs, repairs);
+            prop_assert_eq!(record.details, details.as_ref().filter(|details| !details.is_empty()).map(CallDetails::truncated));
             prop_assert_eq!(record.grant, grant.as_deref().map(owned));
             prop_assert_eq!(record.tool.version, version.as_deref().map(owned));
             prop_assert_eq!(record.request.client_call_id, client_call_id.as_deref().map(owned));

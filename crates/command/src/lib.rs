@@ -36,7 +36,7 @@ use toolgate_workspace::{
 
 use capture::Capture;
 use confinement::ConfinementState;
-use network::{NO_RETRIES, Proxy, denials, refused_hosts};
+use network::{NO_RETRIES, Proxy, denials, note_hosts, refused_hosts};
 use post_run::{PostRunLeftovers, quarantine_leftovers};
 
 pub use commit_identity::CommitIdentity;
@@ -291,6 +291,7 @@ impl CommandRunner {
         quarantined.extend(recovered);
         Ok(ended.map(|ended| {
             let report = proxy.as_ref().map(Proxy::report);
+            note_hosts(report.as_ref(), &context.touched);
             let mut denied = denials(command.reach, report.as_ref(), ended.wanted_network);
             let held = AppliedLimits::of(command, context, run.mounts());
             denied.extend(held.denials(&ended));

@@ -9,6 +9,8 @@ use toolgate_egress::{
     Dial, EgressEvent, EgressProxy, EgressReport, NetworkAllowlist, RefusalReason, RejectedConnection,
 };
 
+use toolgate_gate::TouchedNames;
+
 use crate::command_denial::CommandDenial;
 
 /// Beyond this many, rejected hosts are not listed.
@@ -69,6 +71,13 @@ pub(super) fn refused_hosts(report: Option<&EgressReport>) -> Vec<RefusedHost> {
         Some(RefusedHost { host: host.to_string(), port, reason, entry: counted.item.missing_entry() })
     });
     hosts.take(MAX_LISTED).collect()
+}
+
+/// Reports the hosts that a command connected to and was refused, for the record of its call.
+pub(super) fn note_hosts(report: Option<&EgressReport>, touched: &TouchedNames) {
+    let Some(report) = report else { return };
+    report.allowed.iter().for_each(|counted| touched.add_host(&counted.item.target));
+    report.refused.iter().for_each(|counted| touched.add_refused_host(&counted.item.target));
 }
 
 /// A proxy that starts when the sandbox has created the network namespace, and stops before it is removed.

@@ -17,6 +17,7 @@ use toolgate_types::{
 use crate::approval::ApprovalWait;
 use crate::gate::{AuditMode, FinishedCall, Gate};
 use crate::refusal_counter::RefusedCall;
+use crate::touched::TouchedNames;
 use crate::trace::CallSpan;
 
 /// What the record keeps of an output.
@@ -87,6 +88,8 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) escalation: Vec<String>,
     /// The call as a person changed it.
     pub(crate) changed: Option<ChangedCall>,
+    /// What it touches.
+    pub(crate) touched: TouchedNames,
     pub(crate) span: CallSpan,
 }
 
@@ -186,6 +189,7 @@ impl AuditGuard<'_> {
                 Some(Denial { stage: *stage, code: failure.code, reason: &reason, count })
             }
         };
+        let details = self.touched.collected();
         let entry = AuditEntry {
             call: self.call.id,
             client_call_id: self.call.client_id.as_deref(),
@@ -204,6 +208,7 @@ impl AuditGuard<'_> {
                 output_hash: raw.hash,
                 output_bytes: raw.bytes,
             }),
+            details: Some(&details),
             duration,
             waited: self.waited.total(),
         };

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditError, AuditLog, Intent, Ticket};
+use toolgate_manifest::AuditDetail;
 use toolgate_policy::needs_question;
 use toolgate_types::{
     CallId, Caller, Category, ErrorCode, Escalation, Failure, Outcome, Sha256, Stage, Structured, ToolCall,
@@ -32,6 +33,7 @@ use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
 use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
+use crate::touched::TouchedNames;
 use crate::trace::{CallSpan, await_in_span};
 
 /// What happens when a call cannot be recorded.
@@ -56,6 +58,8 @@ pub struct GateOptions {
     pub audit: Result<AuditLog, AuditError>,
     /// What happens when the audit log fails.
     pub audit_mode: AuditMode,
+    /// What a record says of what its call touched.
+    pub audit_detail: AuditDetail,
     /// The journal of changes, from which they can be undone.
     pub journal: Arc<Journal>,
     /// Asks a person for approval.
@@ -77,6 +81,7 @@ pub struct Gate {
     pub(crate) audit: Result<Arc<AuditLog>, AuditError>,
     pub(crate) refusals: Arc<RefusalCounter>,
     pub(crate) audit_mode: AuditMode,
+    audit_detail: AuditDetail,
     pub(crate) warn: Arc<dyn Fn(&str) + Send + Sync>,
     pub(crate) current: ArcSwap<Snapshot>,
     /// Held while the current snapshot is replaced, so that replacements are serialised.
@@ -146,6 +151,7 @@ impl Gate {
             config_generation: watch::Sender::new(0),
             audit,
             audit_mode: options.audit_mode,
+            audit_detail: options.audit_detail,
             warn: options.warn,
             journal: options.journal,
             approver: options.approver,
@@ -319,6 +325,7 @@ impl Gate {
             None => self.sessions.increment(&unsettled.caller.session),
         };
         unsettled.session_calls = Some(calls);
+        verified.note_named(&unsettled.touched);
         let asking = StageContext {
             approver: options.approver.as_deref().unwrap_or(self.approver.as_ref()),
             session_grants: &self.session_grants,
@@ -328,6 +335,7 @@ impl Gate {
             escalations: &self.escalations,
             changed,
             waited: &unsettled.waited,
+            touched: &unsettled.touched,
             cancelled,
             interrupted: options.interrupted.clone(),
             progress: options.progress.clone(),
@@ -483,6 +491,7 @@ impl Gate {
             session_calls: None,
             escalation: Vec::new(),
             changed: None,
+            touched: TouchedNames::new(self.audit_detail),
             span: CallSpan::new(call.id, &call.tool, || {
                 self.current.load().registry.get(&call.tool).is_some()
             }),
@@ -495,6 +504,7 @@ impl Gate {
         unsettled: &AuditGuard<'_>,
         class: ToolClass,
     ) -> Result<Option<Ticket>, Failure> {
+        let details = unsettled.touched.collected();
         let intent = Intent {
             call: unsettled.call.id,
             client_call_id: unsettled.call.client_id.as_deref(),
@@ -504,6 +514,7 @@ impl Gate {
             version: unsettled.version,
             args_hash: unsettled.args_hash,
             grant: unsettled.grant.as_deref(),
+            details: Some(&details),
         };
         let announced = self.audit.as_ref().map_err(Clone::clone).and_then(|audit| audit.intent(&intent));
         match (announced, self.audit_mode) {
@@ -548,7 +559,8 @@ impl Gate {
         let session = unsettled.caller.session.clone();
         let journal = Arc::clone(&self.journal);
         let recorder =
-            CallRecorder::new(journal, unsettled.call.id, session, &unsettled.call.tool, intent, None);
+            CallRecorder::new(journal, unsettled.call.id, session, &unsettled.call.tool, intent, None)
+                .naming(unsettled.touched.clone());
         Ok(recorder.intent_may_fail(self.audit_mode == AuditMode::Warn))
     }
 }

@@ -15,6 +15,7 @@
 
 mod tool_schema;
 mod blocking;
+mod touched;
 mod tool;
 mod judged_paths;
 mod registry;
@@ -69,4 +70,5 @@ pub use tool_schema::ToolSchema;
 pub use toolgate_identity::StaleKeys;
 /// For frontends that run several calls concurrently: whether a call may need a person's approval.
 pub use toolgate_policy::needs_question;
+pub use touched::TouchedNames;
 pub use trace::SPAN_TARGET;

@@ -80,6 +80,7 @@ impl RefusedCall {
             grant: None,
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),
             response: None,
+            details: None,
             duration: Duration::ZERO,
             waited: Duration::ZERO,
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use toolgate_policy::PathInputs;
 use toolgate_types::Sha256;
 
 use crate::breaker::Breaker;
@@ -18,17 +19,23 @@ pub(crate) struct RegisteredTool {
     pub(crate) output: Arc<OutputCheck>,
     pub(crate) breaker: Arc<Breaker>,
     definition: Arc<OnceLock<Sha256>>,
+    path_inputs: Arc<OnceLock<PathInputs>>,
 }
 
 impl RegisteredTool {
     fn new(tool: Arc<dyn Tool>) -> Self {
         let (input, output, breaker) = (Arc::default(), Arc::default(), Arc::default());
-        Self { tool, input, output, breaker, definition: Arc::default() }
+        Self { tool, input, output, breaker, definition: Arc::default(), path_inputs: Arc::default() }
     }
 
     /// Whether its digest of the definition is the same in every process: only then can a stored grant name it.
     pub(crate) fn is_recognisable(&self) -> bool {
         self.tool.fingerprint().is_some() || self.tool.spec().requirements.is_none()
+    }
+
+    /// Which of its arguments are paths; computed once.
+    pub(crate) fn path_inputs(&self) -> &PathInputs {
+        self.path_inputs.get_or_init(|| self.tool.path_inputs())
     }
 
     /// Digest of the tool's definition. A tool with requirements and without a fingerprint gets a new digest in every generation, because nothing

@@ -32,6 +32,7 @@ use crate::registry::RegisteredTool;
 use crate::schema_check::{Deadline, check_value};
 use crate::snapshot::Snapshot;
 use crate::tool::{CallContext, Progress, ResourceRequest, ToolSpec};
+use crate::touched::TouchedNames;
 
 /// A refusal, and the stage that refused.
 #[derive(Debug)]
@@ -109,6 +110,12 @@ pub(crate) struct Verified<'g> {
 impl<'g> Verified<'g> {
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.authenticated.caller
+    }
+
+    /// Collects what its arguments name, for the record.
+    pub(crate) fn note_named(&self, touched: &TouchedNames) {
+        let Known { received, tool, .. } = &self.known;
+        touched.set_named(tool.tool.as_ref(), tool.path_inputs(), &received.arguments);
     }
 
     /// PERMISSION: may this caller make this call now? `calls` is how many calls its session made before.
@@ -266,6 +273,8 @@ pub(crate) struct StageContext<'g> {
     pub(crate) changed: Option<Sha256>,
     /// Counts how long a person is waited for.
     pub(crate) waited: &'g ApprovalWait,
+    /// Collects what the call touches.
+    pub(crate) touched: &'g TouchedNames,
     pub(crate) cancelled: &'g CancellationToken,
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
@@ -399,6 +408,7 @@ fn context(
         grant: paths,
         judged: None,
         recorder: Arc::new(NoopRecorder),
+        touched: asking.touched.clone(),
         progress,
         blocking: asking.blocking,
         resource: asking.resource.clone(),

@@ -21,6 +21,7 @@ use crate::gate::unrecorded;
 use crate::judged_paths::{CallPath, JudgedPaths};
 use crate::stages::ApprovedCall;
 use crate::tool_schema::ToolSchema;
+use crate::touched::TouchedNames;
 
 /// What a tool declares about itself.
 #[derive(Clone, Debug)]
@@ -293,6 +294,8 @@ pub struct CallContext {
     pub effective_grant: Option<Arc<dyn PathGrant>>,
     /// Records every change before it is made.
     pub recorder: Arc<dyn Recorder + Send + Sync>,
+    /// Collects what the call touches, for its record.
+    pub touched: TouchedNames,
     /// Receives progress. `None` if the output must be filtered first.
     pub progress: Option<Progress>,
     /// Where blocking work runs.

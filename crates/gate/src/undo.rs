@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolgate_types::{CallId, Caller, Failure, Outcome, Stage, ToolCall, ToolClass, ToolOutput};
 
+use crate::audit_guard::AuditGuard;
 use crate::gate::{AuditMode, Gate};
 use crate::journal::{UndoError, UndoOptions, UndoOutcome};
 
@@ -38,7 +39,7 @@ impl Gate {
                     None => Ok(()),
                 };
                 match waited {
-                    Ok(()) => self.restore(target, call.id, &unsettled.caller, options).await,
+                    Ok(()) => self.restore(target, &unsettled, options).await,
                     Err(error) => Err(error),
                 }
             }
@@ -59,15 +60,15 @@ impl Gate {
     async fn restore(
         &self,
         target: CallId,
-        by: CallId,
-        caller: &Caller,
+        unsettled: &AuditGuard<'_>,
         options: UndoOptions,
     ) -> Result<UndoOutcome, UndoError> {
         let Some(workspace) = self.current.load().workspace.clone() else {
             return Err(UndoError::NoWorkspace);
         };
-        let (journal, session) = (Arc::clone(self.journal()), caller.session.clone());
-        let undoing = move || Ok(journal.undo(target, by, session, options, &workspace));
+        let (journal, session) = (Arc::clone(self.journal()), unsettled.caller.session.clone());
+        let (by, touched) = (unsettled.call.id, unsettled.touched.clone());
+        let undoing = move || Ok(journal.undo(target, (by, session), options, &workspace, touched));
         self.blocking.run(undoing).await.unwrap_or_else(|failure| {
             // The undo panicked. The next start's recovery reverts what it left half-done.
             Err(UndoError::NotRecorded(failure.message))

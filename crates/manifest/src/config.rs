@@ -106,6 +106,8 @@ pub struct AuditConfig {
     pub directory: Option<Located<DeclaredPath>>,
     /// `on_failure`: whether a call that cannot be recorded may run.
     pub on_failure: Option<Located<OnAuditFailure>>,
+    /// `details`: what a record says of what its call touched.
+    pub details: Option<Located<AuditDetail>>,
     /// `checkpoints`: the file of signed checkpoints; best on another disk.
     pub checkpoints: Option<Located<DeclaredPath>>,
     /// `key`: the file with the signing key.
@@ -216,6 +218,18 @@ words! {
         ReadOnly = "ro",
         /// Read-write.
         ReadWrite = "rw",
+    }
+}
+
+words! {
+    /// What a record says of what its call touched.
+    AuditDetail, "a level of detail" {
+        /// The names of files and hosts.
+        Paths = "paths",
+        /// The same, and the words of commands.
+        Commands = "commands",
+        /// Nothing.
+        Off = "off",
     }
 }
 

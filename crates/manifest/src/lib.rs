@@ -46,7 +46,7 @@ mod keyword_enum;
 
 pub use callers::{CallerKey, CallersConfig, ClaimsConfig, KeySourceConfig, TokenAlgorithm};
 pub use config::{
-    Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides,
+    Access, AgentConfig, ApprovalConfig, AuditConfig, AuditDetail, Config, EXAMPLE, LimitOverrides,
     MountConfig, OnAuditFailure, ProfileName, ToolPermission,
 };
 pub use conversation::ConversationConfig;

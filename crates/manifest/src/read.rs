@@ -83,6 +83,7 @@ const LIMITS: &[KeySpec] = &[
 const AUDIT: &[KeySpec] = &[
     key("directory", "directory: ./audit"),
     key("on_failure", "on_failure: deny"),
+    key("details", "details: paths"),
     key("checkpoints", "checkpoints: /mnt/elsewhere/toolgate.checkpoints"),
     key("key", "key: ~/.config/toolgate/audit.key"),
     key("checkpoint_every", "checkpoint_every: 256"),
@@ -272,6 +273,7 @@ fn audit(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<AuditCon
     Some(AuditConfig {
         directory: section.get("directory", report, path),
         on_failure: section.get("on_failure", report, word),
+        details: section.get("details", report, word),
         checkpoints: section.get("checkpoints", report, path),
         key: section.get("key", report, path),
         checkpoint_every: section.get("checkpoint_every", report, count).and_then(NonZeroU64::new),

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use toolgate_gate::JournalBounds;
 use toolgate_manifest::{
-    Access, CommandMount, Config, ConfigProblem, DeclaredPath, KeySourceConfig, Located, ModelKey,
-    OnAuditFailure, PinMode, SandboxLayer, ServeAuth, ServerConfig, ServerProcessConfig, ServerRemote,
-    ServerTransport, ToolManifest, VariableText,
+    Access, AuditDetail, CommandMount, Config, ConfigProblem, DeclaredPath, KeySourceConfig, Located,
+    ModelKey, OnAuditFailure, PinMode, SandboxLayer, ServeAuth, ServerConfig, ServerProcessConfig,
+    ServerRemote, ServerTransport, ToolManifest, VariableText,
 };
 use toolgate_tools::default_key_variable;
 use toolgate_types::{OnViolation, ToolClass, Trust};
@@ -331,6 +331,9 @@ fn weakened_protections(config: &Config) -> Vec<String> {
     }
     if config.audit.on_failure.as_ref().is_some_and(|mode| mode.value == OnAuditFailure::Warn) {
         less.push("audit.on_failure: warn; calls go on when they cannot be recorded".to_owned());
+    }
+    if config.audit.details.as_ref().is_some_and(|detail| detail.value == AuditDetail::Off) {
+        less.push("audit.details: off; the record does not say which files calls touched".to_owned());
     }
     if let Some(reserve) = config.audit.reserve.filter(|reserve| *reserve < USUAL_RESERVE_BYTES) {
         less.push(format!(

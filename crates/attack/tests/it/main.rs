@@ -28,6 +28,7 @@ mod crashed;
 mod writers;
 mod disk;
 mod recording;
+mod touched;
 mod approval;
 mod grants;
 mod agreed;

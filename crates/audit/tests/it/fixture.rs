@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tempfile::TempDir;
 use toolgate_audit::{
-    AuditEntry, AuditLog, Intent, LogOptions, Record, RecordFilter, VerifyOptions, VerifyReport,
+    AuditEntry, AuditLog, CallDetails, Intent, LogOptions, Record, RecordFilter, VerifyOptions, VerifyReport,
     query_records, verify,
 };
 use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
@@ -113,12 +113,15 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         grant: None,
         denial: None,
         response: None,
+        details: None,
         duration: Duration::from_micros(1234),
         waited: Duration::ZERO,
     }
 }
 
 pub(crate) fn intent(call: CallId, caller: &Caller) -> Intent<'_> {
+    static NAMED: LazyLock<CallDetails> =
+        LazyLock::new(|| CallDetails { paths: vec!["@project/a".to_owned()], ..CallDetails::default() });
     Intent {
         call,
         client_call_id: Some("call_7"),
@@ -128,5 +131,6 @@ pub(crate) fn intent(call: CallId, caller: &Caller) -> Intent<'_> {
         version: None,
         args_hash: Sha256::of(b"{\"path\":\"a\"}"),
         grant: None,
+        details: Some(&NAMED),
     }
 }

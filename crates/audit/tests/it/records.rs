@@ -3,10 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use toolgate_audit::{AuditEntry, Denial, Record, ResponseSummary};
+use toolgate_audit::{AuditEntry, CallDetails, Denial, Record, ResponseSummary};
 use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
 
-use crate::fixture::{AuditFixture, alice, allowed, id};
+use crate::fixture::{AuditFixture, alice, allowed, id, verdict};
 
 #[test]
 fn lines_are_as_documented() {
@@ -46,6 +46,24 @@ fn lines_are_as_documented() {
     {"v":2,"seq":1,"prev":"0000000000000000000000000000000000000000000000000000000000000000","timestamp":"2026-11-15T12:00:00.000Z","traceId":"01931b2c-0000-7000-8000-000000000001","caller":{"sub":"alice","permissions":["files:read","git:read"],"agent":"reviewer","session":"s1","run":"run-1"},"tool":{"name":"read_file","classification":"read"},"request":{"argsHash":"48fd2849edb8e8042bf54b975ec3d1e93e7e56d5673ebe0d0f3fd1b0a883b9a7","clientCallId":"toolu_1"},"decision":"ALLOWED","response":{"redactedFields":["user.email"],"outputHash":"5dd815840a3531f4754bbe7f6093af360979aaad3dfe8c92e2d25c17fbfaa347","outputBytes":3},"duration":0.123,"hash":"b69f9c2136bacb25d44d9f26fe6710514d9c23aeb62cf192ef28e958142e6c4b"}
     {"v":2,"seq":2,"prev":"b69f9c2136bacb25d44d9f26fe6710514d9c23aeb62cf192ef28e958142e6c4b","timestamp":"2026-11-15T12:00:00.000Z","traceId":"01931b2c-0000-7000-8000-000000000002","caller":{"sub":"alice","permissions":["files:read","git:read"],"session":"s1"},"tool":{"name":"git_push"},"request":{"argsHash":"48fd2849edb8e8042bf54b975ec3d1e93e7e56d5673ebe0d0f3fd1b0a883b9a7"},"decision":"DENIED","denial":{"stage":"PERMISSION","code":"not_permitted","reason":"missing permission `git:write`"},"duration":12.0,"hash":"6ff9ee98c9e21dc97047396d55b36873fe9d6c39bcbe569627e935563008c744"}
     "#);
+}
+
+/// Lines of logs from before records said what was touched.
+#[test]
+fn lines_without_details_are_read_and_verified_and_details_are_part_of_the_chain() {
+    let place = AuditFixture::new();
+    let log = place.open();
+    log.append(&allowed(id(1), &alice())).unwrap();
+    let details = CallDetails { deleted: vec!["@project/a".to_owned()], ..CallDetails::default() };
+    log.append(&AuditEntry { details: Some(&details), ..allowed(id(2), &alice()) }).unwrap();
+    log.append(&AuditEntry { details: Some(&CallDetails::default()), ..allowed(id(3), &alice()) }).unwrap();
+    log.close().unwrap();
+    let found: Vec<_> = place.sound_records().into_iter().map(|record| record.details).collect();
+    assert_eq!(found, [None, Some(details), None]);
+    let day = place.file("2026-11-15.jsonl");
+    let lines = std::fs::read_to_string(&day).unwrap();
+    std::fs::write(&day, lines.replace("@project/a", "@project/b")).unwrap();
+    assert_eq!(verdict(&place.verify()), "2026-11-15.jsonl:2 changed");
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn each_call_without_a_record_gets_one() {
     );
     assert_eq!((record.tool.name.as_str(), record.caller.sub.as_str()), ("write_file", "alice"));
     assert_eq!(record.request.client_call_id.as_deref(), Some("call_7"));
+    assert_eq!(record.details.as_ref().unwrap().paths, ["@project/a"]);
     assert!(intent_files(&place).is_empty());
     let (_, recovered) = AuditLog::open(
         toolgate_audit::LogOptions::new(&place.directory),

@@ -21,6 +21,7 @@ use toolgate_workspace::{
 use super::change_set::{ChangeSet, FileChange, FileChangeKind, MountedFile, MovedFileStamp, StoredBlob};
 use super::{EntryPhase, Journal, MAX_ENTRY_BYTES, blob_name, entry_name, unfinished_name, utf8_path};
 use crate::approved_changes::digest_content;
+use crate::touched::{NamedChange, TouchedNames};
 
 /// The largest file that is copied before it changes. A larger one can be changed only if it need not be copied.
 const MAX_COPIED_BYTES: u64 = 64 << 20;
@@ -37,6 +38,8 @@ pub(crate) struct CallRecorder {
     state: Mutex<RecorderState>,
     /// Whether a change may be made although its intent could not be recorded.
     intent_may_fail: bool,
+    /// Receives the names of what is changed.
+    touched: Option<TouchedNames>,
 }
 
 #[derive(Default)]
@@ -48,6 +51,8 @@ struct RecorderState {
     /// The seal line that marks the entry as done.
     done: String,
     blobs: Vec<String>,
+    /// The names of the planned changes.
+    named: Vec<NamedChange>,
     /// Disk space of the blobs and the entry.
     bytes: u64,
     /// Whether the disk is too full for copies.
@@ -77,12 +82,17 @@ impl CallRecorder {
             litter: Vec::new(),
         };
         let state = Mutex::new(RecorderState { intent, ..RecorderState::default() });
-        Self { journal, set, state, intent_may_fail: false }
+        Self { journal, set, state, intent_may_fail: false, touched: None }
     }
 
     /// Sets whether a change may be made although its intent could not be recorded.
     pub(crate) fn intent_may_fail(self, intent_may_fail: bool) -> Self {
         Self { intent_may_fail, ..self }
+    }
+
+    /// Reports the names of committed changes there.
+    pub(crate) fn naming(self, touched: TouchedNames) -> Self {
+        Self { touched: Some(touched), ..self }
     }
 
     fn store(
@@ -116,6 +126,12 @@ impl CallRecorder {
         state.done = noted.done;
         state.entry = Some(entry);
         Ok(self.wait_for_intent(state)?)
+    }
+
+    fn name_changes(&self, changes: &[NamedChange]) {
+        if let Some(touched) = &self.touched {
+            touched.add_changes(changes);
+        }
     }
 
     fn wait_for_intent(&self, state: &mut RecorderState) -> Result<(), String> {
@@ -179,6 +195,7 @@ impl Recorder for CallRecorder {
             return Err(JournalError::Failed("an earlier change of this call was left half-made".to_owned()));
         }
         let kept = self.store(&mut state, changes, stop);
+        state.named = changes.iter().map(NamedChange::of).collect();
         if kept.is_err() {
             self.journal.discard(self.set.call, &mut state.blobs);
         }
@@ -197,10 +214,16 @@ impl Recorder for CallRecorder {
     fn settle(&self, settled: TransactionOutcome) {
         let Ok(mut state) = self.state.lock() else { return };
         match settled {
-            TransactionOutcome::Committed => self.journal.finish(&self.set, &mut state),
+            TransactionOutcome::Committed => {
+                self.journal.finish(&self.set, &mut state);
+                self.name_changes(&state.named);
+            }
             TransactionOutcome::RolledBack => self.journal.discard(self.set.call, &mut state.blobs),
             // The lock is released, so the next start reverts the entry.
-            TransactionOutcome::Indeterminate => state.is_indeterminate = true,
+            TransactionOutcome::Indeterminate => {
+                state.is_indeterminate = true;
+                self.name_changes(&state.named);
+            }
         }
         state.entry = None;
     }

@@ -16,6 +16,7 @@ use toolgate_workspace::{
 use super::call_recorder::CallRecorder;
 use super::change_set::{ChangeSet, FileChange, FileChangeKind};
 use super::{EntryPhase, Journal, entry_name, write_atomically};
+use crate::touched::TouchedNames;
 
 /// No limits.
 const UNLIMITED: Limits = Limits {
@@ -133,17 +134,18 @@ impl UndoError {
 const UNDO_LOCK_FILE: &str = "undoing";
 
 impl Journal {
-    /// Undoes all changes of a call, or none: in the mounts of this workspace, under their rules. The undo is itself journalled under `by`.
+    /// Undoes all changes of a call, or none: in the mounts of this workspace, under their rules. The undo is itself journalled under `by`, and its
+    /// changes are named in `touched`.
     ///
     /// # Errors
     /// See [`UndoError`].
     pub fn undo(
         self: &Arc<Self>,
         call: CallId,
-        by: CallId,
-        session: SessionId,
+        (by, session): (CallId, SessionId),
         options: UndoOptions,
         workspace: &Workspace,
+        touched: TouchedNames,
     ) -> Result<UndoOutcome, UndoError> {
         let _alone = self.lock_undo()?;
         let set = self.change_set(call).ok_or_else(|| self.missing(call))?;
@@ -168,7 +170,8 @@ impl Journal {
                 _ => UndoError::Journal(error),
             })?);
         }
-        let recorder = CallRecorder::new(Arc::clone(self), by, session, "undo", None, Some(call));
+        let recorder =
+            CallRecorder::new(Arc::clone(self), by, session, "undo", None, Some(call)).naming(touched);
         view.restore(&restorations, LockTimeout::Default, &recorder)
             .map_err(|source| UndoError::of(call, source))?;
         for change in &set.changes {

@@ -72,24 +72,39 @@ impl PathInputs {
             paths.add(PathSource::WorkingDirectory, vec![directory.clone()]);
         }
         for argument in &self.arguments {
-            let name = &argument.name;
-            let spelt: Vec<(String, &str)> = match input.get(name) {
-                Some(Value::String(text)) => vec![(name.clone(), text)],
-                Some(Value::Array(items)) => {
-                    let texts = items.iter().enumerate();
-                    let texts = texts.filter_map(|(index, item)| Some((index, item.as_str()?)));
-                    texts.map(|(index, text)| (format!("{name}/{index}"), text)).collect()
-                }
-                None if argument.has_default => vec![(name.clone(), ".")],
-                _ => Vec::new(),
-            };
-            for (place, text) in spelt {
+            for (index, text) in argument.values(input) {
+                let source = match index {
+                    Some(index) => format!("{}/{index}", argument.name),
+                    None => argument.name.clone(),
+                };
                 if let Some(location) = lexical(&argument.directory, text) {
-                    paths.add(PathSource::Argument(place), vec![location]);
+                    paths.add(PathSource::Argument(source), vec![location]);
                 }
             }
         }
         paths
+    }
+
+    /// The paths that the arguments of a call name, for its record: with the alias of their mount and without `.` and `..`, or as they are written if
+    /// they lead nowhere. No file is looked at.
+    pub fn named_paths<'a>(&'a self, input: &'a Value) -> impl Iterator<Item = String> + 'a {
+        let arguments = self.arguments.iter().flat_map(move |argument| {
+            let texts = argument.values(input);
+            texts.map(|(_, text)| lexical(&argument.directory, text).unwrap_or_else(|| text.to_owned()))
+        });
+        self.directory.iter().cloned().chain(arguments)
+    }
+}
+
+impl PathInput {
+    /// Its values in the arguments of a call; items of a list with their index.
+    fn values<'a>(&self, input: &'a Value) -> impl Iterator<Item = (Option<usize>, &'a str)> + use<'a> {
+        let value = input.get(&self.name);
+        let default = (value.is_none() && self.has_default).then_some((None, "."));
+        let single = value.and_then(Value::as_str).map(|text| (None, text));
+        let items = value.and_then(Value::as_array).into_iter().flatten().enumerate();
+        let items = items.filter_map(|(index, item)| Some((Some(index), item.as_str()?)));
+        default.into_iter().chain(single).chain(items)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::page::{self, Exchange, Page, Piece};
 use crate::scratch::{Scratch, within_a_day};
-use crate::volatile::{ids, settled};
+use crate::volatile::{ids, replaced, settled};
 
 #[test]
 fn every_example_prints_what_its_page_shows() {
@@ -41,11 +41,15 @@ fn play(mut page: Page) -> (Page, Vec<String>) {
 impl Exchange {
     /// `known` maps the ids that the page shows to those of this run, so that later commands can use them.
     fn play(&mut self, scratch: &Scratch, known: &mut Vec<(String, String)>, page: &str) -> Option<String> {
-        let command =
-            known.iter().fold(self.command.clone(), |text, (shown, real)| text.replace(shown, real));
+        let in_this_run =
+            |word: &str| known.iter().find(|(shown, _)| shown == word).map(|(_, real)| real.clone());
+        let command = replaced(&self.command, |word| in_this_run(word).unwrap_or_else(|| word.to_owned()));
         let real = scratch.shown(&command);
-        known.extend(ids(&self.output).into_iter().zip(ids(&real)));
-        let real = known.iter().fold(real, |text, (shown, real)| text.replace(real, shown));
+        let same_kind = |(shown, real): &(String, String)| shown.len() == real.len();
+        known.extend(ids(&self.output).into_iter().zip(ids(&real)).filter(same_kind));
+        let on_the_page =
+            |word: &str| known.iter().find(|(_, real)| real == word).map(|(shown, _)| shown.clone());
+        let real = replaced(&real, |word| on_the_page(word).unwrap_or_else(|| word.to_owned()));
         if settled(&real) == settled(&self.output) {
             return None;
         }

@@ -20,7 +20,7 @@ pub(crate) fn settled(text: &str) -> String {
 pub(crate) fn ids(text: &str) -> Vec<String> {
     let mut ids = Vec::new();
     replaced(text, |word| {
-        if kind(word) == Some("id") {
+        if matches!(kind(word), Some("id" | "short-id")) {
             ids.push(word.to_owned());
         }
         String::new()
@@ -28,7 +28,8 @@ pub(crate) fn ids(text: &str) -> Vec<String> {
     ids
 }
 
-fn replaced(text: &str, mut replace: impl FnMut(&str) -> String) -> String {
+/// The text with every word replaced.
+pub(crate) fn replaced(text: &str, mut replace: impl FnMut(&str) -> String) -> String {
     let is_part = |character: char| character.is_ascii_alphanumeric() || ".:-".contains(character);
     let mut result = String::new();
     let mut rest = text;
@@ -52,11 +53,13 @@ fn kind(word: &str) -> Option<&'static str> {
     let parts: Vec<&str> = word.split('-').collect();
     if parts.len() == 5 && word.len() == 36 && parts.iter().all(|part| is_hex(part)) {
         Some("id")
+    } else if word.len() == 8 && is_hex(word) && word.bytes().any(|byte| byte.is_ascii_digit()) {
+        Some("short-id")
     } else if matches!(word.len(), 64 | 128) && is_hex(word) {
         Some("hex")
     } else if is_session(word) {
         Some("session")
-    } else if begins_with_a_day(word) {
+    } else if begins_with_a_day(word) || is_time_of_day(word) {
         Some("time")
     } else if parts.len() == 2 && parts[0] == "default" && parts[1].len() == 12 && is_hex(parts[1]) {
         Some("run")
@@ -73,6 +76,14 @@ fn is_session(word: &str) -> bool {
     let is_letter =
         |byte: u8| byte.is_ascii_digit() || (byte.is_ascii_lowercase() && !b"ilou".contains(&byte));
     word.len() == 10 && (1..10).contains(&digits) && word.bytes().all(is_letter)
+}
+
+/// `11-15` or `05:58:15`, as `audit show` has them.
+fn is_time_of_day(word: &str) -> bool {
+    let are_pairs = |by: char| {
+        word.split(by).all(|pair| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    (word.len() == 5 && are_pairs('-')) || (word.len() == 8 && are_pairs(':'))
 }
 
 /// `2026-11-15`, with or without a time after it.

@@ -37,6 +37,7 @@ fn read_by(caller: &Caller) -> AuditEntry<'_> {
         grant: None,
         denial: None,
         response: None,
+        details: None,
         duration: Duration::from_millis(1),
         waited: Duration::ZERO,
     }
@@ -119,8 +120,14 @@ fn a_record_with_gaps_is_told_in_words_and_json_with_an_exit_code_of_its_own() {
     "#);
     let shown = place.must(&["audit", "show", "--tool", "audit_gap"]);
     assert!(
-        shown.contains("ERROR") && shown.contains("2 calls have no record since 2026-11-15T12:00:00.000Z"),
+        shown.contains("ERROR") && shown.trim_end().ends_with("gap: 2 calls without a record"),
         "{shown}"
+    );
+    let seq = shown.split_whitespace().next().unwrap().to_owned();
+    let whole = place.must(&["audit", "show", "--tool", "audit_gap", "--json"]);
+    assert!(
+        whole.contains(&format!("\"seq\":{seq}")) && whole.contains("2 calls have no record since"),
+        "{whole}"
     );
     // Tampering is reported before gaps.
     let path = place.state.join("audit/2026-11-15.jsonl");
@@ -194,6 +201,7 @@ fn announced_calls_without_a_record_are_told_until_the_next_start_records_them()
             version: None,
             args_hash,
             grant: None,
+            details: None,
         };
         log.intent(&intent).unwrap().wait().unwrap();
         call

@@ -96,7 +96,25 @@ fn ids_are_accepted_by_their_beginning() {
     let calls: Vec<String> = place.records().iter().map(|record| record.trace_id.to_string()).collect();
     let beginning = |call: &str| call[..call.len() - 2].to_owned();
     let shown = place.must(&["audit", "show", "--call", &beginning(&calls[1])]);
-    assert!(shown.contains(&calls[1]) && shown.lines().count() == 1, "{shown}");
+    assert!(shown.contains(&calls[1]) && shown.contains("created     @project/b.txt\n"), "{shown}");
+    assert!(!shown.contains(&calls[0]) && !shown.contains(&calls[2]), "{shown}");
+    // The listing has the last digits of each id, which are enough as well.
+    let listed = place.must(&["audit", "show"]);
+    for (call, line) in calls.iter().zip(listed.lines()) {
+        assert!(line.contains(&call[28..]) && line.len() <= 100, "{line}");
+        assert_eq!(
+            place.must(&["audit", "show", "--json", "--call", &call[28..]]),
+            place.must(&["audit", "show", "--json", "--call", call])
+        );
+    }
+    // One line for each, whatever the zone; JSON has UTC.
+    let in_zone = |options: &[&str]| {
+        let arguments = [&["audit", "show"], options].concat();
+        let output = place.toolgate().args(arguments).env("TZ", "Asia/Kolkata").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_ne!(in_zone(&[]), in_zone(&["--utc"]));
+    assert_eq!(in_zone(&["--json"]), in_zone(&["--json", "--utc"]));
     let of_spring = place.must(&["changes", "--session", "spr"]);
     assert!(of_spring.contains(&calls[0]) && !of_spring.contains(&calls[1]), "{of_spring}");
 

@@ -108,6 +108,13 @@ fn a_refused_host_is_offered_for_the_same_call_and_allowed_for_that_call_alone()
     let records = talk.desk.bench.records();
     assert_eq!(records[&allowed.call][0].request.escalation, ["registry.example"]);
     assert!(records[&refused.call][0].request.escalation.is_empty());
+    let hosts = |called: &CallResponse| {
+        let details = records[&called.call][0].details.clone().unwrap();
+        (details.hosts, details.refused_hosts)
+    };
+    let registry = || vec!["registry.example:80".to_owned()];
+    assert_eq!(hosts(&refused), (Vec::new(), registry()));
+    assert_eq!(hosts(&allowed), (registry(), Vec::new()));
     // The next call is refused again.
     let next = talk.run(FETCH);
     assert!(!reached(&next) && talk.offered().is_empty(), "it lacked nothing the last time");

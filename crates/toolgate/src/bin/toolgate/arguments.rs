@@ -536,10 +536,10 @@ Examples:
         #[arg(long, value_name = "KEY")]
         public_key: Option<String>,
     },
-    /// Show records, oldest first
+    /// Show records, oldest first, one line each; with --call everything about one
     #[command(after_help = "Examples:
   toolgate audit show --decision denied --since 2026-11-01
-  toolgate audit show --call 01a1ddca
+  toolgate audit show --call 8e77b0a0
   toolgate audit show --tool write_file --json")]
     Show {
         #[command(flatten)]
@@ -547,6 +547,9 @@ Examples:
         /// At most this many: the newest
         #[arg(long, default_value_t = 100)]
         limit: usize,
+        /// Times in UTC, not in the local time zone
+        #[arg(long)]
+        utc: bool,
     },
     /// Show the last records, and with --follow every new one
     #[command(after_help = "Examples:
@@ -559,12 +562,15 @@ Examples:
         /// Go on showing new records
         #[arg(short, long)]
         follow: bool,
+        /// Times in UTC, not in the local time zone
+        #[arg(long)]
+        utc: bool,
     },
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct AuditFilter {
-    /// Only this call; the beginning of its id is enough
+    /// Everything about this call; the beginning or the last eight digits of its id are enough
     #[arg(long, value_name = "ID")]
     pub(crate) call: Option<String>,
     /// Only this tool

@@ -10,14 +10,14 @@ use toolgate_assembly::ambient::{HostEnvironment, read_file};
 use toolgate_assembly::settings::Settings;
 use toolgate_audit::{AuditError, Follower, PublicKey, Record, RecordFilter, VerifyOptions, VerifyReport};
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, Decision, ErrorCode, Trust};
+use toolgate_types::{CallId, ErrorCode, Trust};
 
+use super::audit_view::RecordView;
 use super::id_prefix::find_by_prefix;
 use super::{StdoutStatus, print, sleep_while_open};
 use crate::arguments::{AuditCommand, AuditFilter, GlobalOptions};
 use crate::exit::{CliError, GAPS, SUCCESS, TOOL_ERROR};
 use crate::startup::resolve_settings;
-use crate::terminal::{escape_json, escape_line, paint, wants_colour};
 
 /// How often a followed log is polled.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -28,8 +28,14 @@ pub(crate) fn run(common: &GlobalOptions, command: AuditCommand) -> Result<u8, C
         AuditCommand::Verify { checkpoints, public_key } => {
             verify(common, &settings, checkpoints.as_deref(), public_key.as_deref())
         }
-        AuditCommand::Show { filter, limit } => show(common, &settings, filter, limit),
-        AuditCommand::Tail { lines, follow } => tail(common, &settings, lines, follow),
+        AuditCommand::Show { filter, limit, utc } => {
+            let view = RecordView::new(common, &settings, utc);
+            show(&view, &settings, filter, limit)
+        }
+        AuditCommand::Tail { lines, follow, utc } => {
+            let view = RecordView::new(common, &settings, utc);
+            tail(&view, &settings, lines, follow)
+        }
     }
 }
 
@@ -173,17 +179,13 @@ fn report_text(report: &VerifyReport, unproven: bool) -> String {
 }
 
 /// `1 record`, `2 records`.
-fn pluralize(count: u64, what: &str) -> String {
+pub(super) fn pluralize(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn show(
-    common: &GlobalOptions,
-    settings: &Settings,
-    filter: AuditFilter,
-    limit: usize,
-) -> Result<u8, CliError> {
+fn show(view: &RecordView, settings: &Settings, filter: AuditFilter, limit: usize) -> Result<u8, CliError> {
     let call = filter.call.as_deref().map(|text| find_call(text, settings)).transpose()?;
+    let is_one_call = call.is_some();
     let filter = RecordFilter {
         tool: filter.tool,
         caller: filter.caller,
@@ -197,11 +199,14 @@ fn show(
     let records = toolgate_audit::query_records(&settings.audit_dir, filter).map_err(failed)?;
     let mut records: Vec<Record> = records.collect::<Result<_, _>>().map_err(failed)?;
     records.reverse();
-    print_records(common, &records)?;
+    match is_one_call {
+        true => view.print_whole(&records)?,
+        false => view.print_lines(&records)?,
+    };
     Ok(SUCCESS)
 }
 
-/// A call by the beginning of its id.
+/// A call by the beginning or the end of its id.
 fn find_call(text: &str, settings: &Settings) -> Result<CallId, CliError> {
     if let Ok(call) = text.parse() {
         return Ok(call);
@@ -213,19 +218,19 @@ fn find_call(text: &str, settings: &Settings) -> Result<CallId, CliError> {
         .collect::<Result<_, _>>()
         .map_err(failed)?;
     find_by_prefix("call", text, calls)?.ok_or_else(|| {
-        CliError::usage(format!("no recorded call begins with `{text}`"))
+        CliError::usage(format!("no recorded call begins or ends with `{text}`"))
             .help("`toolgate audit tail` shows the last calls with their ids")
     })
 }
 
-fn tail(common: &GlobalOptions, settings: &Settings, lines: usize, follow: bool) -> Result<u8, CliError> {
+fn tail(view: &RecordView, settings: &Settings, lines: usize, follow: bool) -> Result<u8, CliError> {
     if !follow {
         let records = toolgate_audit::tail(&settings.audit_dir, lines).map_err(failed)?;
-        print_records(common, &records)?;
+        view.print_lines(&records)?;
         return Ok(SUCCESS);
     }
     let (mut records, mut follower) = Follower::start(&settings.audit_dir, lines).map_err(failed)?;
-    while print_records(common, &records)? == StdoutStatus::Open
+    while view.print_lines(&records)? == StdoutStatus::Open
         && sleep_while_open(FOLLOW_INTERVAL) == StdoutStatus::Open
     {
         records = follower.poll().map_err(failed)?;
@@ -256,50 +261,4 @@ fn parse_time(text: &str) -> Result<Timestamp, CliError> {
     };
     let ago = SignedDuration::from_secs(count.checked_mul(seconds).ok_or_else(wrong)?);
     Timestamp::now().checked_sub(ago).map_err(|_| wrong())
-}
-
-fn print_records(common: &GlobalOptions, records: &[Record]) -> Result<StdoutStatus, CliError> {
-    use std::io::IsTerminal as _;
-    let colour = wants_colour(std::io::stdout().is_terminal());
-    let mut text = String::new();
-    for record in records {
-        if common.json {
-            let line = serde_json::to_string(record).map_err(|error| CliError::error(error.to_string()))?;
-            let _ = writeln!(text, "{}", escape_json(&line));
-        } else {
-            let _ = writeln!(text, "{}", record_line(record, colour));
-        }
-    }
-    print(&text)
-}
-
-fn record_line(record: &Record, colour: bool) -> String {
-    let code = match record.decision {
-        Decision::Allowed => "32",
-        Decision::Denied => "31",
-        Decision::Error => "33",
-    };
-    let decision = paint(&format!("{:<7}", record.decision.as_str()), code, colour);
-    let who = match &record.caller.agent {
-        Some(agent) => format!("{}/{agent}", escape_line(&record.caller.sub)),
-        None => escape_line(&record.caller.sub),
-    };
-    let why = record.denial.as_ref().map(|denial| {
-        let reason = if denial.reason == denial.code.as_str() {
-            String::new()
-        } else {
-            format!(": {}", denial.reason)
-        };
-        format!("  {} {}{reason}", denial.stage.as_str(), denial.code.as_str())
-    });
-    let line = format!(
-        "{:>5}  {}  {decision}  {:<16} {who}  {:.1} ms  {}{}",
-        record.seq,
-        rfc3339_millis(record.timestamp),
-        escape_line(&record.tool.name),
-        record.duration,
-        record.trace_id,
-        escape_line(&why.unwrap_or_default()),
-    );
-    line
 }

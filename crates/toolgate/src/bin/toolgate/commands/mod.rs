@@ -24,6 +24,7 @@ pub(crate) mod mcp_list;
 pub(crate) mod mcp_approve;
 pub(crate) mod serve;
 pub(crate) mod audit;
+mod audit_view;
 pub(crate) mod sessions;
 pub(crate) mod changes;
 pub(crate) mod doctor;
