@@ -1,5 +1,6 @@
-import { useLayoutEffect, useRef, useState, type KeyboardEvent } from 'react';
+import { useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
 import { Icon } from '../ui/Icon';
+import { AttachButton, AttachmentList, receiver, useAttachments, type Attachments } from './attachments';
 import type { ChatStore } from './store';
 
 interface Props {
@@ -16,12 +17,15 @@ export function Composer({ store, isRunning, isConnected }: Props) {
     sessionStorage.setItem(key, next);
     setText(next);
   };
+  const attachments = useAttachments();
   const canSend = text.trim() !== '' && !isRunning && isConnected;
   const send = () => {
-    if (canSend && store.send(text.trim())) change('');
+    if (!canSend || !store.send(text.trim(), attachments.files)) return;
+    change('');
+    attachments.clear();
   };
   return (
-    <MessageBox text={text} change={change} send={send}>
+    <MessageBox text={text} change={change} send={send} attachments={attachments}>
       {isRunning ? (
         <button type="button" className="button is-stop" aria-label="Stop" onClick={() => store.cancel()}>
           <Icon name="stop" /> Stop
@@ -39,12 +43,13 @@ interface BoxProps {
   text: string;
   change: (text: string) => void;
   send: () => void;
-  children: React.ReactNode;
+  attachments: Attachments;
+  children: ReactNode;
   autoFocus?: boolean;
 }
 
 /** Grows with what is typed. Enter sends, Shift+Enter begins a line; while a word is composed, Enter ends the word. */
-export function MessageBox({ text, change, send, children, autoFocus }: BoxProps) {
+export function MessageBox({ text, change, send, attachments, children, autoFocus }: BoxProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => {
     const element = area.current;
@@ -60,12 +65,15 @@ export function MessageBox({ text, change, send, children, autoFocus }: BoxProps
   return (
     <form
       className="composer"
+      {...receiver(attachments)}
       onSubmit={(event) => {
         event.preventDefault();
         send();
       }}
     >
+      <AttachmentList attachments={attachments} />
       <textarea ref={area} id="message" aria-label="Message" rows={1} value={text} autoFocus={autoFocus} placeholder="Message" onChange={(event) => change(event.target.value)} onKeyDown={pressed} />
+      <AttachButton attachments={attachments} />
       {children}
     </form>
   );

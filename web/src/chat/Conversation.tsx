@@ -5,6 +5,7 @@ import { address, go } from '../app/route';
 import { Revealed } from '../text/reveal';
 import { Icon } from '../ui/Icon';
 import { ApprovalDock } from './ApprovalDock';
+import type { Attachment } from './attachments';
 import { Composer } from './Composer';
 import { ContextGauge } from './ContextGauge';
 import { ModelMenu } from './ModelMenu';
@@ -32,9 +33,8 @@ export function Conversation({ id }: { id: string }) {
 function OpenConversation({ store }: { store: ChatStore }) {
   const { chat, session, connection, loading, problem } = useSyncExternalStore(store.subscribe, store.snapshot);
   useEffect(() => {
-    const first = takeFirstMessage(store.id);
-    if (first !== undefined && connection === 'open') store.send(first);
-    else if (first !== undefined) keepFirstMessage(store.id, first);
+    const message = first.get(store.id);
+    if (message && connection === 'open' && store.send(message.text, message.attachments)) first.delete(store.id);
   }, [store, connection]);
   if (problem) return <Problem text={explain(problem)} />;
   return (
@@ -69,16 +69,15 @@ function OpenConversation({ store }: { store: ChatStore }) {
 }
 
 /** The first message of a session that the start page created: sent when the connection is there. */
-const first = new Map<string, string>();
-
-export function keepFirstMessage(session: string, text: string) {
-  first.set(session, text);
+interface FirstMessage {
+  text: string;
+  attachments: Attachment[];
 }
 
-function takeFirstMessage(session: string): string | undefined {
-  const text = first.get(session);
-  first.delete(session);
-  return text;
+const first = new Map<string, FirstMessage>();
+
+export function keepFirstMessage(session: string, message: FirstMessage) {
+  first.set(session, message);
 }
 
 /** What a screen reader says: not each word that streams, but what changed. */

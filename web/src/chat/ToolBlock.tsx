@@ -3,8 +3,10 @@ import { address } from '../app/route';
 import { Highlighted } from '../text/Code';
 import { Diff } from '../text/Diff';
 import { splitDiff } from '../text/diff';
+import { languageOfPath } from '../text/highlight';
 import { Revealed, revealed } from '../text/reveal';
 import { Terminal } from '../text/Terminal';
+import { CopyButton } from '../ui/CopyButton';
 import { duration, json } from '../ui/format';
 import { Icon, type IconName } from '../ui/Icon';
 import { isOpen, type CallBlock } from './model';
@@ -120,10 +122,25 @@ function Output({ call }: { call: CallBlock }) {
       </>
     );
   }
-  return <Terminal text={text} live={isRunning} label={`Output of ${revealed(call.name)}`} />;
+  const label = `Output of ${revealed(call.name)}`;
+  const language = isRunning ? undefined : fileLanguage(call);
+  if (language === undefined || text.length > MAX_COLOURED) return <Terminal text={text} live={isRunning} label={label} />;
+  return (
+    <pre className="terminal" tabIndex={0} role="region" aria-label={label}>
+      <Highlighted text={text} language={language} />
+    </pre>
+  );
 }
 
-function Footer({ call: { metadata, answer, toolId } }: { call: CallBlock }) {
+/** More of a file than this is shown without syntax colours. */
+const MAX_COLOURED = 20_000;
+
+/** The language of a file that was read. */
+function fileLanguage(call: CallBlock): string | undefined {
+  return call.status === 'success' && /read/.test(call.name) ? languageOfPath(subject(call)) : undefined;
+}
+
+function Footer({ call: { metadata, answer, toolId, result } }: { call: CallBlock }) {
   const facts: string[] = [];
   if (metadata?.decision === 'DENIED') facts.push(`refused at ${metadata.stage ?? 'the gate'}${metadata.code ? ` (${metadata.code})` : ''}`);
   if (answer) facts.push(answered(answer));
@@ -132,7 +149,10 @@ function Footer({ call: { metadata, answer, toolId } }: { call: CallBlock }) {
   return (
     <p className="tool-foot">
       <span>{facts.map((fact) => revealed(fact)).join(' · ')}</span>
-      {metadata && <a href={address('audit', metadata.callId || toolId)}>Record</a>}
+      <span className="tool-actions">
+        {result && <CopyButton text={result} label="Copy" className="link-button" />}
+        {metadata && <a href={address('audit', metadata.callId || toolId)}>Record</a>}
+      </span>
     </p>
   );
 }

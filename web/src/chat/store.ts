@@ -2,6 +2,7 @@
 import { api } from '../api/client';
 import { SessionSocket, type Connection } from '../api/socket';
 import type { Answer, Frame, Session } from '../api/types';
+import type { Attachment } from './attachments';
 import { Editor, emptyChat, type Chat } from './model';
 
 /** Longer than this no batch of events keeps the page from drawing and typing. */
@@ -36,8 +37,9 @@ export class ChatStore {
 
   readonly snapshot = () => this.view;
 
-  send(text: string): boolean {
-    return this.socket?.send('chat:send', { text }) ?? false;
+  send(text: string, attachments: Attachment[]): boolean {
+    const data = attachments.length > 0 ? { text, attachments } : { text };
+    return this.socket?.send('chat:send', data) ?? false;
   }
 
   cancel() {

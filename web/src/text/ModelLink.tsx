@@ -28,7 +28,13 @@ export function ModelLink({ address, children }: { address: string; children: Re
       </button>
       <dialog ref={dialog} className="dialog link-dialog" aria-label="Address in the model's text">
         <h2>An address in the model's text</h2>
-        <p className="muted">Opening it sends everything in it to {url ? <code>{revealed(url.host)}</code> : 'its owner'}.</p>
+        {url ? (
+          <p className="muted">
+            Opening it sends everything in it to <code>{revealed(url.host)}</code>.
+          </p>
+        ) : (
+          <p className="muted">It is no address of the web, so it cannot be opened from here.</p>
+        )}
         <p className="address">
           <Revealed text={address} />
         </p>

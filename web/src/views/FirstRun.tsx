@@ -6,6 +6,7 @@ import { app } from '../app/store';
 import { SessionList } from '../app/Sidebar';
 import { useLoaded } from '../app/useLoaded';
 import { ApprovalDock } from '../chat/ApprovalDock';
+import { useAttachments } from '../chat/attachments';
 import { MessageBox } from '../chat/Composer';
 import { keepFirstMessage } from '../chat/Conversation';
 import { TRUST } from '../chat/ModelMenu';
@@ -19,6 +20,7 @@ export function FirstRun() {
   const models = useLoaded(() => api.models(), 'models');
   const agents = useLoaded(() => api.agents(), 'agents');
   const [text, setText] = useState('');
+  const attachments = useAttachments();
   const [model, setModel] = useState<string>();
   const [agent, setAgent] = useState('');
   const [trust, setTrust] = useState<Trust>();
@@ -32,7 +34,7 @@ export function FirstRun() {
     setProblem('');
     try {
       const session = await api.createSession({ ...(chosen ? { model: chosen } : {}), ...(agent ? { agent } : {}), ...(trust ? { trust } : {}) });
-      keepFirstMessage(session.id, message.trim());
+      keepFirstMessage(session.id, { text: message.trim(), attachments: attachments.files });
       app.put(session);
       go('sessions', session.id);
     } catch (error) {
@@ -53,7 +55,7 @@ export function FirstRun() {
         <p className="muted">
           It works in <code>{me?.workspace}</code>. {sentence(level)}
         </p>
-        <MessageBox text={text} change={setText} send={() => void start(text)} autoFocus>
+        <MessageBox text={text} change={setText} send={() => void start(text)} attachments={attachments} autoFocus>
           <button type="submit" className="button is-primary" aria-label="Send" disabled={!text.trim() || isStarting}>
             <Icon name="send" /> Send
           </button>
