@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use toolgate_types::{Cancellation, CancellationReason, ErrorCode, Failure};
+use toolgate_types::{Cancellation, ErrorCode, Failure};
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,16 +125,8 @@ fn try_inline<Output>(
     work: &impl Fn(&Cancellation) -> Result<Output, Failure>,
 ) -> Option<Result<Output, Failure>> {
     let (ran_out, is_long) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (outer, told, foretold) = (stop.clone(), Arc::clone(&ran_out), Arc::clone(&is_long));
-    let until = Instant::now() + INLINE_TIMEOUT;
-    let brief = Cancellation::new(stop.deadline(), move || match outer.reason() {
-        Some(reason) => reason == CancellationReason::Cancelled,
-        None => {
-            let is_late = Instant::now() >= until;
-            told.fetch_or(is_late, Ordering::Relaxed);
-            is_late
-        }
-    });
+    let foretold = Arc::clone(&is_long);
+    let brief = stop.clone().ending_early(Instant::now() + INLINE_TIMEOUT, Arc::clone(&ran_out));
     let brief = brief.with_size_limit(move |bytes| {
         let is_too_much = bytes > most;
         foretold.fetch_or(is_too_much, Ordering::Relaxed);

@@ -28,7 +28,7 @@ struct DeclaredField {
 #[derive(Debug)]
 enum FieldRule {
     /// The types of the value and of the items of an array, as far as they are constrained.
-    Types { value: Option<String>, items: Option<String> },
+    Types { value: Option<JsonType>, items: Option<JsonType> },
     /// Required and not declared as a property.
     Any,
     /// Constrained by more than types, or by nothing that is known here.
@@ -113,8 +113,8 @@ impl FieldRule {
         for (keyword, rule) in rule.as_object()? {
             match keyword.as_str() {
                 "title" | "description" => {}
-                "type" => value = Some(rule.as_str()?.to_owned()),
-                "items" => items = Some(only_type(rule)?.to_owned()),
+                "type" => value = Some(JsonType::from_name(rule.as_str()?)?),
+                "items" => items = Some(JsonType::from_name(only_type(rule)?)?),
                 _ => return None,
             }
         }
@@ -122,14 +122,14 @@ impl FieldRule {
     }
 
     fn fits(&self, field: &RawJsonField) -> bool {
-        let has_type = |expected: &str, kind: JsonType| {
-            expected == kind.name() || (kind == JsonType::Integer && expected == JsonType::Number.name())
+        let has_type = |expected: JsonType, kind: JsonType| {
+            expected == kind || (kind == JsonType::Integer && expected == JsonType::Number)
         };
         match self {
             Self::Types { value, items } => {
-                value.as_deref().is_none_or(|expected| has_type(expected, field.value))
+                value.is_none_or(|expected| has_type(expected, field.value))
                     // An array whose items are not known is parsed.
-                    && items.as_deref().is_none_or(|expected| field.items.is_some_and(|kind| kind.name() == expected))
+                    && items.is_none_or(|expected| field.items == Some(expected))
             }
             Self::Any => true,
             Self::Unprovable => false,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Checked by every loop that may run long. Independent of any async runtime: the gate supplies its cancellation as a closure.
@@ -10,6 +11,8 @@ pub struct Cancellation {
     deadline: Option<Instant>,
     cancelled: Arc<dyn Fn() -> bool + Send + Sync>,
     exceeds_size: Option<Arc<dyn Fn(u64) -> bool + Send + Sync>>,
+    /// An earlier end, and where it is noted that it came.
+    earlier: Option<(Instant, Arc<AtomicBool>)>,
 }
 
 /// Why work must stop.
@@ -25,13 +28,19 @@ impl Cancellation {
     /// Stops at the deadline, or as soon as `cancelled` returns true.
     #[must_use]
     pub fn new(deadline: Option<Instant>, cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { deadline, cancelled: Arc::new(cancelled), exceeds_size: None }
+        Self { deadline, cancelled: Arc::new(cancelled), exceeds_size: None, earlier: None }
     }
 
     /// Also rejects work that announces more bytes than `too_much` accepts.
     #[must_use]
     pub fn with_size_limit(self, too_much: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
         Self { exceeds_size: Some(Arc::new(too_much)), ..self }
+    }
+
+    /// Also ends work at an earlier instant, as cancelled, and notes in `ended` that it did.
+    #[must_use]
+    pub fn ending_early(self, until: Instant, ended: Arc<AtomicBool>) -> Self {
+        Self { earlier: Some((until, ended)), ..self }
     }
 
     /// Called by work that knows its size in bytes beforehand.
@@ -61,12 +70,19 @@ impl Cancellation {
     #[must_use]
     pub fn reason(&self) -> Option<CancellationReason> {
         if (self.cancelled)() {
-            Some(CancellationReason::Cancelled)
-        } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            Some(CancellationReason::Deadline)
-        } else {
-            None
+            return Some(CancellationReason::Cancelled);
         }
+        if self.deadline.is_none() && self.earlier.is_none() {
+            return None;
+        }
+        // One look at the clock for both.
+        let now = Instant::now();
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            return Some(CancellationReason::Deadline);
+        }
+        let (_, ended) = self.earlier.as_ref().filter(|(until, _)| now >= *until)?;
+        ended.store(true, Ordering::Relaxed);
+        Some(CancellationReason::Cancelled)
     }
 
     /// `Err` when work must stop now.

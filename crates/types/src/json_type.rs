@@ -51,6 +51,14 @@ impl JsonType {
         })
     }
 
+    /// The type with this name in JSON Schema.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let all =
+            [Self::Null, Self::Boolean, Self::Integer, Self::Number, Self::String, Self::Array, Self::Object];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name in JSON Schema.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -99,6 +107,7 @@ mod tests {
             (json!({"a": 1}), "object"),
         ] {
             let kind = JsonType::of(&value);
+            assert_eq!(JsonType::from_name(name), Some(kind));
             assert_eq!((kind.name(), JsonType::of_json(value.to_string().as_bytes())), (name, Some(kind)));
         }
         assert_eq!((JsonType::of_json(b""), JsonType::of_json(b"x")), (None, None));
