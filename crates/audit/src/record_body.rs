@@ -195,8 +195,7 @@ impl RecordBody<'_> {
             json.put(b"}");
         }
         if let Some(details) = self.details.filter(|details| !details.is_empty()) {
-            json.put(b",\"details\":");
-            json.put(&to_json(&details.truncated())?);
+            json.put_details(details)?;
         }
         if let Some(gap) = &self.gap {
             json.put(b",\"gap\":");
@@ -280,6 +279,36 @@ impl RecordEncoder {
             self.put(b"\"");
             before = b",\"";
         }
+        Ok(())
+    }
+
+    fn put_details(&mut self, details: &CallDetails) -> Result<(), AuditError> {
+        let CallDetails { paths, created, modified, deleted, moved, hosts, refused_hosts, command } = details;
+        let mut before: &[u8] = b",\"details\":{\"";
+        let lists: [(&[u8], &Vec<String>); 7] = [
+            (b"paths", paths),
+            (b"created", created),
+            (b"modified", modified),
+            (b"deleted", deleted),
+            (b"moved", moved),
+            (b"hosts", hosts),
+            (b"refusedHosts", refused_hosts),
+        ];
+        for (name, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
+            for part in [before, name, b"\":["] {
+                self.put(part);
+            }
+            self.put_list(names)?;
+            self.put(b"]");
+            before = b",\"";
+        }
+        if let Some(command) = command {
+            self.put(before);
+            self.put(b"command\":\"");
+            self.put_text(&truncate_reason(command))?;
+            self.put(b"\"");
+        }
+        self.put(b"}");
         Ok(())
     }
 

@@ -77,8 +77,8 @@ impl TouchedNames {
     }
 
     /// What was collected so far.
-    pub(crate) fn collected(&self) -> CallDetails {
-        self.lock().clone()
+    pub(crate) fn collected(&self) -> MutexGuard<'_, CallDetails> {
+        self.lock()
     }
 
     /// Every update is complete once the lock is released, so poisoning is ignored.
