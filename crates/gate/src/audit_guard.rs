@@ -1,60 +1,19 @@
 //! A guard that writes the audit record of a call, even if the call is dropped.
 
-use std::borrow::Cow;
-use std::iter::once;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditEntry, AuditError, Denial, ResponseSummary, Ticket};
-use toolgate_types::digest::Sha256Hasher;
-use toolgate_types::{
-    Attachment, Caller, DocumentContent, ErrorCode, Failure, HashedText, Outcome, ResourceContent, Sha256,
-    Stage, ToolCall, ToolClass, ToolOutput,
-};
+use toolgate_types::{Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass};
 
 use crate::approval::ApprovalWait;
 use crate::gate::{AuditMode, FinishedCall, Gate};
+use crate::output::RawOutput;
 use crate::refusal_counter::RefusedCall;
 use crate::touched::TouchedNames;
 use crate::trace::CallSpan;
-
-/// What the record keeps of an output.
-pub(crate) struct RawOutput {
-    hash: Sha256,
-    bytes: u64,
-    /// The fields that were removed or masked.
-    pub(crate) redacted: Vec<String>,
-}
-
-impl RawOutput {
-    /// Digest of the whole output: the text, or the structured output if there is no text, then the attachments, then the resource content. A text
-    /// alone has its digest already, and usually it was computed when the file was read.
-    pub(crate) fn of(output: &ToolOutput) -> Self {
-        let ToolOutput { text, structured, attachments, text_field, resource, .. } = output;
-        let has_text = !text.is_empty() || text_field.is_some() || resource.is_some();
-        let answer = if has_text { Cow::Borrowed(text.as_str()) } else { structured.json() };
-        let shown = resource.as_ref().map(ResourceContent::data);
-        let parts = once(&*answer).chain(attachments.iter().map(Attachment::data)).chain(shown.as_deref());
-        let only_text = match resource {
-            _ if !attachments.is_empty() => None,
-            None => has_text.then_some(text),
-            Some(ResourceContent::File(DocumentContent::Text(content))) if text.is_empty() => Some(content),
-            Some(_) => None,
-        };
-        let bytes: usize = parts.clone().map(str::len).sum();
-        let hash = only_text.map_or_else(|| digest(parts), HashedText::sha256);
-        Self { hash, bytes: bytes as u64, redacted: Vec::new() }
-    }
-}
-
-/// The digest of all parts, concatenated.
-fn digest<'p>(parts: impl Iterator<Item = &'p str>) -> Sha256 {
-    let mut hasher = Sha256Hasher::new();
-    parts.for_each(|part| hasher.update(part.as_bytes()));
-    hasher.finish()
-}
 
 /// A call that a person changed before approving it.
 pub(crate) struct ChangedCall {
@@ -235,41 +194,6 @@ impl Drop for AuditGuard<'_> {
             if let Err(error) = self.append(&outcome, None, self.elapsed(), 1) {
                 (self.gate.warn)(&format!("an abandoned call could not be recorded: {error}"));
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    /// The digest covers every part, in order.
-    #[test]
-    fn nothing_of_an_answer_is_left_out_of_its_record() {
-        let words = |text: &str| ToolOutput::new(text, json!({"a": 1}));
-        let picture = || Attachment::Image { mime_type: "image/png".to_owned(), data: "cGlj".to_owned() };
-        let file = |text: &str| ResourceContent::File(DocumentContent::Text(text.into()));
-        let base64 = ResourceContent::File(DocumentContent::Base64("cGlj".to_owned()));
-        let page = ResourceContent::Page { files: vec![("a".to_owned(), 7)], next: Some("a".to_owned()) };
-        let browsed = |browsed| ToolOutput::from_resource(browsed, json!({"a": 1}));
-        for (output, recorded) in [
-            (words("text"), "text"),
-            (words(""), r#"{"a":1}"#),
-            (ToolOutput { text_field: Some("content"), ..words("") }, ""),
-            (ToolOutput { attachments: vec![picture(), picture()], ..words("text") }, "textcGljcGlj"),
-            (ToolOutput { attachments: vec![picture()], ..words("") }, r#"{"a":1}cGlj"#),
-            (browsed(file("all")), "all"),
-            (browsed(file("")), ""),
-            (browsed(base64), "cGlj"),
-            (browsed(page), r#"[["a",7]]"#),
-            // No tool returns both; if one did, both would be recorded.
-            (ToolOutput { resource: Some(file("all")), ..words("text") }, "textall"),
-            (ToolOutput { attachments: vec![picture()], ..browsed(file("all")) }, "cGljall"),
-        ] {
-            let raw = RawOutput::of(&output);
-            let expected = (Sha256::of(recorded.as_bytes()), recorded.len() as u64);
-            assert_eq!((raw.hash, raw.bytes), expected, "{output:?}");
         }
     }
 }

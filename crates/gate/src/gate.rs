@@ -12,23 +12,23 @@ use toolgate_audit::{AuditError, AuditLog, Intent, Ticket};
 use toolgate_manifest::AuditDetail;
 use toolgate_policy::needs_question;
 use toolgate_types::{
-    CallId, Caller, Category, ErrorCode, Escalation, Failure, Outcome, Sha256, Stage, Structured, ToolCall,
-    ToolClass, ToolOutput,
+    CallId, Caller, Category, ErrorCode, Escalation, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass,
+    ToolOutput,
 };
 use toolgate_workspace::Recorder;
 
 use crate::approval::{ApprovalWait, Approver, SessionGrants, arguments_digest};
 use crate::approved_changes::ApprovedChangesGuard;
-use crate::audit_guard::{AuditGuard, RawOutput};
+use crate::audit_guard::AuditGuard;
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
 use crate::escalation::{EscalatedCall, EscalationMemory, recorded};
 use crate::grants::GrantStore;
 use crate::journal::{CallRecorder, Journal};
+use crate::output::{RawOutput, filter_output};
 use crate::refusal_counter::RefusalCounter;
-use crate::registry::RegisteredTool;
-use crate::schema_check::{Deadline, check_value};
+use crate::schema_check::Deadline;
 use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
@@ -568,45 +568,6 @@ impl Gate {
 /// The tools that an authenticated caller may use, in registration order.
 fn visible_tools_of(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>) -> Vec<Arc<dyn Tool>> {
     snapshot.registry.iter().filter(|tool| who.can_see(tool.spec())).cloned().collect()
-}
-
-/// OUTPUT: validates the output against its schema and filters what may leave. The record keeps the digest of the unfiltered output.
-async fn filter_output(
-    tool: &RegisteredTool,
-    mut output: ToolOutput,
-    deadline: Deadline<'_>,
-) -> (Outcome, Option<RawOutput>) {
-    let spec = tool.tool.spec();
-    let mut raw = RawOutput::of(&output);
-    // Raw JSON of a built-in tool is checked by the types of its fields and not parsed again. Output that has to be filtered is parsed.
-    if spec.is_built_in_file_tool()
-        && let Structured::Raw(written) = &output.structured
-    {
-        let outcome = match tool.output.check_raw(&spec.output_schema, written) {
-            Ok(()) => Outcome::Done(output),
-            Err(failure) => Outcome::Failed { stage: Stage::Output, failure },
-        };
-        return (outcome, Some(raw));
-    }
-    let structured =
-        match check_value(&tool.output, &tool.tool, output.structured.into_value(), deadline).await {
-            Ok(structured) => structured,
-            Err(failure) => return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
-        };
-    let Some(policy) = &spec.output_policy else {
-        output.structured = structured.into();
-        return (Outcome::Done(output), Some(raw));
-    };
-    let filtered = policy.apply(structured);
-    let is_known = |name: &str| policy.names(name) || spec.output_schema.declares(name);
-    raw.redacted = filtered.known_paths(&is_known);
-    let value = filtered.value;
-    // The tool's own text was made from the unfiltered value, so the text is made again from the filtered one.
-    let text = match &value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    (Outcome::Done(ToolOutput::new(text, value)), Some(raw))
 }
 
 pub(crate) fn unrecorded(reason: &str) -> Failure {

@@ -36,6 +36,7 @@ mod stages;
 mod trace;
 mod journal;
 mod refusal_counter;
+mod output;
 mod audit_guard;
 mod gate;
 mod frontend_api;
