@@ -255,6 +255,26 @@ impl<'s> AuthenticatedCaller<'s> {
         }
     }
 
+    /// Why no call of this tool by this caller could be permitted, if none could.
+    pub(crate) fn refusal(&self, spec: &ToolSpec) -> Option<String> {
+        if self.can_see(spec) {
+            return None;
+        }
+        if let Some(reason) = &spec.suspended {
+            return Some(format!("suspended: {reason}"));
+        }
+        if let ScopeVerdict::Denied { operator_reason } = self.scope(spec) {
+            return Some(operator_reason);
+        }
+        let requirements = spec.requirements.iter();
+        let needed = requirements.flat_map(|needed| {
+            let destructive = (needed.class == ToolClass::Destructive).then_some(ALLOW_DESTRUCTIVE);
+            needed.permissions.iter().map(String::as_str).chain(destructive)
+        });
+        let missing: Vec<&str> = needed.filter(|needed| !self.held_permissions().holds(needed)).collect();
+        Some(format!("`{}` lacks the permission `{}`", self.caller.subject, missing.join("`, `")))
+    }
+
     /// Whether a model that calls as this caller is shown the tool: some call of it could be permitted.
     pub(crate) fn can_see(&self, spec: &ToolSpec) -> bool {
         let demands_met = |requirements: &Requirements| {

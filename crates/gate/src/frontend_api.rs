@@ -13,7 +13,28 @@ use crate::gate::{AuditMode, FinishedCall, Gate};
 use crate::refusal_counter::RefusedCall;
 use crate::tool::{Tool, ToolSpec};
 
+/// A tool, and whether a caller may use it.
+#[derive(Clone)]
+pub struct ToolAccess {
+    /// The tool.
+    pub tool: Arc<dyn Tool>,
+    /// Why not, if it may not. For people who set up the gate; a model is not shown the tool.
+    pub refusal: Option<String>,
+}
+
 impl Gate {
+    /// Every tool, and whether the holder of this credential may use it.
+    ///
+    /// # Errors
+    /// The caller could not be verified.
+    pub async fn tool_access(&self, credential: impl Into<Credential>) -> Result<Vec<ToolAccess>, Failure> {
+        let snapshot = self.current.load_full();
+        let who = credential.into().authenticate(&snapshot, &CancellationToken::new()).await?;
+        let access =
+            |tool: &Arc<dyn Tool>| ToolAccess { tool: Arc::clone(tool), refusal: who.refusal(tool.spec()) };
+        Ok(snapshot.registry.iter().map(access).collect())
+    }
+
     /// Whether a call gets no response unless its record is on disk.
     #[must_use]
     pub fn must_record(&self) -> bool {

@@ -51,11 +51,12 @@ pub use breaker::BreakerRule;
 pub use caller::Credential;
 pub use error::GateError;
 pub use escalation::EscalationOffer;
+pub use frontend_api::ToolAccess;
 pub use gate::{AuditMode, CallOptions, Clock, FinishedCall, Gate, GateOptions};
 pub use grants::{GrantDuration, GrantOffer, GrantStore, GrantStoreError, LastingGrant};
 pub use journal::{
-    ChangeSet, DroppedEntries, FileChange, Journal, JournalBounds, JournalListing, JournalRecovery,
-    UndoError, UndoOptions, UndoOutcome, UnrecoveredJournal,
+    ChangeSet, ComparedChange, CurrentContent, DroppedEntries, FileChange, Journal, JournalBounds,
+    JournalListing, JournalRecovery, UndoError, UndoOptions, UndoOutcome, UnrecoveredJournal,
 };
 pub use judged_paths::{CallPath, JudgedPaths};
 pub use rate_limits::RateRule;

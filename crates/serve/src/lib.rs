@@ -15,11 +15,12 @@ mod error;
 
 pub use error::ServeError;
 pub use http::{
-    Auth, AuthRequirement, HttpError, HttpLimits, HttpOptions, ReadyCheck, RejectedHosts, serve_http,
+    ApiClient, ApiStream, Application, Auth, AuthRequirement, ClientKind, ClientOwner, HttpError, HttpLimits,
+    HttpOptions, PageFile, PageSource, Problem, ReadyCheck, RejectedHosts, serve_http,
 };
 pub use mcp::{
     CallerSource, ClientIdentity, McpHandler, OutputBounds, OutputStore, ResourceSource, listed_tools,
 };
-pub use service::{Service, ServiceOptions};
+pub use service::{Service, ServiceCounters, ServiceOptions};
 pub use state_usage::{MeasureState, StateUsage};
 pub use stdio::{refusals, serve_stdio};

@@ -14,6 +14,9 @@ use toolgate_types::{ErrorCode, ToolClass};
 /// Counters with two labels.
 type Table = Mutex<BTreeMap<(&'static str, &'static str), u64>>;
 
+/// A counter with its two labels.
+pub(crate) type LabelledCount = (&'static str, &'static str, u64);
+
 /// Counters of calls since the process started.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -43,6 +46,16 @@ impl Metrics {
         {
             counter.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
+    }
+
+    /// The counters of ended calls, by class and decision.
+    pub(crate) fn calls(&self) -> Vec<LabelledCount> {
+        rows_of(&self.calls)
+    }
+
+    /// The counters of refusals and failures, by stage and code.
+    pub(crate) fn failures(&self) -> Vec<LabelledCount> {
+        rows_of(&self.failures)
     }
 
     /// Whether the last finished call could be recorded.
@@ -97,6 +110,11 @@ fn rows(text: &mut String, name: &str, labels: [&str; 2], table: &Table) {
     for ((one, other), count) in table.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         let _ = writeln!(text, "{name}{{{first}=\"{one}\",{second}=\"{other}\"}} {count}");
     }
+}
+
+fn rows_of(table: &Table) -> Vec<LabelledCount> {
+    let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+    table.iter().map(|((one, other), count)| (*one, *other, *count)).collect()
 }
 
 fn add(table: &Table, labels: (&'static str, &'static str)) {

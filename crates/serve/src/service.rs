@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_tools::ProfiledGate;
+use toolgate_gate::{CallOptions, Credential};
+use toolgate_tools::{CallResponse, ProfiledGate};
+use toolgate_types::ToolCall;
 
 use crate::mcp::{
     OutputStore, ParkedCalls, PerCallerConcurrency, ResourceSource, ResponseMemoryBudget, StateSealer,
@@ -46,6 +48,19 @@ impl ServiceOptions {
             state: None,
         }
     }
+}
+
+/// The counters of a [`Service`]. Their labels are from fixed sets; nothing that a caller chooses is among them.
+#[derive(Clone, Debug)]
+pub struct ServiceCounters {
+    /// Calls that ended, by class and decision.
+    pub calls: Vec<(&'static str, &'static str, u64)>,
+    /// Calls that were refused or failed, by stage and code.
+    pub refusals: Vec<(&'static str, &'static str, u64)>,
+    /// Calls under way.
+    pub in_flight: usize,
+    /// Whether the last call could be recorded.
+    pub can_record: bool,
 }
 
 /// The state that all front ends share.
@@ -99,6 +114,38 @@ impl Service {
     #[must_use]
     pub fn front(&self) -> &Arc<ProfiledGate> {
         &self.front
+    }
+
+    /// Makes a call that is not of an MCP client, within the same limits and counters; `None` if too many calls of this caller are under way. Dropping
+    /// the future cancels the call.
+    pub async fn call(
+        &self,
+        call: ToolCall,
+        credential: Credential,
+        caller_key: [u8; 32],
+        mut options: CallOptions,
+    ) -> Option<CallResponse> {
+        let _under_way = self.calls.token();
+        let _permit = self.concurrency.acquire(caller_key).await?;
+        self.wait_for_tools().await;
+        let cancelled = self.ending.child_token();
+        options.cancelled = cancelled.clone();
+        let _cancels = cancelled.drop_guard();
+        let class = self.front.gate().tool(&call.tool).map(|tool| tool.spec().class);
+        let called = self.front.call(call, credential, options).await;
+        self.metrics.count(class, &called);
+        Some(called)
+    }
+
+    /// The counters since the start.
+    #[must_use]
+    pub fn counters(&self) -> ServiceCounters {
+        ServiceCounters {
+            calls: self.metrics.calls(),
+            refusals: self.metrics.failures(),
+            in_flight: self.calls.len(),
+            can_record: self.metrics.can_record(),
+        }
     }
 
     /// Cancels all calls in flight. They still get a response and an audit record.

@@ -46,6 +46,23 @@ pub async fn list_models(
     only: Option<&str>,
     stop: &CancellationToken,
 ) -> Result<Vec<ProviderModels>, ModelError> {
+    let asked = ask_providers(settings, only)?;
+    let all = tokio::select! {
+        all = asked.join_all() => all,
+        () = stop.cancelled() => {
+            return Err(ModelError::cancelled("stopped before all providers had answered"));
+        }
+    };
+    let mut all = all;
+    all.sort_by_key(|(place, _)| *place);
+    Ok(all.into_iter().map(|(_, provider)| provider).collect())
+}
+
+/// Starts one request to each provider.
+fn ask_providers(
+    settings: &Settings,
+    only: Option<&str>,
+) -> Result<JoinSet<(usize, ProviderModels)>, ModelError> {
     let declared = agent_settings::providers(settings)?;
     let variable = |name: &str| nonempty_variable(&settings.environment, name);
     let offer = ProviderCatalogue { declared: &declared, variable: &variable };
@@ -74,15 +91,7 @@ pub async fn list_models(
             (place, ProviderModels { name, is_set_up, models })
         });
     }
-    let all = tokio::select! {
-        all = asked.join_all() => all,
-        () = stop.cancelled() => {
-            return Err(ModelError::cancelled("stopped before all providers had answered"));
-        }
-    };
-    let mut all = all;
-    all.sort_by_key(|(place, _)| *place);
-    Ok(all.into_iter().map(|(_, provider)| provider).collect())
+    Ok(asked)
 }
 
 async fn models_of_route(

@@ -22,6 +22,7 @@ mod content_origin;
 mod written_files;
 mod sweep;
 mod undo;
+mod compare;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -36,6 +37,7 @@ use background_sync::BackgroundSync;
 pub use bounds::JournalBounds;
 pub(crate) use call_recorder::CallRecorder;
 pub use change_set::{ChangeSet, FileChange};
+pub use compare::{ComparedChange, CurrentContent};
 pub use dropped_entries::DroppedEntries;
 pub use recovery::JournalRecovery;
 use seal::{EntryPhase, JournalSealer};

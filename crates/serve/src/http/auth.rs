@@ -98,7 +98,7 @@ impl Auth {
         }
     }
 
-    fn person(&self) -> AuthenticatedClient {
+    pub(super) fn person(&self) -> AuthenticatedClient {
         let (caller, known_as) =
             (Arc::new(self.person.clone()), IdentityDigests::new(AuthMethod::Known, &self.person));
         AuthenticatedClient { credential: Credential::Known(Arc::clone(&caller)), caller, digests: known_as }
@@ -114,6 +114,11 @@ impl AuthenticatedClient {
     /// The caller, for a record.
     pub(crate) fn caller(&self) -> Arc<Caller> {
         Arc::clone(&self.caller)
+    }
+
+    /// The credential of its calls.
+    pub(crate) fn into_credential(self) -> Credential {
+        self.credential
     }
 
     /// A digest of the caller's identity, independent of its permissions.
@@ -146,7 +151,7 @@ impl AuthenticatedClient {
 }
 
 /// Compares in constant time.
-fn is_equal(one: &Sha256, other: &Sha256) -> bool {
+pub(super) fn is_equal(one: &Sha256, other: &Sha256) -> bool {
     let differing =
         one.as_bytes().iter().zip(other.as_bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     std::hint::black_box(differing) == 0

@@ -88,7 +88,8 @@ async fn handle_connection(
         .max_buf_size(MAX_HEADER_BYTES)
         // hyper panics at a `Date` before 1970.
         .auto_date_header(SystemTime::now() >= UNIX_EPOCH)
-        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream, stall)), service);
+        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream, stall)), service)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         // The result of a connection is not logged: it is caused by the client.

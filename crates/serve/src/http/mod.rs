@@ -19,6 +19,11 @@ mod request_metrics;
 mod server;
 mod auth_failures;
 mod mcp_route;
+mod application;
+mod problem;
+mod cookie;
+mod api_route;
+mod page_route;
 mod connection_slots;
 mod connection;
 
@@ -30,8 +35,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use self::application::{
+    ApiClient, ApiStream, Application, ClientKind, ClientOwner, PageFile, PageSource,
+};
 pub use self::auth::{Auth, AuthRequirement};
 pub use self::error::HttpError;
+pub use self::problem::Problem;
 pub use self::rejected_hosts::RejectedHosts;
 
 use self::connection::accept;
@@ -65,6 +74,8 @@ pub struct HttpOptions {
     pub ready: ReadyCheck,
     /// Notified of rejected values of `Host`.
     pub rejected_hosts: RejectedHosts,
+    /// The API and the page.
+    pub application: Application,
 }
 
 impl HttpOptions {
@@ -97,6 +108,10 @@ pub struct HttpLimits {
     pub max_streams: usize,
     /// Maximum of these per caller.
     pub max_streams_per_caller: usize,
+    /// Maximum concurrent streams of the API (WebSockets and server-sent events).
+    pub max_api_streams: usize,
+    /// Maximum of these per caller.
+    pub max_api_streams_per_caller: usize,
     /// Maximum concurrent sessions of the session protocol. May be exceeded briefly by concurrent `initialize` requests.
     pub max_sessions: usize,
     /// Maximum of these per caller. One more evicts the caller's least recently used session.
@@ -131,6 +146,8 @@ impl Default for HttpLimits {
             max_connections: 512,
             max_streams: 256,
             max_streams_per_caller: 32,
+            max_api_streams: 4096,
+            max_api_streams_per_caller: 2048,
             max_sessions: 1024,
             max_sessions_per_caller: 256,
             session_idle: Duration::from_secs(60 * 60),

@@ -26,7 +26,7 @@ const MAX_REASON_BYTES: usize = 4096;
 pub(crate) const OTHER_METHOD: &str = "this method is not served here; `Allow` says which are";
 
 /// The headers that clients in browsers need to send and to read.
-const CORS_ALLOW_HEADERS: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
+const CORS_ALLOW_HEADERS: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id, idempotency-key";
 const CORS_EXPOSE_HEADERS: &str = "mcp-session-id, www-authenticate, retry-after";
 
 /// A response in JSON.
@@ -178,7 +178,7 @@ pub(crate) fn session_ended() -> Response<Body> {
 /// The response to a CORS preflight request.
 pub(crate) fn preflight() -> Response<Body> {
     let mut response = session_ended();
-    set(&mut response, ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
+    set(&mut response, ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, DELETE");
     set(&mut response, ACCESS_CONTROL_ALLOW_HEADERS, CORS_ALLOW_HEADERS);
     set(&mut response, ACCESS_CONTROL_MAX_AGE, "600");
     response

@@ -10,16 +10,20 @@ use axum::extract::{Request, State};
 use axum::http::header::ORIGIN;
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::api_route::{self, LOGIN_PATH, LOGOUT_PATH, guard_api};
+use super::auth::AuthRequirement;
 use super::auth_failures::{KnownGoodTokenCache, metadata};
 use super::body::BodyReader;
+use super::cookie::SessionCookies;
 use super::host_check::AllowedHosts;
+use super::page_route::page;
 use super::rate_limiter::RateLimiter;
 use super::request_metrics::RequestMetrics;
 use super::responses::{self, error_response, text_response};
@@ -54,6 +58,10 @@ pub(crate) struct HttpServer {
     pub(super) requests: Option<RateLimiter<[u8; 32]>>,
     pub(super) streams: Arc<Semaphore>,
     pub(super) streams_per_caller: KeyedSemaphore,
+    pub(super) api_streams: Arc<Semaphore>,
+    pub(super) api_streams_per_caller: Arc<KeyedSemaphore>,
+    /// The cookies of browsers, where one token stands for the person.
+    pub(super) cookies: Option<SessionCookies>,
     /// Responses that are not sent completely.
     pub(super) answers: TaskTracker,
     pub(crate) connections: TaskTracker,
@@ -73,6 +81,10 @@ impl HttpServer {
         let limits = &options.limits;
         let sessions =
             Sessions::new(limits.max_sessions, limits.max_sessions_per_caller, limits.session_idle);
+        let cookies = match &options.auth.requirement {
+            AuthRequirement::Token(token) => Some(SessionCookies::new(token, listening)),
+            AuthRequirement::Issued { .. } | AuthRequirement::None => None,
+        };
         let cut = CancellationToken::new();
         let behind = Arc::clone(&service);
         let mcp = StreamableHttpService::new(
@@ -95,6 +107,9 @@ impl HttpServer {
                 .map(|most| RateLimiter::new(most.get(), Duration::from_secs(1))),
             streams: Arc::new(Semaphore::new(limits.max_streams)),
             streams_per_caller: KeyedSemaphore::new(limits.max_streams_per_caller),
+            api_streams: Arc::new(Semaphore::new(limits.max_api_streams)),
+            api_streams_per_caller: Arc::new(KeyedSemaphore::new(limits.max_api_streams_per_caller)),
+            cookies,
             answers: TaskTracker::new(),
             connections: TaskTracker::new(),
             leaving: CancellationToken::new(),
@@ -110,19 +125,24 @@ impl HttpServer {
 
     /// The routes.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
+        let routes = self.options.application.routes.clone().unwrap_or_default();
+        let routes = routes.layer(from_fn_with_state(Arc::clone(self), guard_api));
         Router::new()
             .route(MCP_PATH, any(mcp))
+            .route(LOGIN_PATH, post(api_route::login))
+            .route(LOGOUT_PATH, post(api_route::logout))
             .route("/healthz", get(async || text_response(StatusCode::OK, TEXT, "alive\n")))
             .route("/readyz", get(ready))
             .route("/metrics", get(metrics))
             .route(METADATA_PATH, get(metadata))
             .route(MCP_METADATA_PATH, get(metadata))
-            .fallback(async || error_response(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp"))
+            .fallback(page)
             .method_not_allowed_fallback(async || {
                 error_response(StatusCode::METHOD_NOT_ALLOWED, responses::OTHER_METHOD)
             })
-            .layer(from_fn_with_state(Arc::clone(self), guard))
             .with_state(Arc::clone(self))
+            .merge(routes)
+            .layer(from_fn_with_state(Arc::clone(self), guard))
     }
 
     /// Waits until every response is sent and no call is in flight.

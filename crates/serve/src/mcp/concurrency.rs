@@ -78,6 +78,15 @@ pub(crate) struct CallPermit {
     _running: Option<OwnedSemaphorePermit>,
 }
 
+impl PerCallerConcurrency {
+    /// Waits for a permit to run; `None` if too many calls of this caller are queued already.
+    pub(crate) async fn acquire(&self, owner: [u8; 32]) -> Option<CallPermit> {
+        let waiting = self.in_flight.try_acquire(owner)?;
+        let running = self.running.acquire(owner).await?;
+        Some(CallPermit { _in_flight: Some(waiting), _running: Some(running) })
+    }
+}
+
 impl McpHandler {
     /// Waits for a permit to run; `None` if too many calls of this caller are queued already.
     pub(crate) async fn acquire_permit(

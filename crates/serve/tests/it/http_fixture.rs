@@ -18,8 +18,8 @@ use toolgate_identity::{
     VerifierOptions, mint,
 };
 use toolgate_serve::{
-    Auth, AuthRequirement, HttpLimits, HttpOptions, OutputStore, ReadyCheck, RejectedHosts, Service,
-    ServiceOptions, serve_http,
+    Application, Auth, AuthRequirement, HttpLimits, HttpOptions, OutputStore, ReadyCheck, RejectedHosts,
+    Service, ServiceOptions, serve_http,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Sha256, Trust};
@@ -126,6 +126,7 @@ impl Plan {
             limits: self.limits,
             ready: ReadyCheck(Arc::new(|| true)),
             rejected_hosts: RejectedHosts::default(),
+            application: Application::default(),
         };
         let shutdown = CancellationToken::new();
         let until = shutdown.clone();

@@ -223,6 +223,11 @@ fn where_everybody_can_come_it_says_what_they_need_and_names_what_it_refused() {
     assert!(!told.contains(token.trim()) && !told.contains("http://"), "{told}");
     assert!(next().contains("--allow-host NAME"));
     assert!(next().contains("plain HTTP"));
+    let page = next();
+    assert!(
+        page.contains("the page is at http://127.0.0.1:") && !page.contains("token"),
+        "no token in a log: {page}"
+    );
     let asked = |host: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         let asked = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_gate::{Gate, GateConfig};
 use toolgate_serve::{
-    Auth, AuthRequirement, HttpLimits, HttpOptions, OutputStore, ReadyCheck, RejectedHosts, Service,
-    ServiceOptions, serve_http,
+    Application, Auth, AuthRequirement, HttpLimits, HttpOptions, OutputStore, ReadyCheck, RejectedHosts,
+    Service, ServiceOptions, serve_http,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Trust};
@@ -89,6 +89,7 @@ fn options() -> HttpOptions {
         limits: HttpLimits::default(),
         ready: ReadyCheck(Arc::new(|| true)),
         rejected_hosts: RejectedHosts::default(),
+        application: Application::default(),
     }
 }
 

@@ -18,7 +18,7 @@ use toolgate_types::{AgentName, Decision, RunId, ToolName, Trust};
 
 use crate::log::{LogFormat, LogLevel};
 
-pub(crate) use self::conversation::{ConversationArguments, RunArguments};
+pub(crate) use self::conversation::{AgentArguments, ConversationArguments, RunArguments};
 pub(crate) use self::mcp::{InstallScope, McpCommand, McpImport, McpInstall};
 pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 
@@ -424,6 +424,8 @@ pub(crate) struct ServeArguments {
     /// How long calls under way may go on after the first SIGTERM or Ctrl-C: 10s, 1m [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     pub(crate) grace: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -17,21 +17,12 @@ pub(crate) struct RunArguments {
     pub(crate) conversation: ConversationArguments,
 }
 
-// Options of a conversation.
+// The model of a conversation, and its limits.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct ConversationArguments {
+pub(crate) struct AgentArguments {
     /// The model: anthropic/NAME, openai/NAME, openai-chat/NAME, openrouter/NAME, ollama/NAME, scripted/FILE, or of a provider under `models:` [default: `model:` of the configuration, else what the environment has a key for]
     #[arg(long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
-    /// Go on with this conversation: its id, the beginning of it, or last
-    #[arg(long, visible_alias = "resume", value_name = "ID", conflicts_with_all = ["continue_last", "ephemeral"])]
-    pub(crate) session: Option<String>,
-    /// Go on with the last conversation of this workspace
-    #[arg(long = "continue", conflicts_with = "ephemeral")]
-    pub(crate) continue_last: bool,
-    /// Keep the conversation in memory only
-    #[arg(long)]
-    pub(crate) ephemeral: bool,
     /// What stands before the conversation, in place of the usual words; @FILE reads it from a file
     #[arg(long, value_name = "TEXT | @FILE")]
     pub(crate) system: Option<String>,
@@ -44,14 +35,30 @@ pub(crate) struct ConversationArguments {
     /// Make calls of one step together where all of them only read
     #[arg(long)]
     pub(crate) parallel_reads: bool,
+}
+
+// Options of a conversation.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ConversationArguments {
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
+    /// Go on with this conversation: its id, the beginning of it, or last
+    #[arg(long, visible_alias = "resume", value_name = "ID", conflicts_with_all = ["continue_last", "ephemeral"])]
+    pub(crate) session: Option<String>,
+    /// Go on with the last conversation of this workspace
+    #[arg(long = "continue", conflicts_with = "ephemeral")]
+    pub(crate) continue_last: bool,
+    /// Keep the conversation in memory only
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
     /// Write down what the model's server sends, byte by byte and without keys
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }
 
-impl ConversationArguments {
+impl AgentArguments {
     /// What takes precedence over the configuration.
-    pub(crate) fn agent_overrides(&self) -> AgentOverrides {
+    pub(crate) fn overrides(&self) -> AgentOverrides {
         AgentOverrides {
             system: self.system.clone(),
             max_iterations: self.max_iterations,

@@ -1,9 +1,13 @@
 //! `toolgate serve`: the gate over HTTP.
 
+mod application;
+
+use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use toolgate_assembly::ambient::exists;
@@ -18,10 +22,12 @@ use toolgate_assembly::settings::Settings;
 use toolgate_gate::BlockingStrategy;
 use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
 use toolgate_serve::{
-    Auth, AuthRequirement, HttpError, HttpLimits, HttpOptions, ReadyCheck, RejectedHosts, serve_http,
+    Application, Auth, AuthRequirement, HttpError, HttpLimits, HttpOptions, ReadyCheck, RejectedHosts,
+    serve_http,
 };
 use toolgate_types::{Sha256, Trust};
 
+use self::application::{ApplicationParts, application};
 use super::{SHUTDOWN_TIMEOUT, print};
 use crate::arguments::{GlobalOptions, ServeArguments};
 use crate::exit::{CliError, SUCCESS};
@@ -31,6 +37,8 @@ use crate::terminal::warn;
 
 /// The default address.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
+/// How long cancelled turns may take to end: as long as a process may take after its termination signal.
+const TURN_TIMEOUT: Duration = Duration::from_secs(7);
 /// The most async worker threads. Blocking work uses its own pool.
 const MAX_WORKERS: usize = 4;
 
@@ -58,15 +66,27 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
     settings.warn_of_unknown_tools(&built.tools);
     warn_of_homes(&built.workspace);
     let mut reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
-    let servers = built.servers.clone();
+    let (servers, workspace) = (built.servers.clone(), Arc::clone(&built.workspace));
     options.ready = ready(servers.clone());
     let service = super::mcp::service(&settings, built, reloader.completion());
+    let parts = ApplicationParts {
+        service: &service,
+        settings: Arc::new(settings),
+        workspace,
+        servers: servers.clone(),
+        agent: &arguments.agent,
+        auth: how.as_str(),
+    };
+    let (conversations, application) = application(parts, &runtime)?;
+    options.application = application;
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(watch_files(reloader));
         announce(common, address, how, &options, token.as_deref())?;
         let served = serve_http(options, Arc::clone(&service), listener, interrupt.token()).await;
         keeping_up.abort();
+        // Turns that still run are cancelled, and what they did is stored.
+        let _ = tokio::time::timeout(TURN_TIMEOUT, conversations.close()).await;
         super::close_servers(servers.as_deref()).await;
         served.map_err(http_failure)
     });
@@ -151,6 +171,7 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: AuthRequirem
         limits,
         ready: ReadyCheck(Arc::new(|| true)),
         rejected_hosts: refused_hosts(),
+        application: Application::default(),
     }
 }
 
@@ -180,8 +201,8 @@ fn ready(servers: Option<Arc<Servers>>) -> ReadyCheck {
     ReadyCheck(Arc::new(servers))
 }
 
-/// Prints the address, how to authenticate, and the restrictions. A token is shown only by the path of its file: terminals keep a scrollback, and
-/// other users may read the journal.
+/// Prints the addresses, how to authenticate, and the restrictions. On a terminal the address of the page has the token in its fragment, which a browser
+/// does not send. Elsewhere, where a journal may keep it for other readers, a token is shown only by the path of its file.
 fn announce(
     common: &GlobalOptions,
     address: SocketAddr,
@@ -193,14 +214,24 @@ fn announce(
     let base = options.public_url.as_ref().map_or(own, |url| url.trim_end_matches('/').to_owned());
     let mcp = format!("{base}/mcp");
     if common.json {
-        let told = json!({"listen": address, "mcp": mcp, "auth": how.as_str(), "tokenFile": token});
+        let told = json!({
+            "listen": address, "mcp": mcp, "page": format!("{base}/"), "api": format!("{base}/api/v1"),
+            "auth": how.as_str(), "tokenFile": token,
+        });
         print(&format!("{told}\n"))?;
     }
     warn(&format!("MCP is served at {mcp}"));
     if let Some(file) = token {
-        warn(&format!("clients send the token in `{}` as `Authorization: Bearer TOKEN`", file.display()));
+        warn(&format!(
+            "clients send the token in `{}` as `Authorization: Bearer TOKEN`, and the page asks for it",
+            file.display()
+        ));
     }
     caveats(address, how, options).iter().for_each(|caveat| warn(caveat));
+    let own_token = token.filter(|_| io::stderr().is_terminal()).and_then(|file| secrets::read(file).ok());
+    let fragment =
+        own_token.map(|token| format!("#token={}", String::from_utf8_lossy(token.expose()).trim()));
+    warn(&format!("the page is at {base}/{}", fragment.unwrap_or_default()));
     Ok(())
 }
 

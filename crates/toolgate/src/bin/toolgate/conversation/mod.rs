@@ -143,7 +143,7 @@ impl ChatContext {
             None => None,
         };
         let before = session.as_ref().map(|session| session.summary().model.to_string());
-        let model = self.arguments.model.clone().or(before);
+        let model = self.arguments.agent.model.clone().or(before);
         let ready = self.build_agent(model.as_deref()).await?;
         Ok(ActiveConversation { ready, session })
     }
@@ -199,7 +199,7 @@ impl ChatContext {
     }
 
     async fn build_agent(&self, model: Option<&str>) -> Result<ReadyAgent, CliError> {
-        Ok(self.agent_source(&self.arguments.agent_overrides()).build(model).await?)
+        Ok(self.agent_source(&self.arguments.agent.overrides()).build(model).await?)
     }
 
     /// Continues the conversation with another model.

@@ -1,0 +1,301 @@
+//! The requests of the API: authentication, protection against other sites, limits and body; then the routes of the application.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, SET_COOKIE, UPGRADE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use axum::middleware::Next;
+use serde::Deserialize;
+use serde_json::json;
+use toolgate_types::Sha256;
+
+use super::application::{ApiClient, ClientKind, ClientOwner, StreamLimits};
+use super::auth::{AuthRequirement, AuthenticatedClient, is_equal};
+use super::body::{BodyError, TrackedBody};
+use super::connection_slots::ConnectionSlot;
+use super::problem::Problem;
+use super::request_metrics::add;
+use super::responses::json_response;
+use super::server::{HttpServer, Peer};
+use crate::mcp::BudgetSlot;
+
+/// Exchanges the person's token for a cookie.
+pub(super) const LOGIN_PATH: &str = "/api/v1/login";
+/// Ends it.
+pub(super) const LOGOUT_PATH: &str = "/api/v1/logout";
+
+/// The longest body of a login.
+const MAX_LOGIN_BYTES: usize = 16 * 1024;
+
+/// Authenticates a request, limits it and reads its body, then passes it on.
+pub(super) async fn guard_api(
+    State(door): State<Arc<HttpServer>>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    match door.admit_api(request).await {
+        Ok((request, under_way)) => {
+            let mut response = next.run(request).await;
+            // What a caller may see changes, and is not for the cache of a browser or proxy.
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            // A stream has a permit of its own; any other response is awaited by the shutdown.
+            match under_way {
+                Some(under_way) => response.map(|inner| {
+                    Body::new(TrackedBody::answer(inner, &door.meter.sent, under_way, BudgetSlot::default()))
+                }),
+                None => response,
+            }
+        }
+        Err(problem) => problem,
+    }
+}
+
+/// What keeps a response in flight.
+type UnderWay = tokio_util::task::task_tracker::TaskTrackerToken;
+
+impl HttpServer {
+    async fn admit_api(&self, mut request: Request) -> Result<(Request, Option<UnderWay>), Response<Body>> {
+        if self.leaving.is_cancelled() {
+            return Err(closing().into_response());
+        }
+        let (client, kind) = self.authenticate_api(&mut request).await?;
+        if let Some(limiter) = &self.requests
+            && !limiter.check(client.owner(), Instant::now())
+        {
+            return Err(Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "rate_limited",
+                "too many requests in this second",
+            )
+            .into_response());
+        }
+        let is_stream = is_stream(&request);
+        let slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
+        let (mut parts, body) = request.into_parts();
+        let body = match parts.method {
+            // An upgrade has no body.
+            Method::GET | Method::HEAD => Body::empty(),
+            _ => {
+                let read = self.reader.read(body).await.map_err(|error| unread(error).into_response())?;
+                add(&self.meter.received, read.bytes.len() as u64);
+                Body::from(read.bytes)
+            }
+        };
+        let under_way = (!is_stream).then(|| self.answers.token());
+        if self.leaving.is_cancelled() {
+            return Err(closing().into_response());
+        }
+        parts.extensions.insert(self.api_client(client, kind, slot));
+        Ok((Request::from_parts(parts, body), under_way))
+    }
+
+    /// The client of a request: by its token, else by its cookie.
+    async fn authenticate_api(
+        &self,
+        request: &mut Request,
+    ) -> Result<(AuthenticatedClient, ClientKind), Response<Body>> {
+        let headers = request.headers();
+        let cookies = self.cookies.as_ref().filter(|_| !headers.contains_key(AUTHORIZATION));
+        if let Some(cookies) = cookies.filter(|cookies| cookies.is_present(headers)) {
+            if !cookies.is_valid(headers) {
+                let mut response = unauthenticated().into_response();
+                set_cookie(&mut response, &cookies.clear(self.is_https()));
+                return Err(response);
+            }
+            if needs_own_origin(request) && !self.is_own_origin(headers) {
+                return Err(foreign_page().into_response());
+            }
+            if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>() {
+                slot.mark_authenticated();
+            }
+            return Ok((self.options.auth.person(), ClientKind::Browser));
+        }
+        // Without a token at all, a page of another site that is allowed to use MCP may not use the API.
+        if matches!(self.options.auth.requirement, AuthRequirement::None)
+            && headers.contains_key(ORIGIN)
+            && needs_own_origin(request)
+            && !self.is_own_origin(headers)
+        {
+            return Err(foreign_page().into_response());
+        }
+        match self.admit(request).await {
+            Ok(client) => Ok((client, ClientKind::Program)),
+            Err(refused) => Err(as_problem(&refused)),
+        }
+    }
+
+    fn api_client(
+        &self,
+        client: AuthenticatedClient,
+        kind: ClientKind,
+        slot: Option<Arc<ConnectionSlot>>,
+    ) -> ApiClient {
+        let streams = StreamLimits {
+            global: Arc::clone(&self.api_streams),
+            per_caller: Arc::clone(&self.api_streams_per_caller),
+            key: client.owner(),
+            slot,
+            open: self.connections.clone(),
+            leaving: self.leaving.clone(),
+        };
+        let owner = match &self.options.auth.requirement {
+            AuthRequirement::Issued { .. } => ClientOwner::Caller(Sha256::from(client.owner())),
+            AuthRequirement::Token(_) | AuthRequirement::None => ClientOwner::Person,
+        };
+        let caller = client.caller();
+        ApiClient { credential: client.into_credential(), caller, owner, kind, streams }
+    }
+
+    /// Whether the page that sent a request is of this server: `Origin` has the host of the request, or is that of the public URL.
+    fn is_own_origin(&self, headers: &HeaderMap) -> bool {
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let (Some(origin), Some(host)) = (text(ORIGIN), text(HOST)) else { return false };
+        let public = self.options.public_url.as_deref();
+        let public = public
+            .and_then(|url| url.split_once("://"))
+            .map(|(scheme, rest)| format!("{scheme}://{}", rest.split('/').next().unwrap_or_default()));
+        let is_same = |own: &str| origin.eq_ignore_ascii_case(own);
+        match public {
+            // `Host` may be the proxy's or the address of this machine; both were checked against the list.
+            Some(public) => is_same(&public) || is_same(&format!("http://{host}")),
+            None => is_same(&format!("http://{host}")),
+        }
+    }
+
+    fn is_https(&self) -> bool {
+        self.options.public_url.as_deref().is_some_and(|url| url.starts_with("https://"))
+    }
+}
+
+/// `POST /api/v1/login`: the person's token in exchange for a cookie.
+pub(super) async fn login(State(door): State<Arc<HttpServer>>, request: Request) -> Response<Body> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Login {
+        token: String,
+    }
+
+    let peer = request.extensions().get::<Peer>().map(|Peer(peer)| *peer);
+    if !door.is_own_origin(request.headers()) && request.headers().contains_key(ORIGIN) {
+        return foreign_page().into_response();
+    }
+    let (Some(cookies), AuthRequirement::Token(digest)) = (&door.cookies, &door.options.auth.requirement)
+    else {
+        let detail = "this gate takes no login: programs send their token with every request";
+        return Problem::new(StatusCode::NOT_FOUND, "not_found", detail).into_response();
+    };
+    if peer.is_some_and(|peer| door.unknown_tokens.is_exhausted(&peer, Instant::now())) {
+        let detail = "too many bad tokens from this address";
+        return Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).into_response();
+    }
+    let slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
+    let read = door.reader.read_prefix(request.into_body(), MAX_LOGIN_BYTES).await;
+    let token = match read {
+        Ok(read) if read.is_whole => serde_json::from_slice::<Login>(&read.bytes).ok(),
+        Ok(_) => return unread(BodyError::TooLong).into_response(),
+        Err(error) => return unread(error).into_response(),
+    };
+    let Some(Login { token }) = token else {
+        let detail = "the body is not {\"token\": \"…\"}";
+        return Problem::new(StatusCode::BAD_REQUEST, "invalid_request", detail).into_response();
+    };
+    if !is_equal(&Sha256::of(token.trim().as_bytes()), digest) {
+        door.count_bad_token(peer);
+        return unauthenticated().into_response();
+    }
+    let Some(cookie) = cookies.issue(door.is_https()) else {
+        let detail = "the clock of this machine is not usable";
+        return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail).into_response();
+    };
+    if let Some(slot) = slot {
+        slot.mark_authenticated();
+    }
+    let subject = &door.options.auth.person.subject;
+    let mut response = json_response(StatusCode::OK, &json!({"subject": subject, "auth": "token"}));
+    set_cookie(&mut response, &cookie);
+    response
+}
+
+/// `POST /api/v1/logout`: removes the cookie from the browser.
+pub(super) async fn logout(State(door): State<Arc<HttpServer>>, request: Request) -> Response<Body> {
+    if !door.is_own_origin(request.headers()) {
+        return foreign_page().into_response();
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    if let Some(cookies) = &door.cookies {
+        set_cookie(&mut response, &cookies.clear(door.is_https()));
+    }
+    response
+}
+
+impl HttpServer {
+    fn count_bad_token(&self, peer: Option<IpAddr>) {
+        add(&self.meter.bad_token, 1);
+        if let Some(peer) = peer {
+            self.unknown_tokens.check(peer, Instant::now());
+        }
+    }
+}
+
+/// Whether a request could change something, or opens a channel through which that is possible.
+fn needs_own_origin(request: &Request) -> bool {
+    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    !is_safe || request.headers().contains_key(UPGRADE)
+}
+
+/// Whether a response goes on until its client leaves.
+fn is_stream(request: &Request) -> bool {
+    let path = request.uri().path();
+    request.headers().contains_key(UPGRADE) || path == "/ws" || path.ends_with("/events")
+}
+
+fn set_cookie(response: &mut Response<Body>, cookie: &str) {
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+}
+
+fn closing() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "this gate is closing")
+}
+
+fn unauthenticated() -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", "a token is needed")
+        .help("open the address that `toolgate serve` printed, or send `Authorization: Bearer TOKEN`")
+}
+
+fn foreign_page() -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "forbidden", "this request does not come from the page of this gate")
+}
+
+fn unread(error: BodyError) -> Problem {
+    let (status, code, detail) = match error {
+        BodyError::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is too long"),
+        BodyError::TooMuch => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body holds too many values"),
+        BodyError::TooDeep => (StatusCode::BAD_REQUEST, "invalid_request", "the body is nested too deeply"),
+        BodyError::TooSlow => (StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not arrive in time"),
+        BodyError::Broken => (StatusCode::BAD_REQUEST, "invalid_request", "the body is incomplete"),
+        BodyError::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "too many long requests"),
+    };
+    Problem::new(status, code, detail)
+}
+
+/// A rejection of the server as problem details, with its challenge.
+fn as_problem(refused: &Response<Body>) -> Response<Body> {
+    let status = refused.status();
+    let problem = match status {
+        StatusCode::UNAUTHORIZED => unauthenticated(),
+        StatusCode::TOO_MANY_REQUESTS => Problem::new(status, "rate_limited", "too many bad tokens"),
+        _ => Problem::new(status, "refused", "the request was refused"),
+    };
+    let mut response = problem.into_response();
+    if let Some(challenge) = refused.headers().get(WWW_AUTHENTICATE) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge.clone());
+    }
+    response
+}
