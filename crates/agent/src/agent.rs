@@ -8,6 +8,7 @@ use toolgate_llm::{ModelName, Provider};
 use toolgate_session::Session;
 use toolgate_tools::ProfiledGate;
 
+use crate::compaction::Compaction;
 use crate::event::EventSink;
 use crate::settings::AgentSettings;
 use crate::turn::TurnRunner;
@@ -60,5 +61,14 @@ impl Agent {
         turn: TurnContext,
     ) -> Result<TurnOutcome, AgentError> {
         TurnRunner::run(self, session, turn, prompt).await
+    }
+
+    /// Asks the model for a summary of the conversation, which replaces all but its last message. Emits notices and the usage of the context, and no end:
+    /// this is no turn.
+    ///
+    /// # Errors
+    /// As [`Self::run_turn`].
+    pub async fn compact(&self, session: &mut Session, turn: TurnContext) -> Result<Compaction, AgentError> {
+        TurnRunner::compact(self, session, turn).await
     }
 }

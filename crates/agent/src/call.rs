@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_gate::{Approver, CallOptions, Credential};
 use toolgate_llm::{CallResult, ModelCall};
-use toolgate_tools::{CallResponse, Fault, ProfiledGate, ProgressBuffer};
+use toolgate_tools::{CallResponse, Fault, PLAN_TOOL, Plan, ProfiledGate, ProgressBuffer};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
 use tracing::Instrument as _;
 
@@ -37,6 +37,8 @@ pub(crate) struct CallRunner<'a> {
     pub(crate) repair: bool,
     pub(crate) message_id: &'a MessageId,
     pub(crate) ids: &'a CallIds,
+    /// Does not run while a person is asked.
+    pub(crate) deadline: &'a TurnDeadline,
 }
 
 /// A call in flight. Dropping it cancels the call.
@@ -55,6 +57,8 @@ pub(crate) struct AnsweredCall {
     id: CallId,
     status: ToolStatus,
     metadata: Box<ResultMetadata>,
+    /// The plan, if the call changed it.
+    plan: Option<Plan>,
     /// The failure, if the call tried to leave its bounds.
     pub(crate) violation: Option<Failure>,
     /// Why no further call can succeed.
@@ -81,6 +85,7 @@ impl CallRunner<'_> {
                 events: Arc::clone(self.events),
                 message_id: self.message_id.clone(),
                 input: tool_call.arguments.clone(),
+                deadline: self.deadline.clone(),
             })),
             ..CallOptions::default()
         };
@@ -182,7 +187,7 @@ impl CallRunner<'_> {
 
     /// Emits the result of a call.
     pub(crate) fn emit_result(&self, answered: AnsweredCall) {
-        let AnsweredCall { result, id, status, metadata, .. } = answered;
+        let AnsweredCall { result, id, status, metadata, plan, .. } = answered;
         (self.events)(ChatEvent::ToolResult {
             message_id: self.message_id.clone(),
             tool_id: id,
@@ -191,6 +196,9 @@ impl CallRunner<'_> {
             result: result.text,
             metadata,
         });
+        if let Some(Plan { steps }) = plan {
+            (self.events)(ChatEvent::Plan { message_id: self.message_id.clone(), tool_id: id, steps });
+        }
     }
 }
 
@@ -230,6 +238,9 @@ fn to_answered_call(
         full_output: called.full_text.take(),
         operator_note: failure.as_ref().and_then(|failure| failure.operator_note.clone()),
     };
+    let changed_plan = call.name == PLAN_TOOL && !called.answer.is_error;
+    let plan = changed_plan.then(|| called.structured()).flatten();
+    let plan = plan.and_then(|plan| serde_json::from_value(plan).ok());
     let mut text = called.answer.text;
     if !called.attachments.is_empty() {
         let count = called.attachments.len();
@@ -246,6 +257,7 @@ fn to_answered_call(
         id,
         status: status(called.decision, code, called.answer.is_error),
         metadata: Box::new(metadata),
+        plan,
         violation: failure.filter(|failure| failure.code.is_violation()),
         fault,
     }
@@ -291,6 +303,7 @@ fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
         id,
         status: ToolStatus::Error,
         metadata: Box::new(metadata),
+        plan: None,
         violation: None,
         fault: None,
     }

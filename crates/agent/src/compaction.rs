@@ -15,7 +15,36 @@ use crate::turn_outcome::AgentError;
 /// A summary is used only if the conversation shrinks below this many tenths.
 const MAX_SUMMARY_TENTHS: u64 = 7;
 
+/// What came of a summary that a person asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// The conversation goes on from a summary.
+    Done {
+        /// The estimated tokens of the context before.
+        before: u64,
+        /// And now.
+        after: u64,
+    },
+    /// A summary would not make the conversation shorter, or the model gave none.
+    NothingSaved,
+    /// The request was cancelled, or its time was over.
+    Stopped,
+}
+
 impl TurnRunner<'_> {
+    /// Summarises because a person wants it, however full the context is.
+    pub(crate) async fn compact_on_request(&mut self) -> Result<Compaction, AgentError> {
+        let before = self.estimate();
+        let is_done = self.summarise().await?;
+        let after = self.estimate();
+        (self.turn.events)(self.context.usage_event(after));
+        Ok(match (is_done, self.deadline.check()) {
+            (true, _) => Compaction::Done { before, after },
+            (false, Some(_)) => Compaction::Stopped,
+            (false, None) => Compaction::NothingSaved,
+        })
+    }
+
     /// Compacts if the context is nearly full. Returns whether there is enough room.
     pub(crate) async fn compact_if_needed(&mut self) -> Result<bool, AgentError> {
         if self.context.fits(self.estimate(), 1) {
@@ -85,7 +114,10 @@ impl TurnRunner<'_> {
         let (replaced, kept) = messages.split_at_checked(front).unwrap_or((messages, &[]));
         // The user's own prompt is kept verbatim.
         let holds_prompt = !kept.iter().any(|message| matches!(message, Message::User { .. }));
-        let text = messages::summary_preamble(&summary, holds_prompt.then_some(self.prompt));
+        let text = messages::summary_preamble(
+            &summary,
+            holds_prompt.then_some(self.prompt).filter(|prompt| !prompt.is_empty()),
+        );
         let summary = Message::User { text };
         let before = self.estimate();
         let after = estimate(std::slice::from_ref(&summary), 0) + estimate(kept, self.overhead_bytes());

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use toolgate_gate::{ApprovalCard, GrantOffer};
 use toolgate_llm::Usage;
+use toolgate_tools::PlanStep;
 use toolgate_types::{CallId, SessionId, ToolClass, fresh_uuid};
 
 use crate::turn_outcome::EndReason;
@@ -99,6 +100,16 @@ pub enum ChatEvent {
         result: String,
         /// Further data about the call.
         metadata: Box<ResultMetadata>,
+    },
+    /// The model changed its plan. Follows the result of the call that did.
+    #[serde(rename = "chat:plan")]
+    Plan {
+        /// The message that contains the call.
+        message_id: MessageId,
+        /// The call.
+        tool_id: CallId,
+        /// All steps, in order.
+        steps: Vec<PlanStep>,
     },
     /// The usage of the model's context, after each step.
     #[serde(rename = "chat:context")]

@@ -38,6 +38,7 @@ mod compaction;
 mod agent;
 
 pub use agent::{Agent, TurnContext};
+pub use compaction::Compaction;
 pub use event::{
     ChatEvent, EventSink, MessageId, ResultMetadata, SequencedEvent, ToolConfirm, ToolStatus, sequenced,
 };

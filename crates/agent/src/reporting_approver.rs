@@ -9,6 +9,7 @@ use toolgate_text::confusables::Charset;
 use toolgate_types::CallId;
 
 use crate::event::{ChatEvent, EscalationChoice, EventSink, MessageId, ToolConfirm};
+use crate::turn_deadline::TurnDeadline;
 
 /// Delegates to an approver, and emits the request.
 pub(crate) struct ReportingApprover {
@@ -16,6 +17,8 @@ pub(crate) struct ReportingApprover {
     pub(crate) events: EventSink,
     pub(crate) message_id: MessageId,
     pub(crate) input: Value,
+    /// The deadline of the turn, which does not run while a question is open.
+    pub(crate) deadline: TurnDeadline,
 }
 
 impl Approver for ReportingApprover {
@@ -23,10 +26,12 @@ impl Approver for ReportingApprover {
         // The approver is called first: an answer may arrive as soon as the event is emitted.
         let confirm = self.confirmation_event(&question);
         let open = QuestionGuard { approver: self, call: question.call, is_open: true };
+        let pause = self.deadline.pause();
         let answer = self.approver.ask(question);
         (self.events)(ChatEvent::ToolConfirm(Box::new(confirm)));
         Box::pin(async move {
             let answer = answer.await;
+            drop(pause);
             open.close();
             answer
         })

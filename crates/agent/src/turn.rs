@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 
 use crate::agent::{Agent, TurnContext};
 use crate::call::{AnsweredCall, CallRunner, raw_arguments};
+use crate::compaction::Compaction;
 use crate::context_window::ContextBudget;
 use crate::event::{ChatEvent, MessageId};
 use crate::loop_detection::{LoopDetector, Repetition};
@@ -54,6 +55,13 @@ struct TurnTotals {
     iterations: u32,
     /// Tokens of all requests and answers; estimated if the server reports no usage.
     tokens: u64,
+}
+
+/// A turn before its first step.
+enum Begun<'a> {
+    Ready(Box<TurnRunner<'a>>),
+    /// It was interrupted while the model's capabilities were asked for.
+    Interrupted(&'a mut Session, TurnInterruption),
 }
 
 /// The end of a turn, and the answer.
@@ -114,6 +122,34 @@ impl<'a> TurnRunner<'a> {
         prompt: &'a str,
         spent: &'a mut TurnTotals,
     ) -> Result<TurnEnd, AgentError> {
+        let mut conversation = match Self::begin(agent, session, turn, prompt, spent).await? {
+            Begun::Ready(conversation) => conversation,
+            // There is nothing that a final step could report, and a server that does not answer this would not answer that.
+            Begun::Interrupted(session, stopped) => {
+                session.append(Message::User { text: prompt.to_owned() }).await?;
+                return Ok(interrupted_before_start(stopped, agent.settings.turn_timeout(true)));
+            }
+        };
+        let prompt_message = Message::User { text: prompt.to_owned() };
+        conversation.check_window()?;
+        if let Some(text) = conversation.prompt_too_long(&prompt_message) {
+            return Ok((EndReason::ContextLimit, text));
+        }
+        conversation.session.append(prompt_message).await?;
+        let end = conversation.run_steps().await?;
+        let total = add_usage(conversation.session.summary().usage, conversation.totals.usage);
+        conversation.session.set_usage(total).await?;
+        Ok(end)
+    }
+
+    /// What precedes the first step of a turn.
+    async fn begin(
+        agent: &'a Agent,
+        session: &'a mut Session,
+        turn: TurnContext,
+        prompt: &'a str,
+        spent: &'a mut TurnTotals,
+    ) -> Result<Begun<'a>, AgentError> {
         let settings = &agent.settings;
         // The timeout starts here.
         let patience = TurnDeadline::new(turn.cancelled.clone(), settings.turn_timeouts(true));
@@ -123,15 +159,10 @@ impl<'a> TurnRunner<'a> {
         }
         let gate = agent.gate.gate();
         let offer = ToolCatalogue::for_caller(gate, &turn.credential).await.map_err(AgentError::Caller)?;
-        let prompt_message = Message::User { text: prompt.to_owned() };
         let asked = capabilities(agent, &patience).await;
         let Capabilities { supports_tools, context_window, .. } = match asked {
             Ok(capabilities) => capabilities,
-            // There is nothing that a final step could report, and a server that does not answer this would not answer that.
-            Err(stopped) => {
-                session.append(prompt_message).await?;
-                return Ok(interrupted_before_start(stopped, settings.turn_timeout(true)));
-            }
+            Err(stopped) => return Ok(Begun::Interrupted(session, stopped)),
         };
         if !supports_tools && session.messages().is_empty() && !offer.definitions.is_empty() {
             let text = format!("{} cannot use tools; this conversation goes on without them", agent.model());
@@ -139,7 +170,7 @@ impl<'a> TurnRunner<'a> {
         }
         let offer = if supports_tools { offer } else { ToolCatalogue::empty() };
         let has_tools = !offer.definitions.is_empty();
-        let mut conversation = Self {
+        Ok(Begun::Ready(Box::new(Self {
             system: system_prompt(settings, has_tools),
             deadline: patience.with_timeout(settings.turn_timeouts(has_tools)),
             context: ContextBudget::new(settings.context, context_window),
@@ -154,16 +185,24 @@ impl<'a> TurnRunner<'a> {
             is_budget_spent: false,
             totals: spent,
             loop_detector: LoopDetector::default(),
+        })))
+    }
+
+    /// Summarises the conversation because a person asked for it.
+    pub(crate) async fn compact(
+        agent: &Agent,
+        session: &mut Session,
+        turn: TurnContext,
+    ) -> Result<Compaction, AgentError> {
+        let mut spent = TurnTotals::default();
+        let mut conversation = match TurnRunner::begin(agent, session, turn, "", &mut spent).await? {
+            Begun::Ready(conversation) => conversation,
+            Begun::Interrupted(..) => return Ok(Compaction::Stopped),
         };
-        conversation.check_window()?;
-        if let Some(text) = conversation.prompt_too_long(&prompt_message) {
-            return Ok((EndReason::ContextLimit, text));
-        }
-        conversation.session.append(prompt_message).await?;
-        let end = conversation.run_steps().await?;
+        let compacted = conversation.compact_on_request().await?;
         let total = add_usage(conversation.session.summary().usage, conversation.totals.usage);
         conversation.session.set_usage(total).await?;
-        Ok(end)
+        Ok(compacted)
     }
 
     /// Why the prompt is not even persisted, if it leaves no room for an answer: every later turn would include it.
@@ -364,6 +403,7 @@ impl<'a> TurnRunner<'a> {
             repair: settings.repair,
             message_id,
             ids,
+            deadline: patience,
         };
         let together =
             settings.parallel_reads && calls.iter().all(|call| offer.can_run_in_parallel(&call.name));

@@ -103,6 +103,12 @@ impl Story {
             }
             // The chunk sizes depend on timing.
             ChatEvent::ToolInputDelta { .. } | ChatEvent::ToolDelta { .. } => {}
+            ChatEvent::Plan { tool_id, steps, .. } => {
+                let call = self.call(tool_id);
+                let steps: Vec<String> =
+                    steps.iter().map(|step| format!("{} ({:?})", step.step, step.status)).collect();
+                self.line(&format!("c{call} plans {}", steps.join("; ")));
+            }
             ChatEvent::ToolWithdrawn { tool_id, .. } => {
                 let call = self.call(tool_id);
                 self.line(&format!("c{call} is not asked about any more"));

@@ -1,5 +1,6 @@
 //! Toolgate's own presentation: text for the model, and the same as structured JSON.
 
+mod planning;
 mod reading;
 mod writing;
 
@@ -77,8 +78,9 @@ fn command_output() -> ToolSchema {
 }
 
 fn tools() -> &'static [ToolDeclaration] {
-    static TOOLS: LazyLock<Vec<ToolDeclaration>> =
-        LazyLock::new(|| reading::tools().into_iter().chain(writing::tools()).collect());
+    static TOOLS: LazyLock<Vec<ToolDeclaration>> = LazyLock::new(|| {
+        reading::tools().into_iter().chain(writing::tools()).chain(planning::tools()).collect()
+    });
     &TOOLS
 }
 
