@@ -33,6 +33,17 @@ pub struct HostEnvironment {
 }
 
 impl HostEnvironment {
+    /// A path for people: below the home directory with `~`, also where `HOME` is a symlink and the path is resolved.
+    #[must_use]
+    pub fn shown_path(&self, path: &Path) -> String {
+        let homes = self.home.iter().flat_map(|home| [home.clone(), real_path(home)]);
+        let below = homes.filter(|home| home.parent().is_some()).find_map(|home| {
+            let rest = path.strip_prefix(&home).ok()?;
+            Some(Path::new("~").join(rest))
+        });
+        below.as_deref().unwrap_or(path).display().to_string().trim_end_matches('/').to_owned()
+    }
+
     /// Nothing but a current directory: no home, no variables. State, keys and baselines are then kept in the state directory that the settings name.
     #[must_use]
     pub fn bare(current_dir: PathBuf) -> Self {

@@ -38,5 +38,6 @@ mod running;
 mod studio;
 mod web_search;
 mod chatting;
+mod chat_comforts;
 mod hostile_words;
 mod hostile_names;

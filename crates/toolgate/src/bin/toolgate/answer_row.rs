@@ -222,6 +222,21 @@ fn next_input(mut terminal: &File, deadline: Instant, stop: &dyn Fn() -> bool) -
     Ok(Input::Bytes(buffer.get(..count).unwrap_or_default().to_vec()))
 }
 
+/// The first byte of the next key in [`KeyMode`], or `None` at the end of the input, after the deadline or when `stop` returns true.
+pub(crate) fn read_key(
+    terminal: &File,
+    deadline: Instant,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<Option<u8>> {
+    loop {
+        match next_input(terminal, deadline, stop)? {
+            Input::Ended => return Ok(None),
+            Input::Nothing => {}
+            Input::Bytes(bytes) => return Ok(bytes.first().copied()),
+        }
+    }
+}
+
 /// A line from a terminal that edits it itself, or `None` after the deadline or when `stop` returns true.
 pub(crate) fn read_line(
     terminal: &File,

@@ -9,10 +9,13 @@ use toolgate_gate::{CardBody, CardRow};
 use toolgate_text::confusables::{Charset, Escaping, TextKind, WrapMode, wrap_rows};
 use toolgate_text::whitespace_fold::{self, Folded};
 
-use crate::terminal::{escape_control_chars, paint};
+use crate::terminal::{escape_control_chars, escape_line, paint};
 
 /// The columns of the gutter.
 pub(crate) const GUTTER_COLUMNS: usize = 4;
+
+/// The columns before the mark of a list item.
+const LIST_INDENT: usize = 2;
 
 /// The most summary lines that are repeated above the choices; the rest is counted.
 const MAX_REPEATED_LINES: usize = 4;
@@ -72,6 +75,19 @@ impl Screen {
             .split('\n')
             .flat_map(|line| wrap_rows(&escape_control_chars(line), self.text_columns(), WrapMode::Words));
         lines.map(|row| format!("{}{row}\n", " ".repeat(GUTTER_COLUMNS))).collect()
+    }
+
+    /// Untrusted text behind a mark of the gate, indented by two columns; what does not fit continues below its beginning.
+    pub(crate) fn list_item(self, mark: &str, text: &str, code: &str) -> String {
+        let marked = mark.chars().count();
+        let columns = self.columns.saturating_sub(LIST_INDENT + marked + 1);
+        let paint_row = |(index, row): (usize, String)| {
+            let mark = if index == 0 { mark.to_owned() } else { " ".repeat(marked) };
+            let row = paint(row.trim_end(), code, self.colour && !code.is_empty());
+            format!("{}{mark} {row}\n", " ".repeat(LIST_INDENT))
+        };
+        let rows = wrap_rows(&escape_line(text), columns, WrapMode::Words);
+        rows.into_iter().enumerate().map(paint_row).collect()
     }
 
     /// Untrusted text, every row behind the gutter.

@@ -13,6 +13,7 @@ mod terminal;
 mod startup;
 mod trust_screen;
 mod log;
+mod pager;
 mod telemetry;
 mod interrupt;
 mod conversation;

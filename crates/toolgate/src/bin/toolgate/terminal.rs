@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -67,7 +68,22 @@ pub(crate) fn debug(message: impl FnOnce() -> String) {
     }
 }
 
+/// Writes a note elsewhere than to standard error; returns whether it did.
+pub(crate) type NoteSink = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+static NOTE_SINK: Mutex<Option<NoteSink>> = Mutex::new(None);
+
+/// From here on notes go to this sink while standard error is a terminal: a note in the middle of rows that are redrawn would tear both apart.
+pub(crate) fn route_notes(sink: Option<NoteSink>) {
+    *NOTE_SINK.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+}
+
 fn print_note(message: &str) {
+    let sink = NOTE_SINK.try_lock().ok().filter(|_| io::stderr().is_terminal());
+    let sink = sink.as_deref().and_then(Option::as_ref);
+    if sink.is_some_and(|sink| sink(&format!("toolgate: {message}"))) {
+        return;
+    }
     // Continuation lines are indented: a line break in a name or a server's text cannot forge a line of the gate. An error is ignored, as there is
     // nowhere to report it.
     let _ = writeln!(io::stderr(), "toolgate: {}", escape_control_chars(message).replace('\n', "\n    "));

@@ -13,7 +13,7 @@ use toolgate_types::CallId;
 use super::repl::{Repl, current_screen, print_text};
 use super::usage::usage_line;
 use crate::approval_screen::quoted_diff;
-use crate::commands::{changes, sessions};
+use crate::commands::{changes, grants, sessions};
 use crate::conversation::session_failure;
 use crate::exit::CliError;
 use crate::terminal::{can_erase, confirm, escape_line, osc52};
@@ -76,14 +76,33 @@ impl Repl {
         changes::select_changes(self.context.gate.gate(), &self.context.workspace, Some(session.id()))
     }
 
-    pub(super) fn show_changes(&self) -> Result<(), CliError> {
+    pub(super) fn changes_text(&self) -> Result<String, CliError> {
         let calls = self.changed_calls()?;
-        if calls.is_empty() {
-            print_text("this conversation changed nothing, or it was put back\n");
-        }
-        for call in calls.into_iter().rev() {
-            print_text(&self.change_text(call));
-        }
+        Ok(match calls.is_empty() {
+            true => "this conversation changed nothing, or it was put back\n".to_owned(),
+            false => calls.into_iter().rev().map(|call| self.change_text(call)).collect(),
+        })
+    }
+
+    pub(super) fn grants_text(&self) -> Result<String, CliError> {
+        let grants = self.context.gate.gate().grants().list().map_err(grants::unusable)?;
+        Ok(match grants.is_empty() {
+            true => "there are no lasting grants\n".to_owned(),
+            false => {
+                let rows: String = grants.iter().map(grants::row).collect();
+                rows + "/grants revoke ID revokes one\n"
+            }
+        })
+    }
+
+    /// Revokes a lasting grant: the next call that it covered is asked about again.
+    pub(super) fn revoke_grant(&self, id: &str) -> Result<(), CliError> {
+        let revoked = self.context.gate.gate().grants().revoke(id).map_err(grants::unusable)?;
+        let told = match revoked {
+            Some(grant) => format!("{id} is revoked: {}", grant.covers),
+            None => format!("there is no grant {id}; /grants lists them"),
+        };
+        print_text(&current_screen().line(&told, ""));
         Ok(())
     }
 

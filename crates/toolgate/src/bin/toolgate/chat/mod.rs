@@ -2,6 +2,7 @@
 
 mod activity;
 mod tail_pane;
+mod plan_list;
 mod call_history;
 mod view;
 mod usage;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use toolgate_agent::Compaction;
 use toolgate_assembly::gate_builder::sessions_directory;
 use toolgate_conversation::models::list_models;
 use toolgate_llm::Message;
@@ -24,9 +25,10 @@ use crate::conversation::{
     ActiveConversation, ChatContext, Person, TurnOptions, exit_code, rows, session_failure,
 };
 use crate::exit::{CliError, INTERRUPTED, SUCCESS};
+use crate::pager::page;
 use crate::report;
 use crate::terminal::{
-    PLAIN_SCREEN, can_erase, counted_messages, escape_line, paint, restore_terminal, screen,
+    PLAIN_SCREEN, can_erase, counted_messages, escape_line, paint, restore_terminal, route_notes, screen,
 };
 
 /// Two presses of Ctrl-C at the prompt within this time leave the chat.
@@ -80,6 +82,8 @@ impl Repl {
         });
         let lines = InputReader::start(history, mounts)?;
         let view = Arc::new(view);
+        let above = Arc::downgrade(&view);
+        route_notes(Some(Box::new(move |note| above.upgrade().is_some_and(|view| view.write_above(note)))));
         Ok(Self {
             context: sitting,
             conversation: talk,
@@ -186,16 +190,11 @@ impl Repl {
             Some(aside) => format!("({aside})\n\n{words}"),
             None => words,
         };
-        let cancelled = self.signals.begin_turn();
-        let view = Arc::clone(&self.view);
-        let events = Arc::new(move |event| view.show(event));
-        let with = TurnOptions { person: self.person.clone(), cancelled, events };
-        self.view.begin_turn();
+        let with = self.begin_turn();
         let ticker = Ticker::start(&self.view);
         let ended = self.context.run_turn(&mut self.conversation, &words, with).await;
         drop(ticker);
-        self.view.end_turn();
-        self.signals.end_turn();
+        self.end_turn();
         // A pipe gets what was said, and nothing else.
         if let Ok(ended) = &ended
             && self.on_terminal
@@ -207,13 +206,48 @@ impl Repl {
         ended.map(|ended| exit_code(ended.reason, asked))
     }
 
+    fn begin_turn(&self) -> TurnOptions {
+        let cancelled = self.signals.begin_turn();
+        let view = Arc::clone(&self.view);
+        let events = Arc::new(move |event| view.show(event));
+        self.view.begin_turn();
+        TurnOptions { person: self.person.clone(), cancelled, events }
+    }
+
+    fn end_turn(&self) {
+        self.view.end_turn();
+        self.signals.end_turn();
+    }
+
+    /// Asks the model for a summary of the conversation, and continues from it.
+    async fn compact(&mut self) -> Result<(), CliError> {
+        if self.conversation.session.is_none() {
+            print_text("nothing was said yet\n");
+            return Ok(());
+        }
+        let with = self.begin_turn();
+        let ticker = Ticker::start(&self.view);
+        let compacted = self.context.compact(&mut self.conversation, with).await;
+        drop(ticker);
+        self.end_turn();
+        let told = match compacted? {
+            Compaction::Done { before, after } => {
+                format!("the conversation is summarised: about {before} tokens before, {after} now")
+            }
+            Compaction::NothingSaved => "a summary would save no room, so nothing was changed".to_owned(),
+            Compaction::Stopped => "stopped; nothing was changed".to_owned(),
+        };
+        print_text(&current_screen().line(&told, ""));
+        Ok(())
+    }
+
     /// Prints model, workspace and trust level, once at the start.
     fn print_banner(&self) {
         let settings = &self.context.settings;
         let told = format!(
             "{} in {}, trust {}; /help lists commands",
             self.conversation.ready.agent.model(),
-            settings.workspace.display(),
+            settings.environment.shown_path(&settings.workspace),
             settings.caller.trust
         );
         print_text(&current_screen().line(&told, "2"));
@@ -249,7 +283,7 @@ impl Repl {
 
     async fn handle_command(&mut self, command: SlashCommand) -> Result<ReplAction, CliError> {
         match command {
-            SlashCommand::Help => print_text(&help(current_screen())),
+            SlashCommand::Help => self.show(help(current_screen())).await,
             SlashCommand::Tools => self.list_tools().await?,
             SlashCommand::Trust(level) => self.handle_trust(level),
             SlashCommand::Model(None) => self.list_models().await?,
@@ -262,7 +296,10 @@ impl Repl {
             }
             SlashCommand::Context => self.print_context(),
             SlashCommand::Cost => self.print_cost(),
-            SlashCommand::Diff => self.show_changes()?,
+            SlashCommand::Diff => self.show(self.changes_text()?).await,
+            SlashCommand::Compact => self.compact().await?,
+            SlashCommand::Grants(None) => self.show(self.grants_text()?).await,
+            SlashCommand::Grants(Some(id)) => self.revoke_grant(&id)?,
             SlashCommand::Copy => self.copy_answer()?,
             SlashCommand::Export(file) => self.export(&file).await?,
             SlashCommand::Init => self.write_configuration()?,
@@ -273,8 +310,8 @@ impl Repl {
                 }
                 print_text("a new conversation\n");
             }
-            SlashCommand::Open(number) => self.show_call(number),
-            SlashCommand::Last => self.show_call(self.view.calls(|calls, _| calls.count())),
+            SlashCommand::Open(number) => self.show(self.call_text(number)).await,
+            SlashCommand::Last => self.show(self.call_text(self.view.calls(|calls, _| calls.count()))).await,
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Sessions => self.list_sessions().await?,
             SlashCommand::New => {
@@ -346,14 +383,30 @@ impl Repl {
         print_text(&format!("{told}\n"));
     }
 
-    fn show_call(&self, number: usize) {
-        print_text(&self.view.calls(|calls, screen| match calls.by_number(number) {
+    fn call_text(&self, number: usize) -> String {
+        self.view.calls(|calls, screen| match calls.by_number(number) {
             CallLookup::Found(call) => call.details(screen),
             CallLookup::Evicted => {
                 "this call is too long ago; `toolgate sessions show last --full` has it\n".to_owned()
             }
             CallLookup::Unknown => "there is no such call in this sitting\n".to_owned(),
-        }));
+        })
+    }
+
+    /// Prints a text; one that is higher than the terminal is paged.
+    async fn show(&self, text: String) {
+        let screen = current_screen();
+        let fits = screen.rows.is_none_or(|rows| text.lines().count() < rows);
+        if fits || !self.on_terminal || !can_erase(true) {
+            print_text(&text);
+            return;
+        }
+        let stop = self.signals.begin_turn();
+        let paged = tokio::task::spawn_blocking(move || page(&text, screen, &|| stop.is_cancelled())).await;
+        self.signals.end_turn();
+        if let Ok(Err(error)) = paged {
+            report(&CliError::error(format!("the text cannot be shown: {error}")));
+        }
     }
 
     fn begin_afresh(&mut self) {

@@ -30,6 +30,9 @@ pub(crate) enum SlashCommand {
     Diff,
     Copy,
     Export(String),
+    Compact,
+    /// The lasting grants; with an id, revokes one.
+    Grants(Option<String>),
     Init,
     Clear,
     Open(usize),
@@ -54,6 +57,7 @@ pub(crate) const COMMANDS: &[CommandHelp] = &[
     command_help("/trust", "[LEVEL]", "how much is asked: supervised, guided or autonomous"),
     command_help("/model", "[PROVIDER/NAME]", "list the models; with a name, take another one"),
     command_help("/context", "", "how full the model's context is"),
+    command_help("/compact", "", "summarise the conversation, to make room"),
     command_help("/cost", "", "the tokens of this conversation, and their cost"),
     command_help("/open", "N", "the whole of call #N"),
     command_help("/last", "", "the whole of the last call"),
@@ -62,6 +66,7 @@ pub(crate) const COMMANDS: &[CommandHelp] = &[
     command_help("/copy", "", "the last answer to the clipboard"),
     command_help("/export", "FILE", "write this conversation to a new file, as Markdown"),
     command_help("/init", "", "write a toolgate.yaml to start with"),
+    command_help("/grants", "[revoke ID]", "list the lasting grants; revoke one"),
     command_help("/sessions", "", "the conversations of this workspace"),
     command_help("/new", "", "begin a new conversation"),
     command_help("/clear", "", "the same, with an empty screen"),
@@ -115,6 +120,12 @@ fn command(name: &str, argument: &str) -> ParsedInput {
         }
         "context" => alone(SlashCommand::Context),
         "cost" => alone(SlashCommand::Cost),
+        "compact" => alone(SlashCommand::Compact),
+        "grants" if argument.is_empty() => ParsedInput::Command(SlashCommand::Grants(None)),
+        "grants" => match argument.strip_prefix("revoke").map(str::trim).filter(|id| !id.is_empty()) {
+            Some(id) => ParsedInput::Command(SlashCommand::Grants(Some(id.to_owned()))),
+            None => ParsedInput::Invalid("write /grants, or /grants revoke ID".to_owned()),
+        },
         "diff" => alone(SlashCommand::Diff),
         "copy" => alone(SlashCommand::Copy),
         "init" => alone(SlashCommand::Init),
@@ -178,6 +189,8 @@ mod tests {
             (" /open #3 ", ParsedInput::Command(SlashCommand::Open(3))),
             ("/trust autonomous", ParsedInput::Command(SlashCommand::Trust(Some(Trust::Autonomous)))),
             ("/trust", ParsedInput::Command(SlashCommand::Trust(None))),
+            ("/grants", ParsedInput::Command(SlashCommand::Grants(None))),
+            ("/grants revoke abc", ParsedInput::Command(SlashCommand::Grants(Some("abc".to_owned())))),
             ("/model a/b", ParsedInput::Command(SlashCommand::Model(Some("a/b".to_owned())))),
         ];
         for (text, expected) in table {
@@ -185,7 +198,17 @@ mod tests {
         }
         let ParsedInput::Invalid(help) = parse_input("/opne 3") else { panic!() };
         assert!(help.contains("did you mean /open?"), "{help}");
-        for text in ["/export", "/opn 3", "/open", "/open x", "/trust me", "/quit now"] {
+        for text in [
+            "/export",
+            "/grants revoke",
+            "/grants all",
+            "/compact now",
+            "/opn 3",
+            "/open",
+            "/open x",
+            "/trust me",
+            "/quit now",
+        ] {
             assert!(matches!(parse_input(text), ParsedInput::Invalid(_)), "{text}");
         }
     }

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use toolgate_agent::{ChatEvent, EndReason, MessageId};
 use toolgate_render::{Frame, Layout, LiveRegion, StreamKind, StreamingWrapper, TextStream};
+use toolgate_tools::Plan;
 use toolgate_types::CallId;
 
 use super::activity::{Activity, Phase};
 use super::call_history::CallHistory;
+use super::plan_list::plan_rows;
 use super::tail_pane::TailPane;
 use crate::approval_screen::{Screen, quoted_diff};
 use crate::conversation::Person;
@@ -147,6 +149,13 @@ impl ChatView {
         }
     }
 
+    /// Writes a line of the gate above the rows that are redrawn. Returns whether it did: not between turns, nor where nothing is redrawn.
+    pub(crate) fn write_above(&self, line: &str) -> bool {
+        // A note of the thread that is drawing goes where notes go without a chat.
+        let Ok(mut state) = self.0.try_lock() else { return false };
+        state.options.can_erase && state.activity.is_some() && state.write_above(line).is_ok()
+    }
+
     /// A text of the model as the rows of an answer, with the line break of the last one.
     pub(crate) fn whole_text(&self, text: &str) -> String {
         let state = self.state();
@@ -220,6 +229,11 @@ impl ViewState {
                 self.note_running();
                 self.result(tool_id)
             }
+            ChatEvent::Plan { steps, .. } => {
+                self.finish_row()?;
+                let rows = plan_rows(&Plan { steps }, self.screen());
+                self.write_notice(&rows)
+            }
             ChatEvent::Context { used_tokens: used, context_window: window, fraction, warning } => {
                 let warned = self.context.is_some_and(|before| before.warning);
                 self.context = Some(ContextUsage { used, window, fraction, warning });
@@ -239,6 +253,18 @@ impl ViewState {
 
     fn screen(&self) -> Screen {
         (self.options.screen)()
+    }
+
+    fn write_above(&mut self, line: &str) -> io::Result<()> {
+        let screen = self.screen();
+        let (first, rest) = line.split_once('\n').unwrap_or((line, ""));
+        let rest = if rest.is_empty() { String::new() } else { screen.indented(rest) };
+        let rows = screen.line(first, "") + &rest;
+        // The row of an open question is drawn again with its countdown.
+        let is_asked = self.options.person.has_open_row();
+        let before = if is_asked { "\r\u{1b}[K".to_owned() } else { self.region.clear() };
+        self.write_notice(&(before + &rows))?;
+        self.redraw(true)
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {

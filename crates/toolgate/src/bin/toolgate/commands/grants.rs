@@ -53,7 +53,7 @@ fn revoke_all(common: &GlobalOptions, grants: &GrantStore) -> Result<u8, CliErro
     .map(|_| SUCCESS)
 }
 
-fn unusable(error: GrantStoreError) -> CliError {
+pub(crate) fn unusable(error: GrantStoreError) -> CliError {
     CliError::error(error.to_string()).help(error.help())
 }
 
@@ -68,7 +68,7 @@ fn holder(grant: &LastingGrant) -> String {
     format!("{}{agent}{token}", grant.subject)
 }
 
-fn row(grant: &LastingGrant) -> String {
+pub(crate) fn row(grant: &LastingGrant) -> String {
     let day = |moment: i64| time(moment).chars().take(10).collect::<String>();
     let end =
         grant.expires_at.map_or_else(|| "until revoked".to_owned(), |end| format!("until {}", day(end)));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{AgentError, EndReason, EventSink, TurnContext, TurnOutcome};
+use toolgate_agent::{AgentError, Compaction, EndReason, EventSink, TurnContext, TurnOutcome};
 use toolgate_assembly::ambient::create_private_file;
 use toolgate_assembly::gate_builder::{self, AssembledGate, GateBuildOptions};
 use toolgate_assembly::personal_paths::warn_of_homes;
@@ -223,23 +223,30 @@ impl ChatContext {
         prompt: &str,
         with: TurnOptions,
     ) -> Result<TurnOutcome, CliError> {
-        let TurnOptions { person, cancelled, events } = with;
         let session = match &mut talk.session {
             Some(session) => session,
             none => none.insert(self.create_session(prompt, talk.ready.agent.model()).await?),
         };
+        let turn = self.turn_context(session, with)?;
+        talk.ready.agent.run_turn(session, prompt, turn).await.map_err(agent_failure)
+    }
+
+    /// Summarises the conversation, and continues from the summary.
+    pub(crate) async fn compact(
+        &self,
+        talk: &mut ActiveConversation,
+        with: TurnOptions,
+    ) -> Result<Compaction, CliError> {
+        let Some(session) = &mut talk.session else { return Ok(Compaction::NothingSaved) };
+        let turn = self.turn_context(session, with)?;
+        talk.ready.agent.compact(session, turn).await.map_err(agent_failure)
+    }
+
+    fn turn_context(&self, session: &Session, with: TurnOptions) -> Result<TurnContext, CliError> {
+        let TurnOptions { person, cancelled, events } = with;
         let credential = self.credential(session.id())?;
         let approver = person.approver_for_turn(cancelled.clone());
-        let turn = TurnContext { credential, approver, cancelled, events };
-        talk.ready.agent.run_turn(session, prompt, turn).await.map_err(|error| match error {
-            AgentError::Session(error) => session_failure(error),
-            AgentError::Fault(fault) => CliError::error(fault.to_string()).help(fault.help()),
-            AgentError::Settings { message, help } => CliError::usage(message).help(help),
-            AgentError::Caller(failure) => {
-                let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
-                CliError { code: DENIED, ..CliError::error(format!("{}{note}", failure.message)) }
-            }
-        })
+        Ok(TurnContext { credential, approver, cancelled, events })
     }
 
     async fn create_session(&self, prompt: &str, model: &ModelName) -> Result<Session, CliError> {
@@ -264,6 +271,18 @@ impl ChatContext {
             Credential::Token { session, .. } => *session = id.clone(),
         }
         Ok(credential)
+    }
+}
+
+fn agent_failure(error: AgentError) -> CliError {
+    match error {
+        AgentError::Session(error) => session_failure(error),
+        AgentError::Fault(fault) => CliError::error(fault.to_string()).help(fault.help()),
+        AgentError::Settings { message, help } => CliError::usage(message).help(help),
+        AgentError::Caller(failure) => {
+            let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
+            CliError { code: DENIED, ..CliError::error(format!("{}{note}", failure.message)) }
+        }
     }
 }
 
