@@ -144,6 +144,7 @@ fn entry(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         grant: None,
         denial: None,
         response: None,
+        details: None,
         duration: Duration::from_micros(1234),
         waited: Duration::ZERO,
     }
