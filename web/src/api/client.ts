@@ -1,6 +1,6 @@
 /** Requests to the gate. The cookie that proves who asks is HTTP-only: this page never holds the token after the login. */
 import type {
-  Agent, Answer, Approval, AuditRecord, AuditState, By, Change, ChangeDiff, Grant, Health, List, Me, Message, Models, Pin, Server, Session, ToolInfo, Trust, UndoAnswer,
+  Agent, Answer, Approval, AuditRecord, AuditState, By, Change, Grant, Health, List, Me, Message, Models, Pin, Server, Session, ToolInfo, Trust, UndoAnswer,
 } from './types';
 
 /** An answer with a problem document. */
@@ -64,7 +64,7 @@ function query(values: Record<string, string | number | undefined>): string {
 const id = encodeURIComponent;
 
 export const api = {
-  login: (token: string) => request<Me>('POST', 'login', { token }),
+  login: (token: string) => request<unknown>('POST', 'login', { token }),
   logout: () => request<void>('POST', 'logout', {}),
   me: () => request<Me>('GET', 'me'),
 
@@ -85,10 +85,10 @@ export const api = {
   grants: () => request<{ items: Grant[] }>('GET', 'grants'),
   revoke: (grant: string) => request<void>('DELETE', `grants/${id(grant)}`),
   changes: (session?: string, cursor?: string) => request<List<Change>>('GET', `changes${query({ session, cursor })}`),
-  change: (call: string) => request<Change & { diffs: ChangeDiff[] }>('GET', `changes/${id(call)}`),
+  change: (call: string) => request<Change>('GET', `changes/${id(call)}`),
   undo: (call: string, dryRun: boolean, force = false) => request<UndoAnswer>('POST', `changes/${id(call)}/undo`, { dryRun, force }),
   audit: (filter: Record<string, string | undefined>) => request<List<AuditRecord>>('GET', `audit${query(filter)}`),
-  record: (call: string) => request<{ record: AuditRecord; change?: Change | null; session?: string | null }>('GET', `audit/${id(call)}`),
+  record: (call: string) => request<{ record: AuditRecord; change?: Change | null }>('GET', `audit/${id(call)}`),
   verify: () => request<AuditState>('POST', 'audit/verify', {}),
   models: () => request<Models>('GET', 'models'),
   agents: () => request<{ items: Agent[] }>('GET', 'agents'),

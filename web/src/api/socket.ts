@@ -26,6 +26,7 @@ export class SessionSocket {
   private silence: ReturnType<typeof setTimeout> | undefined;
   private silenceMs = 45_000;
   private isOver = false;
+  private isPaused = false;
 
   constructor(session: string, after: number, listener: SocketListener) {
     this.session = session;
@@ -42,10 +43,21 @@ export class SessionSocket {
     return true;
   }
 
-  /** Drops the connection and starts again after this event. */
-  restart(after: number) {
-    this.after = after;
+  /** Drops the connection until `resume`: what is missing is loaded in another way. */
+  pause() {
+    this.isPaused = true;
+    clearTimeout(this.timer);
+    clearTimeout(this.silence);
+    this.timer = undefined;
     this.socket?.close();
+  }
+
+  /** Connects again after this event. */
+  resume(after: number) {
+    this.after = after;
+    this.isPaused = false;
+    clearTimeout(this.timer);
+    this.connect();
   }
 
   close() {
@@ -104,7 +116,7 @@ export class SessionSocket {
   }
 
   private reconnect(socket: WebSocket, code: number) {
-    if (this.isOver || socket !== this.socket) return;
+    if (this.isOver || this.isPaused || socket !== this.socket) return;
     clearTimeout(this.silence);
     if (code === NOT_LOGGED_IN || code === NO_SESSION) {
       this.isOver = true;

@@ -1,50 +1,34 @@
-/** What the API and the events carry. The names are those of the OpenAPI document. */
+/**
+ * What the API and the events carry: the types of the OpenAPI document, which is generated from those of the gate (`npm run types`). Where the document
+ * allows any JSON, the shape is written here.
+ */
+import type { components } from './schema.gen';
 
-export type Trust = 'supervised' | 'guided' | 'autonomous';
+type Schemas = components['schemas'];
+
+export type Trust = Schemas['Trust'];
 export type ToolClass = 'read' | 'write' | 'destructive';
-
-export interface Me {
-  subject: string;
-  auth: 'token' | 'jwt' | 'none';
-  agent?: string | null;
-  trust: Trust;
-  version: string;
-  workspace: string;
-  profile: string;
-  clientLogin: boolean;
-  defaultModel: string | null;
-}
-
-export interface Usage {
-  inputTokens: number;
-  outputTokens: number;
-  cachedTokens?: number;
-}
-
-export interface Session {
-  id: string;
-  title: string;
-  agent?: string | null;
-  model: string;
-  trust: Trust;
-  profile?: string;
-  createdAt: string;
-  usedAt: string;
-  messages: number;
-  usage: Usage;
-  running: boolean;
-  openApprovals: number;
-}
+export type Me = Schemas['Me'];
+export type Usage = Schemas['Usage'];
+export type Session = Schemas['Session'];
+export type By = Schemas['By'];
+export type Message = Schemas['Message'];
+export type Grant = Schemas['Grant'];
+export type Change = Schemas['Change'];
+export type ChangeDiff = Schemas['FileDiff'];
+export type UndoAnswer = Schemas['UndoOutcome'];
+export type Model = Schemas['Model'];
+export type Models = Schemas['ModelsAndProviders'];
+export type Agent = Schemas['Agent'];
+export type Server = Schemas['Server'];
+export type Health = Schemas['Health'];
+export type ToolInfo = Schemas['Tool'];
+export type Pin = Omit<Schemas['Pin'], 'advice'> & { advice: { place: string; what: string; words?: string }[] };
+export type Answer = Schemas['AnswerBody'];
 
 export interface List<T> {
   items: T[];
-  nextCursor: string | null;
-}
-
-export interface By {
-  subject: string;
-  client?: string;
-  via?: string;
+  nextCursor?: string | null;
 }
 
 export interface CardRow {
@@ -52,6 +36,7 @@ export interface CardRow {
   text: string;
 }
 
+/** A question as a person is shown it, escaped and folded by the gate. */
 export interface Card {
   tool: string;
   summary: string[];
@@ -69,50 +54,13 @@ export interface GrantOffer {
   text?: string;
 }
 
-export interface Question {
-  toolId: string;
-  toolName: string;
-  input: unknown;
-  class: ToolClass;
+interface Shown {
   card: Card;
-  timeoutMs: number;
-  expiresAt: string;
-  mayLast: boolean;
   grants: GrantOffer[];
-  escalations?: { id: string; text: string }[];
 }
 
-export interface Approval extends Omit<Question, 'toolId'> {
-  id: string;
-  session?: string | null;
-  source: string;
-}
-
-export interface Answer {
-  approved: boolean;
-  scope?: 'once' | 'session' | 'grant';
-  grant?: string;
-  reason?: string;
-  input?: unknown;
-  escalate?: string[];
-}
-
-export type Message =
-  | { position: number; at: string; role: 'user'; text: string }
-  | { position: number; at: string; role: 'assistant'; parts: Part[]; model?: string }
-  | { position: number; at: string; role: 'results'; results: PastResult[] };
-
-export type Part =
-  | { type: 'text'; text: string }
-  | { type: 'thinking'; text: string }
-  | { type: 'call'; callId?: string; id: string; toolName: string; input: unknown };
-
-export interface PastResult {
-  id: string;
-  toolName: string;
-  text: string;
-  isError: boolean;
-}
+export type Question = Omit<Schemas['ChatToolConfirm'], 'messageId' | 'text' | 'diff' | keyof Shown> & Shown;
+export type Approval = Omit<Schemas['Approval'], keyof Shown> & Shown;
 
 export interface ResultMetadata {
   callId: string;
@@ -135,24 +83,24 @@ export interface PlanStep {
 
 /** Every event with its data. */
 export interface Events {
-  'chat:user-message': { messageId: string; text: string; by?: By; attachments?: string[] };
-  'chat:text-delta': { messageId: string; text: string };
-  'chat:thinking-delta': { messageId: string; text: string };
-  'chat:tool-input-delta': { messageId: string; toolId: string; toolName: string; chunk: string };
-  'chat:tool-start': { messageId: string; toolId: string; toolName: string; input: unknown; inputText?: string };
-  'chat:tool-delta': { messageId: string; toolId: string; chunk: string };
-  'chat:tool-result': { messageId: string; toolId: string; toolName: string; status: 'success' | 'error'; result: string; metadata: ResultMetadata };
+  'chat:user-message': Schemas['ChatUserMessage'];
+  'chat:text-delta': Schemas['ChatTextDelta'];
+  'chat:thinking-delta': Schemas['ChatThinkingDelta'];
+  'chat:tool-input-delta': Schemas['ChatToolInputDelta'];
+  'chat:tool-start': Schemas['ChatToolStart'];
+  'chat:tool-delta': Schemas['ChatToolDelta'];
+  'chat:tool-result': Omit<Schemas['ChatToolResult'], 'metadata'> & { metadata: ResultMetadata };
   'chat:tool-confirm': Question & { messageId: string };
-  'chat:tool-answered': { toolId: string; approved: boolean; scope: string; by: By; reason?: string; changed?: boolean };
-  'chat:tool-withdrawn': { messageId: string; toolId: string };
-  'chat:context': { usedTokens: number; contextWindow: number | null; fraction: number | null; warning: boolean };
-  'chat:notice': { text: string };
-  'chat:error': { code: string; message: string; retryable: boolean; attempt?: number; waitMs?: number; voided?: string };
-  'chat:stream-end': { reason: string; text: string; usage: Usage; iterations: number; sessionId?: string };
-  'chat:session': { title?: string; model?: string; trust?: Trust };
-  'chat:plan': { steps: PlanStep[] };
-  'chat:hello': { session: Session; client: string; seq: number; running: boolean; heartbeatMs: number };
-  'chat:reset': { seq: number };
+  'chat:tool-answered': Schemas['ChatToolAnswered'];
+  'chat:tool-withdrawn': Schemas['ChatToolWithdrawn'];
+  'chat:context': Schemas['ChatContext'];
+  'chat:notice': Schemas['ChatNotice'];
+  'chat:error': Schemas['ChatError'];
+  'chat:stream-end': Omit<Schemas['ChatStreamEnd'], 'usage'> & { usage: Usage };
+  'chat:session': Omit<Schemas['ChatSession'], 'trust'> & { trust?: Trust };
+  'chat:plan': { messageId: string; toolId: string; steps: PlanStep[] };
+  'chat:hello': Schemas['ChatHello'];
+  'chat:reset': Schemas['ChatReset'];
   'chat:heartbeat': Record<string, never>;
   'chat:deleted': Record<string, never>;
 }
@@ -161,130 +109,25 @@ export type EventName = keyof Events;
 
 export type Frame = { [E in EventName]: { seq: number | null; event: E; data: Events[E] } }[EventName];
 
-export interface ToolInfo {
-  name: string;
-  description: string;
-  class: ToolClass;
-  source: string;
-  server?: string | null;
-  inputSchema: unknown;
-  permissions: string[];
-  available: boolean;
-  asks: boolean;
-  reason?: string | null;
-}
-
-export interface Grant {
-  id: string;
-  tool: string;
-  covers: string;
-  lasts: string;
-  givenAt: string;
-  expiresAt: string | null;
-}
-
-export interface Change {
-  callId: string;
-  session: string;
-  tool: string;
-  at: string;
-  files: { path: string; kind: string; movedTo?: string | null }[];
-  undoneBy?: string | null;
-  undoes?: string | null;
-}
-
-export interface ChangeDiff {
-  path: string;
-  kind: string;
-  diff?: string | null;
-  binary: boolean;
-  tooLarge: boolean;
-  current?: string;
-}
-
-export interface UndoAnswer {
-  callId: string;
-  dryRun: boolean;
-  undoCall?: string | null;
-  paths: string[];
-  diffs?: ChangeDiff[];
-}
-
+/** A record, as it is in the log. */
 export interface AuditRecord {
   seq: number;
   timestamp: string;
   traceId: string;
-  caller: { sub: string; agent?: string | null };
+  caller: { sub: string; agent?: string | null; session?: string | null };
   tool: { name: string; [key: string]: unknown };
   decision: 'ALLOWED' | 'DENIED' | 'ERROR';
   denial?: { stage?: string; code?: string; reason?: string } | null;
+  details?: Record<string, unknown>;
   duration?: unknown;
   [key: string]: unknown;
 }
 
+/** What verifying the chain found. */
 export interface AuditState {
   ok: boolean;
   records: number;
   days: number;
-  firstTime: string | null;
-  lastTime: string | null;
-  lastSeq: number | null;
-  lastHash: string | null;
   checkpoints: number;
-  recordsAfterCheckpoint: number;
-  gaps: unknown;
-  notes: string[];
   problem: unknown;
-}
-
-export interface Model {
-  provider: string;
-  name: string;
-  model: string;
-  supportsTools: boolean | null;
-  contextWindow: number | null;
-  default?: boolean;
-}
-
-export interface Models {
-  items: Model[];
-  providers: { name: string; reachable: boolean; reason?: string | null }[];
-}
-
-export interface Agent {
-  name: string;
-  model?: string | null;
-  trust?: Trust | null;
-  tools: string[];
-}
-
-export interface Server {
-  name: string;
-  state: string;
-  tools: number;
-  error?: string | null;
-}
-
-export interface Pin {
-  server: string;
-  tool: string;
-  status: string;
-  digest: string;
-  diff?: string | null;
-  advice?: string[];
-}
-
-export interface Health {
-  status: string;
-  version: string;
-  uptimeSeconds: number;
-  ready: boolean;
-  audit: { recording: boolean };
-  connections: number;
-  streams: number;
-  callsInFlight: number;
-  openApprovals: number;
-  sessionsRunning: number;
-  refusals: { stage: string; code: string; count: number }[];
-  calls: { class: string; decision: string; count: number }[];
 }

@@ -9,7 +9,7 @@ export interface AppView {
   login: Login;
   me: Me | undefined;
   sessions: Session[];
-  nextCursor: string | null;
+  nextCursor: string | null | undefined;
   query: string;
   approvals: Approval[];
 }
@@ -34,7 +34,8 @@ class AppStore {
   /** Logs in with the token of the printed address, if there is one, and begins to listen. */
   async start(token: string | undefined) {
     try {
-      const me = token ? await api.login(token) : await api.me();
+      if (token) await api.login(token);
+      const me = await api.me();
       this.set({ login: 'in', me });
       await Promise.all([this.refresh(), this.refreshApprovals()]);
       this.listen();

@@ -6,7 +6,7 @@ import { json } from '../ui/format';
 import { Icon, Mark } from '../ui/Icon';
 import { CardBody } from './CardBody';
 import { Countdown } from './Countdown';
-import { CallEditor, type Edited } from './CallEditor';
+import { CallEditor, isObject, type Edited } from './CallEditor';
 
 /** A card that has just appeared takes no answer: a click or a key may have been meant for what was there before. */
 const ARMING_MS = 400;
@@ -41,7 +41,7 @@ export function ApprovalCard({ question, more, answer }: Props) {
     a: () => void approve('once'),
     s: () => question.mayLast && !edited && allowed.length === 0 && void approve('session'),
     r: () => reason.current?.focus(),
-    e: () => setEdited((open) => open ?? { input: question.input }),
+    e: () => setEdited((open) => open ?? asSent(question)),
     g: () => question.grants.length > 0 && setChoosesGrant(true),
   };
   const pressed = (event: KeyboardEvent) => {
@@ -108,7 +108,7 @@ export function ApprovalCard({ question, more, answer }: Props) {
           </button>
         )}
         {!edited && (
-          <button type="button" className="button is-quiet" onClick={() => setEdited({ input: question.input })}>
+          <button type="button" className="button is-quiet" onClick={() => setEdited(asSent(question))}>
             Edit… <kbd aria-hidden="true">E</kbd>
           </button>
         )}
@@ -131,6 +131,11 @@ export function ApprovalCard({ question, more, answer }: Props) {
       </p>
     </div>
   );
+}
+
+/** The call before a person changes it. */
+function asSent({ input }: Question): Edited {
+  return { input: isObject(input) ? input : {} };
 }
 
 /** Sends an answer, once; not before the card was on the screen for a moment. */

@@ -3,7 +3,7 @@ import { json } from '../ui/format';
 
 /** The arguments as a person changed them, or why they cannot be sent. */
 export interface Edited {
-  input: unknown;
+  input: Record<string, unknown>;
   error?: string | undefined;
 }
 
@@ -20,7 +20,7 @@ export function CallEditor({ input, change, close, error }: Props) {
   const [text, setText] = useState(command ?? json(input));
   const edit = (next: string) => {
     setText(next);
-    if (command !== undefined) change({ input: { ...(input as object), command: next }, error: next.trim() ? undefined : 'the command is empty' });
+    if (command !== undefined) change({ input: { ...(input as Record<string, unknown>), command: next }, error: next.trim() ? undefined : 'the command is empty' });
     else change(parse(next));
   };
   return (
@@ -37,15 +37,15 @@ export function CallEditor({ input, change, close, error }: Props) {
   );
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function parse(text: string): Edited {
   try {
     const input: unknown = JSON.parse(text);
-    return isObject(input) ? { input } : { input, error: 'arguments are an object, as in {"path": "a.txt"}' };
+    return isObject(input) ? { input } : { input: {}, error: 'arguments are an object, as in {"path": "a.txt"}' };
   } catch {
-    return { input: undefined, error: 'this is not JSON yet' };
+    return { input: {}, error: 'this is not JSON yet' };
   }
 }

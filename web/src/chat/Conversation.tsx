@@ -31,7 +31,10 @@ export function Conversation({ id }: { id: string }) {
 }
 
 function OpenConversation({ store }: { store: ChatStore }) {
-  const { chat, session, connection, loading, problem } = useSyncExternalStore(store.subscribe, store.snapshot);
+  const { chat, session: loaded, connection, loading, problem } = useSyncExternalStore(store.subscribe, store.snapshot);
+  const { sessions } = useSyncExternalStore(app.subscribe, app.snapshot);
+  // The list is kept current for all sessions, also where another client changes one.
+  const session = sessions.find((one) => one.id === store.id) ?? loaded;
   useEffect(() => {
     const message = first.get(store.id);
     if (message && connection === 'open' && store.send(message.text, message.attachments)) first.delete(store.id);

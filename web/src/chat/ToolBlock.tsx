@@ -92,7 +92,7 @@ function Arguments({ call }: { call: CallBlock }) {
   const text = call.inputText || (isEmpty(call.input) ? '' : json(call.input));
   if (!text) return null;
   return (
-    <details className="arguments" open={!call.result && text.length < 400}>
+    <details className="arguments" open={call.status === 'writing' || (call.status === 'running' && text.length < 400)}>
       <summary>Arguments</summary>
       <pre tabIndex={0} role="region" aria-label="Arguments">
         {call.inputText ? <Revealed text={text.slice(0, 20_000)} /> : <Highlighted text={text.slice(0, 20_000)} language="json" />}

@@ -134,6 +134,7 @@ export class Editor {
     for (const message of messages) {
       const messageId = `past-${message.position}`;
       if (message.role === 'user') this.push({ kind: 'user', key: this.key(), messageId, text: message.text });
+      if (message.role === 'summary') this.push({ kind: 'notice', key: this.key(), text: `What was said before was summarised: ${message.text}` });
       if (message.role !== 'assistant') continue;
       for (const part of message.parts) {
         if (part.type === 'call') this.pastCall(messageId, part, results.get(part.id));
@@ -143,9 +144,9 @@ export class Editor {
     }
   }
 
-  private pastCall(messageId: string, part: { callId?: string; id: string; toolName: string; input: unknown }, result: { text: string; isError: boolean } | undefined) {
+  private pastCall(messageId: string, part: { id: string; toolName: string; input: unknown }, result: { text: string; isError: boolean } | undefined) {
     this.close();
-    const toolId = part.callId ?? `${messageId}-${part.id}`;
+    const toolId = `${messageId}-${part.id}`;
     const isText = typeof part.input === 'string';
     this.call({ messageId, toolId, toolName: part.toolName }, (call) => ({
       ...call,

@@ -8,6 +8,9 @@ import { Editor, emptyChat, type Chat } from './model';
 /** Longer than this no batch of events keeps the page from drawing and typing. */
 const BATCH_MS = 12;
 
+/** Without a frame of the screen for this long, events are taken all the same. */
+const HIDDEN_MS = 250;
+
 export interface ChatView {
   chat: Chat;
   session: Session | undefined;
@@ -23,6 +26,7 @@ export class ChatStore {
   private socket: SessionSocket | undefined;
   private queue: Frame[] = [];
   private isScheduled = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
   private isClosed = false;
 
   constructor(id: string) {
@@ -71,7 +75,7 @@ export class ChatStore {
       editor.chat.running = past.running;
       this.queue = [];
       this.set({ chat: editor.chat, session, loading: false, problem: undefined });
-      if (this.socket) this.socket.restart(past.seq);
+      if (this.socket) this.socket.resume(past.seq);
       else this.listen(past.seq);
     } catch (problem) {
       this.set({ loading: false, problem });
@@ -88,6 +92,7 @@ export class ChatStore {
 
   private receive(frame: Frame) {
     if (frame.event === 'chat:reset') {
+      this.socket?.pause();
       void this.load();
       return;
     }
@@ -98,13 +103,15 @@ export class ChatStore {
   private schedule() {
     if (this.isScheduled) return;
     this.isScheduled = true;
-    // A hidden page gets no frames of the screen.
-    if (document.hidden) setTimeout(this.flush, 50);
-    else requestAnimationFrame(this.flush);
+    // A page that is not shown gets no frames of the screen, and does not always know.
+    requestAnimationFrame(this.flush);
+    this.timer = setTimeout(this.flush, HIDDEN_MS);
   }
 
   private readonly flush = () => {
+    if (!this.isScheduled) return;
     this.isScheduled = false;
+    clearTimeout(this.timer);
     const editor = new Editor(this.view.chat);
     let session = this.view.session;
     const end = performance.now() + BATCH_MS;

@@ -24,7 +24,7 @@ const EVERYTHING: Filter = { tool: '', decision: '', caller: '', since: '' };
 export default function Audit({ call }: { call: string | undefined }) {
   if (call) return <AuditCall key={call} call={call} />;
   return (
-    <Page title="Audit" about="One record per call, also for the refused ones. Each is chained to the one before; arguments are kept as a digest only." actions={<Verify />}>
+    <Page title="Audit" about="One record per call, also for the refused ones. Each is chained to the one before; contents are kept as digests only." actions={<Verify />}>
       <Records />
     </Page>
   );
@@ -33,7 +33,7 @@ export default function Audit({ call }: { call: string | undefined }) {
 function Records() {
   const [filter, setFilter] = useState(EVERYTHING);
   const key = JSON.stringify(filter);
-  const [pages, setPages] = useState<{ key: string; items: AuditRecord[]; cursor: string | null }>();
+  const [pages, setPages] = useState<{ key: string; items: AuditRecord[]; cursor: string | null | undefined }>();
   const request = (cursor?: string) => api.audit({ ...filter, since: since(filter.since), cursor });
   const first = useLoaded(() => request(), key);
   const added = pages?.key === key ? pages : undefined;
@@ -93,7 +93,7 @@ function RecordTable({ items }: { items: AuditRecord[] }) {
             <th>Time</th>
             <th>Tool</th>
             <th>Decision</th>
-            <th>Why</th>
+            <th>What</th>
             <th>Caller</th>
             <th>Took</th>
           </tr>
@@ -109,7 +109,10 @@ function RecordTable({ items }: { items: AuditRecord[] }) {
               <td>
                 <span className={`decision decision-${record.decision}`}>{record.decision}</span>
               </td>
-              <td>{revealed(why(record))}</td>
+              <td>
+                {revealed(touched(record))}
+                {record.denial && <div className="muted">{revealed(why(record))}</div>}
+              </td>
               <td>{revealed(record.caller.agent ? `${record.caller.sub} (${record.caller.agent})` : record.caller.sub)}</td>
               <td className="number nowrap">{typeof record.duration === 'number' ? `${record.duration.toFixed(1)} ms` : ''}</td>
             </tr>
@@ -118,6 +121,13 @@ function RecordTable({ items }: { items: AuditRecord[] }) {
       </table>
     </div>
   );
+}
+
+/** The files, hosts or the command of a call, as the record names them. */
+export function touched({ details = {} }: AuditRecord): string {
+  const { command, ...lists } = details;
+  const names = Object.values(lists).flatMap((list) => (Array.isArray(list) ? list.map(String) : []));
+  return [...(typeof command === 'string' ? [command] : []), ...names].join(', ');
 }
 
 export function why({ denial }: AuditRecord): string {

@@ -5,7 +5,7 @@ import { useLoaded } from '../app/useLoaded';
 import { Revealed, revealed } from '../text/reveal';
 import { clock, json } from '../ui/format';
 import { Icon } from '../ui/Icon';
-import { why } from './Audit';
+import { touched, why } from './Audit';
 import { Failed, Page } from './Page';
 
 /** The stages of a call, in order. */
@@ -34,9 +34,10 @@ export function AuditCall({ call }: { call: string }) {
             <Fact name="Decision">
               <span className={`decision decision-${record.decision}`}>{record.decision}</span> {revealed(why(record))}
             </Fact>
-            {value.session && (
+            {touched(record) && <Fact name="What">{revealed(touched(record))}</Fact>}
+            {record.caller.session && (
               <Fact name="Session">
-                <a href={address('sessions', value.session)}>{revealed(value.session)}</a>
+                <a href={address('sessions', record.caller.session)}>{revealed(record.caller.session)}</a>
               </Fact>
             )}
             {value.change && (

@@ -20,7 +20,7 @@ export default function Changes({ session }: { session: string | undefined }) {
     if (!next) return;
     const list = await api.changes(session, next);
     setPages([...pages, ...list.items]);
-    setCursor(list.nextCursor);
+    setCursor(list.nextCursor ?? null);
   };
   const reload = () => {
     setPages([]);
@@ -100,7 +100,7 @@ function Details({ call }: { call: string }) {
   return (
     <div className="row-body">
       <Failed problem={problem} />
-      {value?.diffs.map((diff) => <FileChange key={diff.path} change={diff} />)}
+      {value?.diffs?.map((diff) => <FileChange key={diff.path} change={diff} />)}
     </div>
   );
 }

@@ -26,7 +26,7 @@ export function FirstRun() {
   const [trust, setTrust] = useState<Trust>();
   const [problem, setProblem] = useState('');
   const [isStarting, setIsStarting] = useState(false);
-  const names = modelNames(models.value, me?.defaultModel ?? null);
+  const names = modelNames(models.value, me?.defaultModel);
   const chosen = model ?? names[0];
   const start = async (message: string) => {
     if (isStarting || !message.trim()) return;
@@ -53,7 +53,7 @@ export function FirstRun() {
         <Mark size={40} />
         <h1>What should the agent do?</h1>
         <p className="muted">
-          It works in <code>{me?.workspace}</code>. {sentence(level)}
+          It works in <code>{me?.mounts.join(', ')}</code>. {sentence(level)}
         </p>
         <MessageBox text={text} change={setText} send={() => void start(text)} attachments={attachments} autoFocus>
           <button type="submit" className="button is-primary" aria-label="Send" disabled={!text.trim() || isStarting}>
@@ -108,7 +108,7 @@ export function FirstRun() {
   );
 }
 
-function modelNames(models: Models | undefined, usual: string | null): string[] {
+function modelNames(models: Models | undefined, usual: string | null | undefined): string[] {
   const items = models?.items ?? [];
   const defaults = items.filter((model) => model.default).map((model) => model.model);
   return [...new Set([...(usual ? [usual] : []), ...defaults, ...items.map((model) => model.model)])];

@@ -173,8 +173,8 @@ function Operation() {
       {now && (
         <>
           <dl className="figures">
-            <Figure name="Status" value={now.ready ? now.status : 'starting'} />
-            <Figure name="Record" value={now.audit.recording ? 'written' : 'not written'} />
+            <Figure name="Status" value={now.status} />
+            <Figure name="Record" value={now.recording ? 'written' : 'not written'} />
             <Figure name="Sessions at work" value={now.sessionsRunning} />
             <Figure name="Calls in flight" value={now.callsInFlight} />
             <Figure name="Questions" value={now.openApprovals} />

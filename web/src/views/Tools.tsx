@@ -123,16 +123,16 @@ function PinRow({ pin, reload }: { pin: Pin; reload: () => void }) {
       <header>
         <span className="tool-name">{revealed(`${pin.server} / ${pin.tool}`)}</span>
         <span className="chip is-refused">{pin.status}</span>
-        <code>{pin.digest.slice(0, 16)}</code>
-        {pin.status !== 'removed' && (
+        {pin.digest && <code>{pin.digest.slice(0, 16)}</code>}
+        {pin.digest && (
           <button type="button" className="button is-small" onClick={() => void agree()}>
             Agree to this definition
           </button>
         )}
       </header>
-      {pin.advice?.map((line) => (
-        <p key={line} className="row-reason">
-          <Icon name="shield" /> <Revealed text={line} />
+      {pin.advice?.map(({ place, what, words }) => (
+        <p key={`${place} ${what}`} className="row-reason">
+          <Icon name="shield" /> <Revealed text={`${place}: ${what}${words ? ` (${words})` : ''}`} />
         </p>
       ))}
       {pin.diff && <Diff text={pin.diff} />}
