@@ -36,6 +36,7 @@ Usage: cargo xtask TASK
 
   run             build the page and the binary, walk through a demonstration in target/demo, and serve it
   page            build the page into web/dist, if a source of it changed
+  browser         the page of the real binary in Chromium, which `test` installs
   test            everything that continuous integration checks: the page, tidy, format, clippy, tests, foreign clients
   foreign         other people's MCP clients, servers and conformance suite against the gate
   lint            format, clippy and tidy; cargo-deny where it is installed
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["run"] => demo::run(),
         ["page"] => page::build(),
+        ["browser"] => page::drive(),
         ["test"] => suite::run(),
         ["foreign"] => foreign::run(),
         ["lint"] => lint::run(),

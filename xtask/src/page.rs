@@ -8,7 +8,8 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::Fault;
-use crate::command::{is_installed, program, root, succeed};
+use crate::command::{cargo, is_installed, program, root, succeed};
+use crate::metadata::Metadata;
 use crate::steps::Steps;
 
 /// The directory of the page.
@@ -18,7 +19,7 @@ const PAGE: &str = "web";
 const GENERATED: &[&str] = &["dist", "node_modules", "test-results"];
 
 /// What a build does not depend on.
-const TESTS: &[&str] = &["tests", "README.md", "playwright.config.ts"];
+const TESTS: &[&str] = &["tests", "README.md", "playwright.config.ts", "playwright.pictures.config.ts"];
 
 /// Builds the page if a source changed since the last build.
 pub(crate) fn build() -> Result<(), Fault> {
@@ -44,6 +45,27 @@ pub(crate) fn check(steps: &mut Steps) {
         }
         Ok(())
     });
+}
+
+/// Drives the page of the real binary in Chromium.
+pub(crate) fn drive() -> Result<(), Fault> {
+    with_binary("e2e")
+}
+
+/// Takes the pictures of the page for the README.
+pub(crate) fn pictures() -> Result<(), Fault> {
+    with_binary("pictures")
+}
+
+fn with_binary(task: &str) -> Result<(), Fault> {
+    build()?;
+    succeed(cargo(&["build", "--package", "toolgate"])?)?;
+    let page = root()?.join(PAGE);
+    install(&page)?;
+    let binary = Metadata::ask(cargo(&[])?)?.target_directory.join("debug/toolgate");
+    let mut npm = program("npm", &["run", task])?;
+    npm.current_dir(&page).env("TOOLGATE_BINARY", binary).env_remove("TOOLGATE_TOKEN");
+    succeed(npm)
 }
 
 /// Installs exactly what the lock file names, if it changed since the last time.

@@ -1,16 +1,19 @@
-//! Draws the pictures of the README from real runs: `toolgate chat`, and the same question in another client.
+//! Draws the pictures of the README from real runs: `toolgate chat`, the same question in another client, and the page.
 
 use std::path::Path;
 
 use crate::Fault;
 use crate::command::{cargo, program, root, succeed};
 use crate::metadata::Metadata;
+use crate::page;
 
 /// The other client, and the version that was tried.
 const CLIENT: &str = "@anthropic-ai/claude-code-linux-x64@2.1.197";
 
 pub(crate) fn run() -> Result<(), Fault> {
     let target = Metadata::ask(cargo(&[])?)?.target_directory;
+    // The binary embeds it.
+    page::build()?;
     succeed(cargo(&["build", "--package", "toolgate", "--bin", "toolgate", "--example", "pictures"])?)?;
     let packages = target.join("pictures");
     std::fs::create_dir_all(&packages)?;
@@ -22,7 +25,8 @@ pub(crate) fn run() -> Result<(), Fault> {
     draw.arg(target.join("debug/toolgate"))
         .arg(root()?.join("docs/pictures"))
         .arg(packages.join("node_modules/@anthropic-ai/claude-code-linux-x64/claude"));
-    succeed(draw)
+    succeed(draw)?;
+    page::pictures()
 }
 
 fn text(path: &Path) -> Result<&str, Fault> {

@@ -19,6 +19,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("timeout", "coreutils"),
     ("python3", "python3-venv"),
     ("npm", "npm"),
+    ("chromium", "chromium"),
 ];
 
 /// Programs for the torture tests: disks for power cuts, users without permissions, a clock that jumps and system calls that fail.
@@ -47,6 +48,7 @@ pub(crate) fn run() -> Result<(), Fault> {
         }
         succeed(tests)
     });
+    steps.take("Page in a browser", page::drive);
     steps.take("Torture, briefly", || match is_root() {
         true => prepare_torture().and_then(|()| torture::briefly()),
         false => {

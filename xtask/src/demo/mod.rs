@@ -38,7 +38,8 @@ fn serve(binary: &Path, folder: &Path) -> Result<(), Fault> {
     command.args(["serve", "--listen", listen]).current_dir(folder).stdin(Stdio::null());
     command.env_remove("TOOLGATE_TOKEN");
     println!(
-        "\nMCP clients reach it over HTTP at the address below, with its token, until you end it with Ctrl-C."
+        "\nOpen the address below in a browser to talk with a scripted model, approve its calls and read the record; MCP \
+         clients reach the gate there too. Ctrl-C ends it."
     );
     println!("\n$ {}", as_typed(&command));
     match command.status()?.code() {

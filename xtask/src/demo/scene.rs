@@ -9,7 +9,7 @@ use crate::Fault;
 const FILES: &[(&str, &str)] = &[
     (
         "toolgate.yaml",
-        "workspace: ./project\nstate_dir: ./state\naudit: {directory: ./audit}\ntools: [tools.d]\nagents:\n  reader: {permissions: [words:count]}\n  guest: {}\n",
+        "model: scripted/demo\nworkspace: ./project\nstate_dir: ./state\naudit: {directory: ./audit}\ntools: [tools.d]\nagents:\n  reader: {permissions: [words:count]}\n  guest: {}\n",
     ),
     ("tools.d/count_words.yaml", COUNT_WORDS),
     ("project/notes.md", "# Shopping\n\n- apples\n- pears\n"),

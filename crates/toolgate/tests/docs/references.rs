@@ -49,16 +49,18 @@ fn anchors(page: &Path) -> Vec<String> {
     headings.map(anchor).collect()
 }
 
-/// `` `crates/x/tests/it/y.rs::name` `` names the test that proves a sentence.
+/// `` `crates/x/tests/it/y.rs::name` `` names the test that proves a sentence, `` `web/tests/browser/y.spec.ts::its title` `` one of the page.
 #[test]
 fn every_test_that_is_named_as_proof_exists() {
     let mut named = 0;
+    let is_reference = |part: &&str| part.contains(".rs::") || part.contains(".spec.ts::");
     for (page, _, text) in pages() {
-        for reference in text.split('`').filter(|part| part.contains(".rs::")) {
+        for reference in text.split('`').filter(is_reference) {
             let (file, name) = reference.split_once("::").unwrap();
             let code = std::fs::read_to_string(root().join(file))
                 .unwrap_or_else(|error| panic!("{page} names `{file}`: {error}"));
-            let is_test = code.contains(&format!("fn {name}(")) || code.contains(&format!("mod {name} "));
+            let forms = [format!("fn {name}("), format!("mod {name} "), format!("test('{name}'")];
+            let is_test = forms.iter().any(|form| code.contains(form));
             assert!(is_test, "{page} names `{reference}`, and there is no such test");
             named += 1;
         }

@@ -1,0 +1,200 @@
+import { accessible, button, ended, expect, message, open, question, send, test, tool, unfold, view } from './test';
+
+const COMMANDS = `
+memory: conversation
+steps:
+  - calls: [{tool: run_command, arguments: {command: "echo first > one.txt"}}]
+  - calls: [{tool: run_command, arguments: {command: "echo second > two.txt"}}]
+  - say: "The gate said: {{last_result}}"
+  - calls: [{tool: run_command, arguments: {command: "echo third > three.txt"}}]
+  - say: "Then: {{last_result}}"
+`;
+
+test.describe('a question', () => {
+  test.use({ setup: { script: COMMANDS } });
+
+  test('shows the exact call; approving runs it', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await expect(card).toContainText('echo first > one.txt');
+    await expect(tool(page, 'run_command')).toHaveAttribute('aria-busy', 'true');
+    expect(gate.has('one.txt')).toBe(false);
+    await button(card, 'Approve').click();
+    await expect(card).toContainText('echo second > two.txt');
+    expect(gate.read('one.txt')).toBe('first\n');
+  });
+
+  test('refused with a reason says the reason to the model', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await button(card, 'Approve').click();
+    await expect(card).toContainText('second');
+    await card.getByRole('textbox', { name: 'Reason for the model' }).fill('use another file');
+    await button(card, 'Refuse').click();
+    await ended(page);
+    await expect(page.getByRole('article', { name: 'Agent' }).last()).toContainText('use another file');
+    expect(gate.has('two.txt')).toBe(false);
+    await expect(tool(page, 'run_command').last()).toContainText('Refused');
+  });
+
+  test('approved for the session is not asked again in it', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    await button(question(page, 'run_command'), 'Approve for this session').click();
+    await ended(page);
+    expect(gate.read('two.txt')).toBe('second\n');
+    await send(page, 'More');
+    await ended(page, 2);
+    expect(gate.read('three.txt')).toBe('third\n');
+  });
+
+  test('is edited before it is approved', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await card.getByRole('button', { name: 'Edit…' }).click();
+    await card.getByRole('textbox', { name: 'Command' }).fill('echo mine > mine.txt');
+    await button(card, 'Approve the changed call').click();
+    await expect(card).toContainText('second');
+    expect(gate.read('mine.txt')).toBe('mine\n');
+    expect(gate.has('one.txt')).toBe(false);
+    await unfold(tool(page, 'run_command').first());
+    await expect(tool(page, 'run_command').first()).toContainText('with arguments that you changed');
+  });
+
+  test('takes a lasting grant that counts in other sessions until it is revoked', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await card.getByRole('button', { name: 'Always…' }).click();
+    await accessible(page);
+    const offers = card.getByRole('radio');
+    expect(await offers.count()).toBeGreaterThan(0);
+    await expect(button(card, 'Approve with this grant')).toBeDisabled();
+    const lasting = card.getByRole('radio', { name: /workspace|revoked/ }).first();
+    await lasting.check();
+    await button(card, 'Approve with this grant').click();
+    await expect(card).toContainText('second');
+
+    await page.getByRole('link', { name: 'New session' }).click();
+    await send(page, 'Go again');
+    // The same call is not asked about; the next one is.
+    await expect(question(page, 'run_command')).toContainText('second');
+    await view(page, 'Settings');
+    const grants = page.getByRole('region', { name: 'Lasting grants' });
+    await expect(grants.getByRole('listitem')).toHaveCount(1);
+    await accessible(page);
+    await button(grants, 'Revoke').click();
+    await expect(grants).toContainText('There are none');
+  });
+
+  test('is answered in one of two tabs, and the other shows it', async ({ page, gate, context }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await expect(card).toBeVisible();
+    const other = await context.newPage();
+    await other.goto(page.url());
+    const same = question(other, 'run_command');
+    await expect(same).toContainText('first');
+    await button(same, 'Approve').click();
+    await expect(card).toContainText('second');
+    await expect(same).toContainText('second');
+    await button(card, 'Refuse').click();
+    await ended(page);
+    await ended(other);
+    await expect(tool(other, 'run_command').last()).toContainText('Refused');
+    expect(await other.getByRole('article', { name: 'Agent' }).allTextContents()).toEqual(await page.getByRole('article', { name: 'Agent' }).allTextContents());
+  });
+
+  test('is answered with the keyboard alone, and never by a bare Enter', async ({ page, gate }) => {
+    await open(page, gate);
+    await expect(message(page)).toBeFocused();
+    await page.keyboard.type('Go');
+    await page.keyboard.press('Enter');
+    const card = question(page, 'run_command');
+    await expect(card).toBeFocused();
+    await expect(button(card, 'Approve')).toBeEnabled();
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Space');
+    await expect(card).toContainText('first');
+    expect(gate.has('one.txt')).toBe(false);
+    await page.keyboard.press('a');
+    await expect(card).toContainText('second');
+    await expect(card).toBeFocused();
+    await expect(button(card, 'Approve')).toBeEnabled();
+    await page.keyboard.press('r');
+    await page.keyboard.type('aaa no');
+    await page.keyboard.press('Enter');
+    await ended(page);
+    await expect(page.getByRole('article', { name: 'Agent' }).last()).toContainText('aaa no');
+    expect(gate.has('two.txt')).toBe(false);
+  });
+
+  test('does not take the focus from what a person types', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await expect(card).toBeVisible();
+    await message(page).fill('a draft: ');
+    await button(card, 'Approve').click();
+    await message(page).focus();
+    await page.keyboard.press('End');
+    await expect(card).toContainText('second');
+    await page.keyboard.type('aaa');
+    await expect(message(page)).toHaveValue('a draft: aaa');
+    expect(gate.has('two.txt')).toBe(false);
+  });
+});
+
+test.describe('a question without an answer', () => {
+  test.use({ setup: { script: COMMANDS, config: 'approval: {timeout: 3s}\n' } });
+
+  test('expires, and the call is refused', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await expect(card.getByRole('timer')).toBeVisible();
+    await expect(tool(page, 'run_command').first()).toContainText('Refused');
+    await expect(card).toContainText('second');
+    await ended(page);
+    expect(gate.has('one.txt')).toBe(false);
+  });
+});
+
+const SLOW = `
+steps:
+  - calls: [{tool: run_command, arguments: {command: "i=0; while [ $i -lt 600 ]; do echo tick $i; i=$((i+1)); sleep 0.1; done"}}]
+  - say: "It ended."
+`;
+
+test.describe('a command that runs', () => {
+  test.use({ setup: { script: SLOW, config: 'trust: autonomous\n' } });
+
+  test('streams its output and is stopped', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    await expect(tool(page, 'run_command')).toContainText('tick 3');
+    await expect(tool(page, 'run_command')).toHaveAttribute('aria-busy', 'true');
+    await button(page, 'Stop').click();
+    await ended(page);
+    await expect(page.locator('.turn-end')).toContainText('Stopped by you');
+    await expect(tool(page, 'run_command')).toHaveAttribute('aria-busy', 'false');
+  });
+
+  test('goes on over a reload', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    await expect(tool(page, 'run_command')).toContainText('tick 3');
+    await page.reload();
+    const block = tool(page, 'run_command');
+    await expect(block).toHaveCount(1);
+    await expect(block).toHaveAttribute('aria-busy', 'true');
+    await expect(block).toContainText(/tick \d\d/);
+    await expect(page.getByRole('article', { name: 'You' })).toHaveCount(1);
+    await button(page, 'Stop').click();
+    await ended(page);
+  });
+});

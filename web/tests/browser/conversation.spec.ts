@@ -1,0 +1,149 @@
+import { accessible, button, calls, ended, expect, message, open, question, send, test, tool, unfold, view } from './test';
+
+test.describe('first run', () => {
+  test('the printed address logs in, loses its token, and a scripted model works without a key', async ({ page, gate, context }) => {
+    await open(page, gate);
+    expect(page.url()).not.toContain('token');
+    const [cookie] = await context.cookies();
+    expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict' });
+    expect(await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }))).not.toContain('token=');
+    await expect(page.getByText('ANTHROPIC_API_KEY', { exact: true }).first()).toBeVisible();
+    await accessible(page);
+
+    await button(page, 'Show me what you do').click();
+    const card = question(page, 'write_file');
+    await expect(card).toBeVisible();
+    await expect(card).toContainText('toolgate-demo.md');
+    await accessible(page);
+    await button(card, 'Approve').click();
+    await ended(page);
+    expect(gate.has('toolgate-demo.md')).toBe(true);
+    await expect(page.getByRole('navigation').getByRole('link', { name: 'Sessions' })).toHaveAttribute('aria-current', 'page');
+    await accessible(page);
+  });
+
+  test('without a token there is a login, and a wrong token is refused', async ({ page, gate }) => {
+    await page.goto(gate.page);
+    const field = page.getByRole('textbox', { name: 'Token' }).or(page.getByLabel('Token'));
+    await field.first().fill('0'.repeat(64));
+    await button(page, 'Log in').click();
+    await expect(page.getByRole('alert')).toBeVisible();
+    await accessible(page);
+    await field.first().fill(gate.printed);
+    await button(page, 'Log in').click();
+    await expect(message(page)).toBeVisible();
+  });
+});
+
+const SEVERAL = `
+steps:
+  - think: The names first, then the content.
+    say: I will look around.
+    calls:
+      - {tool: list_directory, arguments: {path: .}}
+      - {tool: read_file, arguments: {path: README.md}}
+  - calls: [{tool: run_command, arguments: {command: "printf 'one\\\\ntwo\\\\n'; exit 3"}}]
+  - calls: [{tool: read_file, arguments: {path: .env}}]
+  - say: "Done. **Four** calls:\\n\\n- one\\n- two\\n"
+`;
+
+test.describe('a task with several tools', () => {
+  test.use({ setup: { script: SEVERAL, config: 'trust: autonomous\n', files: { '.env': 'KEY=secret-value\n' } } });
+
+  test('shows each call in order, what it did and how it ended', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Look around');
+    await ended(page);
+    const names = await calls(page).evaluateAll((groups) => groups.map((group) => group.getAttribute('aria-label')));
+    expect(names).toEqual(['list_directory', 'read_file', 'run_command', 'read_file']);
+    for (const group of await calls(page).all()) await expect(group).toHaveAttribute('aria-busy', 'false');
+    // Folded once done.
+    await expect(calls(page).first().getByRole('button').first()).toHaveAttribute('aria-expanded', 'false');
+
+    await expect(tool(page, 'run_command')).toContainText('exit 3');
+    await unfold(tool(page, 'run_command'));
+    await expect(tool(page, 'run_command').getByLabel('Output of run_command')).toContainText('one');
+    await expect(tool(page, 'read_file').last()).toContainText('Refused');
+    await unfold(tool(page, 'read_file').first());
+    await expect(tool(page, 'read_file').first()).toContainText('# Demo');
+    expect(await page.content()).not.toContain('secret-value');
+    await expect(page.getByRole('article', { name: 'Agent' }).last().locator('strong')).toHaveText('Four');
+    await accessible(page);
+  });
+
+  test('is the same after a reload', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Look around');
+    await ended(page);
+    await page.reload();
+    await expect(calls(page)).toHaveCount(4);
+    await expect(page.getByRole('article', { name: 'You' })).toHaveCount(1);
+    await expect(tool(page, 'read_file').last()).toContainText(/Refused|Failed/);
+  });
+});
+
+const EDITS = `
+steps:
+  - calls: [{tool: edit_file, arguments: {path: src/price.rs, old_text: "tokens * 3", new_text: "tokens * rate"}}]
+  - say: Edited.
+`;
+
+test.describe('changes', () => {
+  test.use({ setup: { script: EDITS, config: 'trust: autonomous\n', files: { 'src/price.rs': 'fn price(tokens: u64) -> u64 {\n    tokens * 3\n}\n' } } });
+
+  test('are shown as a difference, and undone after a preview', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Edit');
+    await ended(page);
+    const block = tool(page, 'edit_file');
+    await unfold(block);
+    await expect(block.locator('tr.diff-added')).toContainText('tokens * rate');
+    await button(block, 'Side by side').click();
+    await expect(block.locator('td.diff-removed.diff-text')).toContainText('tokens * 3');
+    expect(gate.read('src/price.rs')).toContain('rate');
+
+    await view(page, 'Changes');
+    await button(page, 'Undo').click();
+    const preview = page.getByRole('region', { name: 'What undoing would do' });
+    await expect(preview).toContainText('tokens * 3');
+    expect(gate.read('src/price.rs')).toContain('rate');
+    await accessible(page);
+    await button(preview, 'Undo this change').click();
+    await expect(page.getByText('undone')).toBeVisible();
+    expect(gate.read('src/price.rs')).toContain('tokens * 3');
+  });
+});
+
+test.describe('sessions', () => {
+  test.use({ setup: { script: 'steps:\n  - {say: "Hello.", repeat: true}\n' } });
+
+  test('are found, renamed, exported and deleted', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'First subject');
+    await ended(page);
+    await page.getByRole('link', { name: 'New session' }).click();
+    await send(page, 'Second subject');
+    await ended(page);
+    const list = page.getByRole('region', { name: 'Session list' });
+    await expect(list.getByRole('listitem')).toHaveCount(2);
+
+    await list.getByRole('listitem').filter({ hasText: 'First' }).hover();
+    await list.getByLabel('Actions for First subject').click();
+    await button(list, 'Rename').click();
+    await page.getByRole('textbox', { name: 'Title of the session' }).fill('Renamed');
+    await page.keyboard.press('Enter');
+    await expect(list.getByRole('link', { name: 'Renamed' })).toBeVisible();
+
+    await page.getByRole('searchbox', { name: 'Search sessions' }).fill('renam');
+    await expect(list.getByRole('listitem')).toHaveCount(1);
+    await list.getByLabel('Actions for Renamed').click();
+    const download = page.waitForEvent('download');
+    await list.getByRole('link', { name: 'Export' }).click();
+    expect((await download).suggestedFilename()).toContain('.jsonl');
+
+    await list.getByLabel('Actions for Renamed').click();
+    await button(list, 'Delete').click();
+    await button(page.getByRole('dialog'), 'Delete').click();
+    await expect(list.getByRole('link', { name: 'Renamed' })).toHaveCount(0);
+  });
+});

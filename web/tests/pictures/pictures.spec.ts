@@ -1,0 +1,87 @@
+import { join } from 'node:path';
+import type { Page } from '@playwright/test';
+import { button, ended, expect, open, question, send, test, tool, unfold, view } from '../browser/test';
+
+const PRICE = `use std::fmt;
+
+/// What a million tokens cost.
+pub fn price(tokens: u64) -> u64 {
+    tokens * 3 / 1_000_000
+}
+
+#[test]
+fn nothing_costs_nothing() {
+    assert_eq!(price(0), 0);
+}
+`;
+
+const SCRIPT = `
+steps:
+  - think: The price is computed in one place, and its rate is a constant. I should look there first.
+    say: I will look at the code that computes prices.
+    calls:
+      - {tool: search_files, arguments: {pattern: fn price}}
+      - {tool: read_file, arguments: {path: src/price.rs}}
+      - {tool: read_file, arguments: {path: .env}}
+  - say: "The rate is a constant. I will pass it in, and round **up**, so that nothing is free."
+    calls:
+      - tool: edit_file
+        arguments:
+          path: src/price.rs
+          edits:
+            - {old_text: "pub fn price(tokens: u64) -> u64 {\\n    tokens * 3 / 1_000_000", new_text: "pub fn price(tokens: u64, rate: u64) -> u64 {\\n    // Rounded up, so that nothing is free.\\n    (tokens * rate).div_ceil(1_000_000)"}
+            - {old_text: "price(0)", new_text: "price(0, 3)"}
+  - calls: [{tool: run_command, arguments: {command: "grep -n rate src/price.rs"}}]
+  - say: "Done: \`price\` takes the rate and rounds up.\\n\\n1. The signature changed in one place.\\n2. Nothing else calls it yet.\\n"
+`;
+
+test.use({ setup: { script: SCRIPT, files: { 'src/price.rs': PRICE, '.env': 'KEY=1\n' } } });
+
+const PICTURES = join(import.meta.dirname, '../../../docs/pictures');
+
+async function picture(page: Page, name: string) {
+  await page.evaluate(() => document.fonts.ready);
+  await page.screenshot({ path: join(PICTURES, `page-${name}.png`), animations: 'disabled', caret: 'hide' });
+}
+
+async function ask(page: Page) {
+  await send(page, 'Make the price depend on the rate');
+  const card = question(page, 'edit_file');
+  await expect(button(card, 'Approve')).toBeEnabled();
+  await expect(card.locator('.hljs-keyword').first()).toBeVisible();
+  return card;
+}
+
+test('a question', async ({ page, gate }) => {
+  await open(page, gate);
+  await ask(page);
+  await picture(page, 'question');
+});
+
+test.describe('in the dark', () => {
+  test.use({ colorScheme: 'dark' });
+
+  test('a conversation and the record', async ({ page, gate }) => {
+    await open(page, gate);
+    await button(await ask(page), 'Approve').click();
+    await expect(question(page, 'run_command')).toBeVisible();
+    await button(question(page, 'run_command'), 'Approve').click();
+    await ended(page);
+    await unfold(tool(page, 'edit_file'));
+    await picture(page, 'conversation');
+    await view(page, 'Audit');
+    await button(page, 'Verify the chain').click();
+    await expect(page.getByText(/Unbroken/)).toBeVisible();
+    await picture(page, 'audit');
+  });
+});
+
+test.describe('on a phone', () => {
+  test.use({ viewport: { width: 390, height: 780 }, hasTouch: true });
+
+  test('a question on a phone', async ({ page, gate }) => {
+    await open(page, gate);
+    await ask(page);
+    await picture(page, 'phone');
+  });
+});
