@@ -7,17 +7,22 @@ use toolgate_command::CommandRunner;
 use toolgate_gate::{BreakerRule, GateConfig, GateError, RateRule, Registry, Tool, ToolSpec};
 use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
-use toolgate_tools::{LoadedTools, ManifestContext, ToolComponents, load_manifests};
+use toolgate_tools::{BackgroundAccess, LoadedTools, ManifestContext, ToolComponents, load_manifests};
+use toolgate_types::Sha256;
 use toolgate_workspace::Workspace;
 
 use crate::callers;
 use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS, SourceFile, read_all};
 use crate::error::BuildError;
+use crate::notices::warn;
 use crate::protected_paths::GateOwnedPaths;
 use crate::sandbox_settings;
 use crate::servers::{Servers, agreed_tools};
 use crate::settings::Settings;
 use crate::web_search;
+
+/// How many background commands a session may have.
+const DEFAULT_BACKGROUND: u64 = 8;
 
 /// Why something could not be loaded.
 #[derive(Debug)]
@@ -84,7 +89,9 @@ pub fn load(
     let runner = sandbox_settings::runner(settings, own, workspace)?;
     let mut registry = registry(settings, workspace, &declared, Arc::clone(&runner))?;
     let Some(UpstreamServers { servers, wait_on: waiting }) = behind else {
-        return gate_config(settings, tokens, &declared, workspace, registry);
+        let loaded = gate_config(settings, tokens, &declared, workspace, registry)?;
+        end_outdated_commands(settings);
+        return Ok(loaded);
     };
     let before = servers.configure(settings, &runner)?;
     if let Some(runtime) = waiting {
@@ -92,10 +99,23 @@ pub fn load(
     }
     servers.register_tools(&mut registry);
     let loaded = gate_config(settings, tokens, &declared, workspace, registry);
-    if loaded.is_err() {
-        servers.revert(before);
+    match &loaded {
+        Ok(_) => end_outdated_commands(settings),
+        Err(_) => servers.revert(before),
     }
     loaded
+}
+
+/// Ends the background commands that another configuration confines.
+fn end_outdated_commands(settings: &Settings) {
+    settings.supplied.background.warn_with(Arc::new(warn));
+    settings.supplied.background.keep_definition(configuration_digest(settings));
+}
+
+/// Digest of everything that confines a command. Any other configuration is another one: what it changes need not be understood.
+fn configuration_digest(settings: &Settings) -> Sha256 {
+    let Settings { loaded, mounts, workspace, deny, .. } = settings;
+    Sha256::of(format!("{:?}", (&loaded.config, mounts, workspace, deny)).as_bytes())
 }
 
 /// The configuration of the gate for these tools.
@@ -227,6 +247,7 @@ pub fn registry(
         workspace: Arc::clone(workspace),
         declared: declared.tools(&runner),
         commands: Some(runner),
+        background: background(settings),
         web_search: web_search::tool(settings)?,
     };
     let unusable = |error: GateError| BuildError::usage(error.to_string());
@@ -235,6 +256,14 @@ pub fn registry(
         registry.register(Arc::clone(tool)).map_err(unusable)?;
     }
     Ok(registry)
+}
+
+/// Where background commands are kept; `None` where the operator wants none.
+fn background(settings: &Settings) -> Option<BackgroundAccess> {
+    let max_running = settings.loaded.config.sandbox.background.unwrap_or(DEFAULT_BACKGROUND);
+    let max_running = usize::try_from(max_running).ok().filter(|max| *max > 0)?;
+    let commands = Arc::clone(&settings.supplied.background);
+    Some(BackgroundAccess { commands, max_running, definition: configuration_digest(settings) })
 }
 
 /// The policies in use.

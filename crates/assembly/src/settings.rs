@@ -82,6 +82,7 @@ pub struct Settings {
 }
 
 /// A further mount.
+#[derive(Debug)]
 pub struct MountSettings {
     /// Its name, with `@`.
     pub alias: String,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use toolgate_command::BackgroundCommands;
 use toolgate_egress::{Dial, Resolve};
 use toolgate_gate::Tool;
 use toolgate_identity::Verifier;
@@ -28,6 +29,8 @@ pub struct SuppliedParts {
     pub dialer: Option<Arc<dyn Dial>>,
     /// Resolves the host of `web_search`, in place of the system's resolver.
     pub resolver: Option<Arc<dyn Resolve>>,
+    /// The background commands of the gate, which outlast its configurations.
+    pub background: Arc<BackgroundCommands>,
     /// In place of [`Sandbox::prepare`].
     pub prepare_sandbox: Option<Arc<PrepareSandbox>>,
 }

@@ -118,13 +118,13 @@ impl Channel {
 
 /// Incremental UTF-8 decoding, where a chunk may end within a character.
 #[derive(Debug, Default)]
-struct Decoder {
+pub(crate) struct Decoder {
     /// The bytes of an incomplete character.
     begun: Vec<u8>,
 }
 
 impl Decoder {
-    fn push(&mut self, bytes: &[u8]) -> String {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         let mut bytes = [std::mem::take(&mut self.begun).as_slice(), bytes].concat();
         let begun = unfinished(&bytes);
         self.begun = bytes.split_off(bytes.len() - begun);

@@ -14,31 +14,32 @@ mod long_running;
 mod network;
 mod disk_reserve;
 mod command_outcome;
+mod command_spec;
 mod stderr_tail;
+mod background;
+mod command_run;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolgate_confine::{ConfineRequest, ConfinedMount, ConfinedRun, Quarantined};
+use toolgate_confine::{ConfineRequest, ConfinedMount, Quarantined};
 use toolgate_egress::{Dial, NetworkAllowlist, environment};
 use toolgate_gate::CallContext;
-use toolgate_sandbox::{
-    BindMount, CapturedStdio, CommandStdio, Job, Network, OnOutputLimit, PROXY_PORT, ResourceLimits,
-    SandboxError,
-};
+use toolgate_sandbox::{BindMount, CommandStdio, Job, Network, PROXY_PORT, ResourceLimits};
 use toolgate_types::{CallId, Cancellation, CancellationReason, ErrorCode, Escalation, Failure};
 use toolgate_workspace::{
-    DiskReserve, ListOptions, Mount, MountAccess, PathGrant, PathStyle, Workspace, WorkspaceError,
-    WorkspaceView,
+    DiskReserve, ListOptions, Mount, MountAccess, PathStyle, Workspace, WorkspaceError, WorkspaceView,
 };
 
-use capture::Capture;
-use confinement::ConfinementState;
-use network::{NO_RETRIES, Proxy, denials, note_hosts, refused_hosts};
-use post_run::{PostRunLeftovers, quarantine_leftovers};
+use network::{NO_RETRIES, Proxy};
+use post_run::quarantine_leftovers;
 
+pub use background::{
+    BackgroundCommands, BackgroundEnd, BackgroundReport, BackgroundRequest, BackgroundRun, BackgroundStop,
+    BackgroundStreams, BackgroundSummary, MAX_WAIT,
+};
+pub use command_spec::CommandSpec;
 pub use commit_identity::CommitIdentity;
 pub use confinement::{Confinement, GateDirectories};
 pub use long_running::{ConfinedProcess, LongRunningProcess, ProcessEnd, StartedProcess};
@@ -105,55 +106,6 @@ pub struct CommandRunner {
     identity: CommitIdentity,
 }
 
-/// One command, as a tool requests it.
-pub struct CommandSpec<'a> {
-    /// The program: a name, or an absolute path.
-    pub program: OsString,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
-    /// The working directory, as the command sees it.
-    pub directory: PathBuf,
-    /// The mounts that it is given.
-    pub mounts: Vec<ConfineRequest<'a>>,
-    /// Additional environment variables.
-    pub environment: &'a [(String, String)],
-    /// What it reads from standard input.
-    pub input: Option<Vec<u8>>,
-    /// The hosts that it may reach.
-    pub reach: &'a Reach,
-    /// Its resource limits.
-    pub limits: ResourceLimits,
-    /// How many bytes of output are kept and shown as progress.
-    pub max_output: u64,
-    /// Up to how many bytes are kept in total, for the full output; those beyond `max_output` are not shown as progress.
-    pub max_full_output: u64,
-    /// What happens when it writes more.
-    pub on_output_limit: OnOutputLimit,
-    /// Called right before the process starts, after everything else: fails if the named files are no longer those that were checked (TOCTOU).
-    pub final_check: &'a dyn Fn() -> Result<(), Failure>,
-}
-
-impl CommandSpec<'_> {
-    /// The captured streams. A command that writes too much is treated the same however many bytes are kept.
-    fn captured_stdio(&self) -> CapturedStdio {
-        let most = self.max_output.max(self.max_full_output);
-        let on_flood = match self.on_output_limit {
-            OnOutputLimit::Drain(more) => {
-                OnOutputLimit::Drain(self.max_output.saturating_add(more).saturating_sub(most))
-            }
-            OnOutputLimit::Stop => OnOutputLimit::Stop,
-        };
-        CapturedStdio { input: self.input.clone(), max_output: most, on_output_limit: on_flood }
-    }
-
-    /// How much of each separate stream is kept as text. If the full output is kept, it is only kept combined, and a separate stream is limited to an
-    /// answer's length.
-    fn max_stream_bytes(&self) -> usize {
-        let most = if self.max_full_output > 0 { self.max_output } else { u64::MAX };
-        usize::try_from(most).unwrap_or(usize::MAX)
-    }
-}
-
 impl CommandRunner {
     /// A runner.
     ///
@@ -218,114 +170,9 @@ impl CommandRunner {
         made.is_ok_and(|made| made.sandbox.find_program(name.as_ref()).is_some())
     }
 
-    /// Runs a command to its end, and quarantines what it must not leave.
-    ///
-    /// # Errors
-    /// It could not be started, or what it left could not be moved to quarantine.
-    pub fn run(
-        &self,
-        command: &CommandSpec<'_>,
-        context: &CallContext,
-        stop: &Cancellation,
-    ) -> Result<CommandOutcome, Failure> {
-        self.check_disk()?;
-        let mut attempts = 1..=MAX_ATTEMPTS;
-        loop {
-            let last = attempts.next().is_none_or(|attempt| attempt == MAX_ATTEMPTS);
-            match self.attempt(command, context, stop)? {
-                Ok(finished) => return Ok(finished),
-                Err(SandboxError::Changed { .. }) if !last => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
     /// Rejects a command if the disk of the audit log is nearly full.
     fn check_disk(&self) -> Result<(), Failure> {
         self.options.reserve.as_ref().map_or(Ok(()), disk_reserve::check)
-    }
-
-    fn attempt(
-        &self,
-        command: &CommandSpec<'_>,
-        context: &CallContext,
-        stop: &Cancellation,
-    ) -> Result<Result<CommandOutcome, SandboxError>, Failure> {
-        let made = self.options.confinement.runtime()?;
-        let mounts = restrict_to_grant(&command.mounts, context);
-        let (run, recovered) =
-            self.begin(made.state, &mounts, context.grant.as_deref(), stop, context.call)?;
-        let proxy = made
-            .sandbox
-            .has_network_namespace()
-            .then(|| Proxy::new(command.reach.rules.clone(), Arc::clone(&self.options.dialer)));
-        let serve = |listener| match &proxy {
-            Some(proxy) => proxy.serve(listener),
-            None => Err(std::io::ErrorKind::Unsupported.into()),
-        };
-        let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
-        let disk_is_short = || self.options.reserve.as_ref().is_some_and(DiskReserve::is_short);
-        let job = self.job(command, run.mounts(), (network, proxy.as_ref()), &disk_is_short);
-        let (mut capture, mut seen) = (Capture::with_limit(command.max_stream_bytes()), 0_u64);
-        let ready = context.await_intent().and_then(|()| (command.final_check)());
-        if let Err(failure) = ready {
-            drop(job);
-            run.cancel();
-            return Err(failure);
-        }
-        let ended = made.sandbox.run(&job, stop, &mut |stream, bytes| {
-            let live = capture.push(stream, bytes);
-            let is_shown = !live.is_empty() && seen < command.max_output;
-            seen = seen.saturating_add(bytes.len() as u64);
-            if let Some(progress) = context.progress.as_ref().filter(|_| is_shown) {
-                progress(live.as_str().into());
-            }
-        });
-        drop(job);
-        if matches!(ended, Err(SandboxError::Changed { .. })) {
-            run.cancel();
-            return Ok(ended.map(|_| CommandOutcome::default()));
-        }
-        let PostRunLeftovers { mut quarantined, leftovers } =
-            quarantine_leftovers(made.state, &run, context.call)?;
-        quarantined.extend(recovered);
-        Ok(ended.map(|ended| {
-            let report = proxy.as_ref().map(Proxy::report);
-            note_hosts(report.as_ref(), &context.touched);
-            let mut denied = denials(command.reach, report.as_ref(), ended.wanted_network);
-            let held = AppliedLimits::of(command, context, run.mounts());
-            denied.extend(held.denials(&ended));
-            CommandOutcome {
-                captured: capture.finish(ended.truncated),
-                denied,
-                refused_hosts: refused_hosts(report.as_ref()),
-                quarantined,
-                leftovers,
-                limits: held,
-                exit: Some(ended),
-            }
-        }))
-    }
-
-    /// Confines the mounts of a command. Leftovers of earlier commands that were not fully scanned are quarantined first, and reported.
-    fn begin<'r>(
-        &'r self,
-        keeping: &'r ConfinementState,
-        mounts: &[ConfineRequest<'_>],
-        grant: Option<&dyn PathGrant>,
-        stop: &Cancellation,
-        call: CallId,
-    ) -> Result<(ConfinedRun<'r>, Vec<Quarantined>), Failure> {
-        let begin = || keeping.baselines.confine(self.workspace(), mounts, grant, stop);
-        let run = begin()?;
-        if !run.is_inherited() {
-            return Ok((run, Vec::new()));
-        }
-        // What cannot be quarantined now is scanned for again after the command, and is a failure then.
-        let recovered =
-            quarantine_leftovers(keeping, &run, call).map(|left| left.quarantined).unwrap_or_default();
-        drop(run);
-        Ok((begin()?, recovered))
     }
 
     /// Quarantines the leftovers of commands whose gate was killed before the post-run scan. To be called before any call is served.
@@ -351,7 +198,7 @@ impl CommandRunner {
         command: &CommandSpec<'_>,
         confined: &'j [ConfinedMount<'_>],
         (network, proxy): (Network<'j>, Option<&Proxy>),
-        disk_is_short: &'j (dyn Fn() -> bool + Sync),
+        (stdio, disk_is_short): (CommandStdio<'j>, &'j (dyn Fn() -> bool + Sync)),
     ) -> Job<'j> {
         let declared: Vec<_> = self.options.environment.iter().chain(command.environment).cloned().collect();
         Job {
@@ -359,7 +206,7 @@ impl CommandRunner {
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
             environment: self.variables(&command.directory, confined, &declared, proxy),
-            stdio: CommandStdio::Captured(command.captured_stdio()),
+            stdio,
             mounts: confined.iter().map(bind_mount).collect(),
             read: Vec::new(),
             network,

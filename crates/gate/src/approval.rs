@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{AgentName, CallId, Caller, ErrorCode, Failure, SessionId, Sha256, ToolClass};
+use toolgate_types::{CallId, Caller, ErrorCode, Failure, Sha256, ToolClass};
 
-use crate::caller::AuthenticatedCaller;
+use crate::caller::{AuthenticatedCaller, ToolHolder};
 use crate::escalation::EscalationOffer;
 use crate::grants::GrantOffer;
 use crate::tool::Preview;
@@ -175,35 +175,17 @@ pub(crate) fn arguments_digest(tool: &str, arguments: &Value) -> Sha256 {
 
 /// The session-wide approvals.
 #[derive(Debug, Default)]
-pub(crate) struct SessionGrants(Mutex<BTreeSet<SessionGrant>>);
-
-/// The tool is identified by its definition, not its name: an approval is for the tool as it was.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct SessionGrant {
-    session: SessionId,
-    subject: String,
-    agent: Option<AgentName>,
-    by_token: bool,
-    definition: Sha256,
-}
-
-impl SessionGrant {
-    fn new(definition: Sha256, who: &AuthenticatedCaller<'_>) -> Self {
-        let Caller { session, subject, agent, .. } = &*who.caller;
-        let (session, subject, agent) = (session.clone(), subject.clone(), agent.clone());
-        Self { session, subject, agent, by_token: who.by_token, definition }
-    }
-}
+pub(crate) struct SessionGrants(Mutex<BTreeSet<ToolHolder>>);
 
 impl SessionGrants {
     pub(crate) fn allow(&self, definition: Sha256, who: &AuthenticatedCaller<'_>) -> bool {
         // A poisoned lock means that an update was interrupted: ask again.
-        self.0.lock().is_ok_and(|grants| grants.contains(&SessionGrant::new(definition, who)))
+        self.0.lock().is_ok_and(|grants| grants.contains(&ToolHolder::new(who, definition)))
     }
 
     pub(crate) fn grant(&self, definition: Sha256, who: &AuthenticatedCaller<'_>) {
         if let Ok(mut grants) = self.0.lock() {
-            grants.insert(SessionGrant::new(definition, who));
+            grants.insert(ToolHolder::new(who, definition));
         }
     }
 }

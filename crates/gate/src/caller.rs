@@ -11,7 +11,8 @@ use toolgate_identity::{Identity, Verifier};
 use toolgate_manifest::AgentConfig;
 use toolgate_policy::{ALLOW_DESTRUCTIVE, Grant, HeldPermissions, Requirements, ScopeVerdict};
 use toolgate_types::{
-    Caller, Category, ErrorCode, Failure, RESERVED_SUBJECTS, RunId, SessionId, ToolClass, Trust,
+    AgentName, Caller, Category, ErrorCode, Failure, RESERVED_SUBJECTS, RunId, SessionId, Sha256, ToolClass,
+    Trust,
 };
 
 use crate::snapshot::{DeclaredAgent, Snapshot};
@@ -114,6 +115,51 @@ async fn verify_token(verifier: Option<&Verifier>, token: &str) -> Result<Identi
 /// The caller gets no reason; that is for the operator.
 fn unverified(reason: impl Into<String>) -> Failure {
     Failure::new(ErrorCode::Unauthenticated, "the caller could not be verified").operator_note(reason)
+}
+
+/// What approvals, escalations and background commands are bound to: a caller in a session, and how it is authenticated.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionCaller {
+    /// The session.
+    pub session: SessionId,
+    /// The subject.
+    pub subject: String,
+    /// The agent on whose behalf the subject calls.
+    pub agent: Option<AgentName>,
+    /// Whether the caller proves itself with a token.
+    pub by_token: bool,
+}
+
+impl SessionCaller {
+    pub(crate) fn new(caller: &Caller, by_token: bool) -> Self {
+        let Caller { session, subject, agent, .. } = caller;
+        Self { session: session.clone(), subject: subject.clone(), agent: agent.clone(), by_token }
+    }
+
+    /// Whether this is that caller, in whatever session.
+    pub(crate) fn is_caller(&self, subject: &str, agent: Option<&AgentName>, by_token: bool) -> bool {
+        self.subject == subject && self.agent.as_ref() == agent && self.by_token == by_token
+    }
+}
+
+/// What is kept for one tool of a caller in a session. The tool is identified by its definition, not its name: an approval is for the tool as it was.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ToolHolder {
+    caller: SessionCaller,
+    definition: Sha256,
+}
+
+impl ToolHolder {
+    pub(crate) fn new(who: &AuthenticatedCaller<'_>, definition: Sha256) -> Self {
+        Self { caller: SessionCaller::new(&who.caller, who.by_token), definition }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_test(subject: &str) -> Self {
+        let session = "s".parse().unwrap();
+        let caller = SessionCaller { session, subject: subject.to_owned(), agent: None, by_token: false };
+        Self { caller, definition: Sha256::of(b"tool") }
+    }
 }
 
 /// An authenticated caller.

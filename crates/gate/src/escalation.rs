@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use toolgate_types::{AgentName, Caller, Escalation, SessionId, Sha256};
+use toolgate_types::{Escalation, Sha256};
 
-use crate::caller::AuthenticatedCaller;
+use crate::caller::{AuthenticatedCaller, ToolHolder};
 
 /// How many refused calls are remembered; the oldest are forgotten.
 const MAX_REMEMBERED: usize = 256;
@@ -66,33 +66,17 @@ pub(crate) fn offers(lacked: &Escalation, may_last: bool) -> Vec<EscalationOffer
     hosts.chain(time).collect()
 }
 
-/// Whose call it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct EscalationHolder {
-    session: SessionId,
-    subject: String,
-    agent: Option<AgentName>,
-    by_token: bool,
-    /// Digest of the tool's definition.
-    definition: Sha256,
-}
-
 /// A call that a person may be asked to allow more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EscalatedCall {
-    holder: EscalationHolder,
+    holder: ToolHolder,
     /// Digest of the tool's name and the arguments.
     arguments: Sha256,
 }
 
 impl EscalatedCall {
     pub(crate) fn new(who: &AuthenticatedCaller<'_>, definition: Sha256, arguments: Sha256) -> Self {
-        let Caller { session, subject, agent, .. } = &*who.caller;
-        let (session, subject, agent) = (session.clone(), subject.clone(), agent.clone());
-        Self {
-            holder: EscalationHolder { session, subject, agent, by_token: who.by_token, definition },
-            arguments,
-        }
+        Self { holder: ToolHolder::new(who, definition), arguments }
     }
 }
 
@@ -103,7 +87,7 @@ pub(crate) struct EscalationMemory(Mutex<Remembered>);
 #[derive(Debug, Default)]
 struct Remembered {
     lacked: VecDeque<(EscalatedCall, Escalation)>,
-    sessions: VecDeque<(EscalationHolder, Vec<String>)>,
+    sessions: VecDeque<(ToolHolder, Vec<String>)>,
 }
 
 impl EscalationMemory {
@@ -208,13 +192,7 @@ mod tests {
     fn what_is_remembered_belongs_to_one_call_of_one_caller_and_is_bounded() {
         let memory = EscalationMemory::default();
         let call = |subject: &str, arguments: usize| EscalatedCall {
-            holder: EscalationHolder {
-                session: "s".parse().unwrap(),
-                subject: subject.to_owned(),
-                agent: None,
-                by_token: false,
-                definition: Sha256::of(b"tool"),
-            },
+            holder: ToolHolder::of_test(subject),
             arguments: Sha256::of(arguments.to_string().as_bytes()),
         };
         memory.remember(call("me", 0), lacking(&["a.example"]));

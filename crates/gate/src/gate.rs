@@ -130,6 +130,8 @@ pub struct CallOptions {
     pub resource: Option<ResourceRequest>,
     /// A deadline set by the caller, counted from the start of the tool. It can only shorten the call's own timeout.
     pub timeout: Option<Duration>,
+    /// Cancelled when the session of this call ends, if the frontend knows. Background commands end with it, and with the gate.
+    pub session_ended: CancellationToken,
 }
 
 impl Drop for Gate {
@@ -341,6 +343,7 @@ impl Gate {
             progress: options.progress.clone(),
             resource: options.resource.clone(),
             timeout: options.timeout,
+            session_ended: options.session_ended.clone(),
             blocking: if options.contended { self.blocking.contended() } else { self.blocking },
             clock: &self.clock,
         };

@@ -48,7 +48,7 @@ pub use approval_card::{ApprovalCard, CardBody, CardRow};
 pub use approved_changes::ExpectedChange;
 pub use blocking::BlockingStrategy;
 pub use breaker::BreakerRule;
-pub use caller::Credential;
+pub use caller::{Credential, SessionCaller};
 pub use error::GateError;
 pub use escalation::EscalationOffer;
 pub use frontend_api::ToolAccess;

@@ -133,7 +133,7 @@ impl<'g> Verified<'g> {
         }
         let (grant, limits) = caller_limits(snapshot, spec, who, asking.timeout).map_err(refused)?;
         let located = if needs_paths(snapshot, spec, who) {
-            let context = context(received.call.id, &who.caller, spec, limits, &grant, asking);
+            let context = context(received.call.id, who, spec, limits, &grant, asking);
             Some(Box::pin(locate(tool, &received.arguments, context)).await)
         } else {
             None
@@ -279,6 +279,7 @@ pub(crate) struct StageContext<'g> {
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
     pub(crate) resource: Option<ResourceRequest>,
+    pub(crate) session_ended: CancellationToken,
     /// The deadline set by the caller.
     pub(crate) timeout: Option<Duration>,
     pub(crate) blocking: BlockingStrategy,
@@ -306,7 +307,7 @@ impl<'g> Valid<'g> {
         {
             return refuse(Stage::Execution, circuit_open(spec.name.as_str(), rest));
         }
-        let context = || context(call.id, &who.caller, spec, limits, &grant, &asking);
+        let context = || context(call.id, &who, spec, limits, &grant, &asking);
         // A rule needed these paths and they could not be resolved: refuse.
         let judged =
             located.transpose().map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })?;
@@ -388,7 +389,7 @@ impl StageContext<'_> {
 
 fn context(
     call: CallId,
-    caller: &Arc<Caller>,
+    who: &AuthenticatedCaller<'_>,
     spec: &ToolSpec,
     limits: Limits,
     grant: &Grant,
@@ -399,7 +400,8 @@ fn context(
     let progress = asking.progress.clone().filter(|_| spec.output_policy.is_none());
     CallContext {
         call,
-        caller: Arc::clone(caller),
+        caller: Arc::clone(&who.caller),
+        by_token: who.by_token,
         stop: asking.stop(limits),
         cancelled: asking.cancelled.clone(),
         limits,
@@ -412,6 +414,7 @@ fn context(
         progress,
         blocking: asking.blocking,
         resource: asking.resource.clone(),
+        session_ended: asking.session_ended.clone(),
     }
 }
 

@@ -17,6 +17,7 @@ use toolgate_workspace::{PathGrant, Recorder};
 
 use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
+use crate::caller::SessionCaller;
 use crate::gate::unrecorded;
 use crate::judged_paths::{CallPath, JudgedPaths};
 use crate::stages::ApprovedCall;
@@ -180,6 +181,12 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Whether what a call starts goes on after it. Grants by leading words are not for such calls: they are given for lines that end.
+    fn outlives_call(&self, arguments: &Value) -> bool {
+        let _ = arguments;
+        false
+    }
+
     /// What a person is shown before approving this call. May do file I/O, so it may block.
     ///
     /// # Errors
@@ -278,6 +285,8 @@ pub struct CallContext {
     pub call: CallId,
     /// The caller.
     pub caller: Arc<Caller>,
+    /// Whether it proved itself with a token.
+    pub by_token: bool,
     /// Deadline and cancellation, to be checked in every loop.
     pub stop: Cancellation,
     /// The same for asynchronous tools: resolves when the call is cancelled.
@@ -302,9 +311,17 @@ pub struct CallContext {
     pub blocking: BlockingStrategy,
     /// Set if a frontend makes this call to list or read a resource.
     pub resource: Option<ResourceRequest>,
+    /// Cancelled when the session of the call ends, if the frontend knows.
+    pub session_ended: CancellationToken,
 }
 
 impl CallContext {
+    /// What belongs to this caller in this session is bound to this.
+    #[must_use]
+    pub fn identity(&self) -> SessionCaller {
+        SessionCaller::new(&self.caller, self.by_token)
+    }
+
     /// Waits until the intent of this call is durable. A tool that runs commands calls it right before the effect.
     ///
     /// # Errors

@@ -49,6 +49,16 @@ impl TouchedNames {
         self.add(|details| &mut details.hosts, host);
     }
 
+    /// The hosts of another call: that which started a command, for the one that learns of its end.
+    pub fn add_hosts_of(&self, other: &Self) {
+        let (hosts, refused) = {
+            let details = other.lock();
+            (details.hosts.clone(), details.refused_hosts.clone())
+        };
+        hosts.iter().for_each(|host| self.add_host(host));
+        refused.iter().for_each(|host| self.add_refused_host(host));
+    }
+
     /// A host that a command was refused.
     pub fn add_refused_host(&self, host: &str) {
         self.add(|details| &mut details.refused_hosts, host);

@@ -28,6 +28,7 @@ const SANDBOX: &[KeySpec] = &[
     key("toolchains", "toolchains: auto"),
     key("timeout", "timeout: 2m"),
     key("max_timeout", "max_timeout: 10m"),
+    key("background", "background: 8"),
 ];
 
 /// `sandbox`: how commands are confined; absent values have the sandbox's defaults.
@@ -63,6 +64,8 @@ pub struct SandboxConfig {
     pub timeout: Option<Duration>,
     /// `max_timeout`: how long a shell line may take whatever it names.
     pub max_timeout: Option<Duration>,
+    /// `background`: how many commands of a session may go on after their call; 0 where it is `off`.
+    pub background: Option<u64>,
 }
 
 words! {
@@ -194,6 +197,7 @@ pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Op
         toolchains: section.get("toolchains", report, toolchains).unwrap_or_default(),
         timeout: section.get("timeout", report, duration),
         max_timeout: section.get("max_timeout", report, duration),
+        background: section.get("background", report, background),
     })
 }
 
@@ -225,6 +229,13 @@ fn toolchains(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Too
     }
     let named: Vec<Located<Toolchain>> = list(field, "toolchain", report, crate::decode::word)?;
     Some(ToolchainSelection::Named(named.into_iter().map(|named| named.value).collect()))
+}
+
+fn background(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<u64> {
+    match &field.node.kind {
+        NodeKind::Scalar { text, .. } if text == "off" => Some(0),
+        _ => count(field, report),
+    }
 }
 
 fn environment(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {

@@ -40,6 +40,8 @@ pub enum CommandStdio<'a> {
     Captured(CapturedStdio),
     /// Standard input and output go to the caller, for as long as the command lives. The sink receives all of its standard error.
     Piped(PipedStdio<'a>),
+    /// The sink receives all its output, for as long as the command lives; its input is empty.
+    Streamed(StreamedStdio<'a>),
 }
 
 /// A command's input, and how much of its output is kept.
@@ -60,6 +62,17 @@ pub struct PipedStdio<'a> {
     pub on_start: &'a dyn Fn(PipeEnds),
     /// Readable or hung up when the command must stop.
     pub stop_fd: BorrowedFd<'a>,
+}
+
+/// Learns that a command was started, and signals the sandbox when to stop it.
+#[derive(Clone, Copy)]
+pub struct StreamedStdio<'a> {
+    /// Called once when the process was started. Whether its program can be executed is only known after that.
+    pub on_start: &'a dyn Fn(),
+    /// Readable or hung up when the command must stop.
+    pub stop_fd: BorrowedFd<'a>,
+    /// A command that writes more bytes than this is stopped.
+    pub max_output: u64,
 }
 
 /// The other ends of a command's standard input and output, both non-blocking.

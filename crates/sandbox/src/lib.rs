@@ -37,7 +37,7 @@ pub use environment::{loader_variable, refused_variable};
 pub use error::SandboxError;
 pub use job::{
     BindMount, CapturedStdio, CommandExit, CommandStdio, Exit, Job, LimitHit, Network, OnOutputLimit,
-    PROXY_PORT, PipeEnds, PipedStdio, ServeProxy, Stream, TerminationReason,
+    PROXY_PORT, PipeEnds, PipedStdio, ServeProxy, Stream, StreamedStdio, TerminationReason,
 };
 pub use layer::{Layer, LayerReport, Layers};
 pub use limits::ResourceLimits;

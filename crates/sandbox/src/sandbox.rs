@@ -15,7 +15,7 @@ use crate::bare_binds::BareBinds;
 use crate::cgroup::{Cgroups, CommandCgroup};
 use crate::environment;
 use crate::error::SandboxError;
-use crate::job::{CommandExit, CommandStdio, Exit, Job, LimitHit, PipeEnds, Stream};
+use crate::job::{CommandExit, CommandStdio, Exit, Job, LimitHit, PipeEnds, Stream, TerminationReason};
 use crate::landlock::LandlockAbi;
 use crate::layer::{Layer, LayerReport, Layers};
 use crate::namespaces::{NamespaceCreation, NamespaceKinds, NamespacePool, NamespaceSet, RootfsSpec};
@@ -265,6 +265,7 @@ impl Sandbox {
         let until = match &job.stdio {
             CommandStdio::Captured(_) => StopCondition::Polled(stop),
             CommandStdio::Piped(handed) => StopCondition::Fd(handed.stop_fd),
+            CommandStdio::Streamed(streamed) => StopCondition::Fd(streamed.stop_fd),
         };
         let heard =
             supervise(ears, OutputLimits::of(&job.stdio), until, DiskWatch::new(job), proxy.as_mut(), sink);
@@ -284,7 +285,7 @@ impl Sandbox {
             output_bytes: heard.output_bytes,
             error_bytes: heard.error_bytes,
             truncated: heard.output_bytes + heard.error_bytes > heard.kept,
-            wanted_network: exit != Exit::Code(0) && cell.lost_packets(),
+            wanted_network: explains_failure(exit, heard.stopped) && cell.lost_packets(),
             limit: limit_hit(exit, group.as_ref()),
         })
     }
@@ -349,6 +350,10 @@ impl Sandbox {
             CommandStdio::Piped(handed) => {
                 (handed.on_start)(PipeEnds { input: write_input, output });
                 (None, None)
+            }
+            CommandStdio::Streamed(streamed) => {
+                (streamed.on_start)();
+                (None, Some(output))
             }
         };
         let has_pid_namespace = self.has(Layer::PidNamespace);
@@ -521,6 +526,11 @@ fn exit(report: &[u8], program: &OsStr) -> Result<Exit, SandboxError> {
         (Some(_), Some(status)) => Ok(Exit::Signal(status & 0x7f)),
         _ => Ok(Exit::Signal(libc::SIGKILL)),
     }
+}
+
+/// Whether a missing network may be why a command failed: not if its caller ended it.
+fn explains_failure(exit: Exit, stopped: Option<TerminationReason>) -> bool {
+    exit != Exit::Code(0) && stopped != Some(TerminationReason::Cancelled)
 }
 
 fn limit_hit(exit: Exit, group: Option<&CommandCgroup<'_>>) -> Option<LimitHit> {

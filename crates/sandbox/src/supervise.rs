@@ -63,6 +63,9 @@ impl OutputLimits {
                 Self { max_output: pumped.max_output, on_limit: pumped.on_output_limit }
             }
             CommandStdio::Piped(_) => Self { max_output: u64::MAX, on_limit: OnOutputLimit::Stop },
+            CommandStdio::Streamed(streamed) => {
+                Self { max_output: streamed.max_output, on_limit: OnOutputLimit::Stop }
+            }
         }
     }
 }

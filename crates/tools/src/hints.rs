@@ -21,7 +21,7 @@ impl Hints {
     #[must_use]
     pub fn of(tool: &dyn Tool) -> Self {
         let (spec, effect) = (tool.spec(), tool.effect());
-        let read_only = spec.class == ToolClass::Read;
+        let read_only = spec.class == ToolClass::Read && effect != Effect::Sets;
         Self {
             read_only,
             destructive: !read_only && (spec.class == ToolClass::Destructive || effect != Effect::Adds),

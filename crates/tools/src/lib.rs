@@ -13,6 +13,7 @@ mod output_budget;
 mod edit;
 mod blocked_commands;
 mod shell;
+mod background_tools;
 mod progress_buffer;
 mod web_search;
 mod declared;
@@ -33,6 +34,7 @@ pub use profiled_gate::{CallResponse, ModelAnswer, ProfiledGate};
 pub use profiles::{ConversationDefaults, FileTools, Profile, RunError, ToolComponents};
 pub use progress_buffer::{ProgressBuffer, ProgressChunk};
 pub use schemas::NOTICE;
+pub use shell::BackgroundAccess;
 pub use tool_format::ToolFormat;
 pub use web_search::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,

@@ -8,15 +8,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_command::{
-    CommandBounds, CommandOutcome, CommandRunner, CommandSpec, PathKind, ShellTimeouts, escape_name, inside,
-    may_change, mount_aliases, path_kind, stop_within, view,
+    BackgroundCommands, BackgroundEnd, BackgroundRequest, BackgroundStreams, CommandBounds, CommandOutcome,
+    CommandRunner, CommandSpec, PathKind, Reach, ShellTimeouts, escape_name, inside, may_change,
+    mount_aliases, path_kind, stop_within, view,
 };
 use toolgate_confine::ConfineRequest;
 use toolgate_gate::{
     ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
-use toolgate_sandbox::OnOutputLimit;
+use toolgate_sandbox::{OnOutputLimit, ResourceLimits};
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, ErrorCode, Escalation, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, MountAccess};
@@ -51,6 +52,8 @@ pub(crate) struct ShellPresentation {
     pub(crate) timeouts: ShellTimeouts,
     /// Words what the command did.
     pub(crate) answer: fn(CommandOutcome, &CallContext) -> ToolOutput,
+    /// Whether a line may go on after its call.
+    pub(crate) has_background: bool,
 }
 
 /// Text, and all fields as data.
@@ -85,9 +88,43 @@ struct ShellArguments {
     timeout_ms: Option<u64>,
 }
 
+/// The same where a line may go on after its call.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct BackgroundShellArguments {
+    /// A shell line
+    #[schemars(length(min = 1))]
+    command: String,
+    /// Directory to run in; the workspace when absent
+    cwd: Option<String>,
+    /// Time after which it is ended; never more than a call may take, unless it runs in the background
+    #[schemars(range(min = 1))]
+    timeout_ms: Option<u64>,
+    /// Answer with an id once it has started, for `check_command` and `stop_command`; it ends with this session
+    background: Option<bool>,
+}
+
 /// The tool.
 pub(crate) struct Shell {
     spec: ToolSpec,
+    core: Arc<ShellCore>,
+    /// Where its background commands are kept.
+    background: Option<BackgroundAccess>,
+}
+
+/// The background commands of a gate, and how many of them a session may have.
+#[derive(Clone)]
+pub struct BackgroundAccess {
+    /// The commands.
+    pub commands: Arc<BackgroundCommands>,
+    /// How many of a caller may run in one session.
+    pub max_running: usize,
+    /// Digest of the configuration: when it changes, they end.
+    pub definition: Sha256,
+}
+
+/// What runs a line. The thread of a background command has it, and so it must not hold the background commands themselves.
+struct ShellCore {
     runner: Arc<CommandRunner>,
     presentation: &'static ShellPresentation,
     /// The timeout of a line that names none; that of the call where there is none.
@@ -101,6 +138,7 @@ struct ShellLine {
     path: String,
     directory: PathBuf,
     timeout: Option<Duration>,
+    in_background: bool,
 }
 
 impl Shell {
@@ -108,6 +146,7 @@ impl Shell {
     pub(crate) fn bind_to(
         runner: &Arc<CommandRunner>,
         presentation: &'static ShellPresentation,
+        background: Option<BackgroundAccess>,
     ) -> Option<Arc<dyn Tool>> {
         let &ShellPresentation { name, title, description, output, timeouts, .. } = presentation;
         let configured = runner.timeouts();
@@ -121,19 +160,29 @@ impl Shell {
             // A shell can irrevocably destroy whatever it can write to.
             class: ToolClass::Destructive,
             category: Category::Exec,
-            input_schema: of_arguments::<ShellArguments>(),
+            input_schema: match background {
+                Some(_) => of_arguments::<BackgroundShellArguments>(),
+                None => of_arguments::<ShellArguments>(),
+            },
             output_schema: output(),
             requirements: None,
             output_policy: None,
             timeout: max_timeout,
             suspended: None,
         };
-        Some(Arc::new(Self { spec, runner: Arc::clone(runner), presentation, default_timeout }))
+        let core = Arc::new(ShellCore { runner: Arc::clone(runner), presentation, default_timeout });
+        Some(Arc::new(Self { spec, core, background }))
     }
 
     fn read(&self, arguments: &Value, context: &CallContext) -> Result<ShellLine, Failure> {
-        let ShellArguments { command, cwd, timeout_ms } =
-            decode(coerce_integers(&self.spec.input_schema, arguments.clone()))?;
+        let coerced = coerce_integers(&self.spec.input_schema, arguments.clone());
+        let BackgroundShellArguments { command, cwd, timeout_ms, background } = match self.background {
+            Some(_) => decode(coerced)?,
+            None => {
+                let ShellArguments { command, cwd, timeout_ms } = decode(coerced)?;
+                BackgroundShellArguments { command, cwd, timeout_ms, background: None }
+            }
+        };
         let unfit = |message: &str, help: &str| Failure::new(ErrorCode::InvalidArguments, message).help(help);
         if command.len() > MAX_LINE_BYTES {
             return Err(unfit("the command is too long", "write it to a file and run the file"));
@@ -141,15 +190,55 @@ impl Shell {
         if command.contains('\0') {
             return Err(unfit("the command holds a NUL character", "leave it out"));
         }
-        let may_fetch = self.presentation.may_fetch || !self.runner.reach().rules.is_empty();
+        let core = &self.core;
+        let may_fetch = core.presentation.may_fetch || !core.runner.reach().rules.is_empty();
         if let Some(blocked) = blocked_line(&command, may_fetch) {
             return Err(refusal(blocked));
         }
-        self.check_directory(arguments, context)?;
-        let (place, directory) = self.directory(cwd.as_deref(), context)?;
-        Ok(ShellLine { command, path: place, directory, timeout: timeout_ms.map(Duration::from_millis) })
+        core.check_directory(arguments, context)?;
+        let (place, directory) = core.directory(cwd.as_deref(), context)?;
+        let (timeout, in_background) = (timeout_ms.map(Duration::from_millis), background == Some(true));
+        Ok(ShellLine { command, path: place, directory, timeout, in_background })
     }
 
+    fn execute(&self, arguments: Value, context: &CallContext) -> Result<ToolOutput, Failure> {
+        let line = self.read(&arguments, context)?;
+        match self.background.as_ref().filter(|_| line.in_background) {
+            Some(background) => start_in_background(&self.core, line, arguments, (background, context)),
+            None => self.core.execute(line, &arguments, context),
+        }
+    }
+}
+
+/// Starts a line and answers with its id.
+fn start_in_background(
+    core: &Arc<ShellCore>,
+    line: ShellLine,
+    arguments: Value,
+    (background, context): (&BackgroundAccess, &CallContext),
+) -> Result<ToolOutput, Failure> {
+    let (core, held) = (Arc::clone(core), CallContext { progress: None, ..context.clone() });
+    let (shown, timeout) = (line.command.clone(), line.timeout);
+    let run = move |streams: &BackgroundStreams<'_>| core.run_in_background(line, &arguments, &held, streams);
+    let request = BackgroundRequest {
+        line: shown,
+        timeout,
+        max_running: background.max_running,
+        definition: background.definition,
+        run: Box::new(run),
+    };
+    let id = background.commands.start(request, context)?;
+    let mut facts = CommandOutcome::default().facts(false);
+    facts.insert("stdout".to_owned(), json!(""));
+    facts.insert("stderr".to_owned(), json!(""));
+    facts.insert("background".to_owned(), json!(id));
+    let text = format!(
+        "[started in the background as {id}: `check_command` shows its output, `stop_command` ends it; it ends with this session]"
+    );
+    Ok(ToolOutput::new(text, Value::Object(facts)))
+}
+
+impl ShellCore {
     /// The working directory: the path is opened and checked like any other; the workspace by default.
     fn directory(&self, cwd: Option<&str>, context: &CallContext) -> Result<(String, PathBuf), Failure> {
         let default = self.default_mount();
@@ -205,30 +294,18 @@ impl Shell {
             .collect()
     }
 
-    fn execute(&self, arguments: &Value, context: &CallContext) -> Result<ToolOutput, Failure> {
-        let line = self.read(arguments, context)?;
+    fn execute(
+        &self,
+        line: ShellLine,
+        arguments: &Value,
+        context: &CallContext,
+    ) -> Result<ToolOutput, Failure> {
         let chosen = line.timeout.or(context.escalation.timeout).or(self.default_timeout);
         let timeout = chosen.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
         let stop = stop_within(&context.stop, timeout);
-        let bash = self.presentation.prefers_bash && self.runner.has_program("bash");
-        let (program, options): (&str, &[&str]) =
-            if bash { ("bash", &["--noprofile", "--norc", "-c"]) } else { ("sh", &["-c"]) };
         let (limits, reach) = (self.runner.limits(), self.runner.reach_of(&context.escalation)?);
         let last_look = || self.check_directory(arguments, context);
-        let command = CommandSpec {
-            program: program.into(),
-            arguments: options.iter().map(Into::into).chain([line.command.into()]).collect(),
-            directory: line.directory,
-            mounts: self.mounts(),
-            environment: &[],
-            input: None,
-            reach: &reach,
-            limits,
-            max_output: context.limits.max_output_bytes,
-            max_full_output: MAX_FULL_OUTPUT_BYTES,
-            on_output_limit: OnOutputLimit::Drain(MAX_WRITTEN_BYTES),
-            final_check: &last_look,
-        };
+        let command = self.command(line, (&reach, limits), context, &last_look);
         let finished = self.runner.run(&command, context, &stop)?;
         let bounds =
             CommandBounds { timeout, timeout_is_chosen: true, limits, max_written: MAX_WRITTEN_BYTES };
@@ -236,6 +313,57 @@ impl Shell {
         let hosts = finished.refused_hosts.iter().filter_map(|refused| refused.entry.clone()).collect();
         let answer = (self.presentation.answer)(finished, context);
         Ok(ToolOutput { lacked: Escalation { hosts, timeout: None }, ..answer })
+    }
+
+    /// Runs a line to its end, however long after its call that is.
+    fn run_in_background(
+        &self,
+        line: ShellLine,
+        arguments: &Value,
+        context: &CallContext,
+        streams: &BackgroundStreams<'_>,
+    ) -> BackgroundEnd {
+        let (limits, reach) = (self.runner.limits().long_lived(), self.runner.reach_of(&context.escalation)?);
+        let last_look = || self.check_directory(arguments, context);
+        let command = self.command(line, (&reach, limits), context, &last_look);
+        self.runner.run_in_background(&command, context, streams)
+    }
+
+    fn command<'c>(
+        &'c self,
+        line: ShellLine,
+        (reach, limits): (&'c Reach, ResourceLimits),
+        context: &CallContext,
+        final_check: &'c dyn Fn() -> Result<(), Failure>,
+    ) -> CommandSpec<'c> {
+        let bash = self.presentation.prefers_bash && self.runner.has_program("bash");
+        let (program, options): (&str, &[&str]) =
+            if bash { ("bash", &["--noprofile", "--norc", "-c"]) } else { ("sh", &["-c"]) };
+        CommandSpec {
+            program: program.into(),
+            arguments: options.iter().map(Into::into).chain([line.command.into()]).collect(),
+            directory: line.directory,
+            mounts: self.mounts(),
+            environment: &[],
+            input: None,
+            reach,
+            limits,
+            max_output: context.limits.max_output_bytes,
+            max_full_output: MAX_FULL_OUTPUT_BYTES,
+            on_output_limit: OnOutputLimit::Drain(MAX_WRITTEN_BYTES),
+            final_check,
+        }
+    }
+
+    fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
+        let view = view(self.runner.workspace(), context);
+        let spelt = arguments.get(CWD).and_then(Value::as_str);
+        let path = match (spelt, self.default_mount()) {
+            (Some(path), _) => self.strip_sandbox_prefix(path),
+            (None, Some(alias)) => alias.to_owned(),
+            (None, None) => return Ok(Vec::new()),
+        };
+        Ok(vec![CallPath { source: PathSource::Argument(CWD.to_owned()), located: view.locate(&path)? }])
     }
 }
 
@@ -258,50 +386,53 @@ impl Tool for Shell {
     /// A digest of what a line could change and reach.
     fn fingerprint(&self) -> Option<Sha256> {
         let mounts = self
+            .core
             .mounts()
             .into_iter()
             .map(|mount| format!("{}{}", mount.alias, if mount.writable { " rw" } else { "" }));
-        let bounds: Vec<String> = mounts.chain([self.runner.hosts()]).collect();
+        let bounds: Vec<String> = mounts.chain([self.core.runner.hosts()]).collect();
         Some(Sha256::of(bounds.join("\n").as_bytes()))
     }
 
     fn longer_timeout(&self) -> Option<Duration> {
-        let (most, usual) = (self.spec.timeout?, self.default_timeout?);
+        let (most, usual) = (self.spec.timeout?, self.core.default_timeout?);
         (usual < most).then_some(most)
     }
 
     fn path_inputs(&self) -> PathInputs {
-        let directory = self.default_mount().unwrap_or("/tmp").to_owned();
+        let directory = self.core.default_mount().unwrap_or("/tmp").to_owned();
         let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, directory };
-        PathInputs { mounts: mount_aliases(self.runner.workspace()), ..PathInputs::of(vec![cwd]) }
+        PathInputs { mounts: mount_aliases(self.core.runner.workspace()), ..PathInputs::of(vec![cwd]) }
     }
 
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
-        let view = view(self.runner.workspace(), context);
-        let spelt = arguments.get(CWD).and_then(Value::as_str);
-        let path = match (spelt, self.default_mount()) {
-            (Some(path), _) => self.strip_sandbox_prefix(path),
-            (None, Some(alias)) => alias.to_owned(),
-            (None, None) => return Ok(Vec::new()),
-        };
-        Ok(vec![CallPath { source: PathSource::Argument(CWD.to_owned()), located: view.locate(&path)? }])
+        self.core.locate(arguments, context)
     }
 
     fn shell_line<'a>(&self, arguments: &'a Value) -> Option<&'a str> {
         arguments.get("command").and_then(Value::as_str)
     }
 
+    fn outlives_call(&self, arguments: &Value) -> bool {
+        arguments.get("background").is_some_and(|background| *background != Value::Bool(false))
+    }
+
     /// The whole line, its working directory, and what it could change and reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let line = self.read(arguments, context)?;
-        let mounts = self.mounts();
+        let mounts = self.core.mounts();
         let readable = mounts.iter().filter(|mount| !mount.writable).map(|mount| mount.alias);
         let readable: Vec<&str> = readable.collect();
         let mut summary = vec![format!("run in {}", quote_value(&line.path)), may_change(&mounts, context)];
         if !readable.is_empty() {
             summary.push(format!("may read {}", readable.join(", ")));
         }
-        summary.push(format!("network: {}", self.runner.hosts()));
+        summary.push(format!("network: {}", self.core.runner.hosts()));
+        if line.in_background {
+            let text =
+                "in the background: goes on after the answer, until it ends, is stopped or the session ends";
+            summary.push(text.to_owned());
+        }
         summary.extend(line.timeout.map(|timeout| format!("for at most {} s", timeout.as_secs_f64())));
         Ok(Preview {
             summary,
@@ -314,7 +445,7 @@ impl Tool for Shell {
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {
         Box::pin(async move {
             let blocking = context.blocking;
-            blocking.run(move || self.execute(&call.into_arguments(), &context)).await
+            blocking.run(move || self.execute(call.into_arguments(), &context)).await
         })
     }
 }

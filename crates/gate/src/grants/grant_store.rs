@@ -124,7 +124,7 @@ impl GrantStore {
         let now = now();
         // A poisoned lock means that an update was interrupted: ask again.
         let of_session = self.of_sessions.lock().ok().and_then(|grants| {
-            let mut own = grants.iter().filter(|bound| bound.session == call.caller.session);
+            let mut own = grants.iter().filter(|bound| bound.session == call.identity.session);
             own.find(|bound| bound.grant.answers(call, now)).map(|bound| bound.grant.id.clone())
         });
         if of_session.is_some() {
@@ -138,7 +138,7 @@ impl GrantStore {
     pub(super) fn give(&self, call: &GrantableCall, chosen: &OfferedGrant) -> Result<(), GrantStoreError> {
         let grant = LastingGrant::new(call, chosen, now());
         if chosen.offer.lasts == GrantDuration::Session {
-            self.give_to_session(&call.caller.session, grant);
+            self.give_to_session(&call.identity.session, grant);
             return Ok(());
         }
         self.update(|grants| {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_policy::{CallKind, GrantFacts, GrantedPlace};
-use toolgate_types::{CallId, Caller, Category, ErrorCode, Failure, Sha256, Trust};
+use toolgate_types::{CallId, Category, ErrorCode, Failure, Sha256, Trust};
 use toolgate_workspace::mark;
 
 use super::offers::{OfferedDurations, OfferedGrant, grant_offers, workspace_digest};
 use super::{GrantStore, GrantStoreError};
 use crate::blocking::BlockingStrategy;
-use crate::caller::AuthenticatedCaller;
+use crate::caller::{AuthenticatedCaller, SessionCaller};
 use crate::judged_paths::{CallPath, JudgedPaths};
 use crate::registry::RegisteredTool;
 use crate::snapshot::Snapshot;
@@ -22,8 +22,8 @@ pub(crate) struct GrantableCall {
     pub(super) call: CallId,
     pub(super) tool: String,
     pub(super) definition: Sha256,
-    pub(super) caller: Arc<Caller>,
-    pub(super) by_token: bool,
+    pub(super) identity: SessionCaller,
+    trust: Trust,
     /// Digest and path of the workspace.
     pub(super) workspace: (Sha256, String),
     arguments: Sha256,
@@ -56,7 +56,7 @@ impl GrantableCall {
         let aliases = places.iter().map(|place| place.alias.as_str());
         let workspace = workspace_digest(workspace, aliases)?;
         let spec = tool.tool.spec();
-        let kind = match tool.tool.shell_line(values) {
+        let kind = match tool.tool.shell_line(values).filter(|_| !tool.tool.outlives_call(values)) {
             Some(line) => OwnedKind::Shell(line.to_owned()),
             None if spec.is_built_in_file_tool() => OwnedKind::Files,
             None if spec.category == Category::Mcp => OwnedKind::ServerTool,
@@ -66,8 +66,8 @@ impl GrantableCall {
             call,
             tool: spec.name.to_string(),
             definition: tool.definition(snapshot.generation),
-            caller: Arc::clone(&who.caller),
-            by_token: who.by_token,
+            identity: SessionCaller::new(&who.caller, who.by_token),
+            trust: who.caller.trust,
             workspace,
             arguments,
             places,
@@ -87,7 +87,7 @@ impl GrantableCall {
     }
 
     pub(super) fn is_supervised(&self) -> bool {
-        self.caller.trust == Trust::Supervised
+        self.trust == Trust::Supervised
     }
 
     /// What can be offered for it.

@@ -56,9 +56,9 @@ impl LastingGrant {
             id: fresh_id(),
             tool: call.tool.clone(),
             covers: chosen.offer.covers.clone(),
-            subject: call.caller.subject.clone(),
-            agent: call.caller.agent.clone(),
-            by_token: call.by_token,
+            subject: call.identity.subject.clone(),
+            agent: call.identity.agent.clone(),
+            by_token: call.identity.by_token,
             workspace,
             supervised: call.is_supervised(),
             given_at,
@@ -74,9 +74,7 @@ impl LastingGrant {
     fn answers(&self, call: &GrantableCall, now: i64) -> bool {
         self.tool == call.tool
             && self.definition == call.definition
-            && self.subject == call.caller.subject
-            && self.agent == call.caller.agent
-            && self.by_token == call.by_token
+            && call.identity.is_caller(&self.subject, self.agent.as_ref(), self.by_token)
             && self.workspace_digest == call.workspace.0
             && (self.supervised || !call.is_supervised())
             && !self.is_expired(now)

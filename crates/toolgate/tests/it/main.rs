@@ -31,6 +31,7 @@ mod clients;
 mod examples;
 mod serve;
 mod overlapping_commands;
+mod background;
 mod sessions;
 mod pty;
 mod audit_integrity;

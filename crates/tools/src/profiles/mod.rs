@@ -22,10 +22,11 @@ use toolgate_gate::{GateError, Registry, Tool};
 use toolgate_types::{ErrorCode, Limits, OnFull, OnViolation, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
+use crate::background_tools::{CHECK_COMMAND, STOP_COMMAND, background_tools};
 use crate::file_tool::ToolDeclaration;
 use crate::profiled_gate::ModelAnswer;
 use crate::resource_files::ResourceKind;
-use crate::shell::{Shell, ShellPresentation};
+use crate::shell::{BackgroundAccess, Shell, ShellPresentation};
 use crate::web_search::WebSearch;
 
 pub use crew::RunError;
@@ -148,6 +149,8 @@ pub struct ToolComponents {
     pub workspace: Arc<Workspace>,
     /// Runs commands; without it there is no `run_command` and no `bash`.
     pub commands: Option<Arc<CommandRunner>>,
+    /// Keeps background commands; without it there are none.
+    pub background: Option<BackgroundAccess>,
     /// Searches the web; without it there is no `web_search`.
     pub web_search: Option<Arc<WebSearch>>,
     /// The tools that manifests declare.
@@ -158,7 +161,13 @@ impl ToolComponents {
     /// File tools only.
     #[must_use]
     pub fn files(workspace: &Arc<Workspace>) -> Self {
-        Self { workspace: Arc::clone(workspace), commands: None, web_search: None, declared: Vec::new() }
+        Self {
+            workspace: Arc::clone(workspace),
+            commands: None,
+            background: None,
+            web_search: None,
+            declared: Vec::new(),
+        }
     }
 }
 
@@ -238,7 +247,9 @@ impl Profile {
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {
         let files = (self.0.tools)().iter().map(|declaration| declaration.name);
-        files.chain(self.0.shell.map(|shell| shell.name)).collect()
+        let background = self.0.shell.filter(|shell| shell.has_background);
+        let background = background.map(|_| [CHECK_COMMAND, STOP_COMMAND]).into_iter().flatten();
+        files.chain(self.0.shell.map(|shell| shell.name)).chain(background).collect()
     }
 
     /// The manifests that apply if the configuration names none: file names and contents.
@@ -262,10 +273,18 @@ impl Profile {
         let files = (self.0.tools)().iter();
         let files = files.filter_map(|declaration| declaration.bind_to(&parts.workspace, self.path_style()));
         let shell = parts.commands.as_ref().zip(self.0.shell);
-        let shell = shell.and_then(|(runner, presentation)| Shell::bind_to(runner, presentation));
+        let background =
+            parts.background.as_ref().filter(|_| shell.is_some_and(|(_, shell)| shell.has_background));
+        let shell = shell.and_then(|(runner, shell)| Shell::bind_to(runner, shell, background.cloned()));
+        let background = background.map(|background| background_tools(&background.commands));
         let web_search = parts.web_search.iter().filter(|_| self.searches_web());
         let web_search = web_search.map(|tool| Arc::clone(tool) as Arc<dyn Tool>);
-        for tool in files.chain(shell).chain(web_search).chain(parts.declared.iter().cloned()) {
+        for tool in files
+            .chain(shell)
+            .chain(background.into_iter().flatten())
+            .chain(web_search)
+            .chain(parts.declared.iter().cloned())
+        {
             registry.register(tool)?;
         }
         Ok(registry)

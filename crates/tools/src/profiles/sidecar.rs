@@ -29,6 +29,7 @@ impl Profile {
         error_code: code,
         limits: Limits { max_read_bytes: 1_000_000, max_matches: 50, ..LIMITS },
         shell: Some(&ShellPresentation {
+            has_background: false,
             name: "run_command",
             title: "Run a command",
             description: "Run a shell command in the workspace. Answers with stdout, stderr and the exit code.",

@@ -40,6 +40,7 @@ impl Profile {
             timeouts: ShellTimeouts { default: None, max: None },
             prefers_bash: true,
             answer: command_answer,
+            has_background: false,
         }),
         searches_web: true,
         conversation: ConversationDefaults {

@@ -60,3 +60,9 @@ pub(crate) fn state_key(scratch: &Path) -> StateKey {
     let digits = std::fs::read_to_string(scratch.join("state/keys/state.key")).unwrap();
     StateKey::new(*digits.trim().parse::<Sha256>().unwrap().as_bytes())
 }
+
+/// Background commands, eight in a session.
+pub(crate) fn background() -> toolgate_tools::BackgroundAccess {
+    let definition = Sha256::of(b"configuration");
+    toolgate_tools::BackgroundAccess { commands: Arc::default(), max_running: 8, definition }
+}

@@ -12,6 +12,7 @@ fn built_in_tools_declare_what_the_snapshots_show() {
     for profile in Profile::ALL.iter().copied() {
         let parts = ToolComponents {
             commands: Some(Arc::clone(&runner)),
+            background: Some(crate::assembled::background()),
             web_search: Some(crate::web_search::nowhere()),
             ..ToolComponents::files(&workspace)
         };

@@ -19,7 +19,14 @@ fn the_page_lists_every_tool_with_its_class_and_arguments() {
         let shipped = load_manifests(profile.shipped(), &surroundings).unwrap();
         let (commands, declared) = (Some(Arc::clone(&runner)), shipped.tools(&runner));
         let web_search = Some(crate::web_search::nowhere());
-        let parts = ToolComponents { commands, declared, web_search, ..ToolComponents::files(&workspace) };
+        let background = Some(crate::assembled::background());
+        let parts = ToolComponents {
+            commands,
+            background,
+            declared,
+            web_search,
+            ..ToolComponents::files(&workspace)
+        };
         let registry = profile.registry(&parts).unwrap();
         let own: Vec<&str> = registry.names().take(profile.tool_names().len()).collect();
         assert_eq!(own, profile.tool_names(), "{profile} declares a tool that cannot be registered");
@@ -52,6 +59,7 @@ fn tools_whose_answers_can_be_cut_declare_the_notice_about_it() {
         let web_search = Some(crate::web_search::nowhere());
         let parts = ToolComponents {
             commands: Some(Arc::clone(&runner)),
+            background: Some(crate::assembled::background()),
             web_search,
             ..ToolComponents::files(&workspace)
         };

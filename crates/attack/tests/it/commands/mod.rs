@@ -1,6 +1,7 @@
 //! Commands through the whole gate, in a real sandbox: answers, termination and confinement.
 
 mod answers;
+mod background;
 mod ended;
 mod hidden;
 mod hard_links;

@@ -30,7 +30,8 @@ impl Profile {
             title: "Run a command",
             description: "Run a shell line in a sandbox: the mounts are at /mnt/NAME (the workspace is /mnt/project), the rest of the system is \
                           read-only, and there is no network unless the operator opened some hosts. Answers with the output and the exit code. \
-                          Nothing that was started goes on after the answer.",
+                          Nothing that was started goes on after the answer, unless `background` is set; each command has a loopback of its own.",
+            has_background: true,
             output: command_output,
             prefers_bash: false,
             may_fetch: true,
@@ -67,6 +68,7 @@ fn command_output() -> ToolSchema {
             "pinned_folders": {"type": "integer"},
             "hidden_folders": {"type": "array", "items": {"type": "string"}},
             "full_output": full_output(),
+            "background": {"type": "string", "description": "The id of a line that goes on after this answer"},
             NOTICE: {"type": "string"},
         },
         "required": [

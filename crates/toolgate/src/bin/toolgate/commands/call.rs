@@ -68,10 +68,8 @@ pub(crate) fn run(
         cancelled: interrupt.token(),
         interrupted: Some(interrupt.flag()),
         progress: shown.as_ref().map(ProgressPrinter::progress),
-        approver: None,
-        contended: false,
-        resource: None,
         timeout,
+        ..CallOptions::default()
     };
     let calling = built.gate.call(call, credential, options);
     let called = runtime.block_on(async {
