@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use toolgate_command::{
-    CommandOptions, CommandRunner, CommitIdentity, Confinement, GateDirectories, ShellTimeouts,
+    CommandOptions, CommandRunner, CommitIdentity, Confinement, EscalationRule, GateDirectories,
+    ShellTimeouts,
 };
 use toolgate_confine::Quarantined;
 use toolgate_egress::{NetworkAllowlist, SystemDialer};
@@ -117,6 +118,11 @@ fn timeouts(config: &Config) -> ShellTimeouts {
     ShellTimeouts { default: sandbox.timeout.or(general), max: sandbox.max_timeout.or(general.map(at_least)) }
 }
 
+fn escalation(config: &SandboxConfig) -> EscalationRule {
+    let toolgate_manifest::EscalationConfig { hosts, time } = config.escalation;
+    EscalationRule { hosts, time }
+}
+
 /// What commands may do to files that have a hard link outside of the workspace.
 pub fn hard_links(config: &SandboxConfig) -> HardLinks {
     match config.hard_links.as_ref().map(|rule| rule.value) {
@@ -175,6 +181,7 @@ pub fn runner(
         environment: passed.collect(),
         limits: limits(&config.sandbox),
         network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
+        escalation: escalation(&config.sandbox),
         timeouts: timeouts(config),
         dialer: supplied.dialer.clone().unwrap_or_else(|| Arc::new(SystemDialer)),
         reserve: Some(disk_reserve(settings)),

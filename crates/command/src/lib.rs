@@ -81,12 +81,23 @@ pub struct CommandOptions {
     pub limits: ResourceLimits,
     /// Hosts that `run_command` and `bash` may reach.
     pub network: Vec<String>,
+    /// What a person may allow them beyond these.
+    pub escalation: EscalationRule,
     /// How long `run_command` and `bash` may take, where the profile does not say.
     pub timeouts: ShellTimeouts,
     /// How hosts are dialled.
     pub dialer: Arc<dyn Dial>,
     /// The disk space that commands must leave free for the audit log.
     pub reserve: Option<DiskReserve>,
+}
+
+/// What a person may allow a command that lacked it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EscalationRule {
+    /// Public hosts.
+    pub hosts: bool,
+    /// More time.
+    pub time: bool,
 }
 
 /// The configured timeouts of a shell line; without one the profile's applies.
@@ -140,11 +151,21 @@ impl CommandRunner {
         &self.reach
     }
 
+    /// What a person may allow a shell line.
+    #[must_use]
+    pub fn escalation(&self) -> EscalationRule {
+        self.options.escalation
+    }
+
     /// The same, with the hosts that a person allowed this call in addition.
     ///
     /// # Errors
-    /// One of those is not one public host.
+    /// One of those is not one public host, or the operator lets no person allow any.
     pub fn reach_of(&self, escalation: &Escalation) -> Result<Reach, Failure> {
+        if !escalation.hosts.is_empty() && !self.options.escalation.hosts {
+            let message = "the operator lets no further hosts be allowed";
+            return Err(Failure::new(ErrorCode::NotPermitted, message).help("go on without them"));
+        }
         let rules = self.reach.rules.with_public_hosts(&escalation.hosts).map_err(|error| {
             Failure::new(ErrorCode::InvalidArguments, error.to_string()).help(error.help())
         })?;

@@ -40,7 +40,10 @@ impl EscalationOffer {
     /// In words, for a person: `allow registry.npmjs.org for this call`.
     #[must_use]
     pub fn text(&self) -> String {
-        let span = if self.for_session { "in this session" } else { "for this call" };
+        let span = match self.for_session {
+            true => "for every later command of this tool in this session",
+            false => "for this call",
+        };
         match self.allows.timeout {
             Some(timeout) => format!("allow up to {} min {span}", timeout.as_secs().div_ceil(60)),
             None => format!("allow {} {span}", self.allows.hosts.join(", ")),
@@ -175,9 +178,9 @@ mod tests {
             texts(true),
             [
                 "allow a.example for this call",
-                "allow a.example in this session",
+                "allow a.example for every later command of this tool in this session",
                 "allow b.example for this call",
-                "allow b.example in this session",
+                "allow b.example for every later command of this tool in this session",
                 "allow up to 10 min for this call"
             ]
         );

@@ -56,7 +56,9 @@ pub use path::DeclaredPath;
 pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, shown};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
 pub use retention::RetentionConfig;
-pub use sandbox::{HardLinkRule, SandboxConfig, SandboxLayer, Toolchain, ToolchainSelection};
+pub use sandbox::{
+    EscalationConfig, HardLinkRule, SandboxConfig, SandboxLayer, Toolchain, ToolchainSelection,
+};
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{
     OauthConfig, PinMode, ServerConfig, ServerLimits, ServerProcessConfig, ServerRemote, ServerToolConfig,

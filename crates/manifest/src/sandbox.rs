@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::decode::{
-    ConfigField, KeySpec, Section, Word, any_of, count, duration, key, list, located_text, path, size,
+    ConfigField, KeySpec, Section, Word, any_of, count, duration, flag, key, list, located_text, path, size,
 };
 use crate::keyword_enum::words;
 use crate::path::DeclaredPath;
@@ -29,6 +29,7 @@ const SANDBOX: &[KeySpec] = &[
     key("timeout", "timeout: 2m"),
     key("max_timeout", "max_timeout: 10m"),
     key("background", "background: 8"),
+    key("escalation", "escalation: {hosts: true, time: true}"),
 ];
 
 /// `sandbox`: how commands are confined; absent values have the sandbox's defaults.
@@ -66,6 +67,25 @@ pub struct SandboxConfig {
     pub max_timeout: Option<Duration>,
     /// `background`: how many commands of a session may go on after their call; 0 where it is `off`.
     pub background: Option<u64>,
+    /// `escalation`: what a person may allow a command beyond the configuration.
+    pub escalation: EscalationConfig,
+}
+
+const ESCALATION: &[KeySpec] = &[key("hosts", "hosts: true"), key("time", "time: true")];
+
+/// `escalation`: what a person may allow a command that lacked it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EscalationConfig {
+    /// `hosts`: public hosts. By default not where `network` is `[]`, which says that there is no network.
+    pub hosts: bool,
+    /// `time`: more time.
+    pub time: bool,
+}
+
+impl Default for EscalationConfig {
+    fn default() -> Self {
+        Self { hosts: true, time: true }
+    }
 }
 
 words! {
@@ -181,6 +201,10 @@ impl SandboxConfig {
 pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<SandboxConfig> {
     let section = Section::read(field, SANDBOX, report)?;
     let folders = |field: &ConfigField, report: &mut ProblemReport<'_>| list(field, "path", report, path);
+    let named: Option<Vec<Located<String>>> = section.get("network", report, network);
+    let may_reach = named.as_ref().is_none_or(|named| !named.is_empty());
+    let standard = EscalationConfig { hosts: may_reach, time: true };
+    let escalation = section.get("escalation", report, |field, report| escalation(field, standard, report));
     Some(SandboxConfig {
         require: section.get("require", report, require),
         read: section.get("read", report, folders).unwrap_or_default(),
@@ -192,7 +216,8 @@ pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Op
         open_files: section.get("open_files", report, count),
         cpu_time: section.get("cpu_time", report, duration),
         tmp_size: section.get("tmp_size", report, size),
-        network: section.get("network", report, network).unwrap_or_default(),
+        network: named.unwrap_or_default(),
+        escalation: escalation.unwrap_or(standard),
         hard_links: section.get("hard_links", report, crate::decode::word),
         toolchains: section.get("toolchains", report, toolchains).unwrap_or_default(),
         timeout: section.get("timeout", report, duration),
@@ -229,6 +254,18 @@ fn toolchains(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Too
     }
     let named: Vec<Located<Toolchain>> = list(field, "toolchain", report, crate::decode::word)?;
     Some(ToolchainSelection::Named(named.into_iter().map(|named| named.value).collect()))
+}
+
+fn escalation(
+    field: &ConfigField,
+    standard: EscalationConfig,
+    report: &mut ProblemReport<'_>,
+) -> Option<EscalationConfig> {
+    let section = Section::read(field, ESCALATION, report)?;
+    Some(EscalationConfig {
+        hosts: section.get("hosts", report, flag).unwrap_or(standard.hosts),
+        time: section.get("time", report, flag).unwrap_or(standard.time),
+    })
 }
 
 fn background(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<u64> {

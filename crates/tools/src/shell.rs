@@ -310,7 +310,9 @@ impl ShellCore {
         let bounds =
             CommandBounds { timeout, timeout_is_chosen: true, limits, max_written: MAX_WRITTEN_BYTES };
         finished.check(&bounds, &context.limits)?;
-        let hosts = finished.refused_hosts.iter().filter_map(|refused| refused.entry.clone()).collect();
+        let may_ask = self.runner.escalation().hosts;
+        let refused = finished.refused_hosts.iter().filter(|_| may_ask);
+        let hosts = refused.filter_map(|refused| refused.entry.clone()).collect();
         let answer = (self.presentation.answer)(finished, context);
         Ok(ToolOutput { lacked: Escalation { hosts, timeout: None }, ..answer })
     }
@@ -390,13 +392,14 @@ impl Tool for Shell {
             .mounts()
             .into_iter()
             .map(|mount| format!("{}{}", mount.alias, if mount.writable { " rw" } else { "" }));
-        let bounds: Vec<String> = mounts.chain([self.core.runner.hosts()]).collect();
+        let escalation = format!("{:?}", self.core.runner.escalation());
+        let bounds: Vec<String> = mounts.chain([self.core.runner.hosts(), escalation]).collect();
         Some(Sha256::of(bounds.join("\n").as_bytes()))
     }
 
     fn longer_timeout(&self) -> Option<Duration> {
         let (most, usual) = (self.spec.timeout?, self.core.default_timeout?);
-        (usual < most).then_some(most)
+        (usual < most && self.core.runner.escalation().time).then_some(most)
     }
 
     fn path_inputs(&self) -> PathInputs {

@@ -42,6 +42,7 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
         environment: Vec::new(),
         limits: ResourceLimits::default(),
         network: Vec::new(),
+        escalation: toolgate_command::EscalationRule { hosts: true, time: true },
         timeouts: ShellTimeouts::default(),
         dialer,
         reserve: None,

@@ -102,7 +102,10 @@ fn a_refused_host_is_offered_for_the_same_call_and_allowed_for_that_call_alone()
     let allowed = talk.run(FETCH);
     assert_eq!(
         talk.offered(),
-        ["allow registry.example for this call", "allow registry.example in this session"]
+        [
+            "allow registry.example for this call",
+            "allow registry.example for every later command of this tool in this session"
+        ]
     );
     assert!(reached(&allowed), "{}", allowed.answer.text);
     let records = talk.desk.bench.records();
@@ -212,4 +215,46 @@ fn more_time_is_offered_to_a_command_that_ran_out_of_it() {
     assert!(text.starts_with("done"), "{text}");
     let records = talk.desk.bench.records();
     assert!(records.values().any(|of| of[0].request.escalation == ["1200 s"]));
+}
+
+/// The operator decides whether a person may be asked at all: `network: []` says that there is none, and nothing says nothing.
+#[test]
+fn the_operator_switches_off_what_a_person_could_allow() {
+    use ApprovalReply::Once;
+    for (config, hosts, time) in [
+        ("sandbox: {timeout: 1s}", true, true),
+        ("sandbox: {timeout: 1s, network: []}", false, true),
+        ("sandbox: {timeout: 1s, network: [other.example]}", true, true),
+        ("sandbox: {timeout: 1s, escalation: {hosts: false}}", false, true),
+        ("sandbox: {timeout: 1s, escalation: {time: false}}", true, false),
+        ("sandbox: {timeout: 1s, network: [], escalation: {hosts: true, time: false}}", true, false),
+    ] {
+        let talk = Talk::new([Once, Once, Once, Once], config);
+        for line in [FETCH, "sleep 1000"] {
+            talk.run(line);
+            let again = talk.run(line);
+            let expected = if line == FETCH { hosts } else { time };
+            assert_eq!(!talk.offered().is_empty(), expected, "{config}: {line}: {}", again.answer.text);
+        }
+    }
+}
+
+#[test]
+fn a_host_of_the_session_ends_with_the_configuration_it_was_given_under() {
+    use ApprovalReply::Once;
+    for narrower in [
+        "sandbox: {network: []}",
+        "sandbox: {network: [other.example]}",
+        "sandbox: {escalation: {hosts: false}}",
+    ] {
+        let talk = Talk::new([Once, escalated(&["host-1-session"]), Once, Once], "");
+        talk.run(FETCH);
+        assert!(reached(&talk.run(FETCH)));
+        let other = Desk::with(Profile::NATIVE, |options| {
+            options.config(narrower).dialer(Arc::new(Registry::start()))
+        });
+        talk.desk.bench.gate().replace_config(other.bench.loaded().clone());
+        let called = talk.run(FETCH);
+        assert!(!reached(&called), "{narrower}: {}", called.answer.text);
+    }
 }

@@ -188,6 +188,7 @@ impl Server {
             environment: Vec::new(),
             limits: ResourceLimits::default(),
             network: Vec::new(),
+            escalation: toolgate_command::EscalationRule { hosts: true, time: true },
             timeouts: ShellTimeouts::default(),
             dialer: Arc::new(SystemDialer),
             reserve: None,
