@@ -329,6 +329,7 @@ impl World {
             approver: Arc::new(NoApprover { remedy: String::new() }),
             cancelled: CancellationToken::new(),
             events,
+            images: Vec::new(),
         }
     }
 
@@ -379,7 +380,7 @@ fn history() -> Vec<Message> {
             name: "read_file".to_owned(),
             arguments: json!({"path": format!("{number}.txt")}).to_string(),
         };
-        messages.push(Message::User { text: "What does it say? ".repeat(10) });
+        messages.push(Message::user("What does it say? ".repeat(10)));
         let parts =
             vec![MessagePart::Text { text: "I will look. ".repeat(20) }, MessagePart::Call(call.clone())];
         messages.push(Message::Assistant(AssistantMessage { parts, model: None }));

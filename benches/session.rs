@@ -72,7 +72,7 @@ fn opening(runtime: &Runtime, database: &Path, lines: &Path, messages: &[Message
 fn appending(runtime: &Runtime, database: &Path, file: &Path) {
     let store = runtime.block_on(SessionStore::open(database)).unwrap();
     let mut session = runtime.block_on(store.open_session(&id(0))).unwrap();
-    let message = Message::User { text: "a question of a usual length ".repeat(10) };
+    let message = Message::user("a question of a usual length ".repeat(10));
     let line = serde_json::to_string(&message).unwrap() + "\n";
     let mut file = File::create_new(file).unwrap();
     let keep = || runtime.block_on(session.append(message.clone())).unwrap();
@@ -142,7 +142,7 @@ fn turn(number: usize) -> [Message; 4] {
     let answer = vec![text("It does this and that, for these reasons.\n".repeat(10))];
     let said = |parts| Message::Assistant(AssistantMessage { parts, model: Some(model()) });
     [
-        Message::User { text: format!("What does file {number} do?") },
+        Message::user(format!("What does file {number} do?")),
         said(calls),
         Message::Results { results: vec![result("read_file"), result("search_files")] },
         said(answer),

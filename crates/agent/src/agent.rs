@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::{Approver, Credential};
-use toolgate_llm::{ModelName, Provider};
+use toolgate_llm::{ModelName, Provider, UserImage};
 use toolgate_session::Session;
 use toolgate_tools::ProfiledGate;
 
@@ -32,6 +32,8 @@ pub struct TurnContext {
     pub cancelled: CancellationToken,
     /// Receives every event.
     pub events: EventSink,
+    /// Images that come with the prompt.
+    pub images: Vec<UserImage>,
 }
 
 impl Agent {
@@ -45,6 +47,11 @@ impl Agent {
     #[must_use]
     pub fn model(&self) -> &ModelName {
         self.provider.model()
+    }
+
+    /// Whether the model is known to take images.
+    pub async fn supports_images(&self) -> bool {
+        self.provider.capabilities().await.is_ok_and(|known| known.supports_images)
     }
 
     /// Sends a prompt to the model, runs its tool calls within the limits, and returns the outcome. Every message is persisted before anything

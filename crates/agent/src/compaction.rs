@@ -118,7 +118,7 @@ impl TurnRunner<'_> {
             &summary,
             holds_prompt.then_some(self.prompt).filter(|prompt| !prompt.is_empty()),
         );
-        let summary = Message::User { text };
+        let summary = Message::user(text);
         let before = self.estimate();
         let after = estimate(std::slice::from_ref(&summary), 0) + estimate(kept, self.overhead_bytes());
         if replaced.is_empty() || after * 10 > before * MAX_SUMMARY_TENTHS {
@@ -132,8 +132,8 @@ impl TurnRunner<'_> {
     }
 
     async fn ask_for_summary(&mut self) -> Option<String> {
-        let mut messages = self.context.view(self.session.messages()).into_owned();
-        messages.push(Message::User { text: messages::SUMMARY_PROMPT.to_owned() });
+        let mut messages = self.shown_messages().into_owned();
+        messages.push(Message::user(messages::SUMMARY_PROMPT.to_owned()));
         let request = self.request(&messages, ToolChoice::None);
         let (stepped, usage) = self.model_client(false).step(request, &self.deadline).await;
         self.add_usage(usage);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolgate_llm::FinishReason;
+use toolgate_llm::{FinishReason, UserImage};
 use toolgate_types::{ErrorCode, Failure};
 
 use crate::turn_deadline::TurnInterruption;
@@ -43,6 +43,15 @@ pub(crate) fn summary_preamble(summary: &str, prompt: Option<&str>) -> String {
         text.push_str(prompt);
     }
     text
+}
+
+/// A message of the user for a model that takes no images.
+pub(crate) fn without_images(text: &str, images: &[UserImage]) -> String {
+    let names: Vec<&str> = images.iter().map(|image| image.name.as_str()).collect();
+    match names.as_slice() {
+        [] => text.to_owned(),
+        names => format!("{text}\n\n[Images that this model cannot be shown: {}]", names.join(", ")),
+    }
 }
 
 /// Every character that may be read as a line break.

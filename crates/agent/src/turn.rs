@@ -1,5 +1,6 @@
 //! One turn of a conversation: a prompt, then steps and calls until an answer or a limit.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use toolgate_llm::{
@@ -36,6 +37,7 @@ pub(crate) struct TurnRunner<'a> {
     pub(crate) deadline: TurnDeadline,
     pub(crate) system: String,
     pub(crate) supports_tools: bool,
+    supports_images: bool,
     pub(crate) tools: ToolCatalogue,
     pub(crate) context: ContextBudget,
     /// Whether a summary may still be tried: one that saved nothing is not tried again.
@@ -126,11 +128,15 @@ impl<'a> TurnRunner<'a> {
             Begun::Ready(conversation) => conversation,
             // There is nothing that a final step could report, and a server that does not answer this would not answer that.
             Begun::Interrupted(session, stopped) => {
-                session.append(Message::User { text: prompt.to_owned() }).await?;
+                session.append(Message::user(prompt.to_owned())).await?;
                 return Ok(interrupted_before_start(stopped, agent.settings.turn_timeout(true)));
             }
         };
-        let prompt_message = Message::User { text: prompt.to_owned() };
+        let images = std::mem::take(&mut conversation.turn.images);
+        if !images.is_empty() && !conversation.supports_images {
+            return Err(no_images(agent));
+        }
+        let prompt_message = Message::User { text: prompt.to_owned(), images };
         conversation.check_window()?;
         if let Some(text) = conversation.prompt_too_long(&prompt_message) {
             return Ok((EndReason::ContextLimit, text));
@@ -160,7 +166,7 @@ impl<'a> TurnRunner<'a> {
         let gate = agent.gate.gate();
         let offer = ToolCatalogue::for_caller(gate, &turn.credential).await.map_err(AgentError::Caller)?;
         let asked = capabilities(agent, &patience).await;
-        let Capabilities { supports_tools, context_window, .. } = match asked {
+        let Capabilities { supports_tools, supports_images, context_window, .. } = match asked {
             Ok(capabilities) => capabilities,
             Err(stopped) => return Ok(Begun::Interrupted(session, stopped)),
         };
@@ -179,6 +185,7 @@ impl<'a> TurnRunner<'a> {
             turn,
             prompt,
             supports_tools,
+            supports_images,
             tools: offer,
             may_summarise: true,
             has_reported_elision: false,
@@ -299,8 +306,23 @@ impl<'a> TurnRunner<'a> {
         }
     }
 
+    /// What the model is shown of the conversation. A model that takes no images, in a conversation that was begun with another, gets their names.
+    pub(crate) fn shown_messages(&self) -> Cow<'_, [Message]> {
+        let has_images =
+            |message: &Message| matches!(message, Message::User { images, .. } if !images.is_empty());
+        let shown = self.context.view(self.session.messages());
+        if self.supports_images || !shown.iter().any(has_images) {
+            return shown;
+        }
+        let without = |message: &Message| match message {
+            Message::User { text, images } => Message::user(messages::without_images(text, images)),
+            other => other.clone(),
+        };
+        Cow::Owned(shown.iter().map(without).collect())
+    }
+
     async fn step(&self) -> (StepOutcome, Usage) {
-        let messages = self.context.view(self.session.messages());
+        let messages = self.shown_messages();
         let request = self.request(&messages, ToolChoice::Auto);
         self.model_client(true).step(request, &self.deadline).await
     }
@@ -496,8 +518,8 @@ impl<'a> TurnRunner<'a> {
         patience: &TurnDeadline,
     ) -> Result<StepOutcome, AgentError> {
         self.elide_to_fit();
-        let mut messages = self.context.view(self.session.messages()).into_owned();
-        messages.push(Message::User { text: messages::final_step_prompt(reason) });
+        let mut messages = self.shown_messages().into_owned();
+        messages.push(Message::user(messages::final_step_prompt(reason)));
         let request = self.request(&messages, ToolChoice::None);
         let (stepped, used) = self.model_client(true).step(request, patience).await;
         self.add_usage(used);
@@ -523,7 +545,12 @@ impl<'a> TurnRunner<'a> {
 /// The model's capabilities. If they cannot be queried, the defaults apply, and the step itself reports what is wrong.
 async fn capabilities(agent: &Agent, patience: &TurnDeadline) -> Result<Capabilities, TurnInterruption> {
     let asked = patience.wait(agent.provider.capabilities()).await?;
-    let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+    let unknown = Capabilities {
+        supports_tools: true,
+        supports_images: false,
+        context_window: None,
+        max_output_tokens: None,
+    };
     Ok(asked.unwrap_or(unknown))
 }
 
@@ -545,6 +572,12 @@ async fn persist_result(
     session.add_result(answered.result.clone()).await?;
     maker.emit_result(answered);
     Ok(())
+}
+
+fn no_images(agent: &Agent) -> AgentError {
+    let message = format!("{} takes no images, as far as is known", agent.model());
+    let help = "use another model, or set `supports_images` of its server under `models`".to_owned();
+    AgentError::Settings { message, help }
 }
 
 fn session_error_event(error: &AgentError) -> ChatEvent {

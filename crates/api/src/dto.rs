@@ -333,7 +333,7 @@ impl From<TranscriptEntry> for MessageDto {
             }
             TranscriptEntry::Front { replaced, message, .. } => {
                 let text = match message {
-                    Message::User { text } => text,
+                    Message::User { text, .. } => text,
                     Message::Assistant(said) => said.text(),
                     Message::Results { .. } => String::new(),
                 };
@@ -347,7 +347,7 @@ impl From<TranscriptEntry> for MessageDto {
 impl From<Message> for SaidDto {
     fn from(message: Message) -> Self {
         match message {
-            Message::User { text } => Self::User { text },
+            Message::User { text, .. } => Self::User { text },
             Message::Assistant(said) => {
                 let part = |part| match part {
                     MessagePart::Text { text } => PartDto::Text { text },

@@ -51,6 +51,7 @@ fn provider(server: &ModelServerConfig, settings: &Settings) -> Result<DeclaredP
         headers: server.headers.iter().map(|(name, text)| (name.value.clone(), text.value.clone())).collect(),
         stated: StatedCapabilities {
             supports_tools: server.supports_tools,
+            supports_images: server.supports_images,
             context_window: server.context_window,
             max_output_tokens: server.max_output_tokens,
         },

@@ -25,7 +25,7 @@ pub use live::{
     ActivityKind, AnswerError, AnsweredQuestion, CallQuestion, ConversationError, ConversationParts,
     ConversationState, ConversationUpdate, Conversations, Delivery, EventFrame, MessageSnapshot,
     NewConversation, OutgoingMessage, Participant, Principal, QuestionSource, SessionActivity, SessionPage,
-    Subscription, TextAttachment,
+    Subscription, TextAttachment, prompt_with,
 };
 pub use model_error::{ModelError, ModelErrorKind};
 pub use title::session_title;

@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct Capabilities {
     /// Whether it supports tool calls.
     pub supports_tools: bool,
+    /// Whether messages of the user may have images; `false` if unknown.
+    pub supports_images: bool,
     /// The context window in tokens; `None` if unknown.
     pub context_window: Option<u64>,
     /// The maximum output of one step in tokens.
@@ -19,6 +21,8 @@ pub struct Capabilities {
 pub struct StatedCapabilities {
     /// Whether it supports tool calls.
     pub supports_tools: Option<bool>,
+    /// Whether messages of the user may have images.
+    pub supports_images: Option<bool>,
     /// The context window in tokens.
     pub context_window: Option<u64>,
     /// The maximum output of one step in tokens.
@@ -31,6 +35,7 @@ impl StatedCapabilities {
     pub fn apply_over(self, known: Capabilities) -> Capabilities {
         Capabilities {
             supports_tools: self.supports_tools.unwrap_or(known.supports_tools),
+            supports_images: self.supports_images.unwrap_or(known.supports_images),
             context_window: self.context_window.or(known.context_window),
             max_output_tokens: self.max_output_tokens.or(known.max_output_tokens),
         }

@@ -103,9 +103,38 @@ pub(crate) fn known_capabilities(model: &str) -> Option<Capabilities> {
         FAMILIES.iter().filter(|family| is_of(name, family.name)).max_by_key(|family| family.name.len())?;
     Some(Capabilities {
         supports_tools: family.supports_tools,
+        supports_images: takes_images(name),
         context_window: Some(family.context_window),
         max_output_tokens: Some(family.max_output_tokens),
     })
+}
+
+/// Families whose models take images, and those among them that do not. The longest that matches counts.
+const IMAGE_FAMILIES: &[(&str, bool)] = &[
+    ("claude", true),
+    ("chatgpt-4o-latest", true),
+    ("gpt-4-turbo", true),
+    ("gpt-4.1", true),
+    ("gpt-4o", true),
+    ("gpt-4o-mini-search-preview", false),
+    ("gpt-4o-search-preview", false),
+    ("gpt-5", true),
+    ("gpt-6", true),
+    ("o1", true),
+    ("o1-mini", false),
+    ("o1-preview", false),
+    ("o3", true),
+    ("o3-mini", false),
+    ("o4-mini", true),
+    ("gemini", true),
+    ("grok-4", true),
+    ("mistral-medium", true),
+    ("mistral-small", true),
+];
+
+fn takes_images(name: &str) -> bool {
+    let families = IMAGE_FAMILIES.iter().filter(|(family, _)| is_of(name, family));
+    families.max_by_key(|(family, _)| family.len()).is_some_and(|(_, takes)| *takes)
 }
 
 /// Whether a name begins with a family's name, up to a word boundary. Vendors and resellers differ in dots, dashes and capitals.
@@ -157,6 +186,22 @@ mod tests {
         ];
         for (model, expected) in cases {
             assert_eq!(numbers(model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn models_that_take_images_are_known_by_their_families() {
+        for (model, expected) in [
+            ("claude-sonnet-4-5", true),
+            ("anthropic/claude-opus-4.6", true),
+            ("gpt-4", false),
+            ("gpt-4o-mini", true),
+            ("o3-mini", false),
+            ("o3-pro", true),
+            ("gpt-oss-120b", false),
+            ("deepseek-chat", false),
+        ] {
+            assert_eq!(known_capabilities(model).unwrap().supports_images, expected, "{model}");
         }
     }
 

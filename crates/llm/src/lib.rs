@@ -52,7 +52,9 @@ pub use error::{ErrorKind, ProviderError};
 pub use event::{CallKey, FinishReason, StepEvent, Usage};
 pub use limits::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
 pub use listed::{ListedModel, list_models};
-pub use message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState};
+pub use message::{
+    AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState, UserImage,
+};
 pub use provider::{ModelName, Provider, StepEvents, provider};
 pub use recording::{ReplayedStep, StreamRecorder, replay};
 pub use request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};

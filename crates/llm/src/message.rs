@@ -14,6 +14,9 @@ pub enum Message {
     User {
         /// The text.
         text: String,
+        /// Images that come with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<UserImage>,
     },
     /// The model's message, complete.
     Assistant(AssistantMessage),
@@ -22,6 +25,33 @@ pub enum Message {
         /// One per call.
         results: Vec<CallResult>,
     },
+}
+
+impl Message {
+    /// A message of the user without images.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), images: Vec::new() }
+    }
+}
+
+/// An image that the user attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserImage {
+    /// Its name, such as the path of the file.
+    pub name: String,
+    /// Its media type: `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub mime_type: String,
+    /// Its bytes in base64.
+    pub data: String,
+}
+
+impl UserImage {
+    /// As a `data:` URL.
+    pub(crate) fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.mime_type, self.data)
+    }
 }
 
 /// A model's message of one step.

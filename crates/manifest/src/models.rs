@@ -16,6 +16,7 @@ const MODELS: &[KeySpec] = &[
     key("headers", "headers: {X-Team: tools}"),
     key("exact_tool_names", "exact_tool_names: true"),
     key("supports_tools", "supports_tools: true"),
+    key("supports_images", "supports_images: true"),
     key("context_window", "context_window: 128000"),
     key("max_output_tokens", "max_output_tokens: 8192"),
     key("price", "price: {input: 3, output: 15, cached: 0.3, currency: USD}"),
@@ -51,6 +52,8 @@ pub struct ModelServerConfig {
     pub exact_tool_names: bool,
     /// `supports_tools`: in place of what the server reports.
     pub supports_tools: Option<bool>,
+    /// `supports_images`: in place of what the server reports.
+    pub supports_images: Option<bool>,
     /// `context_window`: in place of what the server reports.
     pub context_window: Option<u64>,
     /// `max_output_tokens`: in place of what the server reports.
@@ -116,6 +119,7 @@ fn server(
         headers: section.get("headers", report, headers).unwrap_or_default(),
         exact_tool_names: section.get("exact_tool_names", report, flag).unwrap_or_default(),
         supports_tools: section.get("supports_tools", report, flag),
+        supports_images: section.get("supports_images", report, flag),
         context_window: section.get("context_window", report, count),
         max_output_tokens: section.get("max_output_tokens", report, count),
         price: section.get("price", report, price),

@@ -173,7 +173,7 @@ fn where_nobody_knows_the_context_not_everything_is_sent() {
             world.hold(model.clone(), &mut session, large, world.how()).await;
         }
         let length = |message: &Message| match message {
-            Message::User { text } => text.len(),
+            Message::User { text, .. } => text.len(),
             _ => 0,
         };
         let sent = model.asked().iter().map(|asked| asked.messages.iter().map(length).sum::<usize>()).max();

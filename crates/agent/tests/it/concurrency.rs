@@ -173,7 +173,7 @@ fn words(asked: &ModelRequest) -> Vec<String> {
 fn scribe() -> Arc<FakeModel> {
     FakeModel::by(|_, asked| {
         let mut prompts = asked.messages.iter().filter_map(|message| match message {
-            Message::User { text } => Some(text.clone()),
+            Message::User { text, .. } => Some(text.clone()),
             _ => None,
         });
         let prompt = prompts.next_back().unwrap();

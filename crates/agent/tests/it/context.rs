@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use toolgate_agent::{ChatEvent, EndReason};
-use toolgate_llm::{Capabilities, ErrorKind, Message, ToolChoice};
+use tokio_util::sync::CancellationToken;
+use toolgate_agent::{Agent, ChatEvent, Compaction, EndReason, TurnContext};
+use toolgate_llm::{Capabilities, ErrorKind, Message, ToolChoice, UserImage};
 
 use crate::event_log;
 use crate::fake_model::{CAPABLE, FakeModel, ModelRequest, Step, call, calls, fail, say};
@@ -38,7 +39,7 @@ fn tokens(asked: &ModelRequest) -> u64 {
 }
 
 fn wants_summary(asked: &ModelRequest) -> bool {
-    matches!(asked.messages.last(), Some(Message::User { text }) if text.contains("summary that you write now"))
+    matches!(asked.messages.last(), Some(Message::User { text, .. }) if text.contains("summary that you write now"))
 }
 
 /// A model that reads file after file, writes a summary on request, and reports usage.
@@ -47,7 +48,7 @@ fn reader(files: usize, summary: &'static str) -> Arc<FakeModel> {
         let used = tokens(asked);
         assert!(used <= 20_000, "more than the model can look at: {used}");
         let done = asked.messages.iter().map(|message| match message {
-            Message::User { text } => text.matches("I have read file").count(),
+            Message::User { text, .. } => text.matches("I have read file").count(),
             Message::Results { results } => results.len(),
             Message::Assistant(_) => 0,
         });
@@ -169,7 +170,7 @@ fn then_a_summary_takes_the_place_of_what_came_first() {
         let used = tokens(asked);
         assert!(used <= 20_000, "more than the model can look at: {used}");
         let summarised = asked.messages.first().is_some_and(
-            |message| matches!(message, Message::User { text } if text.contains("They were all written")),
+            |message| matches!(message, Message::User { text, .. } if text.contains("They were all written")),
         );
         let step = if wants_summary(asked) {
             say("They were all written.")
@@ -281,4 +282,91 @@ fn before_a_server_has_counted_the_tools_count_too() {
     });
     // A dozen tools with their schemas are more than a thousand tokens.
     assert!(used.is_some_and(|used| used > 1000), "{used:?}");
+}
+
+/// A person may want a summary however much room there is; a second one right behind it saves nothing.
+#[test]
+fn a_person_has_the_conversation_summarised() {
+    let world = library();
+    world.runtime.block_on(async {
+        let mut session = world.session("talk").await;
+        let wide = Capabilities { context_window: Some(200_000), ..CAPABLE };
+        let model = FakeModel::able(wide, |number, asked| match (wants_summary(asked), number) {
+            (true, _) => say("Four files were read."),
+            (_, 0..=3) => read(number),
+            _ => say("I have read them."),
+        });
+        world.hold(model.clone(), &mut session, "Read four files.", world.how()).await;
+        let how = world.how();
+        let agent = Agent::new(Arc::clone(world.bench.front()), model.clone(), how.settings);
+        let turn = || TurnContext {
+            credential: world.how().caller.into(),
+            approver: world.how().approver,
+            cancelled: CancellationToken::new(),
+            events: Arc::new(|_| {}),
+            images: Vec::new(),
+        };
+        let compacted = agent.compact(&mut session, turn()).await.unwrap();
+        let Compaction::Done { before, after } = compacted else { panic!("{compacted:?}") };
+        assert!(after * 2 < before, "{before} {after}");
+        let kept = event_log::kept(session.messages());
+        assert!(matches!(&session.messages()[0], Message::User { text, .. } if text.contains("> Four files were read.")));
+        assert!(kept.contains("I have read them."), "{kept}");
+        assert!(!kept.contains("latest words"), "{kept}");
+        assert_eq!(agent.compact(&mut session, turn()).await.unwrap(), Compaction::NothingSaved);
+        let cancelled = turn();
+        cancelled.cancelled.cancel();
+        assert_ne!(agent.compact(&mut session, cancelled).await.unwrap(), compacted);
+    });
+}
+
+/// Images are kept with the conversation; a model that takes none is shown their names.
+#[test]
+fn images_go_to_models_that_take_them_and_stay_in_the_session() {
+    let world = AgentFixture::new();
+    world.runtime.block_on(async {
+        let mut session = world.session("talk").await;
+        let image = UserImage {
+            name: "cat.png".to_owned(),
+            mime_type: "image/png".to_owned(),
+            data: "iVBORw0K".to_owned(),
+        };
+        let sees = |asked: &ModelRequest| {
+            let of = |message: &Message| match message {
+                Message::User { images, .. } => images.len(),
+                _ => 0,
+            };
+            asked.messages.iter().map(of).sum::<usize>()
+        };
+        let seeing = Capabilities { supports_images: true, ..CAPABLE };
+        let model = FakeModel::able(seeing, |_, _| say("A cat."));
+        let how = || TurnSetup { images: vec![image.clone()], ..world.how() };
+        world.hold(model.clone(), &mut session, "What is this?", how()).await;
+        assert_eq!(sees(&model.asked()[0]), 1);
+        // Stored: a session that is opened again has it.
+        let id = session.id().clone();
+        drop(session);
+        let mut session = world.store.open_session(&id).await.unwrap();
+        let blind = FakeModel::able(CAPABLE, |_, _| say("I cannot see it."));
+        world.hold(blind.clone(), &mut session, "And now?", world.how()).await;
+        let asked = &blind.asked()[0];
+        assert_eq!(sees(asked), 0);
+        let first = serde_json::to_string(&asked.messages[0]).unwrap();
+        assert!(first.contains("[Images that this model cannot be shown: cat.png]"), "{first}");
+        world.hold(model.clone(), &mut session, "Look again.", world.how()).await;
+        assert_eq!(sees(model.asked().last().unwrap()), 1);
+        // A prompt with an image is not sent to a model that takes none, and not kept.
+        let before = session.messages().len();
+        let agent = Agent::new(Arc::clone(world.bench.front()), blind.clone(), world.how().settings);
+        let turn = TurnContext {
+            credential: world.how().caller.into(),
+            approver: world.how().approver,
+            cancelled: CancellationToken::new(),
+            events: Arc::new(|_| {}),
+            images: vec![image],
+        };
+        let refused = agent.run_turn(&mut session, "And this?", turn).await.unwrap_err();
+        assert!(refused.to_string().contains("takes no images"), "{refused}");
+        assert_eq!((session.messages().len(), blind.asked().len()), (before, 1));
+    });
 }

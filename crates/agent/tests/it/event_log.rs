@@ -22,7 +22,7 @@ pub(crate) fn kept(messages: &[Message]) -> String {
     let mut text = String::new();
     for message in messages {
         let line = match message {
-            Message::User { text } => format!("user: {}", short(text)),
+            Message::User { text, .. } => format!("user: {}", short(text)),
             Message::Assistant(said) => {
                 let parts: Vec<String> = said.parts.iter().map(part).collect();
                 format!("model: {}", parts.join(" + "))

@@ -180,8 +180,12 @@ impl FakeModel {
     }
 }
 
-pub(crate) const CAPABLE: Capabilities =
-    Capabilities { supports_tools: true, context_window: Some(100_000), max_output_tokens: None };
+pub(crate) const CAPABLE: Capabilities = Capabilities {
+    supports_tools: true,
+    supports_images: false,
+    context_window: Some(100_000),
+    max_output_tokens: None,
+};
 
 impl Provider for FakeModel {
     fn model(&self) -> &ModelName {

@@ -37,6 +37,8 @@ pub(crate) struct TurnSetup {
     pub(crate) cancelled: CancellationToken,
     /// Also receives every event.
     pub(crate) watch: EventSink,
+    /// Images that come with the prompt.
+    pub(crate) images: Vec<toolgate_llm::UserImage>,
 }
 
 /// A completed turn.
@@ -77,6 +79,7 @@ impl AgentFixture {
             approver: Arc::new(NoApprover { remedy: "ask in a test".to_owned() }),
             cancelled: CancellationToken::new(),
             watch: Arc::new(|_| {}),
+            images: Vec::new(),
         }
     }
 
@@ -125,6 +128,7 @@ impl AgentFixture {
             approver: how.approver,
             cancelled: how.cancelled,
             events: sink,
+            images: how.images,
         };
         let ended = tokio::time::timeout(TEST_TIMEOUT, agent.run_turn(session, prompt, turn)).await;
         let ended = ended.expect("the turn did not end").unwrap();

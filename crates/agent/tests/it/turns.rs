@@ -168,7 +168,13 @@ fn a_turn_that_cannot_be_held_has_an_end_too() {
             let model = FakeModel::steps(vec![unkeepable.clone()]);
             let agent = Agent::new(Arc::clone(world.bench.front()), model, world.how().settings);
             let TurnSetup { approver, cancelled, .. } = world.how();
-            let turn = TurnContext { credential: caller.into(), approver, cancelled, events: sink };
+            let turn = TurnContext {
+                credential: caller.into(),
+                approver,
+                cancelled,
+                events: sink,
+                images: Vec::new(),
+            };
             let error = agent.run_turn(&mut session, "Hello?", turn).await.unwrap_err();
             assert_eq!(error.code(), code);
             let events = events.lock().unwrap();

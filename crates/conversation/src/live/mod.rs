@@ -21,4 +21,4 @@ pub use live_conversation::MessageSnapshot;
 pub use participant::{Participant, Principal};
 pub use questions::{AnswerError, AnsweredQuestion, CallQuestion, QuestionSource};
 pub use subscription::{Delivery, Subscription};
-pub use turn::{OutgoingMessage, TextAttachment};
+pub use turn::{OutgoingMessage, TextAttachment, prompt_with};

@@ -47,22 +47,26 @@ impl OutgoingMessage {
                 format!("send at most {MAX_ATTACHMENTS} attachments and {MAX_MESSAGE_BYTES} bytes"),
             ));
         }
-        let mut prompt = self.text.clone();
-        for TextAttachment { name, text } in &self.attachments {
-            let name: String = name.chars().filter(|letter| !letter.is_control()).take(200).collect();
-            let fence = "`".repeat(longest_fence(text).max(2) + 1);
-            prompt.push_str(&format!(
-                "\n\nAttached file `{}`:\n{fence}\n{text}\n{fence}",
-                name.replace('`', "'")
-            ));
-        }
-        Ok(prompt)
+        Ok(prompt_with(&self.text, &self.attachments))
     }
 
     /// The names of its attachments.
     pub(crate) fn names(&self) -> Vec<String> {
         self.attachments.iter().map(|file| file.name.clone()).collect()
     }
+}
+
+/// A prompt followed by the texts that come with it, each in a fence that it cannot end.
+#[must_use]
+pub fn prompt_with(text: &str, attachments: &[TextAttachment]) -> String {
+    let mut prompt = text.to_owned();
+    for TextAttachment { name, text } in attachments {
+        let name: String = name.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        let fence = "`".repeat(longest_fence(text).max(2) + 1);
+        prompt
+            .push_str(&format!("\n\nAttached file `{}`:\n{fence}\n{text}\n{fence}", name.replace('`', "'")));
+    }
+    prompt
 }
 
 /// The longest run of backticks in a text.
@@ -90,7 +94,7 @@ impl PreparedTurn {
         let ends = TurnGuard::new(&conversation);
         let end = Arc::new(Mutex::new(None));
         let events = sink(&conversation, &questions, &end);
-        let turn = TurnContext { credential, approver, cancelled, events };
+        let turn = TurnContext { credential, approver, cancelled, events, images: Vec::new() };
         // The error is in the last event.
         let _ = ready.agent.run_turn(&mut session, &prompt, turn).await;
         drop(session);

@@ -162,7 +162,12 @@ pub(crate) fn list_models<'e>(
 
 fn listed_capabilities(name: &str, said: StatedCapabilities, stated: StatedCapabilities) -> Capabilities {
     // Nearly all of the vendors' own models support tool calls, and compatible servers accept requests with tools for whatever they serve.
-    let otherwise = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+    let otherwise = Capabilities {
+        supports_tools: true,
+        supports_images: false,
+        context_window: None,
+        max_output_tokens: None,
+    };
     stated.apply_over(said.apply_over(known_models::known_capabilities(name).unwrap_or(otherwise)))
 }
 

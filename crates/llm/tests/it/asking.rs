@@ -28,7 +28,7 @@ pub(crate) fn tools() -> Vec<ToolDefinition> {
 
 /// Two turns: text, thinking of this model and of another, valid and invalid calls, results.
 pub(crate) fn conversation(wire: Wire, model: &ModelName) -> Vec<Message> {
-    let user = |text: &str| Message::User { text: text.into() };
+    let user = |text: &str| Message::user(text);
     let text = |text: &str| MessagePart::Text { text: text.into() };
     let thinking = |text: &str, wire, value| MessagePart::Thinking {
         text: text.into(),
@@ -113,7 +113,7 @@ pub(crate) fn history(wire: Wire, folder: &str, model: &ModelName, streams: &[&s
             is_error: false,
         };
         let results: Vec<CallResult> = message.calls().map(result).collect();
-        messages.push(Message::User { text: format!("Now {name}.") });
+        messages.push(Message::user(format!("Now {name}.")));
         messages.push(Message::Assistant(message));
         if !results.is_empty() {
             messages.push(Message::Results { results });

@@ -92,6 +92,7 @@ async fn what_a_model_can_do_is_configured_then_listed_then_known() {
     let list = json!({"data": [{"id": "gpt-4o", "context_length": 9000, "supported_parameters": []}]});
     let all = |supports_tools, context_window, max_output_tokens| Capabilities {
         supports_tools,
+        supports_images: false,
         context_window,
         max_output_tokens,
     };
@@ -108,6 +109,7 @@ async fn what_a_model_can_do_is_configured_then_listed_then_known() {
         let server = Server::start(move |_| Answer::json(status, &body)).await;
         let endpoint = Endpoint { stated, ..Endpoint::new(server.url("/v1")) };
         let provider = toolgate_llm::provider(Wire::OpenaiChat, endpoint, model("openai-chat", name));
+        let expected = Capabilities { supports_images: name != "mine", ..expected };
         assert_eq!(provider.capabilities().await.unwrap(), expected, "{status} {name}");
         provider.capabilities().await.unwrap();
         // A server that failed is queried again: it may be starting.
@@ -121,6 +123,7 @@ async fn nobody_is_asked_for_what_is_configured() {
     let server = Server::start(|_| Answer::json(200, &json!({"data": []}))).await;
     let stated = StatedCapabilities {
         supports_tools: Some(true),
+        supports_images: None,
         context_window: Some(10),
         max_output_tokens: Some(5),
     };

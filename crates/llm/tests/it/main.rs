@@ -20,3 +20,4 @@ mod responses;
 mod chat;
 mod chat_calls;
 mod ollama;
+mod images;

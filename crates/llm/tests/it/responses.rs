@@ -69,7 +69,7 @@ async fn what_came_goes_back_as_it_came_and_to_nobody_else() {
 async fn only_what_is_wanted_is_said() {
     let server = Server::start(|_| Answer::events(fixture(FOLDER, "text"))).await;
     let tools = tools();
-    let hello = [Message::User { text: "Hello".into() }];
+    let hello = [Message::user("Hello")];
     for (name, thinking, expected) in [
         ("gpt-6", ThinkingMode::Default, json!([["reasoning.encrypted_content"], null])),
         (
@@ -100,15 +100,25 @@ async fn what_a_model_can_do_is_configured_then_known() {
         endpoint.stated = stated;
         toolgate_llm::provider(Wire::Openai, endpoint, model("openai", name)).capabilities().await.unwrap()
     };
-    let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+    let unknown = Capabilities {
+        supports_tools: true,
+        supports_images: false,
+        context_window: None,
+        max_output_tokens: None,
+    };
     assert_eq!(capabilities("never-heard-of", StatedCapabilities::default()).await, unknown);
     assert!(capabilities("gpt-5", StatedCapabilities::default()).await.context_window.is_some());
     let stated = StatedCapabilities {
         supports_tools: Some(false),
+        supports_images: Some(false),
         context_window: Some(7),
         max_output_tokens: Some(3),
     };
-    let expected =
-        Capabilities { supports_tools: false, context_window: Some(7), max_output_tokens: Some(3) };
+    let expected = Capabilities {
+        supports_tools: false,
+        supports_images: false,
+        context_window: Some(7),
+        max_output_tokens: Some(3),
+    };
     assert_eq!(capabilities("gpt-5", stated).await, expected);
 }

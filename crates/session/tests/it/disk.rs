@@ -28,7 +28,7 @@ fn fill(prefix: &[&str], place: &Place, file: &Path, after: impl FnOnce()) -> Ve
 }
 
 fn number(message: &Message) -> String {
-    let Message::User { text } = message else { panic!() };
+    let Message::User { text, .. } = message else { panic!() };
     text.split(' ').next().unwrap().to_owned()
 }
 

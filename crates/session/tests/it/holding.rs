@@ -122,7 +122,7 @@ fn whoever_gets_it_has_it_alone() {
         let session = place.open().await.open_session(&id("s")).await.unwrap();
         assert_eq!(session.messages().len(), 80);
         for (index, message) in session.messages().iter().enumerate() {
-            let toolgate_llm::Message::User { text } = message else { panic!() };
+            let toolgate_llm::Message::User { text, .. } = message else { panic!() };
             assert!(text.ends_with(&format!("after {index}")), "{text}");
         }
     });

@@ -49,7 +49,7 @@ fn kept(place: &Place) -> Vec<u64> {
         let mut kept = Vec::new();
         for message in session.messages() {
             match message {
-                Message::User { text } => kept.push(number(text)),
+                Message::User { text, .. } => kept.push(number(text)),
                 Message::Assistant(said) => kept.push(number(&said.text())),
                 Message::Results { results } => {
                     let calls: Vec<&str> = results.iter().map(|result| result.call.as_str()).collect();

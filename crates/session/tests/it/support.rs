@@ -57,7 +57,7 @@ pub(crate) fn model(text: &str) -> ModelName {
 }
 
 pub(crate) fn user(text: &str) -> Message {
-    Message::User { text: text.to_owned() }
+    Message::user(text.to_owned())
 }
 
 /// An assistant message with text and calls.

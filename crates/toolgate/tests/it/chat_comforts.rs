@@ -201,3 +201,39 @@ fn the_first_row_names_the_workspace_below_the_home_directory() {
     let name = place.workspace.file_name().unwrap().to_str().unwrap();
     assert!(shown.starts_with(&format!("scripted/script.yaml in ~/{name}, trust guided")), "{shown}");
 }
+
+/// A file that a message names is read by a call of the gate, and its text is part of the message.
+#[test]
+fn files_are_attached_through_the_gate() {
+    let mut chat = Chat::begin("steps: [{say: \"I got: {{prompt}}\"}]", 60, &[], &[]);
+    std::fs::write(chat.place.workspace.join(".env"), "API_KEY=hidden-from-all\n").unwrap();
+    std::fs::write(chat.place.workspace.join("cat.png"), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01").unwrap();
+    std::fs::write(chat.place.workspace.join("blob.bin"), b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0").unwrap();
+    // Completed by the editor, without an alias.
+    chat.terminal.press("look at @not\t");
+    chat.terminal.wait_for("look at @notes.md");
+    chat.terminal.press(", @alice\r");
+    let shown = chat.terminal.wait_for("Attached file notes.md:");
+    assert!(shown.contains("attached notes.md: 8 bytes\n") && !shown.contains("alice is not"), "{shown}");
+    let shown = chat.say("and @.env and @missing/file", ".env is not attached: ");
+    assert!(shown.contains("missing/file is not attached: "), "{shown}");
+    let shown = chat.say("what is @blob.bin", "blob.bin is not attached: it is neither text nor");
+    assert!(!shown.contains("hidden-from-all"), "{shown}");
+    let shown = chat.say("what is in @cat.png", "takes no images, as far as is known");
+    assert!(shown.contains("attached cat.png: image/png\n"), "{shown}");
+    let decisions: Vec<(String, String)> = chat
+        .place
+        .records()
+        .iter()
+        .map(|record| (record.details.clone().unwrap().paths.concat(), record.decision.as_str().to_owned()))
+        .collect();
+    let has =
+        |path: &str, decision: &str| decisions.contains(&(format!("@project/{path}"), decision.to_owned()));
+    assert!(
+        has("notes.md", "ALLOWED") && has(".env", "DENIED") && has("cat.png", "ALLOWED"),
+        "{decisions:?}"
+    );
+    // The attached text is in the stored conversation.
+    let kept = chat.place.must(&["sessions", "show", "last", "--full"]);
+    assert!(kept.contains("Attached file `notes.md`:") && kept.contains("two"), "{kept}");
+}

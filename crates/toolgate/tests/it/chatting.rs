@@ -649,6 +649,10 @@ fn commands_of_the_prompt_say_what_is() {
     // A backslash continues a line, and paths are completed.
     sitting.say("/model scripted/script.yaml", "from here on");
     sitting.terminal.press("first\\\rsecond @pro\tno\t\r");
+    // Under trust supervised the file that is attached is asked about as well.
+    let shown = sitting.terminal.wait_for("left, answer:");
+    assert!(shown.contains("the model asks to call read_file (read)"), "{shown}");
+    sitting.terminal.press("y\r");
     let shown = sitting.terminal.wait_for("I was told: first");
     assert!(shown.contains("second @project/notes.md"), "{shown}");
 }

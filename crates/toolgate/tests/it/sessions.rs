@@ -37,7 +37,7 @@ fn new(place: &CliFixture, id: &str, title: &str) -> NewSession {
 }
 
 fn user(text: &str) -> Message {
-    Message::User { text: text.to_owned() }
+    Message::user(text.to_owned())
 }
 
 fn said(parts: Vec<MessagePart>) -> Message {

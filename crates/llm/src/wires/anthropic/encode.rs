@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 use crate::arguments::object_text;
 use crate::call_ids::CallIds;
 use crate::known_models;
-use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState};
+use crate::message::{
+    AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState, UserImage,
+};
 use crate::provider::ModelName;
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
@@ -89,7 +91,9 @@ fn messages(messages: &[Message], model: &ModelName, names: &WireNames) -> Value
     let mut ids = CallIds::default();
     for message in messages {
         let (role, blocks) = match message {
-            Message::User { text } => ("user", text_block(text).into_iter().collect()),
+            Message::User { text, images } => {
+                ("user", images.iter().map(image_block).chain(text_block(text)).collect())
+            }
             Message::Assistant(said) => ("assistant", assistant(said, model, names, &mut ids)),
             Message::Results { results } => {
                 ("user", results.iter().map(|result| answer(result, &ids)).collect())
@@ -105,6 +109,11 @@ fn messages(messages: &[Message], model: &ModelName, names: &WireNames) -> Value
         set_cache_control(last);
     }
     turns.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+}
+
+fn image_block(image: &UserImage) -> Value {
+    let source = json!({"type": "base64", "media_type": image.mime_type, "data": image.data});
+    json!({"type": "image", "source": source})
 }
 
 /// Empty text blocks are rejected.

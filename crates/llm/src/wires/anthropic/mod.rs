@@ -91,6 +91,7 @@ impl AnthropicProvider {
         let number = |field: &str| info.get(field)?.as_u64();
         self.stated.apply_over(Capabilities {
             supports_tools: true,
+            supports_images: false,
             context_window: number("max_input_tokens"),
             max_output_tokens: number("max_tokens"),
         })

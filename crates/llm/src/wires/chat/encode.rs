@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Flavour;
 use crate::arguments::object_text;
-use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
+use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, UserImage};
 use crate::provider::ModelName;
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
@@ -74,7 +74,7 @@ fn messages(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> 
     let turn = request.messages.iter().rposition(is_user).unwrap_or_default();
     for (place, message) in request.messages.iter().enumerate() {
         match message {
-            Message::User { text } => user(text, &mut messages),
+            Message::User { text, images } => user(text, images, &mut messages),
             Message::Assistant(said) => messages.push(assistant(said, model, names, place > turn)),
             Message::Results { results } => messages.extend(results.iter().map(result)),
         }
@@ -83,15 +83,30 @@ fn messages(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> 
 }
 
 /// Other vendors' models reject two consecutive user messages, so they are merged.
-fn user(text: &str, messages: &mut Vec<Value>) {
-    if let Some(last) = messages.last_mut().filter(|last| last["role"] == "user")
-        && let Some(Value::String(before)) = last.get_mut("content")
-    {
-        before.push_str("\n\n");
-        before.push_str(text);
-    } else {
-        messages.push(json!({ "role": "user", "content": text }));
+fn user(text: &str, images: &[UserImage], messages: &mut Vec<Value>) {
+    let last = messages.last_mut().filter(|last| last["role"] == "user");
+    match (last.and_then(|last| last.get_mut("content")), images) {
+        (Some(Value::String(before)), []) => {
+            before.push_str("\n\n");
+            before.push_str(text);
+        }
+        (Some(before), _) => {
+            let mut parts = match before.take() {
+                Value::Array(parts) => parts,
+                earlier => vec![json!({ "type": "text", "text": earlier })],
+            };
+            parts.extend(content_parts(text, images));
+            *before = Value::Array(parts);
+        }
+        (None, []) => messages.push(json!({ "role": "user", "content": text })),
+        (None, _) => messages.push(json!({ "role": "user", "content": content_parts(text, images) })),
     }
+}
+
+/// Parts are only sent with images: some servers know text alone.
+fn content_parts(text: &str, images: &[UserImage]) -> Vec<Value> {
+    let image = |image: &UserImage| json!({ "type": "image_url", "image_url": { "url": image.data_url() } });
+    images.iter().map(image).chain([json!({ "type": "text", "text": text })]).collect()
 }
 
 fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, is_this_turn: bool) -> Value {

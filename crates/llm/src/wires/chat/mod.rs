@@ -120,6 +120,7 @@ impl ChatProvider {
     async fn discover_capabilities(&self) -> Result<Capabilities, Capabilities> {
         let known = known_models::known_capabilities(&self.model.name).unwrap_or(Capabilities {
             supports_tools: true,
+            supports_images: false,
             context_window: None,
             max_output_tokens: None,
         });

@@ -45,8 +45,12 @@ fn said(entry: &Value) -> StatedCapabilities {
     let parameters = entry.get("supported_parameters").and_then(Value::as_array);
     let by_parameter = parameters.map(|parameters| parameters.iter().any(|parameter| parameter == "tools"));
     let by_capability = || entry.pointer("/capabilities/function_calling").and_then(Value::as_bool);
+    let modalities = entry.pointer("/architecture/input_modalities").and_then(Value::as_array);
+    let by_modality = modalities.map(|modalities| modalities.iter().any(|modality| modality == "image"));
+    let by_vision = || entry.pointer("/capabilities/vision").and_then(Value::as_bool);
     StatedCapabilities {
         supports_tools: by_parameter.or_else(by_capability),
+        supports_images: by_modality.or_else(by_vision),
         context_window: number(CONTEXT_WINDOW).filter(|tokens| *tokens > 0),
         max_output_tokens: number(MAX_OUTPUT_TOKENS).filter(|tokens| *tokens > 0),
     }
@@ -73,6 +77,7 @@ mod tests {
         let all = |tools, window, output| {
             Some(StatedCapabilities {
                 supports_tools: tools,
+                supports_images: None,
                 context_window: window,
                 max_output_tokens: output,
             })

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::show::ModelInfo;
 use crate::arguments::object_text;
-use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
+use crate::message::{AssistantMessage, CallResult, Message, MessagePart, ModelCall, UserImage};
 use crate::provider::ModelName;
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
@@ -70,11 +70,19 @@ fn soften(schema: &mut Value) {
 fn messages(request: &StepRequest<'_>, model: &ModelName, names: &WireNames) -> Vec<Value> {
     let system = request.system.map(|text| json!({ "role": "system", "content": text }));
     let conversation = request.messages.iter().flat_map(|message| match message {
-        Message::User { text } => vec![json!({ "role": "user", "content": text })],
+        Message::User { text, images } => vec![user(text, images)],
         Message::Assistant(said) => vec![assistant(said, model, names)],
         Message::Results { results } => results.iter().map(|made| result(made, names)).collect(),
     });
     system.into_iter().chain(conversation).collect()
+}
+
+fn user(text: &str, images: &[UserImage]) -> Value {
+    let mut message = json!({ "role": "user", "content": text });
+    if let (Some(message), false) = (message.as_object_mut(), images.is_empty()) {
+        message.insert("images".into(), images.iter().map(|image| image.data.as_str()).collect());
+    }
+    message
 }
 
 fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames) -> Value {

@@ -124,8 +124,12 @@ fn list_models(endpoint: &Endpoint) -> ModelQuery<'_, ListedModel> {
 }
 
 /// The assumption for a model that the server cannot describe. It cannot be relied upon for tools.
-const UNKNOWN: Capabilities =
-    Capabilities { supports_tools: false, context_window: None, max_output_tokens: None };
+const UNKNOWN: Capabilities = Capabilities {
+    supports_tools: false,
+    supports_images: false,
+    context_window: None,
+    max_output_tokens: None,
+};
 
 /// The models of a server, newest first.
 async fn installed_models(endpoint: &Endpoint) -> Result<Vec<String>, ProviderError> {

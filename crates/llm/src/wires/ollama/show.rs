@@ -36,7 +36,9 @@ pub(super) fn read(answer: &Value, stated: StatedCapabilities) -> ModelInfo {
             Some(wanted.min(trained.unwrap_or(wanted)))
         }
     };
-    let found = Capabilities { supports_tools, context_window: num_ctx.or(trained), max_output_tokens: None };
+    let supports_images = can("vision").unwrap_or(false);
+    let context_window = num_ctx.or(trained);
+    let found = Capabilities { supports_tools, supports_images, context_window, max_output_tokens: None };
     ModelInfo { capabilities: stated.apply_over(found), num_ctx, can_think: can("thinking").unwrap_or(false) }
 }
 

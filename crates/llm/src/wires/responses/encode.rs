@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::object_text;
 use crate::call_ids::CallIds;
-use crate::message::{AssistantMessage, Message, MessagePart, OpaqueProviderState};
+use crate::message::{AssistantMessage, Message, MessagePart, OpaqueProviderState, UserImage};
 use crate::provider::ModelName;
 use crate::request::{StepRequest, ThinkingMode, ToolChoice, ToolDefinition};
 use crate::wire_names::WireNames;
@@ -58,8 +58,11 @@ fn input(messages: &[Message], model: &ModelName, names: &WireNames) -> Vec<Valu
     let (mut items, mut ids) = (Vec::new(), CallIds::default());
     for message in messages {
         match message {
-            Message::User { text } => {
-                items.push(json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}));
+            Message::User { text, images } => {
+                let image = |image: &UserImage| json!({"type": "input_image", "image_url": image.data_url()});
+                let text = json!({"type": "input_text", "text": text});
+                let content: Vec<Value> = images.iter().map(image).chain([text]).collect();
+                items.push(json!({"type": "message", "role": "user", "content": content}));
             }
             Message::Assistant(said) => assistant(said, model, names, &mut ids, &mut items),
             Message::Results { results } => items.extend(results.iter().map(|result| {

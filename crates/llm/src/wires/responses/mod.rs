@@ -77,7 +77,12 @@ impl Provider for ResponsesProvider {
 
     /// The server does not state capabilities; every model of this wire supports tools.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
-        let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+        let unknown = Capabilities {
+            supports_tools: true,
+            supports_images: false,
+            context_window: None,
+            max_output_tokens: None,
+        };
         let known = known_models::known_capabilities(&self.model.name).unwrap_or(unknown);
         Box::pin(ready(Ok(self.stated.apply_over(known))))
     }

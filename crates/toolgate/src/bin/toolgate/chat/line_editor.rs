@@ -163,22 +163,32 @@ impl PromptCompleter {
         (start, self.paths(word))
     }
 
+    /// Paths with the alias of a mount, and those of the workspace without.
     fn paths(&self, word: &str) -> Vec<String> {
-        let Some((folder, begun)) = word.rsplit_once('/') else {
-            let aliases = self.mounts.iter().filter(|(alias, _)| alias.starts_with(word));
-            return aliases.map(|(alias, _)| format!("{alias}/")).collect();
-        };
+        let named = |alias: &str| self.mounts.iter().find(|(known, _)| known == alias);
+        let (folder, begun) = word.rsplit_once('/').unwrap_or(("@", word.trim_start_matches('@')));
+        // What is offered is what could be attached: nothing above a mount.
+        if folder.trim_start_matches('@').split('/').any(|name| name == "..") {
+            return Vec::new();
+        }
         let (alias, beneath) = folder.split_once('/').unwrap_or((folder, ""));
-        let Some((_, root)) = self.mounts.iter().find(|(known, _)| known == alias) else { return Vec::new() };
+        let (root, beneath) = match (named(alias), self.mounts.first()) {
+            (Some((_, root)), _) => (root, beneath),
+            (None, Some((_, root))) => (root, folder.trim_start_matches('@')),
+            (None, None) => return Vec::new(),
+        };
+        let aliases = self.mounts.iter().filter(|(alias, _)| folder == "@" && alias.starts_with(word));
+        let aliases = aliases.map(|(alias, _)| format!("{alias}/"));
         let is_plain = |name: &str| escape_line(name) == name && !name.contains(char::is_whitespace);
         let found = directory_entries(&root.join(beneath)).into_iter();
         // Names with invisible characters are not offered; nor are dotfiles, unless the prefix begins with a dot.
         let fitting = found.filter(|(name, _)| {
             name.starts_with(begun) && is_plain(name) && (begun.starts_with('.') || !name.starts_with('.'))
         });
-        fitting
-            .map(|(name, is_folder)| format!("{folder}/{name}{}", if is_folder { "/" } else { "" }))
-            .collect()
+        let before = if folder == "@" { "@".to_owned() } else { format!("{folder}/") };
+        let paths =
+            fitting.map(|(name, is_folder)| format!("{before}{name}{}", if is_folder { "/" } else { "" }));
+        aliases.chain(paths).collect()
     }
 }
 
@@ -228,7 +238,10 @@ mod tests {
         }
         let assistant =
             PromptCompleter { mounts: vec![("@project".to_owned(), folder.path().to_path_buf())] };
-        let table: [(&str, usize, &[&str]); 8] = [
+        let table: [(&str, usize, &[&str]); 11] = [
+            ("@s", 0, &["@src/"]),
+            ("@src/mai", 0, &["@src/main.rs"]),
+            ("@../", 0, &[]),
             ("/mo", 0, &["/model"]),
             ("/t", 0, &["/tools", "/trust"]),
             ("/model x", 7, &[]),

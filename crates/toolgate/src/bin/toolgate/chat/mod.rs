@@ -7,6 +7,7 @@ mod call_history;
 mod view;
 mod usage;
 mod slash_command;
+mod attachments;
 mod line_editor;
 mod signals;
 mod repl;

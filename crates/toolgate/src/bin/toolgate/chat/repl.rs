@@ -15,6 +15,7 @@ use toolgate_session::{ListFilter, Session, SessionSummary};
 use toolgate_types::Trust;
 
 use super::activity::Ticker;
+use super::attachments::Attached;
 use super::call_history::CallLookup;
 use super::line_editor::{EditorInput, InputReader, PromptText};
 use super::signals::ChatSignals;
@@ -48,8 +49,8 @@ pub(crate) struct Repl {
     pub(super) conversation: ActiveConversation,
     pub(super) view: Arc<ChatView>,
     lines: InputReader,
-    person: Person,
-    signals: ChatSignals,
+    pub(super) person: Person,
+    pub(super) signals: ChatSignals,
     /// A note for the model about what happened between turns.
     pub(super) pending_note: Option<String>,
     on_terminal: bool,
@@ -190,7 +191,8 @@ impl Repl {
             Some(aside) => format!("({aside})\n\n{words}"),
             None => words,
         };
-        let with = self.begin_turn();
+        let Some(Attached { prompt: words, images }) = self.attach(words).await? else { return Ok(SUCCESS) };
+        let with = TurnOptions { images, ..self.begin_turn() };
         let ticker = Ticker::start(&self.view);
         let ended = self.context.run_turn(&mut self.conversation, &words, with).await;
         drop(ticker);
@@ -211,7 +213,7 @@ impl Repl {
         let view = Arc::clone(&self.view);
         let events = Arc::new(move |event| view.show(event));
         self.view.begin_turn();
-        TurnOptions { person: self.person.clone(), cancelled, events }
+        TurnOptions { person: self.person.clone(), cancelled, events, images: Vec::new() }
     }
 
     fn end_turn(&self) {

@@ -49,7 +49,7 @@ fn json(provider: &ProviderModels) -> Value {
 fn of_model(provider: &str, ListedModel { name, capabilities }: &ListedModel) -> Value {
     json!({
         "name": format!("{provider}/{name}"),
-        "supportsTools": capabilities.supports_tools,
+        "supportsTools": capabilities.supports_tools, "supportsImages": capabilities.supports_images,
         "contextWindow": capabilities.context_window,
         "maxOutputTokens": capabilities.max_output_tokens,
     })

@@ -56,7 +56,8 @@ fn run_task(
             events = answers.sink();
             person = Person::with_stdin(answers);
         }
-        let with = TurnOptions { person: person.clone(), cancelled: stop.clone(), events };
+        let with =
+            TurnOptions { person: person.clone(), cancelled: stop.clone(), events, images: Vec::new() };
         let ended = match sitting.open_conversation(&stop).await {
             Ok(mut talk) => sitting.run_turn(&mut talk, &prompt, with).await,
             Err(failed) => Err(failed),

@@ -19,7 +19,7 @@ use toolgate_assembly::settings::Settings;
 use toolgate_assembly::trust::ProjectInstructions;
 use toolgate_conversation::{AgentOverrides, AgentSource, ReadyAgent, session_title};
 use toolgate_gate::{BlockingStrategy, Credential};
-use toolgate_llm::{ModelName, StreamRecorder};
+use toolgate_llm::{ModelName, StreamRecorder, UserImage};
 use toolgate_session::{NewSession, Session, SessionError, SessionOwner, SessionStore, SessionSummary};
 use toolgate_tools::ProfiledGate;
 use toolgate_types::{SessionId, Trust};
@@ -223,12 +223,12 @@ impl ChatContext {
         prompt: &str,
         with: TurnOptions,
     ) -> Result<TurnOutcome, CliError> {
-        let session = match &mut talk.session {
-            Some(session) => session,
-            none => none.insert(self.create_session(prompt, talk.ready.agent.model()).await?),
+        let session = self.ensure_session(talk, prompt).await?.id().clone();
+        let turn = self.turn_context(&session, with)?;
+        let ActiveConversation { ready, session: Some(session) } = talk else {
+            return Err(CliError::error("the conversation is not stored"));
         };
-        let turn = self.turn_context(session, with)?;
-        talk.ready.agent.run_turn(session, prompt, turn).await.map_err(agent_failure)
+        ready.agent.run_turn(session, prompt, turn).await.map_err(agent_failure)
     }
 
     /// Summarises the conversation, and continues from the summary.
@@ -238,15 +238,27 @@ impl ChatContext {
         with: TurnOptions,
     ) -> Result<Compaction, CliError> {
         let Some(session) = &mut talk.session else { return Ok(Compaction::NothingSaved) };
-        let turn = self.turn_context(session, with)?;
+        let turn = self.turn_context(session.id(), with)?;
         talk.ready.agent.compact(session, turn).await.map_err(agent_failure)
     }
 
-    fn turn_context(&self, session: &Session, with: TurnOptions) -> Result<TurnContext, CliError> {
-        let TurnOptions { person, cancelled, events } = with;
-        let credential = self.credential(session.id())?;
+    /// The session of the conversation, which begins with these words if there is none.
+    pub(crate) async fn ensure_session<'t>(
+        &self,
+        talk: &'t mut ActiveConversation,
+        words: &str,
+    ) -> Result<&'t mut Session, CliError> {
+        match &mut talk.session {
+            Some(session) => Ok(session),
+            none => Ok(none.insert(self.create_session(words, talk.ready.agent.model()).await?)),
+        }
+    }
+
+    fn turn_context(&self, session: &SessionId, with: TurnOptions) -> Result<TurnContext, CliError> {
+        let TurnOptions { person, cancelled, events, images } = with;
+        let credential = self.credential(session)?;
         let approver = person.approver_for_turn(cancelled.clone());
-        Ok(TurnContext { credential, approver, cancelled, events })
+        Ok(TurnContext { credential, approver, cancelled, events, images })
     }
 
     async fn create_session(&self, prompt: &str, model: &ModelName) -> Result<Session, CliError> {
@@ -291,6 +303,8 @@ pub(crate) struct TurnOptions {
     pub(crate) person: Person,
     pub(crate) cancelled: CancellationToken,
     pub(crate) events: EventSink,
+    /// Images that come with the prompt.
+    pub(crate) images: Vec<UserImage>,
 }
 
 fn recorder(file: &std::path::Path, settings: &Settings) -> Result<StreamRecorder, CliError> {

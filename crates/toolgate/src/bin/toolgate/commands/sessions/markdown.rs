@@ -36,7 +36,7 @@ pub(super) fn transcript(transcript: &Transcript) -> String {
 fn add_entry(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
     let at = rfc3339_millis(entry.at());
     match entry {
-        TranscriptEntry::Message { message: Message::User { text }, .. } => {
+        TranscriptEntry::Message { message: Message::User { text, .. }, .. } => {
             let _ = write!(page, "\n## You, {at}\n\n{}", fenced(text, "markdown"));
         }
         TranscriptEntry::Message { message: Message::Assistant(said), position, .. } => {
@@ -54,7 +54,7 @@ fn add_entry(page: &mut String, entry: &TranscriptEntry, all: &[TranscriptEntry]
                 counted_messages(*replaced)
             );
             match message {
-                Message::User { text } => {
+                Message::User { text, .. } => {
                     let _ = write!(page, "\n{}", fenced(text, "markdown"));
                 }
                 Message::Assistant(said) => add_assistant(page, said, &[]),

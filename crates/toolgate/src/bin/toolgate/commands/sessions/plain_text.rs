@@ -63,7 +63,7 @@ impl TranscriptPage {
     fn entry(&mut self, entry: &TranscriptEntry, all: &[TranscriptEntry]) {
         let at = rfc3339_millis(entry.at());
         match entry {
-            TranscriptEntry::Message { message: Message::User { text }, .. } => {
+            TranscriptEntry::Message { message: Message::User { text, .. }, .. } => {
                 self.heading("you", &at);
                 self.quote(text);
             }
@@ -81,7 +81,7 @@ impl TranscriptPage {
                     &at,
                 );
                 match message {
-                    Message::User { text } => self.quote(text),
+                    Message::User { text, .. } => self.quote(text),
                     Message::Assistant(said) => self.assistant(said, &[]),
                     Message::Results { .. } => {}
                 }
