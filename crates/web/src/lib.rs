@@ -198,6 +198,13 @@ mod tests {
         }
     }
 
+    /// The budget of everything that a browser could load, with every chunk.
+    #[test]
+    fn the_whole_page_is_smaller_than_its_budget() {
+        let bytes: usize = FILES.iter().map(|file| file.brotli.len()).sum();
+        assert!(bytes < 250_000, "{bytes} bytes");
+    }
+
     #[test]
     fn the_policy_allows_nothing_inline_and_nothing_from_elsewhere() {
         let (_, policy) =

@@ -20,7 +20,7 @@ export function Transcript({ chat: { blocks, running } }: { chat: Chat }) {
     getScrollElement: () => scroller.current,
     estimateSize: (index) => estimate(blocks[index]),
     getItemKey: (index) => blocks[index]?.key ?? index,
-    overscan: 10,
+    overscan: 4,
     paddingStart: 24,
     paddingEnd: 24,
     initialRect: { width: 800, height: 800 },
@@ -88,7 +88,7 @@ const BlockView = memo(function BlockView({ block }: { block: Block }) {
     case 'text':
       return (
         <article className={block.open ? 'message is-open' : 'message'} aria-label="Agent">
-          <Markdown text={block.text} />
+          <Markdown text={block.text} live={block.open} />
         </article>
       );
     case 'thinking':

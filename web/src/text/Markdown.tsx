@@ -18,7 +18,16 @@ parser.validateLink = () => true;
 /** More markup than a person writes into one block. Some of it takes a parser quadratic time, so such a block is shown as it was written. */
 const MAX_DELIMITERS = 1200;
 
-export const Markdown = memo(function Markdown({ text }: { text: string }) {
+/** Code that still streams and is longer than this gets its colours when it is complete. */
+const MAX_LIVE_CODE = 1500;
+
+interface Props {
+  text: string;
+  /** More of it is coming. */
+  live?: boolean;
+}
+
+export const Markdown = memo(function Markdown({ text, live = false }: Props) {
   if (delimiters(text) > MAX_DELIMITERS) {
     return (
       <div className="prose prose-plain">
@@ -26,7 +35,7 @@ export const Markdown = memo(function Markdown({ text }: { text: string }) {
       </div>
     );
   }
-  return <div className="prose">{blocks(parser.parse(text, {}))}</div>;
+  return <div className="prose">{tree(parser.parse(text, {})).map((node, key) => block(node, key, live && text.length > MAX_LIVE_CODE))}</div>;
 });
 
 /** Characters that may be markup, outside of fenced code. */
@@ -45,10 +54,6 @@ interface Node {
   children: Node[];
 }
 
-function blocks(tokens: Token[]): ReactNode {
-  return tree(tokens).map(block);
-}
-
 function tree(tokens: Token[]): Node[] {
   const root: Node[] = [];
   const open: Node[] = [];
@@ -64,8 +69,8 @@ function tree(tokens: Token[]): Node[] {
   return root;
 }
 
-function block({ token, children }: Node, key: number): ReactNode {
-  const inner = () => children.map(block);
+function block({ token, children }: Node, key: number, isPlain: boolean): ReactNode {
+  const inner = () => children.map((child, index) => block(child, index, isPlain));
   switch (token.type) {
     case 'inline':
       return <Fragment key={key}>{inline(tree(token.children ?? []))}</Fragment>;
@@ -89,7 +94,7 @@ function block({ token, children }: Node, key: number): ReactNode {
       return <hr key={key} />;
     case 'fence':
     case 'code_block':
-      return <CodeBlock key={key} text={token.content} name={token.info.trim().split(/\s/)[0] ?? ''} />;
+      return <CodeBlock key={key} text={token.content} name={token.info.trim().split(/\s/)[0] ?? ''} isPlain={isPlain} />;
     case 'table_open':
       return (
         <div key={key} className="table-scroll" role="region" aria-label="Table" tabIndex={0}>
@@ -164,7 +169,7 @@ function inline(nodes: Node[]): ReactNode[] {
   });
 }
 
-function CodeBlock({ text, name }: { text: string; name: string }) {
+function CodeBlock({ text, name, isPlain }: { text: string; name: string; isPlain: boolean }) {
   const code = text.endsWith('\n') ? text.slice(0, -1) : text;
   return (
     <figure className="code-block">
@@ -176,7 +181,7 @@ function CodeBlock({ text, name }: { text: string; name: string }) {
       </figcaption>
       <pre tabIndex={0}>
         <code>
-          <Highlighted text={code} language={languageOf(name)} />
+          <Highlighted text={code} language={isPlain ? undefined : languageOf(name)} />
         </code>
       </pre>
     </figure>

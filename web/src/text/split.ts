@@ -5,6 +5,8 @@
 
 /** A block that is longer is split where it can be. */
 export const SOFT_LIMIT = 4_000;
+/** Code that is longer is split at a line: each of its words may be an element. */
+export const CODE_LIMIT = 6_000;
 /** A block that is longer is split anywhere. */
 export const HARD_LIMIT = 16_000;
 
@@ -32,6 +34,7 @@ export function split(text: string): Split | undefined {
     else if (!fence && line.trim() === '' && start > 0 && canSplit(text, newline + 1)) best = newline + 1;
     if (best >= SOFT_LIMIT) return cut(text, best, undefined);
     start = newline + 1;
+    if (fence && start > CODE_LIMIT) return best > 0 ? cut(text, best, undefined) : cut(text, start, fence);
   }
   if (text.length <= HARD_LIMIT) return undefined;
   if (best > 0) return cut(text, best, undefined);
