@@ -1,4 +1,4 @@
-import { accessible, button, ended, expect, message, open, question, send, test, tool, unfold, view } from './test';
+import { accessible, button, ended, expect, message, open, question, send, startNew, test, tool, unfold, view } from './test';
 
 const COMMANDS = `
 memory: conversation
@@ -78,7 +78,7 @@ test.describe('a question', () => {
     await button(card, 'Approve with this grant').click();
     await expect(card).toContainText('second');
 
-    await page.getByRole('link', { name: 'New session' }).click();
+    await startNew(page);
     await send(page, 'Go again');
     // The same call is not asked about; the next one is.
     await expect(question(page, 'run_command')).toContainText('second');
@@ -146,6 +146,21 @@ test.describe('a question', () => {
     await page.keyboard.type('aaa');
     await expect(message(page)).toHaveValue('a draft: aaa');
     expect(gate.has('two.txt')).toBe(false);
+  });
+});
+
+test.describe('a question of a program', () => {
+  test('that calls over the API is asked on the start page', async ({ page, gate }) => {
+    await open(page, gate);
+    const outcome = gate.call('write_file', { path: 'a.txt', content: 'by a program\n' });
+    const card = question(page, 'write_file');
+    await expect(card).toContainText('by a program');
+    await expect(page).toHaveTitle(/^\(1\)/);
+    await accessible(page);
+    await button(card, 'Approve').click();
+    expect((await outcome).decision).toBe('ALLOWED');
+    await expect(card).toBeHidden();
+    expect(gate.read('a.txt')).toBe('by a program\n');
   });
 });
 

@@ -1,4 +1,4 @@
-import { accessible, button, calls, ended, expect, message, open, question, send, test, tool, unfold, view } from './test';
+import { accessible, button, calls, ended, expect, message, open, question, send, startNew, test, tool, unfold, view } from './test';
 
 test.describe('first run', () => {
   test('the printed address logs in, loses its token, and a scripted model works without a key', async ({ page, gate, context }) => {
@@ -121,7 +121,7 @@ test.describe('sessions', () => {
     await open(page, gate);
     await send(page, 'First subject');
     await ended(page);
-    await page.getByRole('link', { name: 'New session' }).click();
+    await startNew(page);
     await send(page, 'Second subject');
     await ended(page);
     const list = page.getByRole('region', { name: 'Session list' });
@@ -145,5 +145,60 @@ test.describe('sessions', () => {
     await button(list, 'Delete').click();
     await button(page.getByRole('dialog'), 'Delete').click();
     await expect(list.getByRole('link', { name: 'Renamed' })).toHaveCount(0);
+  });
+});
+
+const PLAN = `
+steps:
+  - calls: [{tool: update_plan, arguments: {steps: [{step: Look, status: completed}, {step: "Edit <b>it</b>", status: in_progress}, {step: Test, status: pending}]}}]
+  - say: "I have a plan."
+`;
+
+test.describe('a plan', () => {
+  test.use({ setup: { script: PLAN } });
+
+  test('is shown with its current step, and unfolds', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Plan');
+    await ended(page);
+    const plan = page.locator('details.plan');
+    await expect(plan).toContainText('1 of 3');
+    await expect(plan.locator('.plan-current')).toHaveText('Edit <b>it</b>');
+    await plan.locator('summary').click();
+    await expect(plan.getByRole('listitem')).toHaveCount(3);
+    await accessible(page);
+  });
+});
+
+test.describe('a gate that is killed and started again', () => {
+  test.use({ setup: { script: 'memory: conversation\nsteps:\n  - say: First answer.\n  - say: Second answer.\n' } });
+
+  test('is found again, with nothing lost or doubled', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'One');
+    await ended(page);
+    await gate.crash();
+    await expect(page.getByText('The connection is lost')).toBeHidden();
+    await message(page).fill('Two');
+    await button(page, 'Send').click();
+    await expect(page.getByRole('article', { name: 'Agent' })).toHaveText(['First answer.', 'Second answer.']);
+    await expect(page.getByRole('article', { name: 'You' })).toHaveText(['One', 'Two']);
+  });
+});
+
+test.describe('files', () => {
+  test.use({ setup: { script: 'steps:\n  - say: "You wrote: {{prompt}}"\n' } });
+
+  test('go with a message as text, and what is no text is left out', async ({ page, gate }) => {
+    await open(page, gate);
+    await page.getByLabel('Attach text files').setInputFiles([
+      { name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('remember the milk') },
+      { name: 'picture.png', mimeType: 'image/png', buffer: Buffer.from([0x89, 0x50, 0, 0xff]) },
+    ]);
+    await expect(page.getByText('picture.png is not a text file')).toBeVisible();
+    await send(page, 'Read this');
+    await ended(page);
+    await expect(page.getByRole('article', { name: 'You' })).toContainText('notes.txt');
+    await expect(page.getByRole('article', { name: 'Agent' })).toContainText('remember the milk');
   });
 });

@@ -19,7 +19,7 @@ export interface Setup {
 
 export class Gate {
   readonly directory: string;
-  private readonly process: ChildProcess;
+  private process: ChildProcess;
   private address = '';
   private token = '';
   private log = '';
@@ -32,31 +32,58 @@ export class Gate {
     this.write('project/README.md', '# Demo\n');
     for (const [path, text] of Object.entries(files ?? {})) this.write(`project/${path}`, text);
     mkdirSync(join(this.directory, 'home'));
+    this.process = this.spawn('127.0.0.1:0');
+  }
+
+  private spawn(listen: string): ChildProcess {
     const environment = { PATH: process.env['PATH'], HOME: join(this.directory, 'home'), LANG: 'C.UTF-8' };
-    this.process = spawn(BINARY, ['--json', '--config', 'toolgate.yaml', 'serve', '--listen', '127.0.0.1:0'], {
+    const started = spawn(BINARY, ['--json', '--config', 'toolgate.yaml', 'serve', '--listen', listen], {
       cwd: this.directory,
       env: environment,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    this.process.stderr?.on('data', (text: Buffer) => (this.log += text.toString()));
+    started.stderr?.on('data', (text: Buffer) => (this.log += text.toString()));
+    return started;
   }
 
   static async start(setup: Setup): Promise<Gate> {
     const gate = new Gate(setup);
-    const output = gate.process.stdout;
-    if (!output) throw new Error('the gate has no output');
-    const lines = createInterface({ input: output });
-    const line = (await Promise.race([once(lines, 'line'), once(gate.process, 'exit')])) as unknown[];
-    if (typeof line[0] !== 'string') throw new Error(`the gate did not start:\n${gate.log}`);
-    const printed = JSON.parse(line[0]) as { page: string; tokenFile: string };
-    gate.address = printed.page.replace(/[#/]*$/, '/');
-    gate.token = readFileSync(resolve(gate.directory, printed.tokenFile), 'utf8').trim();
+    await gate.ready();
     return gate;
+  }
+
+  /** Kills the gate as a crash would, and starts it again at the same address. */
+  async crash() {
+    const ended = once(this.process, 'exit');
+    this.process.kill('SIGKILL');
+    await ended;
+    this.process = this.spawn(new URL(this.address).host);
+    await this.ready();
+  }
+
+  private async ready() {
+    const output = this.process.stdout;
+    if (!output) throw new Error('the gate has no output');
+    const line = (await Promise.race([once(createInterface({ input: output }), 'line'), once(this.process, 'exit')])) as unknown[];
+    if (typeof line[0] !== 'string') throw new Error(`the gate did not start:\n${this.log}`);
+    const printed = JSON.parse(line[0]) as { page: string; tokenFile: string };
+    this.address = printed.page.replace(/[#/]*$/, '/');
+    this.token = readFileSync(resolve(this.directory, printed.tokenFile), 'utf8').trim();
   }
 
   /** The address that is printed for a person. */
   get printed(): string {
     return `${this.address}#token=${this.token}`;
+  }
+
+  /** A call of a program that has the token. */
+  async call(tool: string, args: object): Promise<{ decision: string; text: string }> {
+    const answer = await fetch(`${this.address}api/v1/calls`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ tool, arguments: args }),
+    });
+    return (await answer.json()) as { decision: string; text: string };
   }
 
   get page(): string {

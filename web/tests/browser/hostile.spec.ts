@@ -106,6 +106,10 @@ test.describe('calls', () => {
     await expect(card).toContainText('\\u{202e}');
     await expect(card).toContainText('\\u{200b}');
     expect(await card.innerText()).not.toMatch(/[\u202e\u200b]/);
+    // The block of the call is drawn by the page from what the model sent.
+    await expect(tool(page, 'run_command').getByLabel('Command')).toContainText('\\u{202e}');
+    const shown = await page.locator('#root').innerText();
+    for (const hidden of ['\u202e', '\u200b']) expect(shown).not.toContain(hidden);
     await button(card, 'Approve').click();
     await ended(page);
     await unfold(tool(page, 'run_command'));
@@ -130,7 +134,10 @@ test.describe('sizes', () => {
 
   test('of five megabytes and of Markdown bombs leave the page usable', async ({ page, gate }) => {
     await open(page, gate);
-    await send(page, 'Attack');
+    // Not `send`: the message may leave the screen before it is looked for.
+    await message(page).fill('Attack');
+    await button(page, 'Send').click();
+    await expect(button(page, 'Stop').or(page.getByRole('article', { name: 'Agent' })).first()).toBeVisible();
     await message(page).fill('still typing');
     await expect(message(page)).toHaveValue('still typing');
     // So long a turn may leave the log of events; then the page loads what was said, without the line at its end.

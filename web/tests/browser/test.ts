@@ -52,6 +52,12 @@ export async function send(page: Page, text: string) {
   await expect(page.getByRole('article', { name: 'You' }).last()).toContainText(text);
 }
 
+/** The start page, for a new session. */
+export async function startNew(page: Page) {
+  await page.getByRole('link', { name: 'New session', exact: true }).first().click();
+  await expect(page.getByRole('heading', { name: 'What should the agent do?' })).toBeVisible();
+}
+
 export function question(page: Page, tool: string): Locator {
   return page.getByRole('alertdialog', { name: tool, exact: true });
 }
