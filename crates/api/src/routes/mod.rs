@@ -12,6 +12,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
+use axum::response::Redirect;
 use axum::routing::{MethodRouter, any, delete, get, patch, post};
 use schemars::{Schema, SchemaGenerator};
 use toolgate_serve::Problem;
@@ -25,6 +26,9 @@ use crate::websocket;
 
 /// What every path below begins with.
 pub(crate) const BASE: &str = "/api/v1";
+
+/// Where the OpenAPI document is: the base URL leads there.
+const OPENAPI: &str = "/api/v1/openapi.json";
 
 /// The schema of a type.
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -121,7 +125,8 @@ pub fn router(parts: ApiParts) -> Router {
     let api = OPERATIONS.iter().fold(Router::new(), |router, operation| {
         router.route(&format!("{BASE}{}", operation.path), (operation.route)())
     });
-    api.route("/ws", get(websocket::open))
+    api.route(BASE, get(async || Redirect::temporary(OPENAPI)))
+        .route("/ws", get(websocket::open))
         .route("/api", any(nothing))
         .route("/api/{*path}", any(nothing))
         .method_not_allowed_fallback(async || {

@@ -21,10 +21,7 @@ fn every_operation_of_the_document_is_served() {
     let mut served = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            let path = path
-                .replace("sessions/{id}", &format!("sessions/{session}"))
-                .replace('{', "")
-                .replace('}', "");
+            let path = path.replace("sessions/{id}", &format!("sessions/{session}")).replace(['{', '}'], "");
             if path.ends_with("/events") || (method == "delete" && path.ends_with(&session)) {
                 continue;
             }
