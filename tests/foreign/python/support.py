@@ -183,10 +183,14 @@ class DoorTest(unittest.IsolatedAsyncioTestCase):
     config = ""
     trust = "guided"
     more = ()
+    # What is in the workspace before the gate starts: a server behind it sees the masks of its start.
+    files = {}
 
     def setUp(self):
         self.place = Place(self.config, self.trust, self.more)
         self.addCleanup(self.place.close)
+        for name, content in self.files.items():
+            self.place.write(name, content)
         self.served = None
         if self.door == "http":
             self.served = Served(self.place)

@@ -40,6 +40,7 @@ mcp_servers:
 @through()
 class Bridged:
     config = CONFIG
+    files = {"a.txt": "alpha\n", ".env": "SECRET=4711\n"}
 
     async def test_their_tools_are_listed_beside_ours_as_the_operator_classed_them(self):
         async with self.client() as client:
@@ -53,8 +54,6 @@ class Bridged:
         self.assertNotIn("files__move_file", tools)
 
     async def test_the_npm_server_reads_and_writes_what_it_was_given_and_nothing_else(self):
-        self.place.write("a.txt", "alpha\n")
-        self.place.write(".env", "SECRET=4711\n")
         outside = self.place.workspace.parent / "outside.txt"
         outside.write_text("4711\n")
         person = Person("accept")

@@ -39,7 +39,7 @@ fn two_tabs_are_asked_and_the_first_answer_counts() {
         assert_eq!((&answered["approved"], &answered["by"]["client"]), (&json!(true), &name));
         assert_eq!(socket.wait("chat:stream-end")["reason"], "done");
     }
-    // Whoever comes too late is answered whose answer it was: on the socket, over HTTP, and when it is replayed.
+    // A late answer names the one that counted: on the socket, over HTTP, and in the replay.
     first.send("chat:tool-approve", &json!({"toolId": id, "approved": false}));
     let late = first.wait("chat:error");
     assert_eq!((&late["code"], &late["answeredBy"]["client"]), (&json!("already_answered"), &name));

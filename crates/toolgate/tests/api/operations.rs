@@ -89,7 +89,7 @@ fn a_repeated_request_gets_the_first_answer() {
     let other = keyed.post("sessions", &json!({"title": "b"}));
     assert_eq!(other.problem(), (422, "idempotency_mismatch".to_owned()));
     assert_eq!(person.get("sessions").expect(200)["items"].as_array().unwrap().len(), 1);
-    // At the same time: one is made, whoever comes meanwhile is answered so or with its answer.
+    // Concurrently: one is made, the others are refused or given the same answer.
     let keyed = person.header("Idempotency-Key", "two");
     let statuses = std::thread::scope(|scope| {
         let sent: Vec<_> =
