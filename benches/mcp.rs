@@ -144,6 +144,7 @@ fn main() {
     compare("mcp/read-1KiB-64-in-flight", 401, &mut served, &calls("read_file", &small, 64), 20.0);
     compare("mcp/list-1000", 401, &mut served, &call("list_directory", &json!({"path": "many"})), 20.0);
     first_list(&binary, &folder);
+    list_of_ten_servers(&binary, &folder);
     bridge(&mut served);
 }
 
@@ -165,6 +166,58 @@ fn first_list(binary: &Path, folder: &Path) {
     ours();
     let (ours, cat) = in_turns(101, ours, cat);
     report("mcp/first-list", ours, cat, "cat", 8.0);
+}
+
+/// A server that lists one tool.
+const SMALL_SERVER: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, answer = message["method"], {"jsonrpc": "2.0", "id": message["id"]}
+    if method == "initialize":
+        about = {"name": "small", "version": "1"}
+        answer["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about}
+    elif method == "tools/list":
+        answer["result"] = {"tools": [{"name": "look", "description": "Looks", "inputSchema": {"type": "object"}}]}
+    else:
+        answer["error"] = {"code": -32601, "message": "unknown method"}
+    print(json.dumps(answer), flush=True)
+"#;
+
+/// The first tool list of a gate with ten servers that are being started, one of which never answers.
+fn list_of_ten_servers(binary: &Path, folder: &Path) {
+    fs::create_dir_all(folder.join("servers")).unwrap();
+    fs::write(folder.join("servers/small.py"), SMALL_SERVER).unwrap();
+    let mut config =
+        String::from("workspace: workspace\nmounts: {\"@servers\": {path: servers}}\nmcp_servers:\n");
+    for number in 0..9 {
+        config += &format!(
+            "  s{number}: {{command: python3, args: [/mnt/servers/small.py], mounts: [\"@servers\"], class: read}}\n"
+        );
+    }
+    config += "  hung: {command: sleep, args: [\"1000\"], class: read, startup_timeout: 5s}\n";
+    fs::write(folder.join("ten.yaml"), config).unwrap();
+    let command = || {
+        let mut command = Command::new(binary);
+        command.current_dir(folder).args(["--state-dir", "ten", "--config", "ten.yaml"]);
+        command
+    };
+    // Afterwards the tools of nine are pinned.
+    assert!(command().args(["mcp", "list"]).stdout(Stdio::null()).status().unwrap().success());
+    let mut times: Vec<Duration> = (0..21)
+        .map(|_| {
+            let mut gate = Lines::start(command().arg("mcp"));
+            greet(&mut gate);
+            let begun = std::time::Instant::now();
+            gate.say(&request("tools/list", &json!({})));
+            assert!(gate.hear().contains("s8__look"));
+            begun.elapsed()
+        })
+        .collect();
+    times.sort();
+    report_extra("mcp/list-of-ten-servers", times[10], Duration::ZERO, "nothing", Duration::from_millis(50));
 }
 
 /// The CPU time that a call of an upstream server costs the gate.

@@ -37,7 +37,7 @@ impl ToolCatalogue {
     pub(crate) async fn for_caller(gate: &Gate, credential: &Credential) -> Result<Self, Failure> {
         // The generation is read first: a concurrent reload then makes this catalogue stale.
         let generation = gate.generation();
-        let tools = gate.tools_for(credential.clone()).await?;
+        let tools = gate.offered_tools(credential.clone()).await?;
         let caller = gate.identify(credential.clone()).await?;
         let asks_before_reading = needs_question(caller.trust, ToolClass::Read);
         let mut offer = Self { generation, reads_need_approval: asks_before_reading, ..Self::empty() };

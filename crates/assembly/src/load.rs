@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use toolgate_command::CommandRunner;
-use toolgate_gate::{BreakerRule, GateConfig, GateError, RateRule, Registry, Tool, ToolSpec};
-use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
+use toolgate_gate::{
+    BreakerRule, CALL_TOOL, FIND_TOOLS, GateConfig, GateError, RateRule, Registry, Tool, ToolSearchRule,
+    ToolSpec,
+};
+use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest, ToolSearchConfig};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
-use toolgate_tools::{BackgroundAccess, LoadedTools, ManifestContext, ToolComponents, load_manifests};
+use toolgate_tools::{
+    BackgroundAccess, LoadedTools, ManifestContext, ToolComponents, load_manifests, tool_search_tools,
+};
 use toolgate_types::Sha256;
 use toolgate_workspace::Workspace;
 
@@ -86,6 +91,7 @@ pub fn load(
 ) -> Result<GateConfig, LoadError> {
     let declared = declared_tools(settings)?;
     refuse_servers_where_full(settings)?;
+    refuse_tool_search_where_full(settings)?;
     let runner = sandbox_settings::runner(settings, own, workspace)?;
     let mut registry = registry(settings, workspace, &declared, Arc::clone(&runner))?;
     let Some(UpstreamServers { servers, wait_on: waiting }) = behind else {
@@ -137,8 +143,16 @@ fn gate_config(
         breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
         workspace: Some(Arc::clone(workspace)),
         grants: config.approval.grants.unwrap_or(true),
+        tool_search: config.tool_search.as_ref().map(tool_search_rule),
         ..GateConfig::new(registry, settings.limits)
     })
+}
+
+fn tool_search_rule(search: &ToolSearchConfig) -> ToolSearchRule {
+    ToolSearchRule {
+        above: usize::try_from(search.above).unwrap_or(usize::MAX),
+        always: search.always.iter().map(|name| name.value.to_string()).collect(),
+    }
 }
 
 /// The manifests in use: those that the configuration names, else the ones shipped with the profile.
@@ -192,6 +206,20 @@ pub fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<ConfigPr
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
+/// The tools of a search would be more than such a profile can have.
+pub fn refuse_tool_search_where_full(settings: &Settings) -> Result<(), BuildError> {
+    let config = &settings.loaded.config;
+    if config.tool_search.is_none() || !settings.profile.is_full() {
+        return Ok(());
+    }
+    let message = format!(
+        "the profile `{}` has all the tools that it can have, and `tool_search` would bring two more",
+        settings.profile.name()
+    );
+    let help = "remove `tool_search`, or use another profile, such as `profile: native`";
+    Err(BuildError::usage(message).help(help))
+}
+
 /// The aliases of all mounts, each with whether it is writable.
 fn aliases(settings: &Settings) -> Vec<(&str, bool)> {
     let mut mounts = vec![("@project", true)];
@@ -226,6 +254,9 @@ pub fn declared_tools_in(
         allowed.map(|allowed| allowed.iter().map(|program| program.value.as_str()).collect());
     let mut taken: Vec<&str> = settings.profile.tool_names();
     taken.extend(web_search::names(settings));
+    if settings.loaded.config.tool_search.is_some() {
+        taken.extend([FIND_TOOLS, CALL_TOOL]);
+    }
     let surroundings = ManifestContext {
         mounts: &mounts,
         allowed_commands: allowed.as_deref(),
@@ -254,6 +285,11 @@ pub fn registry(
     let mut registry = settings.profile.registry(&parts).map_err(unusable)?;
     for tool in &settings.supplied.tools {
         registry.register(Arc::clone(tool)).map_err(unusable)?;
+    }
+    if settings.loaded.config.tool_search.is_some() {
+        for tool in tool_search_tools() {
+            registry.register(tool).map_err(unusable)?;
+        }
     }
     Ok(registry)
 }

@@ -61,8 +61,8 @@ pub struct Reloader {
     fixed: FixedSettings,
     /// The fingerprints from before the files were last read.
     fingerprints: Vec<(PathBuf, Option<FileFingerprint>)>,
-    /// Signals that the tools of all servers are loaded, if a receiver was requested.
-    complete: Option<watch::Sender<bool>>,
+    /// The servers whose tools are not loaded yet.
+    pending: watch::Sender<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +127,8 @@ impl Reloader {
             let changed = servers.changed();
             (servers, changed)
         });
+        let pending =
+            watch::Sender::new(built.servers.as_ref().map(|servers| servers.pending()).unwrap_or_default());
         let gate = Arc::clone(built.gate.gate());
         let (trust, fixed) = (settings.caller.trust, FixedSettings::of(settings));
         let (initial_config, reported_keys) = (settings.loaded.config.clone(), Vec::new());
@@ -142,34 +144,26 @@ impl Reloader {
             gate,
             servers,
             fingerprints,
-            complete: None,
+            pending,
         }
     }
 
-    /// A receiver that turns `true` when the tools of all servers are loaded; `None` if they already are. Only servers without any pinned tool are
-    /// waited for.
-    pub fn completion(&mut self) -> Option<watch::Receiver<bool>> {
-        let (servers, _) = self.servers.as_ref()?;
-        if servers.unknown_servers().is_empty() {
-            return None;
-        }
-        let (sender, receiver) = watch::channel(false);
-        self.complete = Some(sender);
-        Some(receiver)
-    }
-
-    /// Waits for servers without any pinned tool, and loads their tools.
-    async fn complete(&mut self) {
-        let (Some(complete), Some((servers, _))) = (self.complete.take(), &self.servers) else { return };
-        servers.wait_for_unknown(&servers.unknown_servers()).await;
-        self.poll();
-        // The receiver may have been dropped.
-        let _ = complete.send(true);
+    /// The names of the servers whose tools are not loaded yet: those without any pinned tool that have neither listed their tools nor failed.
+    pub fn pending(&self) -> watch::Receiver<Vec<String>> {
+        self.pending.subscribe()
     }
 
     /// Checks, and reports the outcome.
     fn poll(&mut self) {
-        match self.check() {
+        // Looked at before the tools are loaded: what has settled by now has been loaded afterwards.
+        let pending = self.servers.as_ref().map(|(servers, _)| servers.pending()).unwrap_or_default();
+        let outcome = self.check();
+        self.pending.send_if_modified(|known| {
+            let is_other = *known != pending;
+            *known = pending;
+            is_other
+        });
+        match outcome {
             ReloadOutcome::Unchanged => {}
             ReloadOutcome::Replaced { generation } => debug(|| format!("loaded anew ({generation})")),
             ReloadOutcome::Rejected(failed) => {
@@ -265,13 +259,22 @@ impl Reloader {
     }
 }
 
-/// Checks the files about once a second, and the servers whenever they signal a change, until the future is dropped.
+/// Checks the files about once a second, and the servers whenever they signal a change or have settled, until the future is dropped.
 pub async fn watch_files(mut reloader: Reloader) {
-    reloader.complete().await;
     loop {
         match reloader.servers.clone() {
-            Some((_, mut changed)) => {
-                let _ = tokio::time::timeout(POLL_INTERVAL, changed.changed()).await;
+            Some((servers, mut changed)) => {
+                let mut settled = servers.settlements();
+                settled.mark_unchanged();
+                let is_pending = !reloader.pending.borrow().is_empty();
+                // Looked at after the mark, so that no settlement in between is missed.
+                let has_settled = is_pending && *reloader.pending.borrow() != servers.pending();
+                tokio::select! {
+                    () = std::future::ready(()), if has_settled => {}
+                    _ = tokio::time::sleep(POLL_INTERVAL) => {}
+                    _ = changed.changed() => {}
+                    _ = settled.changed(), if is_pending => {}
+                }
             }
             None => tokio::time::sleep(POLL_INTERVAL).await,
         }

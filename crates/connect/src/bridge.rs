@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use toolgate_gate::Tool;
+use toolgate_gate::{AbsentTool, Tool};
 use toolgate_types::Backoff;
 
 use crate::definition::confusable_key;
@@ -15,7 +15,7 @@ use crate::launch::ServerLauncher;
 use crate::pins::Pins;
 use crate::server::{Server, ServerHealth, ServerTimeouts};
 use crate::settings::ServerSettings;
-use crate::tool::BridgedTool;
+use crate::tool::{BridgedTool, absent_tool};
 use crate::untrusted_schema::PatternBudget;
 
 /// The delays between two starts of a server that exits or does not answer.
@@ -46,6 +46,7 @@ pub struct BridgeOptions {
 pub struct Bridge {
     options: Arc<BridgeOptions>,
     changed: watch::Sender<u64>,
+    settlements: watch::Sender<u64>,
     servers: Mutex<Vec<SupervisedServer>>,
     /// Servers that finish their last calls.
     retiring: Mutex<Vec<SupervisedServer>>,
@@ -64,6 +65,7 @@ impl Bridge {
         Arc::new(Self {
             options: Arc::new(options),
             changed: watch::Sender::new(0),
+            settlements: watch::Sender::new(0),
             servers: Mutex::default(),
             retiring: Mutex::default(),
         })
@@ -91,7 +93,8 @@ impl Bridge {
     }
 
     fn start(&self, settings: ServerSettings) -> SupervisedServer {
-        let server = Server::new(settings, Arc::clone(&self.options), self.changed.clone());
+        let (changed, settlements) = (self.changed.clone(), self.settlements.clone());
+        let server = Server::new(settings, Arc::clone(&self.options), changed, settlements);
         let keeper = self.options.runtime.spawn(Arc::clone(&server).supervise());
         SupervisedServer { server, supervisor: keeper }
     }
@@ -168,6 +171,18 @@ impl Bridge {
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+
+    /// Changes when a server has settled: it has connected, or failed with every protocol.
+    #[must_use]
+    pub fn settlements(&self) -> watch::Receiver<u64> {
+        self.settlements.subscribe()
+    }
+
+    /// The tool of this name as its server's declaration describes it, and why it cannot be called, if its server is declared and not up.
+    #[must_use]
+    pub fn absent_tool(&self, name: &str) -> Option<AbsentTool> {
+        self.current().iter().find_map(|server| absent_tool(server, name))
     }
 
     /// The health of every server.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolgate_gate::ToolSchema;
 use toolgate_text::{escape_control_chars, sanitize};
-use toolgate_types::Sha256;
+use toolgate_types::{Sha256, ToolClass};
 
 use crate::untrusted_schema::{PatternBudget, sanitize_schema};
 
@@ -61,6 +61,17 @@ impl Definition {
         let whole = serde_json::to_value(self).unwrap_or_default();
         let canonical = serde_json::json!(["toolgate.mcp.tool.v1", sorted(whole)]);
         Sha256::of(canonical.to_string().as_bytes())
+    }
+
+    /// The class that the server's own hints suggest, if they say that the tool is not destructive. Offered to an operator; nothing is decided by it.
+    #[must_use]
+    pub fn suggested_class(&self) -> Option<ToolClass> {
+        let hint = |name: &str| self.annotations.as_ref()?.get(name)?.as_bool();
+        match (hint("readOnlyHint"), hint("destructiveHint")) {
+            (Some(true), _) => Some(ToolClass::Read),
+            (_, Some(false)) => Some(ToolClass::Write),
+            _ => None,
+        }
     }
 
     /// Whether a tool can be built from it.

@@ -25,7 +25,7 @@ pub use bridge::{Bridge, BridgeOptions, RESTART_BACKOFF};
 pub use definition::Definition;
 pub use error::ConnectError;
 pub use launch::{LaunchedServer, RunningProcess, ServerLauncher};
-pub use pins::{PinFile, PinState, PinnedTool, Pins};
+pub use pins::{KnownLifecycle, PinFile, PinKey, PinOrigin, PinState, PinnedTool, Pins};
 pub use server::{HealthState, ServerHealth, ServerTimeouts};
 pub use settings::{
     DEFAULT_MAX_CALLS, HttpSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString, ServerName,

@@ -12,6 +12,7 @@ use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Sha256, ToolClass};
 
 use crate::error::ConnectError;
+use crate::pins::{PinKey, PinOrigin};
 
 /// The name of a server: 1 to 32 of `a-z 0-9 _ -`. It is the prefix of its tools' names and part of a file name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,6 +86,8 @@ pub struct ServerSettings {
     pub default_class: ToolClass,
     /// When a tool counts as approved.
     pub pin: PinPolicy,
+    /// Where it is declared, and its command; without one its pins belong to its name alone.
+    pub pin_origin: Option<PinOrigin>,
     /// Settings of single tools: a name, or a glob with `*` and `?`. An exact name takes precedence, then the first matching glob.
     pub tools: Vec<(String, ToolSettings)>,
 }
@@ -195,8 +198,15 @@ impl ServerSettings {
             max_calls: DEFAULT_MAX_CALLS,
             default_class: ToolClass::Destructive,
             pin: PinPolicy::FirstUse,
+            pin_origin: None,
             tools: Vec::new(),
         }
+    }
+
+    /// Whose pins it has.
+    #[must_use]
+    pub fn pin_key(&self) -> PinKey {
+        PinKey::new(self.name.clone(), self.pin_origin.clone())
     }
 
     /// The settings for the tool of this name.
@@ -213,6 +223,7 @@ impl ServerSettings {
             && self.startup_timeout == other.startup_timeout
             && self.max_calls == other.max_calls
             && self.pin == other.pin
+            && self.pin_origin == other.pin_origin
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{
+    AbsentTool, ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec,
+};
 use toolgate_policy::Requirements;
 use toolgate_text::confusables::quote_value;
 use toolgate_text::escape_control_chars;
@@ -84,6 +86,32 @@ fn spec(
         timeout: Some(about.timeout.unwrap_or(settings.timeout)),
         suspended: entry.suspended.as_ref().map(|reason| format!("{reason}; {remedy}")),
     })
+}
+
+/// The tool of this name, if it would be one of this server, which is not up; with what its declaration alone decides.
+pub(crate) fn absent_tool(server: &Server, name: &str) -> Option<AbsentTool> {
+    let own_name = name.strip_prefix(server.name.as_str())?.strip_prefix("__")?;
+    let failure = server.not_up()?;
+    let (settings, unsaid) = (server.settings(), ToolSettings::default());
+    let about = settings.settings_for(own_name).unwrap_or(&unsaid);
+    if about.allowed == Some(false) {
+        return None;
+    }
+    let class = about.class.unwrap_or(settings.default_class);
+    let spec = ToolSpec {
+        name: name.parse().ok()?,
+        title: String::new(),
+        description: String::new(),
+        class,
+        category: Category::Mcp,
+        input_schema: any_value_schema().into(),
+        output_schema: any_value_schema().into(),
+        requirements: Some(Requirements { permissions: about.permissions.clone(), elevated: None, class }),
+        output_policy: None,
+        timeout: None,
+        suspended: None,
+    };
+    Some(AbsentTool { spec, failure })
 }
 
 impl Tool for BridgedTool {

@@ -214,7 +214,8 @@ impl CallHealth {
             | ErrorCode::CommandNotFound
             | ErrorCode::ResourceLimit => Self::Broken,
             ErrorCode::CommandFailed if exit_codes => Self::Broken,
-            ErrorCode::Cancelled | ErrorCode::Interrupted => Self::Unknown,
+            // A server that is not up is restarted with backoff, and says so immediately.
+            ErrorCode::Cancelled | ErrorCode::Interrupted | ErrorCode::ServerUnavailable => Self::Unknown,
             code if code.is_denial() => Self::Unknown,
             _ => Self::Healthy,
         }

@@ -17,6 +17,7 @@ use toolgate_types::{
 
 use crate::snapshot::{DeclaredAgent, Snapshot};
 use crate::tool::ToolSpec;
+use crate::tool_search::is_search_tool;
 
 /// The subject recorded for a call whose caller was never verified. No token can carry it.
 const UNVERIFIED: &str = RESERVED_SUBJECTS[0];
@@ -267,6 +268,7 @@ impl<'s> AuthenticatedCaller<'s> {
     pub(crate) fn scope(&self, spec: &ToolSpec) -> ScopeVerdict {
         let built_in = spec.requirements.is_none();
         match self.acting_as {
+            _ if is_search_tool(spec) => ScopeVerdict::Allowed(Grant::default()),
             ActingAs::Person => ScopeVerdict::Allowed(Grant::default()),
             ActingAs::Agent(agent) => agent.scope.permits(spec.name.as_str(), spec.class),
             ActingAs::Bearer if built_in => self.built_in_verdict(spec),

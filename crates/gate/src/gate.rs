@@ -33,6 +33,7 @@ use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
 use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
+use crate::tool_search::{offered_tools_of, visible_tools_of};
 use crate::touched::TouchedNames;
 use crate::trace::{CallSpan, await_in_span};
 
@@ -221,6 +222,27 @@ impl Gate {
         Ok(visible_tools_of(&snapshot, &who))
     }
 
+    /// The tools that a model is offered which calls with this credential: those that it may use, or above a threshold a search in place of most.
+    ///
+    /// # Errors
+    /// The caller could not be verified.
+    pub async fn offered_tools(
+        &self,
+        credential: impl Into<Credential>,
+    ) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+        let snapshot = self.current.load_full();
+        let who = credential.into().authenticate(&snapshot, &CancellationToken::new()).await?;
+        Ok(offered_tools_of(&snapshot, &who))
+    }
+
+    /// The call that is made where this one is received: the one that it names, if it is indirect. A malformed indirect call stays as it is, and is
+    /// refused when it is made.
+    #[must_use]
+    pub fn resolve_indirect(&self, mut call: ToolCall) -> ToolCall {
+        let _ = self.current.load().registry.redirect(&mut call);
+        call
+    }
+
     /// Authenticates a credential, for frontends that reject unauthenticated clients before the first call. Every call authenticates its own
     /// credential again.
     ///
@@ -255,6 +277,9 @@ impl Gate {
         let credential = credential.into();
         // One snapshot per call, from the first stage to the last.
         let snapshot = self.current.load_full();
+        if let Err(failure) = snapshot.registry.redirect(&mut call) {
+            return Box::pin(self.refuse(&call, credential, Stage::Validation, failure)).await;
+        }
         let arguments = std::mem::take(&mut call.arguments);
         // A child token: the caller's token cancels this call, but cancelling this call cancels nothing else of the caller's.
         let cancelled = options.cancelled.child_token();
@@ -373,6 +398,13 @@ impl Gate {
                 unsettled.caller = Arc::clone(&who.caller);
                 if let Err(failure) = snapshot.rates.admit_unknown(&who.caller.subject, name) {
                     return StageRefusal { stage: Stage::Permission, failure };
+                }
+                // A caller that may not use it gets the same answer as for a tool that does not exist.
+                if let Some(absent) = snapshot.registry.absent(name)
+                    && who.can_see(&absent.spec)
+                {
+                    unsettled.class = Some(absent.spec.class);
+                    return StageRefusal { stage: Stage::Registry, failure: absent.failure };
                 }
                 let tools = visible_tools_of(snapshot, &who);
                 let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
@@ -569,10 +601,6 @@ impl Gate {
 }
 
 /// The tools that an authenticated caller may use, in registration order.
-fn visible_tools_of(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>) -> Vec<Arc<dyn Tool>> {
-    snapshot.registry.iter().filter(|tool| who.can_see(tool.spec())).cloned().collect()
-}
-
 pub(crate) fn unrecorded(reason: &str) -> Failure {
     Failure::new(ErrorCode::AuditUnavailable, "this call cannot be recorded, so it may not run")
         .operator_note(reason)

@@ -14,6 +14,7 @@
 //! [`Outcome`](toolgate_types::Outcome).
 
 mod tool_schema;
+mod tool_search;
 mod blocking;
 mod touched;
 mod tool;
@@ -60,7 +61,7 @@ pub use journal::{
 };
 pub use judged_paths::{CallPath, JudgedPaths};
 pub use rate_limits::RateRule;
-pub use registry::Registry;
+pub use registry::{AbsentTool, AbsentTools, Registry};
 pub use snapshot::GateConfig;
 pub use stages::ApprovedCall;
 pub use tool::{
@@ -68,6 +69,7 @@ pub use tool::{
     ToolFuture, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
+pub use tool_search::{CALL_TOOL, FIND_TOOLS, ToolSearchRule};
 /// Returned by [`Gate::stale_keys`].
 pub use toolgate_identity::StaleKeys;
 /// For frontends that run several calls concurrently: whether a call may need a person's approval.

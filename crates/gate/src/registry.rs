@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use toolgate_policy::PathInputs;
-use toolgate_types::Sha256;
+use toolgate_types::{Failure, Sha256};
 
 use crate::breaker::Breaker;
 use crate::error::GateError;
@@ -74,11 +74,26 @@ fn digest(spec: &ToolSpec, behaviour: &str) -> Sha256 {
     Sha256::of(whole.to_string().as_bytes())
 }
 
+/// A tool that is declared and cannot be offered now, such as one of a server that is not up.
+pub struct AbsentTool {
+    /// What its declaration says about it, which decides whether a caller gets the reason.
+    pub spec: ToolSpec,
+    /// Why it cannot be called.
+    pub failure: Failure,
+}
+
+/// Knows tools that are declared and cannot be offered now.
+pub trait AbsentTools: Send + Sync {
+    /// The tool of this name. No other tool is registered under it.
+    fn find(&self, name: &str) -> Option<AbsentTool>;
+}
+
 /// The tools of a gate, by name.
 #[derive(Clone, Default)]
 pub struct Registry {
     tools: BTreeMap<String, RegisteredTool>,
     order: Vec<String>,
+    absent: Option<Arc<dyn AbsentTools>>,
 }
 
 impl Registry {
@@ -100,6 +115,15 @@ impl Registry {
         self.order.push(name.clone());
         self.tools.insert(name, RegisteredTool::new(tool));
         Ok(())
+    }
+
+    /// Sets what knows the tools that cannot be offered now.
+    pub fn set_absent(&mut self, absent: Arc<dyn AbsentTools>) {
+        self.absent = Some(absent);
+    }
+
+    pub(crate) fn absent(&self, name: &str) -> Option<AbsentTool> {
+        self.absent.as_ref()?.find(name)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&RegisteredTool> {

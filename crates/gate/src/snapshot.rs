@@ -16,6 +16,7 @@ use crate::breaker::BreakerRule;
 use crate::gate::Clock;
 use crate::rate_limits::{RateLimits, RateRule};
 use crate::registry::Registry;
+use crate::tool_search::ToolSearchRule;
 
 /// The gate's configuration. It can be replaced while calls are running.
 #[derive(Clone)]
@@ -40,6 +41,8 @@ pub struct GateConfig {
     pub workspace: Option<Arc<Workspace>>,
     /// Whether lasting grants are offered, and those that were given count.
     pub grants: bool,
+    /// When most tools are found instead of offered.
+    pub tool_search: Option<ToolSearchRule>,
 }
 
 impl GateConfig {
@@ -57,6 +60,7 @@ impl GateConfig {
             breaker: None,
             workspace: None,
             grants: true,
+            tool_search: None,
         }
     }
 }
@@ -80,6 +84,7 @@ pub(crate) struct Snapshot {
     pub(crate) breaker: Option<BreakerRule>,
     pub(crate) workspace: Option<Arc<Workspace>>,
     pub(crate) grants: bool,
+    pub(crate) tool_search: Option<ToolSearchRule>,
     agents: HashMap<AgentName, DeclaredAgent>,
 }
 
@@ -92,7 +97,7 @@ impl Snapshot {
     /// counts: a reload must not reset them.
     pub(crate) fn after(before: Option<&Self>, loaded: GateConfig, clock: &Clock) -> Self {
         let GateConfig { mut registry, agents, limits, trust, policies, verifier, .. } = loaded;
-        let GateConfig { rates, breaker, workspace, grants, .. } = loaded;
+        let GateConfig { rates, breaker, workspace, grants, tool_search, .. } = loaded;
         let generation = before.map_or(0, |before| before.generation.saturating_add(1));
         if let Some(before) = before {
             registry.inherit_from(generation, &before.registry, before.generation);
@@ -115,6 +120,7 @@ impl Snapshot {
             breaker,
             workspace,
             grants,
+            tool_search,
             agents: by_name,
         }
     }

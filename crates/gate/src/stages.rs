@@ -31,7 +31,8 @@ use crate::question::{ApprovedAs, Question, QuestionEnd};
 use crate::registry::RegisteredTool;
 use crate::schema_check::{Deadline, check_value};
 use crate::snapshot::Snapshot;
-use crate::tool::{CallContext, Progress, ResourceRequest, ToolSpec};
+use crate::tool::{CallContext, Progress, ResourceRequest, Tool, ToolSpec};
+use crate::tool_search::searchable_tools_of;
 use crate::touched::TouchedNames;
 
 /// A refusal, and the stage that refused.
@@ -346,7 +347,8 @@ impl<'g> Valid<'g> {
         }
         // A new context: the time a person takes to reply does not count towards the tool's timeout.
         let ApprovedAs { judged, escalation, expected_changes, was_asked, grant: used_grant } = approved;
-        let context = CallContext { escalation, ..bind_to_paths(context(), judged) };
+        let visible = visible_for(tool.tool.as_ref(), snapshot, &who);
+        let context = CallContext { escalation, visible, ..bind_to_paths(context(), judged) };
         let ToolCall { id, client_id, tool: name, repairs, .. } = call;
         let (client_id, repairs) = (client_id.clone(), repairs.clone());
         let call = ToolCall { id: *id, client_id, tool: name.clone(), arguments, repairs };
@@ -415,7 +417,13 @@ fn context(
         blocking: asking.blocking,
         resource: asking.resource.clone(),
         session_ended: asking.session_ended.clone(),
+        visible: Arc::default(),
     }
+}
+
+/// The tools that a tool may list to this caller.
+fn visible_for(tool: &dyn Tool, snapshot: &Snapshot, who: &AuthenticatedCaller<'_>) -> Arc<[Arc<dyn Tool>]> {
+    if tool.lists_tools() { searchable_tools_of(snapshot, who) } else { Arc::default() }
 }
 
 /// Restricts a context to the paths that the call was judged by.
@@ -478,7 +486,8 @@ impl Ready<'_> {
         };
         authorize(newer, spec, &who, facts).map_err(refused)?;
         let grant = granted_paths(&grant);
-        let context = CallContext { limits, effective_grant: grant.clone(), grant, ..self.context };
+        let visible = visible_for(tool.tool.as_ref(), newer, &who);
+        let context = CallContext { limits, effective_grant: grant.clone(), grant, visible, ..self.context };
         let judged = context.judged.clone();
         let context = bind_to_paths(context, judged);
         Ok(Box::new(Ready { tool, snapshot: newer, context, ..self }))

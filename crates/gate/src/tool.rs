@@ -151,6 +151,20 @@ pub trait Tool: Send + Sync {
         false
     }
 
+    /// The tool and the arguments of the call that a call of this tool stands for, if it stands for another. It is never run itself then.
+    ///
+    /// # Errors
+    /// The arguments do not name a call.
+    fn target(&self, arguments: &Value) -> Option<Result<(String, Value), Failure>> {
+        let _ = arguments;
+        None
+    }
+
+    /// Whether it answers from the tools that its caller may use ([`CallContext::visible`]).
+    fn lists_tools(&self) -> bool {
+        false
+    }
+
     /// What its calls do to existing state. [`Effect::Any`], the worst case, unless it is known.
     fn effect(&self) -> Effect {
         Effect::Any
@@ -313,6 +327,8 @@ pub struct CallContext {
     pub resource: Option<ResourceRequest>,
     /// Cancelled when the session of the call ends, if the frontend knows.
     pub session_ended: CancellationToken,
+    /// The tools that the caller may use, for a tool that lists them; empty for others.
+    pub visible: Arc<[Arc<dyn Tool>]>,
 }
 
 impl CallContext {

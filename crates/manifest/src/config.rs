@@ -23,6 +23,7 @@ use crate::sandbox::SandboxConfig;
 use crate::serve::ServeConfig;
 use crate::servers::ServerConfig;
 use crate::telemetry::TelemetryConfig;
+use crate::tool_search::ToolSearchConfig;
 use crate::web_search::WebSearchConfig;
 
 /// An example configuration file with comments that uses every key.
@@ -75,6 +76,8 @@ pub struct Config {
     pub conversation: ConversationConfig,
     /// `models`: model servers in addition to the built-in ones.
     pub models: Vec<ModelServerConfig>,
+    /// `tool_search`: when most tools are found instead of offered.
+    pub tool_search: Option<ToolSearchConfig>,
     /// `web_search`: the search engine for web searches.
     pub web_search: Option<WebSearchConfig>,
     /// `telemetry`: where spans of calls are exported to.
@@ -316,8 +319,10 @@ impl Config {
     pub fn check_tools(&self, known: &[&str]) -> Vec<ConfigProblem> {
         let permissions = self.agents.iter().flat_map(|agent| agent.tool_permissions.iter().flatten());
         let is_known = |name: &str| known.contains(&name) || self.is_of_server(name);
-        let unknown = permissions.filter(|permission| !is_known(permission.tool.value.as_str()));
-        unknown.map(|permission| self.unknown_tool(&permission.tool, known)).collect()
+        let always = self.tool_search.iter().flat_map(|search| &search.always);
+        let named = permissions.map(|permission| &permission.tool).chain(always);
+        let unknown = named.filter(|name| !is_known(name.value.as_str()));
+        unknown.map(|name| self.unknown_tool(name, known)).collect()
     }
 
     /// The same configuration, if every model server speaks one of these wires. This crate does not know which there are.

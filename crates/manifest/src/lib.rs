@@ -42,6 +42,7 @@ mod yaml_tree;
 mod url;
 mod variables;
 mod web_search;
+mod tool_search;
 mod keyword_enum;
 
 pub use callers::{CallerKey, CallersConfig, ClaimsConfig, KeySourceConfig, TokenAlgorithm};
@@ -71,5 +72,6 @@ pub use tool::{
     PathArgument, PolicyRule, Rate, RealPaths, SkeletonError, StderrRule, TextTemplate, ToolManifest,
     Treatment, WHOLE_WORKTREE, is_reserved, is_variable, quoted, skeleton,
 };
+pub use tool_search::ToolSearchConfig;
 pub use variables::{MissingVariable, VariableText};
 pub use web_search::{SearchBackend, WebSearchConfig};

@@ -29,6 +29,7 @@ use crate::sandbox::sandbox;
 use crate::serve::serve;
 use crate::servers::servers;
 use crate::telemetry::telemetry;
+use crate::tool_search::tool_search;
 use crate::web_search::web_search;
 use crate::yaml_tree;
 
@@ -58,6 +59,7 @@ const TOP: &[KeySpec] = &[
     key("model", "model: anthropic/claude-sonnet-4-5"),
     key("conversation", "conversation: {max_tool_iterations: 20}"),
     key("models", "models: {local: {wire: openai-chat, base_url: \"http://127.0.0.1:8000/v1\"}}"),
+    key("tool_search", "tool_search: {above: 40, always: [github__get_issue]}"),
     key("web_search", "web_search: {backend: searxng, url: https://search.example.com}"),
     key("telemetry", "telemetry: {otlp: {endpoint: \"http://127.0.0.1:4318\"}}"),
     key("agents", "agents: {reviewer: {trust: supervised}}"),
@@ -172,6 +174,7 @@ fn top(file: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Config> {
             ..section.get("conversation", report, conversation).unwrap_or_default()
         },
         models: section.get("models", report, models).unwrap_or_default(),
+        tool_search: section.get("tool_search", report, tool_search),
         web_search: section.get("web_search", report, web_search),
         telemetry: section.get("telemetry", report, telemetry).unwrap_or_default(),
         agents,

@@ -28,8 +28,9 @@ pub struct ServiceOptions {
     pub instructions: Option<String>,
     /// Resources in addition to the workspace files.
     pub resources: Vec<Arc<dyn ResourceSource>>,
-    /// Becomes true once all tools are loaded; `None` if they are loaded from the start. Listing tools and calling an unknown tool wait for it.
-    pub complete: Option<watch::Receiver<bool>>,
+    /// The servers whose tools are not loaded yet; `None` if none can be. A call of a tool with the prefix of one of them waits for that server; a
+    /// list of tools waits for none.
+    pub pending: Option<watch::Receiver<Vec<String>>>,
     /// Measures the usage of the state directory, if that is to appear in the metrics.
     pub state: Option<MeasureState>,
 }
@@ -44,7 +45,7 @@ impl ServiceOptions {
             outputs,
             instructions: None,
             resources: Vec::new(),
-            complete: None,
+            pending: None,
             state: None,
         }
     }
@@ -70,7 +71,7 @@ pub struct Service {
     pub(crate) outputs: OutputStore,
     pub(crate) instructions: Option<String>,
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
-    complete: Option<watch::Receiver<bool>>,
+    pending: Option<watch::Receiver<Vec<String>>>,
     pub(crate) lists: ToolLists,
     /// Calls that wait for a client to repeat its request with an answer to an elicitation.
     pub(crate) parked: ParkedCalls,
@@ -90,14 +91,14 @@ impl Service {
     /// Builds the service.
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Self> {
-        let ServiceOptions { front, aliases, outputs, instructions, resources, complete, state } = options;
+        let ServiceOptions { front, aliases, outputs, instructions, resources, pending, state } = options;
         Arc::new(Self {
             front,
             aliases,
             outputs,
             instructions,
             resources,
-            complete,
+            pending,
             lists: ToolLists::default(),
             parked: ParkedCalls::default(),
             sealer: StateSealer::new(),
@@ -127,7 +128,7 @@ impl Service {
     ) -> Option<CallResponse> {
         let _under_way = self.calls.token();
         let _permit = self.concurrency.acquire(caller_key).await?;
-        self.wait_for_tools().await;
+        self.wait_for_tool(&call.tool).await;
         let cancelled = self.ending.child_token();
         options.cancelled = cancelled.clone();
         let _cancels = cancelled.drop_guard();
@@ -154,11 +155,13 @@ impl Service {
         self.parked.end();
     }
 
-    /// Waits until all tools are loaded, or the service ends. A dropped sender counts as complete.
-    pub(crate) async fn wait_for_tools(&self) {
-        if let Some(mut complete) = self.complete.clone() {
+    /// Waits until the tools of the server that this tool would be one of are loaded, or the service ends. A dropped sender counts as loaded.
+    pub(crate) async fn wait_for_tool(&self, tool: &str) {
+        let is_of =
+            |server: &String| tool.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with("__"));
+        if let Some(mut pending) = self.pending.clone() {
             tokio::select! {
-                _ = complete.wait_for(|complete| *complete) => {}
+                _ = pending.wait_for(|pending| !pending.iter().any(is_of)) => {}
                 () = self.ending.cancelled() => {}
             }
         }

@@ -16,6 +16,7 @@ mod shell;
 mod background_tools;
 mod progress_buffer;
 mod web_search;
+mod tool_search;
 mod declared;
 mod hints;
 mod profiles;
@@ -36,6 +37,7 @@ pub use progress_buffer::{ProgressBuffer, ProgressChunk};
 pub use schemas::NOTICE;
 pub use shell::BackgroundAccess;
 pub use tool_format::ToolFormat;
+pub use tool_search::tool_search_tools;
 pub use web_search::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, default_key_variable,
 };

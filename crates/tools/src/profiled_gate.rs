@@ -221,7 +221,7 @@ impl ProfiledGate {
         credential: impl Into<Credential>,
         options: CallOptions,
     ) -> CallResponse {
-        let credential = credential.into();
+        let (call, credential) = (self.gate.resolve_indirect(call), credential.into());
         let log_line = self.run_log.as_ref().map(|log| log.begin(&call, &credential.unverified_caller()));
         let (tool, named, logged) = (call.tool.clone(), self.named(&call), self.logged(&call));
         let FinishedCall { call, mut outcome, duration, waited, changed } =

@@ -114,6 +114,8 @@ codes! {
     Cancelled = "cancelled", Error;
     /// The process ended before the call did.
     Interrupted = "interrupted", Error;
+    /// The server of the tool is not up.
+    ServerUnavailable = "server_unavailable", Error;
     /// The tool's answer does not match its declared schema.
     OutputInvalid = "output_invalid", Error;
     /// A defect of the gate or of a tool.

@@ -44,6 +44,9 @@ class Bridged:
 
     async def test_their_tools_are_listed_beside_ours_as_the_operator_classed_them(self):
         async with self.client() as client:
+            # A call waits for its own server, a list for none.
+            await client.call_tool("files__list_allowed_directories", {})
+            await client.call_tool("clock__get_current_time", {"timezone": "UTC"})
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         self.assertIn("read_file", tools)
         self.assertTrue(tools["files__read_text_file"].annotations.read_only_hint)

@@ -133,7 +133,8 @@ pub(crate) async fn pins(
     let Some(servers) = &state.servers else { return Ok(Json(Page::whole(Vec::new()))) };
     let mut pins = Vec::new();
     for server in servers.names() {
-        let file = servers.pins().for_server(&server).map_err(|_| internal("reading the pins"))?;
+        let Some(key) = servers.pin_key(&server) else { continue };
+        let file = servers.pins().for_server(&key).map_err(|_| internal("reading the pins"))?;
         pins.extend(file.tools().map(|(name, pinned)| pin_dto(&server, name, pinned)));
     }
     Ok(Json(Page::whole(pins)))
@@ -169,16 +170,14 @@ pub(crate) async fn agree(
     let digest: Sha256 = digest.parse().map_err(|_| invalid("`digest` is not a SHA-256 in hexadecimal"))?;
     let servers = state.servers.as_ref().ok_or_else(unknown)?;
     let server = servers.names().into_iter().find(|name| name.as_str() == server).ok_or_else(unknown)?;
-    let file = servers.pins().for_server(&server).map_err(|_| internal("reading the pins"))?;
+    let key = servers.pin_key(&server).ok_or_else(unknown)?;
+    let file = servers.pins().for_server(&key).map_err(|_| internal("reading the pins"))?;
     let pinned = file.get(&tool).ok_or_else(unknown)?;
     if pinned.offered().is_none_or(|offered| offered.digest() != digest) {
         return Err(conflict("conflict", "the server offers another definition now")
             .help("look at it again: `GET pins` has what is offered"));
     }
-    servers
-        .pins()
-        .approve(&server, &tool, digest)
-        .map_err(|_| unavailable("the agreement was not stored"))?;
+    servers.pins().approve(&key, &tool, digest).map_err(|_| unavailable("the agreement was not stored"))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,11 +1,12 @@
 //! What policies can say about tools of servers, whether or not the servers list them now.
 
 use serde_json::json;
-use toolgate_connect::PinFile;
+use toolgate_connect::{PinFile, PinKey, ServerName};
 use toolgate_gate::ToolSchema;
 use toolgate_manifest::ServerConfig;
 use toolgate_types::{ToolClass, ToolName};
 
+use super::pin_origin::pin_origin;
 use super::pins;
 use crate::config_files::SourceFile;
 use crate::settings::Settings;
@@ -22,7 +23,9 @@ pub fn agreed_tools(settings: &Settings, policies: &[SourceFile]) -> Vec<AgreedT
     let pins = pins(settings);
     let mut tools = Vec::new();
     for server in &settings.loaded.config.mcp_servers {
-        let known = server.name.value.parse().ok().and_then(|name| pins.for_server(&name).ok());
+        let name: Option<ServerName> = server.name.value.parse().ok();
+        let known =
+            name.and_then(|name| pins.for_server(&PinKey::new(name, pin_origin(settings, server))).ok());
         tools.extend(known.iter().flat_map(|known| pinned(server, known)));
         for name in
             policies.iter().flat_map(|file| named(&server.name.value, &String::from_utf8_lossy(&file.bytes)))

@@ -1,6 +1,8 @@
 //! The upstream MCP servers: from their declarations to a bridge that stays up while files are edited.
 
+mod absent_tools;
 mod agreed_tools;
+mod pin_origin;
 mod server_settings;
 mod sandbox_launcher;
 
@@ -13,12 +15,15 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use toolgate_command::CommandRunner;
 use toolgate_connect::{
-    Bridge, BridgeOptions, Pins, RESTART_BACKOFF, ServerHealth, ServerName, ServerSettings, ServerTimeouts,
+    Bridge, BridgeOptions, PinKey, Pins, RESTART_BACKOFF, ServerHealth, ServerName, ServerSettings,
+    ServerTimeouts,
 };
 use toolgate_gate::Registry;
-use toolgate_manifest::ConfigProblem;
+use toolgate_manifest::{ConfigProblem, ServerConfig};
 
+use absent_tools::AbsentServerTools;
 pub use agreed_tools::agreed_tools;
+use pin_origin::pin_origin;
 use sandbox_launcher::{LaunchContext, SandboxLauncher};
 pub use server_settings::{UnusableServer, declared_servers};
 
@@ -32,9 +37,6 @@ use crate::settings::Settings;
 
 /// Added to the longest startup timeout of the servers when the command waits for all of them.
 const WAIT_MARGIN: Duration = Duration::from_secs(1);
-
-/// How often servers without any pinned tool are polled.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often files left by servers with write access are scanned while no call is running.
 const QUARANTINE_SCAN_INTERVAL: Duration = Duration::from_secs(2);
@@ -74,6 +76,7 @@ pub struct Servers {
     report: fn(&str),
     /// Subscribed before any server is started, so that no change is missed.
     changes: watch::Receiver<u64>,
+    settlements: watch::Receiver<u64>,
     state: Mutex<DeclaredServers>,
 }
 
@@ -83,6 +86,8 @@ struct DeclaredServers {
     servers: Vec<ServerSettings>,
     unknown: Vec<ServerSettings>,
     unusable: Vec<UnusableServer>,
+    /// Of all declared servers, also of those that are not started.
+    pin_keys: Vec<PinKey>,
     /// What else decides what a process sees: if it changes, running servers are restarted.
     launch_fingerprint: String,
 }
@@ -111,8 +116,8 @@ impl Servers {
             scan_interval: QUARANTINE_SCAN_INTERVAL,
             runtime,
         });
-        let changes = bridge.changed();
-        Self { bridge, launcher, pins, which, report, changes, state: Mutex::default() }
+        let (changes, settlements) = (bridge.changed(), bridge.settlements());
+        Self { bridge, launcher, pins, which, report, changes, settlements, state: Mutex::default() }
     }
 
     /// Starts servers without a gate, and waits until each has listed its tools or failed. The caller reports the result.
@@ -150,13 +155,14 @@ impl Servers {
         let before = PreviousServers(self.state().clone(), self.launcher.replace(Some(means)));
         // Evaluated before any of them is started, since a start may pin its tools.
         let is_strange = |server: &&ServerSettings| {
-            self.pins.for_server(&server.name).is_ok_and(|pins| pins.tools().next().is_none())
+            self.pins.for_server(&server.pin_key()).is_ok_and(|pins| pins.tools().next().is_none())
         };
         let strangers = servers.iter().filter(is_strange).cloned().collect();
         self.apply(DeclaredServers {
             servers,
             unknown: strangers,
             unusable,
+            pin_keys: pin_keys(settings),
             launch_fingerprint: launch_fingerprint(settings),
         });
         Ok(before)
@@ -198,26 +204,22 @@ impl Servers {
         });
     }
 
-    /// Servers that had no pinned tools when they were declared. The tools of all others are available from the start, as they were agreed to.
-    pub fn unknown_servers(&self) -> Vec<ServerSettings> {
-        self.state().unknown.clone()
-    }
-
-    /// Waits until each of these has listed its tools or failed, up to the longest startup timeout among them.
-    pub async fn wait_for_unknown(&self, strangers: &[ServerSettings]) {
-        let slowest = strangers.iter().map(|server| server.startup_timeout).max().unwrap_or_default();
-        let is_strange = |health: &ServerHealth| strangers.iter().any(|server| server.name == health.name);
-        let all = async {
-            while !self.health().iter().filter(|health| is_strange(health)).all(|health| health.is_settled) {
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
+    /// Servers that had no pinned tools when they were declared, and have neither listed their tools since nor failed. The tools of all others are
+    /// available from the start, as they were agreed to.
+    pub fn pending(&self) -> Vec<String> {
+        let health = self.health();
+        let is_settled = |name: &ServerName| {
+            health.iter().find(|health| health.name == *name).is_none_or(|health| health.is_settled)
         };
-        // A server that exceeds the timeout is reported by its health.
-        let _ = tokio::time::timeout(slowest, all).await;
+        let unknown = self.state().unknown.clone();
+        let pending = unknown.iter().filter(|server| !is_settled(&server.name));
+        pending.map(|server| server.name.to_string()).collect()
     }
 
-    /// Adds the tools of the servers. One whose name is taken is reported and left out: the operator's declaration takes precedence over a server's.
+    /// Adds the tools of the servers, and what knows those that are not there yet. One whose name is taken is reported and left out: the operator's
+    /// declaration takes precedence over a server's.
     pub fn register_tools(&self, registry: &mut Registry) {
+        registry.set_absent(Arc::new(AbsentServerTools::new(Arc::clone(&self.bridge), self.unusable())));
         for tool in self.bridge.tools() {
             if let Err(error) = registry.register(tool) {
                 (self.report)(&format!("a tool of a server is left out: {error}"));
@@ -228,6 +230,11 @@ impl Servers {
     /// Signals when the tools change.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changes.clone()
+    }
+
+    /// Signals when a server has listed its tools for the first time, or failed.
+    pub fn settlements(&self) -> watch::Receiver<u64> {
+        self.settlements.clone()
     }
 
     /// The state of each server.
@@ -245,6 +252,11 @@ impl Servers {
         &self.pins
     }
 
+    /// Whose pins the tools of a server have; `None` if it is not declared.
+    pub fn pin_key(&self, name: &ServerName) -> Option<PinKey> {
+        self.state().pin_keys.iter().find(|key| key.server() == name).cloned()
+    }
+
     /// The servers that were started.
     pub fn names(&self) -> Vec<ServerName> {
         self.state().servers.iter().map(|server| server.name.clone()).collect()
@@ -259,6 +271,14 @@ impl Servers {
 /// The pins of the tools of servers.
 fn pins(settings: &Settings) -> Pins {
     Pins::new(pins_directory(settings))
+}
+
+/// Whose pins the declared servers have.
+fn pin_keys(settings: &Settings) -> Vec<PinKey> {
+    let key = |server: &ServerConfig| {
+        Some(PinKey::new(server.name.value.parse().ok()?, pin_origin(settings, server)))
+    };
+    settings.loaded.config.mcp_servers.iter().filter_map(key).collect()
 }
 
 /// Every gate hides names with this suffix, also one with another state directory.

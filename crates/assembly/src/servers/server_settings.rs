@@ -16,6 +16,7 @@ use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_sandbox::{loader_variable, refused_place};
 use toolgate_types::ToolClass;
 
+use super::pin_origin::pin_origin;
 use crate::ambient::real_path;
 use crate::settings::Settings;
 
@@ -29,6 +30,21 @@ pub struct UnusableServer {
     pub name: String,
     /// What is missing, with its position in the file.
     pub problem: ConfigProblem,
+    declared: Box<ServerConfig>,
+}
+
+impl UnusableServer {
+    /// The class and the permissions that the configuration gives a tool; `None` if it disallows it.
+    pub(super) fn declared_tool(&self, tool: &str) -> Option<(ToolClass, Vec<String>)> {
+        let (server, entry) = (&*self.declared, self.declared.tool(tool));
+        if entry.is_some_and(|entry| !entry.allowed) {
+            return None;
+        }
+        let class = entry.and_then(|entry| entry.class.as_ref()).or(server.class.as_ref());
+        let permissions = entry.and_then(|entry| entry.permissions.as_ref()).unwrap_or(&server.permissions);
+        let permissions = permissions.iter().map(|permission| permission.value.clone()).collect();
+        Some((class.map_or(ToolClass::Destructive, |class| class.value), permissions))
+    }
 }
 
 /// Why there are no settings for a server.
@@ -55,7 +71,8 @@ pub fn declared_servers(
             Err(ServerSettingsError::Problems(found)) => problems.extend(found),
             Err(ServerSettingsError::Missing(_)) if server.disabled => {}
             Err(ServerSettingsError::Missing(problem)) => {
-                unusable.push(UnusableServer { name: server.name.value.clone(), problem });
+                let (name, declared) = (server.name.value.clone(), Box::new(server.clone()));
+                unusable.push(UnusableServer { name, problem, declared });
             }
         }
     }
@@ -96,6 +113,7 @@ fn server_settings(
             PinMode::FirstUse => PinPolicy::FirstUse,
             PinMode::Approved => PinPolicy::Approved,
         },
+        pin_origin: pin_origin(settings, server),
         tools,
     })
 }

@@ -42,6 +42,7 @@ mod rules_on_paths;
 mod swapped;
 mod output;
 mod pace;
+mod tool_search;
 mod reload;
 mod commands;
 mod injection;

@@ -18,7 +18,24 @@ pub struct PinFile {
     version: u32,
     /// Whether the server was ever contacted: what it lists later is new.
     met: bool,
+    /// The configuration that declares the server, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    configuration: Option<String>,
+    /// The protocol that the server was last spoken to with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lifecycle: Option<KnownLifecycle>,
     tools: BTreeMap<String, PinnedTool>,
+}
+
+/// The protocol that a server was spoken to with. A later start begins with it, so that a server which does not know the other one is not started
+/// twice, or waited for until the probe times out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownLifecycle {
+    /// With `initialize` (2025-11-25 and before).
+    Session,
+    /// Without (2026-07-28).
+    Stateless,
 }
 
 /// The version of the format.
@@ -137,6 +154,19 @@ impl PinFile {
     /// Whether the server was ever contacted.
     pub(super) fn is_met(&self) -> bool {
         self.met
+    }
+
+    /// The protocol that the server was last spoken to with.
+    pub(crate) fn lifecycle(&self) -> Option<KnownLifecycle> {
+        self.lifecycle
+    }
+
+    pub(super) fn set_lifecycle(&mut self, lifecycle: KnownLifecycle) {
+        self.lifecycle = Some(lifecycle);
+    }
+
+    pub(super) fn set_configuration(&mut self, configuration: &str) {
+        self.configuration = Some(configuration.to_owned());
     }
 
     /// Records what the server offers now.

@@ -4,12 +4,13 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use toolgate_fs::FileLock;
 
 use super::pin_file::PinFile;
+use super::pin_key::PinKey;
 use crate::error::ConnectError;
 use crate::settings::ServerName;
 
@@ -27,8 +28,13 @@ impl PinStore {
         Self { directory, update_lock: Mutex::default() }
     }
 
-    fn path(&self, server: &ServerName) -> PathBuf {
-        self.directory.join(format!("{server}.json"))
+    fn path(&self, key: &PinKey) -> PathBuf {
+        self.directory.join(key.file_name())
+    }
+
+    /// The file of pins that belonged to the server's name alone, if this one's belong to more.
+    fn legacy_path(&self, key: &PinKey) -> Option<PathBuf> {
+        key.origin().map(|_| self.directory.join(key.legacy_file_name()))
     }
 
     pub(super) fn servers(&self) -> Result<Vec<ServerName>, ConnectError> {
@@ -39,51 +45,76 @@ impl PinStore {
         };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut servers: Vec<ServerName> =
-            names.filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+            names.filter_map(|name| name.strip_suffix(".json")?.split('.').next()?.parse().ok()).collect();
         servers.sort();
+        servers.dedup();
         Ok(servers)
     }
 
-    /// A missing file has no pins; one that cannot be read is an error.
-    pub(super) fn read(&self, server: &ServerName) -> Result<PinFile, ConnectError> {
-        let mut file = match OpenOptions::new().read(true).custom_flags(nonblocking()).open(self.path(server))
-        {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PinFile::default()),
-            Err(error) => return Err(ConnectError::io(server.as_str(), &error)),
-        };
-        let bytes = content(&mut file).map_err(|error| ConnectError::io(server.as_str(), &error))?;
-        PinFile::parse(&bytes).map_err(|reason| ConnectError::pins(server.as_str(), reason))
+    /// A missing file has no pins; one that cannot be read is an error. Pins of the server's name alone count until its own are written.
+    pub(super) fn read(&self, key: &PinKey) -> Result<PinFile, ConnectError> {
+        let own = self.read_file(key, &self.path(key))?;
+        let legacy = || self.legacy_path(key).map(|path| self.read_file(key, &path));
+        match own {
+            Some(own) => Ok(own),
+            None => Ok(legacy().transpose()?.flatten().unwrap_or_default()),
+        }
     }
 
-    /// Reads, changes and writes under the lock. An unchanged file is not written.
+    fn read_file(&self, key: &PinKey, path: &Path) -> Result<Option<PinFile>, ConnectError> {
+        let server = key.server().as_str();
+        let mut file = match OpenOptions::new().read(true).custom_flags(nonblocking()).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ConnectError::io(server, &error)),
+        };
+        let bytes = content(&mut file).map_err(|error| ConnectError::io(server, &error))?;
+        PinFile::parse(&bytes).map(Some).map_err(|reason| ConnectError::pins(server, reason))
+    }
+
+    /// Reads, changes and writes under the lock, and returns whether pins of the server's name alone were adopted: then they are no one else's any
+    /// more. An unchanged file is not written.
     pub(super) fn update(
         &self,
-        server: &ServerName,
+        key: &PinKey,
         change: impl FnOnce(&mut PinFile) -> Result<(), ConnectError>,
-    ) -> Result<(), ConnectError> {
+    ) -> Result<bool, ConnectError> {
+        let failed = |error: io::Error| ConnectError::io(key.server().as_str(), &error);
         let _changing = self.update_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let _lock = self.lock().map_err(|error| ConnectError::io(server.as_str(), &error))?;
-        let before = self.read(server)?;
+        let _lock = self.lock().map_err(failed)?;
+        let own = self.path(key);
+        let legacy = self.legacy_path(key).filter(|legacy| !exists(&own) && exists(legacy));
+        let before = self.read(key)?;
         let mut after = before.clone();
         change(&mut after)?;
-        if after == before {
-            return Ok(());
+        if let Some(origin) = key.origin() {
+            after.set_configuration(origin.configuration());
         }
-        self.write(server, &after.to_text()).map_err(|error| ConnectError::io(server.as_str(), &error))
+        if after == before && legacy.is_none() {
+            return Ok(false);
+        }
+        self.write(key, &after.to_text()).map_err(failed)?;
+        match &legacy {
+            Some(legacy) => fs::remove_file(legacy).map(|()| true).map_err(failed),
+            None => Ok(false),
+        }
     }
 
-    pub(super) fn remove(&self, server: &ServerName) -> Result<(), ConnectError> {
-        match fs::remove_file(self.path(server)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(ConnectError::io(server.as_str(), &error))
+    pub(super) fn remove(&self, key: &PinKey) -> Result<(), ConnectError> {
+        let legacy = self.legacy_path(key).filter(|_| !exists(&self.path(key)));
+        for path in [Some(self.path(key)), legacy].into_iter().flatten() {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(ConnectError::io(key.server().as_str(), &error));
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
-    pub(super) fn stamp(&self, server: &ServerName) -> Option<[u64; 4]> {
-        let about = fs::symlink_metadata(self.path(server)).ok()?;
+    pub(super) fn stamp(&self, key: &PinKey) -> Option<[u64; 4]> {
+        let about = fs::symlink_metadata(self.path(key)).ok()?;
         let nanoseconds = u64::try_from(about.mtime_nsec()).unwrap_or_default();
         Some([about.ino(), about.len(), u64::try_from(about.mtime()).unwrap_or_default(), nanoseconds])
     }
@@ -99,15 +130,20 @@ impl PinStore {
 
     /// Atomic: written to a temporary file, fsynced, renamed, and the directory fsynced. A crash
     /// leaves the old file or the new one.
-    fn write(&self, server: &ServerName, text: &str) -> io::Result<()> {
-        let fresh = self.directory.join(format!("{server}.new"));
+    fn write(&self, key: &PinKey, text: &str) -> io::Result<()> {
+        let fresh = self.directory.join(format!("{}.new", key.server()));
         let mut options = OpenOptions::new();
         let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&fresh, self.path(server))?;
+        fs::rename(&fresh, self.path(key))?;
         File::open(&self.directory)?.sync_all()
     }
+}
+
+/// Whether there is anything of this name.
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 /// `O_NONBLOCK`: opening a FIFO must not block. `O_NOFOLLOW`: no symlinks.

@@ -13,7 +13,7 @@ use toolgate_types::{CancellationReason, ErrorCode, Failure, Sha256};
 
 use super::connection::root_cause;
 use super::tool_listing::escape_untrusted;
-use super::{Server, ServerConnection, ServerState};
+use super::{Server, ServerConnection, ServerState, locked};
 use crate::wire::{ProgressRoute, is_expired};
 
 /// How often a call's deadline is checked.
@@ -58,7 +58,7 @@ impl Server {
             return Ok(under_way);
         }
         let message = format!("the server `{}` takes no more calls", self.name);
-        Err(Failure::new(ErrorCode::IoError, message)
+        Err(Failure::new(ErrorCode::ServerUnavailable, message)
             .help("list the tools again, and repeat the call if this one is still there")
             .operator_note(format!(
                 "mcp server `{}`: it was removed, or is declared otherwise now",
@@ -174,10 +174,23 @@ impl Server {
         .terminal_note(toolgate_text::escape_control_chars(&connection.stderr_tail()))
     }
 
+    /// Why none of its tools can be called now; `None` if it is up.
+    pub(crate) fn not_up(&self) -> Option<Failure> {
+        match &*self.state.borrow() {
+            ServerState::Ready(connection) if !connection.is_closed() => None,
+            ServerState::Down { reason, said, .. } => Some(self.unavailable(reason, said.as_deref())),
+            ServerState::Ready(_) | ServerState::Starting => {
+                let error = locked(&self.last_error).clone();
+                Some(self.unavailable(error.as_deref().unwrap_or("it is being started"), None))
+            }
+        }
+    }
+
     fn unavailable(&self, reason: &str, said: Option<&str>) -> Failure {
-        let failure = Failure::new(ErrorCode::IoError, format!("the server `{}` is not running", self.name))
-            .help("try again later, or go on without this tool; the operator is told more")
-            .operator_note(format!("mcp server `{}`: {reason}", self.name));
+        let failure =
+            Failure::new(ErrorCode::ServerUnavailable, format!("the server `{}` is not running", self.name))
+                .help("try again later, or go on without this tool; the operator is told more")
+                .operator_note(format!("mcp server `{}`: {reason}", self.name));
         match said {
             Some(said) => failure.terminal_note(said),
             None => failure,

@@ -24,6 +24,7 @@ use super::{Server, locked};
 use crate::definition::Definition;
 use crate::error::ConnectError;
 use crate::launch::{LaunchedServer, ServerLauncher};
+use crate::pins::KnownLifecycle;
 use crate::settings::{ProcessSettings, ServerSettings, TransportSettings};
 use crate::wire::{CloseReason, GuardedTransport, PipeTransport, http_transport};
 
@@ -70,7 +71,7 @@ pub(super) struct OpenConnection {
     pub(super) connection: Arc<ServerConnection>,
     pub(super) service: RunningService<RoleClient, RestrictedClient>,
     pub(super) listing: ToolListing,
-    pub(super) lifecycle: ProtocolLifecycle,
+    pub(super) lifecycle: KnownLifecycle,
     /// Dropping it would end the subscription.
     pub(super) _subscription: Option<Subscription>,
 }
@@ -254,10 +255,9 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
         None => error,
     })?;
     let version = service.peer().peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
-    let era =
-        if version.has_initialize() { ProtocolLifecycle::Session } else { ProtocolLifecycle::Stateless };
+    let lifecycle = ProtocolLifecycle::established(&version);
     let subscription =
-        if era == ProtocolLifecycle::Stateless { subscribe(service.peer()).await } else { None };
+        if lifecycle == KnownLifecycle::Stateless { subscribe(service.peer()).await } else { None };
     let connection = ServerConnection {
         peer: service.peer().clone(),
         protocol: version.to_string(),
@@ -275,7 +275,7 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
         connection: Arc::new(connection),
         service,
         listing,
-        lifecycle: era,
+        lifecycle,
         _subscription: subscription,
     })
 }

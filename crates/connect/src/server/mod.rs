@@ -19,9 +19,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::bridge::BridgeOptions;
-use crate::pins::PinFile;
+use crate::pins::{PinFile, PinKey};
 use crate::settings::{ServerName, ServerSettings};
 use reporter::ServerReporter;
+use restricted_client::ProtocolLifecycle;
 
 pub use health::{HealthState, ServerHealth};
 pub use server_timeouts::ServerTimeouts;
@@ -34,12 +35,18 @@ pub(crate) use connection::ServerConnection;
 pub(crate) struct Server {
     pub(crate) name: ServerName,
     pub(crate) options: Arc<BridgeOptions>,
+    /// Whose pins its tools have.
+    pins: PinKey,
+    /// The protocol that it was last spoken to with, by whichever gate.
+    remembered: ProtocolLifecycle,
     /// Incremented when the tools have changed.
     changed: watch::Sender<u64>,
     settings: Mutex<Arc<ServerSettings>>,
     state: watch::Sender<ServerState>,
     /// Whether it has connected, or failed with every protocol.
     settled: watch::Sender<bool>,
+    /// Incremented when a server has settled.
+    settlements: watch::Sender<u64>,
     catalogue: Mutex<Arc<Catalogue>>,
     reporter: Arc<ServerReporter>,
     /// The number of calls in flight.
@@ -79,16 +86,22 @@ impl Server {
         settings: ServerSettings,
         options: Arc<BridgeOptions>,
         changed: watch::Sender<u64>,
+        settlements: watch::Sender<u64>,
     ) -> Arc<Self> {
-        let known = options.pins.for_server(&settings.name);
+        let pins = settings.pin_key();
+        let known = options.pins.for_server(&pins);
+        let remembered = known.as_ref().ok().and_then(PinFile::lifecycle);
         let server = Self {
             name: settings.name.clone(),
             reporter: ServerReporter::new(settings.name.clone(), Arc::clone(&options)),
             options,
+            pins,
+            remembered: remembered.map_or(ProtocolLifecycle::Unknown, ProtocolLifecycle::from),
             changed,
             settings: Mutex::new(Arc::new(settings)),
             state: watch::Sender::new(ServerState::Starting),
             settled: watch::Sender::new(false),
+            settlements,
             catalogue: Mutex::default(),
             in_flight: watch::Sender::new(0),
             retired: AtomicBool::new(false),
@@ -157,6 +170,13 @@ impl Server {
 
     fn is_retired(&self) -> bool {
         self.retired.load(Ordering::SeqCst)
+    }
+
+    /// It has connected, or failed with every protocol.
+    fn settle(&self) {
+        if !self.settled.send_replace(true) {
+            self.settlements.send_modify(|times| *times += 1);
+        }
     }
 
     /// Waits until it has connected, or failed with every protocol.

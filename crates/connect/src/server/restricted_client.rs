@@ -6,6 +6,8 @@ use rmcp::ClientHandler;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::ClientLifecycleMode;
 
+use crate::pins::KnownLifecycle;
+
 /// The client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RestrictedClient;
@@ -29,7 +31,21 @@ pub(crate) enum ProtocolLifecycle {
     Session,
 }
 
+impl From<KnownLifecycle> for ProtocolLifecycle {
+    fn from(known: KnownLifecycle) -> Self {
+        match known {
+            KnownLifecycle::Session => Self::Session,
+            KnownLifecycle::Stateless => Self::Stateless,
+        }
+    }
+}
+
 impl ProtocolLifecycle {
+    /// What an established connection was spoken to with.
+    pub(super) fn established(version: &ProtocolVersion) -> KnownLifecycle {
+        if version.has_initialize() { KnownLifecycle::Session } else { KnownLifecycle::Stateless }
+    }
+
     /// The lifecycle to start with.
     pub(super) fn lifecycle(self) -> ClientLifecycleMode {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];

@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::connection::{ConnectionFailure, OpenConnection, close, explained, open};
 use super::probe::ProbeTimeout;
-use super::restricted_client::ProtocolLifecycle;
 use super::tool_listing::{ToolListing, escape_untrusted, list};
 use super::{Catalogue, Server, ServerConnection, ServerState};
 use crate::definition::Definition;
 use crate::error::ConnectError;
-use crate::pins::{PinFile, Pins};
-use crate::settings::{PinPolicy, ServerName};
+use crate::pins::{KnownLifecycle, Observation, ObservedPins, PinKey, Pins};
 
 /// After this uptime the count of consecutive failures is reset.
 const MIN_STABLE_UPTIME: Duration = Duration::from_secs(30);
@@ -33,9 +31,13 @@ struct ToolListState {
     listed: Instant,
     lists: u32,
     offered: Arc<Vec<Definition>>,
+    lifecycle: KnownLifecycle,
     /// The stamp of the pin file when it was last read.
     stamp: Option<[u64; 4]>,
 }
+
+/// Reads the pins, and records what was seen or only compares with it.
+type PinLook = fn(&Pins, &PinKey, &Observation<'_>) -> Result<ObservedPins, ConnectError>;
 
 /// Awaits a future that must not be polled after completion.
 async fn wait_once<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
@@ -55,7 +57,7 @@ impl Drop for SupervisorGuard<'_> {
             said: None,
             given_up: true,
         });
-        self.0.settled.send_replace(true);
+        self.0.settle();
     }
 }
 
@@ -63,13 +65,13 @@ impl Server {
     /// Runs until the server is stopped. Its process is gone afterwards.
     pub(crate) async fn supervise(self: Arc<Self>) {
         let _kept = SupervisorGuard(&self);
-        let (mut failures, mut era) = (0u32, ProtocolLifecycle::Unknown);
+        let (mut failures, mut era) = (0u32, self.remembered);
         while !self.stop.is_cancelled() {
             let silence = ProbeTimeout::new(self.options.timeouts.probe_timeout);
-            let is_first_greeting = failures == 0 && era == ProtocolLifecycle::Unknown;
+            let is_first_greeting = failures == 0;
             let over = match open(&self, era, &silence).await {
                 Ok(opened) => {
-                    era = opened.lifecycle;
+                    era = opened.lifecycle.into();
                     let begun = Instant::now();
                     let over = self.run_scanned(opened).await;
                     failures = if begun.elapsed() > MIN_STABLE_UPTIME { 0 } else { failures };
@@ -101,7 +103,7 @@ impl Server {
         };
         self.state.send_replace(state);
         if !has_hope {
-            self.settled.send_replace(true);
+            self.settle();
         }
         let again = async {
             match given_up {
@@ -128,12 +130,12 @@ impl Server {
 
     /// Runs a connection until it ends.
     async fn run_connection(&self, opened: OpenConnection) -> ConnectionFailure {
-        let OpenConnection { connection, service, listing, _subscription, .. } = opened;
-        let mut known =
-            ToolListState { listed: Instant::now(), lists: 0, offered: Arc::default(), stamp: None };
+        let OpenConnection { connection, service, listing, lifecycle, _subscription } = opened;
+        let (listed, offered) = (Instant::now(), Arc::default());
+        let mut known = ToolListState { listed, lists: 0, offered, lifecycle, stamp: None };
         self.store_listing(&mut known, listing).await;
         self.state.send_replace(ServerState::Ready(Arc::clone(&connection)));
-        self.settled.send_replace(true);
+        self.settle();
         let token = service.cancellation_token();
         let mut closed = Some(Box::pin(service.waiting()));
         let mut looking = tokio::time::interval(PIN_POLL_INTERVAL);
@@ -188,35 +190,47 @@ impl Server {
         known.listed = Instant::now();
         known.lists = known.lists.saturating_add(1);
         known.offered = Arc::new(listing.tools);
-        known.stamp = self.options.pins.stamp(&self.name);
+        known.stamp = self.options.pins.stamp(&self.pins);
         self.apply_pins(known, Pins::observe).await;
     }
 
     /// Checks whether an operator has approved or removed a pin.
     async fn check_pins(&self, known: &mut ToolListState) {
-        let now = self.options.pins.stamp(&self.name);
+        let now = self.options.pins.stamp(&self.pins);
         if std::mem::replace(&mut known.stamp, now) != now {
             self.apply_pins(known, Pins::compare).await;
         }
     }
 
     /// Compares the offered definitions with the approved ones.
-    async fn apply_pins(
-        &self,
-        known: &ToolListState,
-        look: fn(&Pins, &ServerName, PinPolicy, &[Definition]) -> Result<PinFile, ConnectError>,
-    ) {
-        let (pins, name, policy) = (self.options.pins.clone(), self.name.clone(), self.settings().pin);
-        let offered = Arc::clone(&known.offered);
-        let seen = tokio::task::spawn_blocking(move || look(&pins, &name, policy, &offered)).await;
+    async fn apply_pins(&self, known: &ToolListState, look: PinLook) {
+        let (pins, key, policy) = (self.options.pins.clone(), self.pins.clone(), self.settings().pin);
+        let (offered, lifecycle) = (Arc::clone(&known.offered), known.lifecycle);
+        let seen = tokio::task::spawn_blocking(move || {
+            look(&pins, &key, &Observation { policy, offered: &offered, lifecycle })
+        });
         let seen = seen
+            .await
             .unwrap_or_else(|_| Err(ConnectError::pins(self.name.as_str(), "looking ended unexpectedly")));
         let catalogue = match seen {
-            Ok(pins) => Catalogue::from_pins(&pins),
+            Ok(seen) => {
+                if seen.adopted {
+                    self.report_adopted_pins();
+                }
+                Catalogue::from_pins(&seen.pins)
+            }
             Err(error) => Catalogue::all_suspended(&known.offered, &error.to_string()),
         };
         self.report_unapproved(&catalogue);
         self.publish_catalogue(catalogue);
+    }
+
+    /// Always reported, like a quarantine: from here on a server of this name in another configuration has pins of its own.
+    fn report_adopted_pins(&self) {
+        (self.options.error)(&format!(
+            "mcp server `{}`: its pins belonged to its name; from now on they belong to this configuration and command, and elsewhere this name begins anew",
+            self.name
+        ));
     }
 
     fn report_unapproved(&self, catalogue: &Catalogue) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_connect::{HealthState, Pins, ProcessSettings, TransportSettings};
+use toolgate_connect::{HealthState, PinKey, Pins, ProcessSettings, TransportSettings};
 use toolgate_gate::CallOptions;
 use toolgate_types::{ErrorCode, Outcome};
 
@@ -123,7 +123,7 @@ async fn what_a_server_last_said_is_shown_and_kept_nowhere() {
     setting.until_state("bad", HealthState::BackingOff).await;
     setting.load().await;
     let (_, failure) = setting.failed("bad__echo", json!({"text": "x"})).await;
-    assert_eq!(failure.code, ErrorCode::IoError);
+    assert_eq!(failure.code, ErrorCode::ServerUnavailable);
     let words = "cannot find my licence";
     assert!(failure.terminal_note.is_some_and(|aside| aside.contains(words)), "the operator may see it");
     assert!(failure.operator_note.is_some_and(|note| !note.contains(words)), "this is recorded");
@@ -162,8 +162,9 @@ async fn names_that_are_none_or_look_alike_are_no_tools() {
     ] {
         assert!(setting.complained(words), "{words}: {:?}", setting.warnings.lock().unwrap());
     }
-    let pins =
-        Pins::new(setting.folder.path().join("pins.toolgate")).for_server(&"odd".parse().unwrap()).unwrap();
+    let pins = Pins::new(setting.folder.path().join("pins.toolgate"))
+        .for_server(&PinKey::new("odd".parse().unwrap(), None))
+        .unwrap();
     assert_eq!(
         pins.tools().map(|(name, _)| name.len()).max(),
         Some("b__plain".len()),

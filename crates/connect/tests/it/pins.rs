@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tempfile::TempDir;
-use toolgate_connect::{Definition, PinFile, PinPolicy, PinState, Pins, ServerName};
+use toolgate_connect::{Definition, PinFile, PinKey, PinOrigin, PinPolicy, PinState, Pins, ServerName};
 use toolgate_types::{ErrorCode, Stage};
 
 use crate::fixture::{BridgeFixture, TEST_TIMEOUT, notes, process, server};
@@ -15,12 +15,16 @@ fn name() -> ServerName {
     "fix".parse().unwrap()
 }
 
+fn key() -> PinKey {
+    PinKey::new(name(), None)
+}
+
 fn pins(folder: &Path) -> Pins {
     Pins::new(folder.join("pins.toolgate"))
 }
 
 fn state(folder: &Path, tool: &str) -> Option<PinState> {
-    pins(folder).for_server(&name()).unwrap().get(tool).map(toolgate_connect::PinnedTool::state)
+    pins(folder).for_server(&key()).unwrap().get(tool).map(toolgate_connect::PinnedTool::state)
 }
 
 async fn met(policy: PinPolicy) -> (BridgeFixture, std::path::PathBuf) {
@@ -55,7 +59,7 @@ async fn a_changed_description_suspends_the_tool_until_somebody_agrees() {
     assert!(failure.operator_note.unwrap().contains("toolgate mcp approve fix echo"));
     // The others still work.
     setting.done("fix__add", json!({"a": 1, "b": 1})).await;
-    let pinned = pins(&folder).for_server(&name()).unwrap().get("echo").unwrap().clone();
+    let pinned = pins(&folder).for_server(&key()).unwrap().get("echo").unwrap().clone();
     assert_eq!(pinned.state(), PinState::Changed);
     let diff = pinned.diff();
     assert!(
@@ -68,8 +72,8 @@ async fn a_changed_description_suspends_the_tool_until_somebody_agrees() {
     and_wait(&setting, || std::fs::write(notes.join("description"), wicked).unwrap()).await;
     // An approval is for exactly what was shown, and a running bridge notices it.
     let (shown, agreed) = (pinned.offered().unwrap().digest(), pinned.agreed().unwrap().digest());
-    assert!(pins(&folder).approve(&name(), "echo", agreed).is_err());
-    and_wait(&setting, || pins(&folder).approve(&name(), "echo", shown).unwrap()).await;
+    assert!(pins(&folder).approve(&key(), "echo", agreed).is_err());
+    and_wait(&setting, || pins(&folder).approve(&key(), "echo", shown).unwrap()).await;
     setting.done("fix__echo", json!({"text": "x"})).await;
 }
 
@@ -114,8 +118,8 @@ async fn tools_that_come_later_wait_and_tools_that_go_are_gone() {
     assert_eq!(setting.failed("fix__helper", json!({})).await.0, Stage::Permission);
     assert!(setting.complained("helper"), "{:?}", setting.warnings.lock().unwrap());
     let offered =
-        pins(&folder).for_server(&name()).unwrap().get("helper").unwrap().offered().unwrap().digest();
-    and_wait(&setting, || pins(&folder).approve(&name(), "helper", offered).unwrap()).await;
+        pins(&folder).for_server(&key()).unwrap().get("helper").unwrap().offered().unwrap().digest();
+    and_wait(&setting, || pins(&folder).approve(&key(), "helper", offered).unwrap()).await;
     // The fixture rejects its own tool, but the call reaches it.
     assert_eq!(setting.failed("fix__helper", json!({})).await.1.code, ErrorCode::CommandFailed);
     and_wait(&setting, || std::fs::write(notes.join("gone"), "echo").unwrap()).await;
@@ -131,9 +135,9 @@ async fn where_only_the_operator_agrees_everything_waits() {
     let folder = setting.folder.path().to_owned();
     assert_eq!(state(&folder, "add"), Some(PinState::New));
     assert!(setting.bridge.tools().iter().all(|tool| tool.spec().suspended.is_some()));
-    let pin = pins(&folder).for_server(&name()).unwrap().get("add").unwrap().clone();
+    let pin = pins(&folder).for_server(&key()).unwrap().get("add").unwrap().clone();
     assert!(pin.diff().contains("+  \"description\": \"Adds two numbers.\""), "{}", pin.diff());
-    and_wait(&setting, || pins(&folder).approve(&name(), "add", pin.offered().unwrap().digest()).unwrap())
+    and_wait(&setting, || pins(&folder).approve(&key(), "add", pin.offered().unwrap().digest()).unwrap())
         .await;
     setting.done("fix__add", json!({"a": 1, "b": 1})).await;
     assert_eq!(setting.failed("fix__echo", json!({"text": "x"})).await.0, Stage::Permission);
@@ -185,10 +189,10 @@ async fn pins_are_for_their_owner_alone_and_leave_no_litter() {
     assert_eq!(names, ["fix.json", "lock"]);
     let pins = pins(setting.folder.path());
     assert_eq!(pins.servers().unwrap(), [name()]);
-    pins.forget(&name(), Some("echo")).unwrap();
-    assert!(pins.for_server(&name()).unwrap().get("echo").is_none());
-    pins.forget(&name(), None).unwrap();
-    assert_eq!(pins.for_server(&name()).unwrap(), PinFile::default());
+    pins.forget(&key(), Some("echo")).unwrap();
+    assert!(pins.for_server(&key()).unwrap().get("echo").is_none());
+    pins.forget(&key(), None).unwrap();
+    assert_eq!(pins.for_server(&key()).unwrap(), PinFile::default());
     assert!(pins.servers().unwrap().is_empty());
 }
 
@@ -213,4 +217,51 @@ fn parsing_any_bytes_never_agrees_to_what_is_named_otherwise() {
         PinFile::parse(file.to_string().as_bytes()).unwrap().get("a").unwrap().state(),
         PinState::Agreed
     );
+}
+
+/// A server of this origin over a directory that was used before.
+async fn of_origin(folder: &Arc<TempDir>, origin: Option<PinOrigin>) -> BridgeFixture {
+    let notes = notes(folder);
+    let mut settings = server("fix", process("honest", Some(&notes)));
+    settings.pin_origin = origin;
+    let setting = BridgeFixture::again(Arc::clone(folder), vec![settings]);
+    setting.load().await;
+    setting
+}
+
+#[tokio::test]
+async fn pins_of_another_configuration_or_command_do_not_count() {
+    let folder = Arc::new(TempDir::new().unwrap());
+    let origin = |configuration: &str, command: &str| Some(PinOrigin::new(configuration, [command]));
+    let one = of_origin(&folder, origin("/a/toolgate.yaml", "server")).await;
+    one.done("fix__add", json!({"a": 1, "b": 1})).await;
+    one.bridge.close().await;
+    std::fs::write(notes(&folder).join("description"), "Something else.").unwrap();
+    for other in [origin("/b/toolgate.yaml", "server"), origin("/a/toolgate.yaml", "other")] {
+        let other = of_origin(&folder, other).await;
+        other.done("fix__echo", json!({"text": "first contact"})).await;
+        other.bridge.close().await;
+    }
+    // Where it was agreed to before, the change is seen.
+    let same = of_origin(&folder, origin("/a/toolgate.yaml", "server")).await;
+    assert_eq!(same.failed("fix__echo", json!({"text": "x"})).await.0, Stage::Permission);
+}
+
+#[tokio::test]
+async fn pins_of_a_name_alone_are_adopted_once_and_that_is_told() {
+    let folder = Arc::new(TempDir::new().unwrap());
+    of_origin(&folder, None).await.bridge.close().await;
+    std::fs::write(notes(&folder).join("description"), "Something else.").unwrap();
+    let origin = |configuration: &str| Some(PinOrigin::new(configuration, ["server"]));
+    let first = of_origin(&folder, origin("/a/toolgate.yaml")).await;
+    assert_eq!(first.failed("fix__echo", json!({"text": "x"})).await.0, Stage::Permission);
+    assert!(first.complained("its pins belonged to its name"), "{:?}", first.warnings.lock().unwrap());
+    assert!(!folder.path().join("pins.toolgate/fix.json").exists());
+    first.bridge.close().await;
+    let again = of_origin(&folder, origin("/a/toolgate.yaml")).await;
+    assert_eq!(again.failed("fix__echo", json!({"text": "x"})).await.0, Stage::Permission);
+    assert!(!again.complained("its pins belonged to its name"));
+    again.bridge.close().await;
+    let other = of_origin(&folder, origin("/b/toolgate.yaml")).await;
+    other.done("fix__echo", json!({"text": "first contact"})).await;
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use toolgate_audit::{AuditLog, LogOptions, Record, RecordFilter};
 use toolgate_connect::{HealthState, ProcessSettings, SecretString, ToolSettings, TransportSettings};
 use toolgate_gate::{
@@ -31,7 +32,7 @@ async fn tools_appear_and_answer_in_both_eras() {
         ("silent", "2025-11-25", soon, 0),
         ("late", "2026-07-28", soon, 1),
     ] {
-        let folder = Arc::new(tempfile::TempDir::new().unwrap());
+        let folder = Arc::new(TempDir::new().unwrap());
         let settings = server("fix", process(mode, Some(&notes(&folder))));
         let setting = BridgeFixture::caring(
             folder,
@@ -153,7 +154,7 @@ async fn arguments_are_checked_before_a_server_sees_them() {
 
 #[tokio::test]
 async fn progress_reaches_the_call_and_nothing_else() {
-    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(TempDir::new().unwrap());
     let notes = notes(&folder);
     let setting = BridgeFixture::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
@@ -201,7 +202,7 @@ async fn a_server_gets_to_ask_nobody() {
 
 #[tokio::test]
 async fn a_cancelled_call_ends_and_the_server_hears_of_it() {
-    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(TempDir::new().unwrap());
     let notes = notes(&folder);
     let setting = BridgeFixture::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
@@ -220,7 +221,7 @@ async fn a_cancelled_call_ends_and_the_server_hears_of_it() {
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_any_longer_is_cancelled_too() {
-    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(TempDir::new().unwrap());
     let notes = notes(&folder);
     let setting = BridgeFixture::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
@@ -290,7 +291,7 @@ async fn a_server_whose_input_is_closed_may_go_before_it_is_ended() {
 
 /// A gate before one server that answers `wait` when the test allows it.
 async fn waiting() -> (BridgeFixture, std::path::PathBuf) {
-    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(TempDir::new().unwrap());
     let notes = notes(&folder);
     let mut settings = server("fix", process("honest", Some(&notes)));
     // Time enough to answer another call first.
@@ -448,7 +449,7 @@ async fn a_server_sees_only_the_variables_that_were_named() {
 
 #[tokio::test]
 async fn what_is_declared_anew_keeps_what_did_not_change() {
-    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(TempDir::new().unwrap());
     let notes = notes(&folder);
     let one = server("one", process("honest", Some(&notes)));
     let setting = BridgeFixture::again(folder, vec![one.clone(), server("two", process("honest", None))]);
@@ -474,5 +475,37 @@ async fn what_is_declared_anew_keeps_what_did_not_change() {
     assert_eq!(starts(), 2);
     setting.bridge.close().await;
     assert!(setting.bridge.health().is_empty());
-    assert_eq!(setting.failed("one__add", json!({"a": 1, "b": 1})).await.1.code, ErrorCode::IoError);
+    let failure = setting.failed("one__add", json!({"a": 1, "b": 1})).await.1;
+    assert_eq!(failure.code, ErrorCode::ServerUnavailable);
+}
+
+/// The protocol of a server is remembered: one that ignores `server/discover` is not probed again, so it is up without waiting for the probe timeout.
+#[tokio::test]
+async fn the_protocol_of_a_server_is_remembered_by_the_next_gate() {
+    let folder = Arc::new(TempDir::new().unwrap());
+    let care = |probe_timeout| FixtureOptions { probe_timeout, ..FixtureOptions::default() };
+    let silent = || {
+        let mut settings = server("one", process("silent", None));
+        settings.startup_timeout = Duration::from_secs(20);
+        settings
+    };
+    let first = BridgeFixture::caring(Arc::clone(&folder), vec![silent()], care(Duration::from_millis(50)));
+    first.load().await;
+    first.bridge.close().await;
+    let second = BridgeFixture::caring(folder, vec![silent()], care(NEVER));
+    second.load().await;
+    let health = second.health("one");
+    assert_eq!((health.state, health.restarts), (HealthState::Ready, 0), "{health:?}");
+    assert_eq!(second.done("one__echo", json!({"text": "x"})).await.text, "x");
+}
+
+#[tokio::test]
+async fn a_remembered_protocol_that_a_server_no_longer_speaks_is_given_up() {
+    let folder = Arc::new(TempDir::new().unwrap());
+    for mode in ["honest", "newer", "honest"] {
+        let setting = BridgeFixture::again(Arc::clone(&folder), vec![server("one", process(mode, None))]);
+        setting.load().await;
+        assert_eq!(setting.done("one__echo", json!({"text": mode})).await.text, mode);
+        setting.bridge.close().await;
+    }
 }

@@ -84,16 +84,20 @@ impl McpHandler {
         context: RequestContext<RoleServer>,
         visitor: ClientIdentity,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (tool, arguments) = (request.name.into_owned(), request.arguments.unwrap_or_default());
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let gate = self.service.front().gate();
+        // An indirect call is bound, asked about and answered as the one that it stands for.
+        let named = gate.resolve_indirect(ToolCall::new(request.name.into_owned(), arguments));
+        let ToolCall { tool, arguments, .. } = named;
         let timeout = match timeout(&context) {
             Ok(timeout) => timeout,
             Err(error) => {
-                return Err(self.unreadable(tool, Value::Object(arguments), error, &context, &visitor).await);
+                return Err(self.unreadable(tool, arguments, error, &context, &visitor).await);
             }
         };
         let wanted = CallRequest {
             tool,
-            arguments: Value::Object(arguments),
+            arguments,
             may_ask: true,
             resource: None,
             timeout,
@@ -197,14 +201,14 @@ impl McpHandler {
         Ok(self.service.parked.find(&id, reply_to(responses)))
     }
 
-    /// The tool of this name, waiting for tools that are still loading.
+    /// The tool of this name, waiting for the tools of its server if they are still loading.
     async fn wait_for_tool(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Tool>> {
         let gate = self.service.front().gate();
         match gate.tool(name) {
             Some(tool) => Some(tool),
             None => {
                 tokio::select! {
-                    () = self.service.wait_for_tools() => {}
+                    () = self.service.wait_for_tool(name) => {}
                     () = self.cancelled(context) => {}
                 }
                 gate.tool(name)

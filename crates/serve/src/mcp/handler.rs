@@ -100,7 +100,6 @@ impl McpHandler {
     }
 
     pub(crate) async fn tools(&self, visitor: &ClientIdentity) -> Result<Arc<[Tool]>, ErrorData> {
-        self.service.wait_for_tools().await;
         let listed = self.service.lists.of(self.service.front(), visitor).await;
         listed.map_err(|failure| ErrorData::invalid_request(failure.to_string(), None))
     }

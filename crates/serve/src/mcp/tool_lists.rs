@@ -32,7 +32,7 @@ impl ToolLists {
     ) -> Result<Arc<[Tool]>, Failure> {
         let generation = front.gate().generation();
         // A token is verified each time: a cached list must not outlive the token.
-        let visible = front.gate().tools_for(visitor.credential.clone()).await?;
+        let visible = front.gate().offered_tools(visitor.credential.clone()).await?;
         let binding = visitor.binding;
         let is_current = front.gate().generation() == generation;
         let names = visible.iter().map(|tool| tool.spec().name.as_str());

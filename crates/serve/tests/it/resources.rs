@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Scratch, person};
-use toolgate_gate::{GateConfig, Registry};
+use toolgate_gate::{ApprovedCall, CallContext, GateConfig, Registry, Tool, ToolFuture, ToolSpec};
 use toolgate_serve::{Service, ServiceOptions};
-use toolgate_types::{Caller, Decision};
+use toolgate_types::{Caller, Decision, ToolClass, ToolOutput};
 
 use crate::stdio_fixture::{Client, ERAS, Era, World, guided};
 
@@ -295,6 +295,31 @@ fn without(world: &World, name: &str) -> GateConfig {
     GateConfig { registry, ..world.bench.loaded().clone() }
 }
 
+/// A tool of the server `slow`.
+struct SlowTool(ToolSpec);
+
+impl Tool for SlowTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn run(self: Arc<Self>, _: ApprovedCall, _: CallContext) -> ToolFuture {
+        Box::pin(async { Ok(ToolOutput::new("here", json!({}))) })
+    }
+}
+
+/// The same configuration once the server `slow` has listed its tool.
+fn with_slow_tool(loaded: &GateConfig) -> GateConfig {
+    let mut loaded = loaded.clone();
+    let known = loaded.registry.iter().next().unwrap().spec().clone();
+    let anything = || json!({"type": "object"}).into();
+    let (name, class) = ("slow__tool".parse().unwrap(), ToolClass::Read);
+    let (input_schema, output_schema) = (anything(), anything());
+    let spec = ToolSpec { name, class, input_schema, output_schema, ..known };
+    loaded.registry.register(Arc::new(SlowTool(spec))).unwrap();
+    loaded
+}
+
 fn is_change(message: &Value) -> bool {
     message["method"] == "notifications/tools/list_changed"
 }
@@ -348,24 +373,25 @@ fn a_client_is_told_of_what_changed_before_anybody_looked_out() {
 }
 
 #[test]
-fn whoever_asks_for_tools_waits_until_all_are_there() {
+fn a_list_waits_for_no_server_and_a_call_only_for_its_own() {
     for era in ERAS {
         let world = World::new();
         let all = world.bench.loaded().clone();
-        world.bench.gate().replace_config(without(&world, "delete_file"));
-        let (complete, when) = tokio::sync::watch::channel(false);
-        let service = Service::new(ServiceOptions { complete: Some(when), ..world.options() });
+        let (pending, when) = tokio::sync::watch::channel(vec!["slow".to_owned(), "hung".to_owned()]);
+        let service = Service::new(ServiceOptions { pending: Some(when), ..world.options() });
         let mut client = Client::begun(service, era, json!({}), person("mcp-early"));
-        // A loaded tool can be called immediately; an unknown one may still be loading.
+        assert!(client.request("tools/list", json!({})).to_string().contains("\"read_file\""), "{era:?}");
+        let call = client.ask("tools/call", json!({"name": "slow__tool", "arguments": {}}));
+        // Neither a tool that is there, nor one that no pending server can bring, waits.
         assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
-        let list = client.ask("tools/list", json!({}));
-        let call = client.ask("tools/call", json!({"name": "delete_file", "arguments": {"path": "a.txt"}}));
-        assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
-        world.bench.gate().replace_config(all);
-        complete.send_replace(true);
-        assert!(client.answer(list)["result"]["tools"].to_string().contains("\"delete_file\""), "{era:?}");
+        for other in ["nothing", "slow_tool", "slower__tool", "fast__tool"] {
+            let refused = client.call(other, json!({}));
+            assert_eq!(refused["_meta"]["toolgate/error"]["code"], "unknown_tool", "{other}: {refused}");
+        }
+        world.bench.gate().replace_config(with_slow_tool(&all));
+        pending.send_replace(vec!["hung".to_owned()]);
         assert_eq!(client.answer(call)["result"]["isError"], false, "{era:?}");
-        assert!(!world.workspace.join("a.txt").exists());
+        world.bench.gate().replace_config(all);
     }
 }
 

@@ -150,13 +150,11 @@ impl GateBuilder {
         };
         let assembled = build_gate(&settings, options)?;
         settings.warn_of_unknown_tools(&assembled.tools);
-        let mut reloader = Reloader::new(&overrides, &settings, &assembled, seen);
-        let complete = reloader.completion();
+        let reloader = Reloader::new(&overrides, &settings, &assembled, seen);
+        let mut pending = reloader.pending();
         let reloading = tokio::spawn(watch_files(reloader));
-        if let Some(mut complete) = complete {
-            // An error means that the reloader has ended, and nothing is left to wait for.
-            let _ = complete.wait_for(|complete| *complete).await;
-        }
+        // An error means that the reloader has ended, and nothing is left to wait for.
+        let _ = pending.wait_for(Vec::is_empty).await;
         Ok(Gate { assembled, template: settings.caller, reloading })
     }
 

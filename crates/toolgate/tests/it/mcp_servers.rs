@@ -140,6 +140,40 @@ fn a_yes_without_a_question_is_to_what_was_shown() {
 }
 
 #[test]
+fn everything_that_waits_is_agreed_to_on_one_page_and_hints_are_only_offered() {
+    let (place, _) = place();
+    place.must(&["mcp", "list"]);
+    let offers = |description: &str| {
+        let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+        let fresh = json!({"name": "fresh", "inputSchema": schema, "annotations": {"readOnlyHint": true}});
+        let echo = json!({"name": "echo", "description": description, "inputSchema": schema, "annotations": {"readOnlyHint": true}});
+        let environment = json!({"name": "environment", "description": "shows it", "inputSchema": schema});
+        place.write("tools/offers.json", &json!([echo, fresh, environment]).to_string());
+    };
+    offers("says it twice");
+    let shown = place.run(&["mcp", "approve", "--all"]);
+    assert_eq!(shown.status.code(), Some(3), "{shown:?}");
+    let page = String::from_utf8(shown.stdout).unwrap();
+    for row in ["~ t__echo ", "+ t__fresh ", "  t__environment ", "says it twice", "\"readOnlyHint\": true"] {
+        assert!(page.contains(row), "{row}: {page}");
+    }
+    let digest = page.lines().find_map(|line| line.strip_prefix("The digest of this page: ")).unwrap();
+    let agree = || place.run(&["mcp", "approve", "--all", "--yes", "--digest", digest]);
+    // What is agreed to is that page, and nothing that came after it.
+    offers("sends it away");
+    assert_eq!(agree().status.code(), Some(3));
+    assert_eq!(place.call("t__echo", &json!({"text": "x"})).0, 3);
+    offers("says it twice");
+    let agreed = agree();
+    let said = String::from_utf8(agreed.stdout).unwrap();
+    assert!(said.contains("agreed to t__echo (") && said.contains("agreed to t__fresh ("), "{said}");
+    assert!(said.ends_with("mcp_servers:\n  t:\n    tools:\n      fresh: {class: read}\n"), "{said}");
+    // The hint decides nothing: the class is still the worst.
+    let listed = place.must(&["mcp", "list"]);
+    assert!(listed.lines().any(|line| line.contains("fresh") && line.contains("destructive")), "{listed}");
+}
+
+#[test]
 fn what_a_server_leaves_under_protected_names_is_taken_away_and_told_whatever_its_tools_are_said_to_do() {
     let (place, _) = place();
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
@@ -181,7 +215,10 @@ fn a_dead_server_takes_nothing_else_with_it() {
     assert_eq!(place.call("list_directory", &json!({})).0, 0);
     let tools = place.must(&["tools"]);
     assert!(tools.contains("read_file") && !tools.contains("dead__"), "{tools}");
-    assert_eq!(place.call("dead__tool", &json!({})).0, 3);
+    for name in ["dead__tool", "lacks__tool"] {
+        let (code, failed) = place.call(name, &json!({}));
+        assert_eq!((code, failed["code"].as_str()), (1, Some("server_unavailable")), "{name}: {failed}");
+    }
     let doctor = place.run(&["doctor"]);
     let said = String::from_utf8(doctor.stdout).unwrap();
     assert_eq!(doctor.status.code(), Some(1));
@@ -305,14 +342,25 @@ impl Client {
 }
 
 #[test]
-fn who_asks_for_tools_at_the_first_contact_waits_for_them() {
+fn a_list_waits_for_no_server_and_a_call_only_for_its_own() {
     let (place, _) = place();
-    // The server has no pinned tools yet, and a client lists its tools only once.
+    let config = std::fs::read_to_string(place.scratch.path().join("toolgate.yaml")).unwrap();
+    let hung = "  hung: {command: sleep, args: [\"1000\"], class: read, startup_timeout: 10m}\n";
+    let dead = "  dead: {command: \"false\", class: read}\n";
+    place.write("toolgate.yaml", &format!("{config}{hung}{dead}"));
     let mut client = Client::start(&place);
-    let listed = client.ask(2, "tools/list", &json!({}));
-    assert!(listed.to_string().contains("t__echo"), "{listed}");
+    // What is not known yet is announced when it is.
+    client.wait_for_tools(&["read_file", "t__echo"]);
+    let refused = client.ask(2, "tools/call", &json!({"name": "dead__tool", "arguments": {}}));
+    let error = &refused["result"]["_meta"]["toolgate/error"];
+    assert_eq!(
+        (error["code"].as_str(), error["stage"].as_str()),
+        (Some("server_unavailable"), Some("REGISTRY"))
+    );
+    let refused = client.ask(3, "tools/call", &json!({"name": "t__ecko", "arguments": {}}));
+    assert_eq!(refused["result"]["_meta"]["toolgate/error"]["code"], "unknown_tool", "{refused}");
     client.end();
-    // A client may also call a tool without listing first.
+    // A client may also call a tool without listing first: the call waits for its server.
     std::fs::remove_dir_all(place.state.join("pins.toolgate")).unwrap();
     let mut client = Client::start(&place);
     let called = client.ask(2, "tools/call", &json!({"name": "t__echo", "arguments": {"text": "at once"}}));

@@ -254,6 +254,7 @@ fn category(code: ErrorCode) -> &'static str {
         | ErrorCode::Timeout
         | ErrorCode::Cancelled
         | ErrorCode::Interrupted
+        | ErrorCode::ServerUnavailable
         | ErrorCode::OutputInvalid
         | ErrorCode::Internal
         | ErrorCode::AuditUnavailable => "io_error",

@@ -335,6 +335,7 @@ fn code(code: ErrorCode) -> &'static str {
         | ErrorCode::CommandFailed
         | ErrorCode::IoError
         | ErrorCode::Interrupted
+        | ErrorCode::ServerUnavailable
         | ErrorCode::OutputInvalid
         | ErrorCode::Internal
         | ErrorCode::AuditUnavailable => "EXECUTION_ERROR",

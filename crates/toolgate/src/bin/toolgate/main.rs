@@ -104,8 +104,8 @@ fn mcp(common: &GlobalOptions, command: McpCommand) -> Result<u8, CliError> {
         McpCommand::Uninstall(wanted) => commands::mcp_uninstall::run(common, &wanted),
         McpCommand::Import(wanted) => commands::mcp_import::run(common, &wanted),
         McpCommand::List { server } => commands::mcp_list::run(common, server.as_deref()),
-        McpCommand::Approve { server, tool, yes, digests } => {
-            let agreement = commands::mcp_approve::ApprovalSelection::of(yes, digests);
+        McpCommand::Approve { server, tool, all, yes, digests } => {
+            let agreement = commands::mcp_approve::ApprovalSelection::of(all, yes, digests);
             commands::mcp_approve::run(common, server.as_deref(), tool.as_deref(), &agreement)
         }
     }

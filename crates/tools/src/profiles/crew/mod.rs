@@ -83,6 +83,7 @@ fn code(code: ErrorCode) -> &'static str {
         | ErrorCode::Timeout
         | ErrorCode::Cancelled
         | ErrorCode::Interrupted
+        | ErrorCode::ServerUnavailable
         | ErrorCode::OutputInvalid
         | ErrorCode::Internal
         | ErrorCode::UnknownTool

@@ -35,16 +35,20 @@ pub(crate) enum McpCommand {
     /// Agree to tools of servers that are new or changed: shows each, and asks
     #[command(after_help = "Examples:
   toolgate mcp approve
+  toolgate mcp approve --all
   toolgate mcp approve files read_text_file --yes --digest SHA256")]
     Approve {
         /// Only this server
         server: Option<String>,
         /// Only this tool, as the server calls it
         tool: Option<String>,
+        /// All of them on one page with one question
+        #[arg(long, conflicts_with = "tool")]
+        all: bool,
         /// Do not ask; alone, this agrees to whatever is offered now, which may not be what was shown before
         #[arg(short, long)]
         yes: bool,
-        /// Agree only to the definition with this digest, as it was shown; can be given several times
+        /// Agree only to the definition with this digest, as it was shown, or with --all to the page with this digest; can be given several times
         #[arg(long = "digest", value_name = "SHA256", requires = "yes")]
         digests: Vec<Sha256>,
     },

@@ -51,9 +51,9 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     settings.warn_of_unknown_tools(&built.tools);
     warn_of_homes(&built.workspace);
     let gate = Arc::clone(built.gate.gate());
-    let mut reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
+    let reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
     let servers = built.servers.clone();
-    let service = service(&settings, built, reloader.completion());
+    let service = service(&settings, built, reloader.pending());
     let (input, output) = (io::stdin(), io::stdout());
     let own = |descriptor: io::Result<_>| {
         descriptor.map_err(|error| CliError::error(format!("the standard streams cannot be used: {error}")))
@@ -148,7 +148,7 @@ async fn is_permanently_invalid(settings: &Settings, token: &str) -> bool {
 pub(crate) fn service(
     settings: &Settings,
     built: AssembledGate,
-    complete: Option<watch::Receiver<bool>>,
+    pending: watch::Receiver<Vec<String>>,
 ) -> Arc<Service> {
     let outputs = gate_builder::outputs_directory(settings);
     let retention = settings.loaded.config.retention;
@@ -158,7 +158,7 @@ pub(crate) fn service(
     let measure = move || state_usage(&state_dir, &retention, Some(&journal));
     Service::new(ServiceOptions {
         aliases: aliases(settings),
-        complete,
+        pending: Some(pending),
         state: Some(Arc::new(measure)),
         ..ServiceOptions::new(Arc::new(built.gate), outputs)
     })

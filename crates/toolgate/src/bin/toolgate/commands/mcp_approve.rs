@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use toolgate_assembly::servers::Servers;
-use toolgate_connect::{Definition, Finding, HealthState, PinState, PinnedTool, ServerName};
+use toolgate_connect::{Definition, Finding, HealthState, PinKey, PinState, PinnedTool};
 use toolgate_types::{Sha256, Trust};
 
+use super::mcp_classes::{SuggestedClass, block};
 use super::mcp_list::{advice_json, advice_line};
 use super::{close_servers, named_servers, print, print_json, serving_runtime};
 use crate::approval_screen::{Screen, quoted};
@@ -33,20 +34,29 @@ pub(crate) fn run(
     if let (Some(tool), true) = (tool, waiting.is_empty()) {
         warn(&format!("no tool `{tool}` waits for approval"));
     }
-    agreement.require_known_digests(&waiting)?;
-    let answers: Vec<(&PendingTool, ApprovalAnswer)> = collect_answers(&waiting, agreement);
+    let page = ApprovalPage { settled: settled(&servers)?, waiting: &waiting };
+    agreement.require_known_digests(&page)?;
+    let answers: Vec<(&PendingTool, ApprovalAnswer)> = collect_answers(&page, agreement);
     let mut rows = Vec::new();
     for (one, answer) in &answers {
         if *answer == ApprovalAnswer::Yes {
-            servers.pins().approve(&one.server, &one.tool, one.digest).map_err(|error| {
+            servers.pins().approve(&one.key, &one.tool, one.digest).map_err(|error| {
                 CliError::error(error.to_string()).help("look at it again: run the command once more")
             })?;
         }
-        rows.push(one.result_line(*answer, common.json));
+        rows.push(one.result_line(*answer, common.json || agreement.is_one_page()));
     }
+    if agreement.is_one_page() && answers.iter().any(|(_, answer)| *answer == ApprovalAnswer::NoTerminal) {
+        rows.push(page.text(PLAIN_SCREEN));
+    }
+    let approved = answers.iter().filter(|(_, answer)| *answer == ApprovalAnswer::Yes);
+    let suggestions: Vec<SuggestedClass> = approved
+        .filter_map(|(one, _)| SuggestedClass::of(&settings.loaded.config, one.key.server(), &one.offered))
+        .collect();
+    rows.push(block(&suggestions));
     match common.json {
         true => print_json(&Value::Array(answers.iter().map(|(one, answer)| one.json(*answer)).collect()))?,
-        false if rows.is_empty() => print("nothing waits for approval\n")?,
+        false if waiting.is_empty() => print("nothing waits for approval\n")?,
         false => print(&rows.concat())?,
     };
     if answers.iter().any(|(_, answer)| *answer == ApprovalAnswer::NoTerminal) {
@@ -68,22 +78,35 @@ pub(crate) enum ApprovalSelection {
     All,
     /// Exactly the definitions with these digests, which the operator has reviewed.
     Only(Vec<Sha256>),
+    /// Everything on one page, after one question; or without one, exactly the page with this digest.
+    Page(Option<Sha256>),
 }
 
 impl ApprovalSelection {
-    pub(crate) fn of(yes: bool, digests: Vec<Sha256>) -> Self {
-        match (yes, digests.is_empty()) {
-            (_, false) => Self::Only(digests),
-            (true, true) => Self::All,
-            (false, true) => Self::Interactive,
+    pub(crate) fn of(all: bool, yes: bool, digests: Vec<Sha256>) -> Self {
+        match (yes, digests.as_slice()) {
+            (_, [digest]) if all => Self::Page(Some(*digest)),
+            (false, []) if all => Self::Page(None),
+            (true, []) => Self::All,
+            (false, []) => Self::Interactive,
+            (_, _) => Self::Only(digests),
         }
     }
 
+    /// Whether all are shown and decided together.
+    fn is_one_page(&self) -> bool {
+        matches!(self, Self::Page(_))
+    }
+
     /// An unknown digest means that the servers now offer something else than was reviewed: then nothing is approved.
-    fn require_known_digests(&self, waiting: &[PendingTool]) -> Result<(), CliError> {
-        let Self::Only(digests) = self else { return Ok(()) };
-        let is_unknown = |digest: &&Sha256| !waiting.iter().any(|one| one.digest == **digest);
-        let Some(unknown) = digests.iter().find(is_unknown) else { return Ok(()) };
+    fn require_known_digests(&self, page: &ApprovalPage<'_>) -> Result<(), CliError> {
+        let is_known = |digest: &Sha256| page.waiting.iter().any(|one| one.digest == *digest);
+        let unknown = match self {
+            Self::Only(digests) => digests.iter().find(|digest| !is_known(digest)),
+            Self::Page(Some(digest)) => Some(digest).filter(|digest| page.digest() != **digest),
+            Self::Interactive | Self::All | Self::Page(None) => None,
+        };
+        let Some(unknown) = unknown else { return Ok(()) };
         let message =
             format!("nothing that waits for approval has the digest `{unknown}`, so nothing was approved");
         let failed = CliError { code: DENIED, ..CliError::error(message) };
@@ -93,10 +116,11 @@ impl ApprovalSelection {
 
 /// A tool that awaits approval.
 struct PendingTool {
-    server: ServerName,
+    key: PinKey,
     tool: String,
     state: PinState,
     digest: Sha256,
+    offered: Definition,
     /// Its definition, or what changed in it.
     diff: String,
     description: String,
@@ -114,40 +138,100 @@ enum ApprovalAnswer {
     NoTerminal,
 }
 
+impl ApprovalAnswer {
+    /// The answer of a terminal, if there is one.
+    fn of(answer: Option<bool>) -> Self {
+        match answer {
+            Some(true) => Self::Yes,
+            Some(false) => Self::No,
+            None => Self::NoTerminal,
+        }
+    }
+}
+
 fn waiting(servers: &Servers, tool: Option<&str>) -> Result<Vec<PendingTool>, CliError> {
     let mut waiting = Vec::new();
-    for server in servers.names() {
-        let pins = servers.pins().for_server(&server).map_err(|error| {
+    for key in servers.names().iter().filter_map(|server| servers.pin_key(server)) {
+        let pins = servers.pins().for_server(&key).map_err(|error| {
             CliError::error(error.to_string())
                 .help("every tool of the server stays suspended until the file is removed")
         })?;
         let wanted = pins.tools().filter(|(name, _)| tool.is_none_or(|tool| tool == *name));
-        waiting.extend(wanted.filter_map(|(name, pinned)| PendingTool::of(&server, name, pinned)));
+        waiting.extend(wanted.filter_map(|(name, pinned)| PendingTool::of(&key, name, pinned)));
     }
     Ok(waiting)
 }
 
-fn collect_answers<'w>(
+/// The names of the tools that are agreed to already.
+fn settled(servers: &Servers) -> Result<Vec<String>, CliError> {
+    let mut settled = Vec::new();
+    for key in servers.names().iter().filter_map(|server| servers.pin_key(server)) {
+        let pins = servers.pins().for_server(&key).map_err(|error| CliError::error(error.to_string()))?;
+        let agreed = pins.tools().filter(|(_, pinned)| pinned.state() == PinState::Agreed);
+        settled.extend(agreed.map(|(name, _)| format!("{}__{}", key.server(), escape_line(name))));
+    }
+    Ok(settled)
+}
+
+/// All tools on one page: a list in which what is new or changed is marked, then each of these whole.
+struct ApprovalPage<'w> {
+    settled: Vec<String>,
     waiting: &'w [PendingTool],
+}
+
+impl ApprovalPage<'_> {
+    /// The digest of everything that waits.
+    fn digest(&self) -> Sha256 {
+        let parts: Vec<Value> =
+            self.waiting.iter().map(|one| json!([one.key.server().as_str(), one.tool, one.digest])).collect();
+        Sha256::of(json!(["toolgate.mcp.page.v1", parts]).to_string().as_bytes())
+    }
+
+    fn text(&self, screen: Screen) -> String {
+        if self.waiting.is_empty() {
+            return String::new();
+        }
+        let mark = |one: &PendingTool| if one.state == PinState::Changed { '~' } else { '+' };
+        let waiting = self.waiting.iter().map(|one| (one.name(), mark(one), one.state.as_str()));
+        let settled = self.settled.iter().map(|name| (name.clone(), ' ', PinState::Agreed.as_str()));
+        let mut rows: Vec<(String, char, &str)> = waiting.chain(settled).collect();
+        rows.sort();
+        let mut text: String =
+            rows.iter().map(|(name, mark, state)| format!("{mark} {name:<48} {state}\n")).collect();
+        text.push('\n');
+        text.extend(self.waiting.iter().map(|one| one.question(screen)));
+        text.push_str(&format!("The digest of this page: {}\n", self.digest()));
+        text
+    }
+}
+
+fn collect_answers<'w>(
+    page: &ApprovalPage<'w>,
     agreement: &ApprovalSelection,
 ) -> Vec<(&'w PendingTool, ApprovalAnswer)> {
+    let waiting = page.waiting;
+    let of_page = match agreement {
+        ApprovalSelection::Page(Some(_)) => Some(ApprovalAnswer::Yes),
+        ApprovalSelection::Page(None) if !waiting.is_empty() => {
+            let question = format!("Agree to all {} that are marked?", waiting.len());
+            Some(ApprovalAnswer::of(confirm(|screen| page.text(screen), &question)))
+        }
+        _ => None,
+    };
     let answer = |one: &PendingTool| match agreement {
+        ApprovalSelection::Page(_) => of_page.unwrap_or(ApprovalAnswer::No),
         ApprovalSelection::All => ApprovalAnswer::Yes,
         ApprovalSelection::Only(digests) if digests.contains(&one.digest) => ApprovalAnswer::Yes,
         ApprovalSelection::Only(_) => ApprovalAnswer::No,
         ApprovalSelection::Interactive => {
-            match confirm(|screen| one.question(screen), &format!("Agree to {}?", one.name())) {
-                Some(true) => ApprovalAnswer::Yes,
-                Some(false) => ApprovalAnswer::No,
-                None => ApprovalAnswer::NoTerminal,
-            }
+            ApprovalAnswer::of(confirm(|screen| one.question(screen), &format!("Agree to {}?", one.name())))
         }
     };
     waiting.iter().map(|one| (one, answer(one))).collect()
 }
 
 impl PendingTool {
-    fn of(server: &ServerName, name: &str, pinned: &PinnedTool) -> Option<Self> {
+    fn of(key: &PinKey, name: &str, pinned: &PinnedTool) -> Option<Self> {
         let state = pinned.state();
         let offered: &Definition = pinned.offered()?;
         let shown = match state {
@@ -156,10 +240,11 @@ impl PendingTool {
             PinState::Agreed | PinState::Gone => return None,
         };
         Some(Self {
-            server: server.clone(),
+            key: key.clone(),
             tool: name.to_owned(),
             state,
             digest: offered.digest(),
+            offered: offered.clone(),
             diff: shown,
             description: offered.escaped_description(),
             unusable: offered.check().err(),
@@ -168,7 +253,7 @@ impl PendingTool {
     }
 
     fn name(&self) -> String {
-        format!("{}__{}", self.server, escape_line(&self.tool))
+        format!("{}__{}", self.key.server(), escape_line(&self.tool))
     }
 
     /// The text of the question. Every line from the server is behind the gutter.
@@ -205,8 +290,8 @@ impl PendingTool {
 
     fn json(&self, answer: ApprovalAnswer) -> Value {
         json!({
-            "server": self.server.as_str(), "tool": self.tool, "state": self.state.as_str(), "digest": self.digest,
-            "definition": self.diff, "approved": answer == ApprovalAnswer::Yes,
+            "server": self.key.server().as_str(), "tool": self.tool, "state": self.state.as_str(), "digest": self.digest,
+            "definition": self.diff, "suggestedClass": self.offered.suggested_class(), "approved": answer == ApprovalAnswer::Yes,
             "advice": self.advice.iter().map(advice_json).collect::<Vec<_>>(),
         })
     }

@@ -152,7 +152,8 @@ fn detail(health: &ServerHealth) -> String {
 fn tools(config: &ServerConfig, servers: &Servers) -> Result<Vec<ToolRow>, String> {
     let name =
         config.name.value.parse().map_err(|error: toolgate_connect::ConnectError| error.to_string())?;
-    let pins = servers.pins().for_server(&name).map_err(|error| error.to_string())?;
+    let Some(key) = servers.pin_key(&name) else { return Ok(Vec::new()) };
+    let pins = servers.pins().for_server(&key).map_err(|error| error.to_string())?;
     let row = |(name, pinned): (&str, &toolgate_connect::PinnedTool)| {
         let entry = config.tool(name);
         let class = entry.and_then(|entry| entry.class.as_ref()).or(config.class.as_ref());

@@ -22,6 +22,7 @@ pub(crate) mod mcp_uninstall;
 pub(crate) mod mcp_import;
 pub(crate) mod mcp_list;
 pub(crate) mod mcp_approve;
+mod mcp_classes;
 pub(crate) mod serve;
 pub(crate) mod audit;
 mod audit_view;

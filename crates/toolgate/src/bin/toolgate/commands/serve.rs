@@ -65,10 +65,10 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
     )?;
     settings.warn_of_unknown_tools(&built.tools);
     warn_of_homes(&built.workspace);
-    let mut reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
+    let reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
     let (servers, workspace) = (built.servers.clone(), Arc::clone(&built.workspace));
     options.ready = ready(servers.clone());
-    let service = super::mcp::service(&settings, built, reloader.completion());
+    let service = super::mcp::service(&settings, built, reloader.pending());
     let parts = ApplicationParts {
         service: &service,
         settings: Arc::new(settings),

@@ -31,7 +31,12 @@ pub(crate) fn run(common: &GlobalOptions, format: ToolListFormat) -> Result<u8, 
     let built = gate_builder::build_gate(&settings, how)?;
     settings.warn_of_unknown_tools(&built.tools);
     let asked = runtime.block_on(async {
-        let asked = built.gate.gate().tools_for(credential).await;
+        let gate = built.gate.gate();
+        // For people all of them, for models those that they are offered.
+        let asked = match format {
+            ToolListFormat::Table => gate.tools_for(credential).await,
+            _ => gate.offered_tools(credential).await,
+        };
         close_servers(built.servers.as_deref()).await;
         asked
     });

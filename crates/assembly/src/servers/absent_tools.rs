@@ -1,0 +1,57 @@
+//! Tools of servers that are declared and not up: a call of one says so, instead of that there is no such tool.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolgate_connect::Bridge;
+use toolgate_gate::{AbsentTool, AbsentTools, ToolSpec};
+use toolgate_policy::Requirements;
+use toolgate_types::{Category, ErrorCode, Failure};
+
+use super::UnusableServer;
+
+/// The tools of servers that are not up.
+pub(super) struct AbsentServerTools {
+    bridge: Arc<Bridge>,
+    unusable: Vec<UnusableServer>,
+}
+
+impl AbsentServerTools {
+    pub(super) fn new(bridge: Arc<Bridge>, unusable: Vec<UnusableServer>) -> Self {
+        Self { bridge, unusable }
+    }
+}
+
+impl AbsentTools for AbsentServerTools {
+    fn find(&self, name: &str) -> Option<AbsentTool> {
+        let of_server = |server: &UnusableServer| {
+            let own_name = name.strip_prefix(&server.name).and_then(|rest| rest.strip_prefix("__"));
+            own_name.and_then(|own_name| unusable_tool(server, name, own_name))
+        };
+        self.bridge.absent_tool(name).or_else(|| self.unusable.iter().find_map(of_server))
+    }
+}
+
+/// A tool of a server that cannot be started at all.
+fn unusable_tool(server: &UnusableServer, name: &str, own_name: &str) -> Option<AbsentTool> {
+    let (class, permissions) = server.declared_tool(own_name)?;
+    let anything = || json!({"type": "object"}).into();
+    let spec = ToolSpec {
+        name: name.parse().ok()?,
+        title: String::new(),
+        description: String::new(),
+        class,
+        category: Category::Mcp,
+        input_schema: anything(),
+        output_schema: anything(),
+        requirements: Some(Requirements { permissions, elevated: None, class }),
+        output_policy: None,
+        timeout: None,
+        suspended: None,
+    };
+    let failure =
+        Failure::new(ErrorCode::ServerUnavailable, format!("the server `{}` is not running", server.name))
+            .help("go on without this tool; the operator is told more")
+            .operator_note(format!("mcp server `{}`: {}", server.name, server.problem.message));
+    Some(AbsentTool { spec, failure })
+}

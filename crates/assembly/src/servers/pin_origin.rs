@@ -1,0 +1,20 @@
+//! Where a server is declared, and with which command: what its pins belong to.
+
+use toolgate_connect::PinOrigin;
+use toolgate_manifest::{ServerConfig, ServerTransport};
+
+use crate::ambient::real_path;
+use crate::settings::Settings;
+
+/// The origin of a server. Variables stay unexpanded: another token, or a secret among the arguments, makes no other server.
+pub(super) fn pin_origin(settings: &Settings, server: &ServerConfig) -> Option<PinOrigin> {
+    let file = real_path(settings.loaded.file()?).to_string_lossy().into_owned();
+    let connection: Vec<String> = match &server.transport {
+        ServerTransport::Process(process) => {
+            let arguments = process.arguments.iter().map(|argument| argument.value.as_written());
+            std::iter::once(process.program.value.clone()).chain(arguments).collect()
+        }
+        ServerTransport::Remote(remote) => vec![remote.url.value.as_written()],
+    };
+    Some(PinOrigin::new(&file, connection.iter().map(String::as_str)))
+}
