@@ -43,6 +43,12 @@ export async function register() {
   });
 }
 
+/** An answered question leaves no notification behind. */
+export function unnotify(question: string) {
+  if (permission() !== 'on') return;
+  void navigator.serviceWorker?.getRegistration().then(async (worker) => (await worker?.getNotifications({ tag: question }))?.forEach((one) => one.close()));
+}
+
 /** The text names the tool alone: a lock screen is read by others. */
 export function notify(approval: Approval) {
   if (permission() !== 'on' || (!document.hidden && document.hasFocus())) return;

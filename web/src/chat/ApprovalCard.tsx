@@ -1,12 +1,13 @@
 import { useEffect, useId, useRef, useState, type KeyboardEvent, type RefObject } from 'react';
 import { ApiError, explain } from '../api/client';
-import type { Answer, Question } from '../api/types';
+import type { Answer, GrantOffer, Question } from '../api/types';
 import { Revealed, revealed } from '../text/reveal';
 import { json } from '../ui/format';
-import { Icon, Mark } from '../ui/Icon';
+import { Mark } from '../ui/Icon';
 import { CardBody } from './CardBody';
 import { Countdown } from './Countdown';
 import { CallEditor, isObject, type Edited } from './CallEditor';
+import { GrantChooser } from './GrantChooser';
 
 /** A card that has just appeared takes no answer: a click or a key may have been meant for what was there before. */
 const ARMING_MS = 400;
@@ -25,6 +26,7 @@ export function ApprovalCard({ question, more, answer }: Props) {
   const reason = useRef<HTMLInputElement>(null);
   const [edited, setEdited] = useState<Edited>();
   const [choosesGrant, setChoosesGrant] = useState(false);
+  const [grant, setGrant] = useState<GrantOffer>();
   const [allowed, setAllowed] = useState<string[]>([]);
   const { isReady, problem, reply } = useReply(answer);
   useFocus(box);
@@ -33,21 +35,29 @@ export function ApprovalCard({ question, more, answer }: Props) {
     if (edited) return edited.error ? undefined : reply({ approved: true, scope: 'once', input: edited.input });
     return reply(allowed.length > 0 ? { approved: true, scope: 'once', escalate: allowed } : { approved: true, scope });
   };
+  const back = () => {
+    setChoosesGrant(false);
+    setGrant(undefined);
+    box.current?.focus();
+  };
   const refuse = () => {
     const text = reason.current?.value.trim();
     return reply({ approved: false, ...(text ? { reason: text } : {}) });
   };
   const keys: Record<string, () => void> = {
-    a: () => void approve('once'),
-    s: () => question.mayLast && !edited && allowed.length === 0 && void approve('session'),
+    a: () => !choosesGrant && void approve('once'),
+    s: () => question.mayLast && !edited && !choosesGrant && allowed.length === 0 && void approve('session'),
     r: () => reason.current?.focus(),
-    e: () => setEdited((open) => open ?? asSent(question)),
-    g: () => question.grants.length > 0 && setChoosesGrant(true),
+    e: () => !choosesGrant && setEdited((open) => open ?? asSent(question)),
+    g: () => question.grants.length > 0 && !edited && setChoosesGrant(true),
   };
   const pressed = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
     const isText = target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
-    if (event.key === 'Escape') document.getElementById('message')?.focus();
+    if (event.key === 'Escape') {
+      if (choosesGrant) back();
+      else document.getElementById('message')?.focus();
+    }
     if (isText || event.ctrlKey || event.metaKey || event.altKey || event.repeat || !isReady) return;
     const act = Object.hasOwn(keys, event.key) ? keys[event.key] : undefined;
     if (act) {
@@ -76,7 +86,8 @@ export function ApprovalCard({ question, more, answer }: Props) {
             </li>
           ))}
         </ul>
-        {edited ? <CallEditor input={question.input} change={setEdited} close={() => setEdited(undefined)} error={edited.error} /> : <CardBody card={card} />}
+        {choosesGrant && <GrantChooser offers={question.grants} chosen={grant} choose={setGrant} />}
+        {edited ? <CallEditor input={question.input} change={setEdited} close={() => (setEdited(undefined), box.current?.focus())} error={edited.error} /> : <CardBody card={card} />}
         {!edited && (
           <details className="gate-arguments">
             <summary>Arguments as the model sent them</summary>
@@ -87,30 +98,42 @@ export function ApprovalCard({ question, more, answer }: Props) {
         )}
       </div>
       <Escalations question={question} allowed={allowed} change={setAllowed} />
-      {choosesGrant && <Grants question={question} isReady={isReady} close={() => setChoosesGrant(false)} give={(grant) => void reply({ approved: true, scope: 'grant', grant })} />}
       {problem && (
         <p className="gate-problem" role="alert">
           {problem}
         </p>
       )}
       <div className="gate-actions">
-        <button type="button" className="button is-approve" aria-label={edited ? undefined : 'Approve'} disabled={!isReady || edited?.error !== undefined} onClick={() => void approve('once')}>
-          {edited ? 'Approve the changed call' : 'Approve'} <kbd aria-hidden="true">A</kbd>
-        </button>
-        {question.mayLast && !edited && allowed.length === 0 && (
-          <button type="button" className="button" aria-label="Approve for this session" title="Every later call of this tool in this conversation" disabled={!isReady} onClick={() => void approve('session')}>
-            Approve for this session <kbd aria-hidden="true">S</kbd>
-          </button>
-        )}
-        {question.grants.length > 0 && !edited && (
-          <button type="button" className="button is-quiet" aria-expanded={choosesGrant} onClick={() => setChoosesGrant(!choosesGrant)}>
-            Always… <kbd aria-hidden="true">G</kbd>
-          </button>
-        )}
-        {!edited && (
-          <button type="button" className="button is-quiet" onClick={() => setEdited(asSent(question))}>
-            Edit… <kbd aria-hidden="true">E</kbd>
-          </button>
+        {choosesGrant ? (
+          <>
+            <button type="button" className="button is-approve" disabled={!isReady || grant === undefined} onClick={() => grant && void reply({ approved: true, scope: 'grant', grant: grant.id })}>
+              Approve with this grant
+            </button>
+            <button type="button" className="button is-quiet" onClick={back}>
+              Back
+            </button>
+          </>
+        ) : (
+          <>
+            <button type="button" className="button is-approve" aria-label={edited ? 'Approve the changed call' : 'Approve'} disabled={!isReady || edited?.error !== undefined} onClick={() => void approve('once')}>
+              {edited ? 'Approve the changed call' : 'Approve'} <kbd aria-hidden="true">A</kbd>
+            </button>
+            {question.mayLast && !edited && allowed.length === 0 && (
+              <button type="button" className="button" aria-label="Approve for this session" title="Every later call of this tool in this conversation" disabled={!isReady} onClick={() => void approve('session')}>
+                Approve for this session <kbd aria-hidden="true">S</kbd>
+              </button>
+            )}
+            {question.grants.length > 0 && !edited && (
+              <button type="button" className="button is-quiet" onClick={() => setChoosesGrant(true)}>
+                Always… <kbd aria-hidden="true">G</kbd>
+              </button>
+            )}
+            {!edited && (
+              <button type="button" className="button is-quiet" onClick={() => setEdited(asSent(question))}>
+                Edit… <kbd aria-hidden="true">E</kbd>
+              </button>
+            )}
+          </>
         )}
         <form
           className="gate-refuse"
@@ -119,7 +142,7 @@ export function ApprovalCard({ question, more, answer }: Props) {
             void refuse();
           }}
         >
-          <input ref={reason} aria-label="Reason for the model" placeholder="Reason for the model (optional)" maxLength={2000} />
+          <input ref={reason} aria-label="Reason for the model" placeholder="Reason (optional)" maxLength={2000} />
           <button type="submit" className="button is-refuse" aria-label="Refuse" disabled={!isReady}>
             Refuse <kbd aria-hidden="true">R</kbd>
           </button>
@@ -190,42 +213,6 @@ function Escalations({ question, allowed, change }: { question: Question; allowe
           </span>
         </label>
       ))}
-    </fieldset>
-  );
-}
-
-interface GrantsProps {
-  question: Question;
-  isReady: boolean;
-  close: () => void;
-  give: (grant: string) => void;
-}
-
-/** Lasting grants: what each would cover is written out before it can be given. */
-function Grants({ question, isReady, close, give }: GrantsProps) {
-  const [chosen, setChosen] = useState<string>();
-  return (
-    <fieldset className="gate-choices">
-      <legend>From now on, do not ask about</legend>
-      {question.grants.map((grant, index) => (
-        <label key={grant.id}>
-          <input type="radio" name="grant" autoFocus={index === 0} checked={chosen === grant.id} onChange={() => setChosen(grant.id)} />
-          <span>
-            <Revealed text={grant.text ?? grant.covers} />
-          </span>
-        </label>
-      ))}
-      <div className="gate-choice-actions">
-        <button type="button" className="button" disabled={!isReady || chosen === undefined} onClick={() => chosen && give(chosen)}>
-          Approve with this grant
-        </button>
-        <button type="button" className="button is-quiet" onClick={close}>
-          Cancel
-        </button>
-        <span className="muted">
-          <Icon name="key" /> A grant is listed under Settings and can be revoked. It gives no rights; it saves the question.
-        </span>
-      </div>
     </fieldset>
   );
 }

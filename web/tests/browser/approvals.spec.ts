@@ -64,6 +64,25 @@ test.describe('a question', () => {
     await expect(tool(page, 'run_command').first()).toContainText('with arguments that you changed');
   });
 
+  test('shows the hidden characters of what is edited, and removes them', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'run_command');
+    await card.getByRole('button', { name: 'Edit…' }).click();
+    await card.getByRole('textbox', { name: 'Command' }).fill('echo a\u202eb > mine.txt');
+    await expect(card).toContainText('echo a\\u{202e}b');
+    await button(card, 'Remove them').click();
+    await expect(card.getByRole('textbox', { name: 'Command' })).toHaveValue('echo ab > mine.txt');
+    await button(card, 'Edit as JSON').click();
+    await expect(card.getByRole('textbox', { name: 'Arguments (JSON)' })).toHaveValue(/"command": "echo ab > mine.txt"/);
+    await card.getByRole('textbox', { name: 'Arguments (JSON)' }).fill('{');
+    await expect(button(card, 'Approve the changed call')).toBeDisabled();
+    await card.getByRole('textbox', { name: 'Arguments (JSON)' }).fill('{"command": "echo ok > mine.txt"}');
+    await button(card, 'Approve the changed call').click();
+    await expect(card).toContainText('second');
+    expect(gate.read('mine.txt')).toBe('ok\n');
+  });
+
   test('takes a lasting grant that counts in other sessions until it is revoked', async ({ page, gate }) => {
     await open(page, gate);
     await send(page, 'Go');
@@ -73,8 +92,10 @@ test.describe('a question', () => {
     const offers = card.getByRole('radio');
     expect(await offers.count()).toBeGreaterThan(0);
     await expect(button(card, 'Approve with this grant')).toBeDisabled();
-    const lasting = card.getByRole('radio', { name: /workspace|revoked/ }).first();
-    await lasting.check();
+    await offers.first().check();
+    await card.getByRole('radio', { name: 'Until revoked' }).check();
+    // Word by word what is given, before it is given.
+    await expect(card.getByRole('status')).toContainText(/Grants: .*echo first > one.txt.* until revoked/);
     await button(card, 'Approve with this grant').click();
     await expect(card).toContainText('second');
 
@@ -211,5 +232,54 @@ test.describe('a command that runs', () => {
     await expect(page.getByRole('article', { name: 'You' })).toHaveCount(1);
     await button(page, 'Stop').click();
     await ended(page);
+  });
+});
+
+const EDIT = `
+steps:
+  - calls: [{tool: edit_file, arguments: {path: a/b/notes.txt, old_text: "one", new_text: "two"}}]
+  - say: Done.
+`;
+
+for (const viewport of [{ width: 1280, height: 720 }, { width: 360, height: 640 }]) {
+  test.describe(`many offers on ${viewport.width} by ${viewport.height}`, () => {
+    test.use({ viewport, setup: { script: EDIT, files: { 'a/b/notes.txt': 'one\n' } } });
+
+    test('leave the answers on the screen', async ({ page, gate }) => {
+      await open(page, gate);
+      await send(page, 'Go');
+      const card = question(page, 'edit_file');
+      await card.getByRole('button', { name: 'Always…' }).click();
+      await card.getByRole('radio', { name: /below/ }).first().check();
+      await card.getByRole('radio', { name: 'A week' }).check();
+      for (const name of ['Approve with this grant', 'Back', 'Refuse']) await expect(button(card, name)).toBeInViewport({ ratio: 1 });
+      await accessible(page);
+      await button(card, 'Approve with this grant').click();
+      await ended(page);
+      expect(gate.read('a/b/notes.txt')).toBe('two\n');
+    });
+  });
+}
+
+test.describe('a question while the page is in the background', () => {
+  test.use({ setup: { script: COMMANDS }, serviceWorkers: 'allow' });
+
+  test('is notified, with the name of the tool alone', async ({ page, gate, context }) => {
+    await context.grantPermissions(['notifications'], { origin: new URL(gate.page).origin });
+    await open(page, gate);
+    await view(page, 'Settings');
+    await button(page, 'Turn on').click();
+    await expect(button(page, 'Turn off')).toBeVisible();
+    await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
+    // What a page in the background sees.
+    await page.evaluate(() => Object.defineProperty(document, 'hidden', { value: true }));
+    const outcome = gate.call('run_command', { command: 'echo secret-word' });
+    const notified = () => page.evaluate(async () => (await (await navigator.serviceWorker.ready).getNotifications()).map(({ title, body }) => `${title} / ${body}`));
+    await expect.poll(notified).toEqual(['Toolgate: a question waits / The agent asks to call run_command.']);
+    await page.getByRole('link', { name: 'Sessions', exact: true }).click();
+    await button(question(page, 'run_command'), 'Refuse').click();
+    expect((await outcome).decision).toBe('DENIED');
+    // An answered question leaves no notification behind.
+    await expect.poll(notified).toEqual([]);
   });
 });
