@@ -34,7 +34,7 @@ export function parseDiff(text: string): FileDiff[] {
     if (line.startsWith('--- ') && (lines[index + 1] ?? '').startsWith('+++ ')) {
       [oldPath, isInHunk] = [line.slice(4), false];
     } else if (line.startsWith('+++ ') && !isInHunk) {
-      const path = line.slice(4) === '/dev/null' ? oldPath : line.slice(4);
+      const path = shownPath(oldPath, line.slice(4));
       file = { path, rows: [], added: 0, removed: 0 };
       files.push(file);
     } else if (hunk) {
@@ -47,6 +47,13 @@ export function parseDiff(text: string): FileDiff[] {
   }
   files.forEach((one) => markChanges(one.rows));
   return files;
+}
+
+/** The new path, or the old one of a file that is gone; without the `a/` and `b/` that some programs write. */
+function shownPath(before: string, after: string): string {
+  if (after === '/dev/null') return before.replace(/^a\//, '');
+  const isPrefixed = after.startsWith('b/') && (before.startsWith('a/') || before === '/dev/null');
+  return isPrefixed ? after.slice(2) : after;
 }
 
 function push(files: FileDiff[]): FileDiff {
@@ -126,4 +133,42 @@ export function pairs(rows: DiffRow[]): [DiffRow | undefined, DiffRow | undefine
 export function splitDiff(text: string): { before: string; diff: string } | undefined {
   const start = /^--- .*\n\+\+\+ .*\n@@ /m.exec(text);
   return start ? { before: text.slice(0, start.index).trim(), diff: text.slice(start.index) } : undefined;
+}
+
+/** The difference that takes the other one back: before and after change places. */
+export function reversed(text: string): string {
+  const lines = text.split('\n');
+  const result: string[] = [];
+  let [removed, added]: [string[], string[]] = [[], []];
+  let isInHunk = false;
+  const flush = () => {
+    result.push(...removed, ...added);
+    [removed, added] = [[], []];
+  };
+  const noteFor = (line = '') => {
+    if (line.startsWith('-')) return added;
+    return line.startsWith('+') ? removed : result;
+  };
+  for (const [index, line] of lines.entries()) {
+    const next = lines[index + 1] ?? '';
+    const [, before = '', after = '', rest = ''] = /^@@ -(\S+) \+(\S+) @@(.*)$/.exec(line) ?? [];
+    if (before) {
+      flush();
+      isInHunk = true;
+      result.push(`@@ -${after} +${before} @@${rest}`);
+    } else if (line.startsWith('--- ') && next.startsWith('+++ ') && (lines[index + 2] ?? '').startsWith('@@ ')) {
+      flush();
+      isInHunk = false;
+      result.push(`--- ${next.slice(4).replace(/^b\//, 'a/')}`, `+++ ${line.slice(4).replace(/^a\//, 'b/')}`);
+    } else if (!isInHunk && line.startsWith('+++ ')) continue;
+    else if (isInHunk && line.startsWith('-')) added.push(`+${line.slice(1)}`);
+    else if (isInHunk && line.startsWith('+')) removed.push(`-${line.slice(1)}`);
+    else if (isInHunk && line.startsWith('\\')) noteFor(lines[index - 1]).push(line);
+    else {
+      flush();
+      result.push(line);
+    }
+  }
+  flush();
+  return result.join('\n');
 }

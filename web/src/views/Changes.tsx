@@ -4,7 +4,8 @@ import type { Change, ChangeDiff, UndoAnswer } from '../api/types';
 import { address } from '../app/route';
 import { useLoaded } from '../app/useLoaded';
 import { Diff } from '../text/Diff';
-import { Revealed } from '../text/reveal';
+import { reversed } from '../text/diff';
+import { Revealed, revealed } from '../text/reveal';
 import { ago, clock } from '../ui/format';
 import { Icon } from '../ui/Icon';
 import { Empty, Failed, Page } from './Page';
@@ -115,24 +116,37 @@ export function FileChange({ change }: { change: ChangeDiff }) {
   );
 }
 
-/** What undoing would do, before it is done. */
+const UNDONE: Record<string, string> = { create: 'delete', delete: 'create' };
+
+/** What undoing would do, before it is done: the change the other way round. */
 function UndoPreview({ change, close, done }: { change: Change; close: () => void; done: () => void }) {
-  const preview = useLoaded<UndoAnswer>(() => api.undo(change.callId, true), change.callId);
+  const preview = useLoaded<UndoAnswer>(() => api.undo(change.callId, true, true), change.callId);
   const [problem, setProblem] = useState('');
+  const [isBusy, setIsBusy] = useState(false);
+  // What was written since would be lost: that is said, and takes a second choice.
+  const changed = preview.value?.diffs?.filter((diff) => diff.current === 'changed') ?? [];
+  const isForced = changed.length > 0;
   const undo = async () => {
+    setIsBusy(true);
     try {
-      await api.undo(change.callId, false);
+      await api.undo(change.callId, false, isForced);
       done();
     } catch (error) {
       setProblem(explain(error));
+      setIsBusy(false);
     }
   };
   return (
     <div className="undo" role="region" aria-label="What undoing would do">
       <h2>Undoing would do this</h2>
       <Failed problem={preview.problem} />
-      {preview.value?.diffs?.map((diff) => <FileChange key={diff.path} change={diff} />)}
+      {preview.value?.diffs?.map((diff) => <FileChange key={diff.path} change={{ ...diff, kind: UNDONE[diff.kind] ?? diff.kind, diff: diff.diff ? reversed(diff.diff) : null }} />)}
       {preview.value && !preview.value.diffs?.length && <p>{preview.value.paths.join(', ')}</p>}
+      {isForced && (
+        <p className="problem" role="status">
+          {changed.map((diff) => revealed(diff.path)).join(', ')} was changed since; what was written later would be lost.
+        </p>
+      )}
       {problem && (
         <p className="problem" role="alert">
           {problem}
@@ -142,8 +156,8 @@ function UndoPreview({ change, close, done }: { change: Change; close: () => voi
         <button type="button" className="button" onClick={close}>
           Cancel
         </button>
-        <button type="button" className="button is-primary" disabled={!preview.value} onClick={() => void undo()}>
-          Undo this change
+        <button type="button" className={isForced ? 'button is-danger' : 'button is-primary'} disabled={!preview.value || isBusy} onClick={() => void undo()}>
+          {isForced ? 'Undo over later changes' : 'Undo this change'}
         </button>
       </div>
     </div>

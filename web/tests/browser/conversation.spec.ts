@@ -33,6 +33,26 @@ test.describe('first run', () => {
     await button(page, 'Log in').click();
     await expect(message(page)).toBeVisible();
   });
+
+  test('the printed address pasted into an open page logs in, and loses its token', async ({ page, gate }) => {
+    await page.goto(gate.page);
+    await expect(page.getByLabel('Token')).toBeVisible();
+    await page.goto(gate.printed);
+    await expect(message(page)).toBeVisible();
+    expect(page.url()).not.toContain('token');
+  });
+
+  test('it can be installed', async ({ page, gate }) => {
+    await open(page, gate);
+    const browser = await page.context().newCDPSession(page);
+    const { installabilityErrors } = await browser.send('Page.getInstallabilityErrors');
+    // The tests run in a window of their own without a profile, which installs nothing.
+    expect(installabilityErrors.map(({ errorId }) => errorId).filter((id) => id !== 'in-incognito')).toEqual([]);
+    const { errors, data } = await browser.send('Page.getAppManifest');
+    expect(errors).toEqual([]);
+    const sizes = (JSON.parse(data ?? '{}') as { icons: { sizes: string }[] }).icons.map((icon) => icon.sizes);
+    expect(sizes).toEqual(expect.arrayContaining(['192x192', '512x512']));
+  });
 });
 
 const SEVERAL = `
@@ -105,10 +125,31 @@ test.describe('changes', () => {
     await view(page, 'Changes');
     await button(page, 'Undo').click();
     const preview = page.getByRole('region', { name: 'What undoing would do' });
-    await expect(preview).toContainText('tokens * 3');
+    // What undoing does is the change the other way round.
+    await expect(preview.locator('td.diff-removed.diff-text')).toContainText('tokens * rate');
+    await expect(preview.locator('td.diff-added.diff-text')).toContainText('tokens * 3');
     expect(gate.read('src/price.rs')).toContain('rate');
     await accessible(page);
     await button(preview, 'Undo this change').click();
+    await expect(page.getByText('undone')).toBeVisible();
+    expect(gate.read('src/price.rs')).toContain('tokens * 3');
+  });
+});
+
+test.describe('a change that was overtaken', () => {
+  test.use({ setup: { script: EDITS, config: 'trust: autonomous\n', files: { 'src/price.rs': 'fn price(tokens: u64) -> u64 {\n    tokens * 3\n}\n' } } });
+
+  test('is undone only by saying so', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Edit');
+    await ended(page);
+    gate.edit('src/price.rs', 'written by a person\n');
+    await view(page, 'Changes');
+    await button(page, 'Undo').click();
+    const preview = page.getByRole('region', { name: 'What undoing would do' });
+    await expect(preview).toContainText('was changed since');
+    expect(gate.read('src/price.rs')).toBe('written by a person\n');
+    await button(preview, 'Undo over later changes').click();
     await expect(page.getByText('undone')).toBeVisible();
     expect(gate.read('src/price.rs')).toContain('tokens * 3');
   });

@@ -94,6 +94,11 @@ export class Gate {
     return readFileSync(join(this.directory, 'project', path), 'utf8');
   }
 
+  /** A person changes a file of the workspace. */
+  edit(path: string, text: string) {
+    this.write(`project/${path}`, text);
+  }
+
   has(path: string): boolean {
     try {
       this.read(path);
