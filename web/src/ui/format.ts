@@ -15,6 +15,8 @@ export function clock(time: string): string {
 }
 
 export function duration(ms: number): string {
+  if (ms <= 0) return '< 1 ms';
+  if (ms < 10) return `${Number(ms.toFixed(1))} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
   return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;

@@ -8,6 +8,7 @@ import { clock } from '../ui/format';
 import { Icon } from '../ui/Icon';
 import { AuditCall } from './AuditCall';
 import { Empty, Failed, Page } from './Page';
+import { Timeline, type Period } from './Timeline';
 
 const DECISIONS = ['', 'ALLOWED', 'DENIED', 'ERROR'] as const;
 
@@ -32,9 +33,10 @@ export default function Audit({ call }: { call: string | undefined }) {
 
 function Records() {
   const [filter, setFilter] = useState(EVERYTHING);
+  const [period, setPeriod] = useState<Period>();
   const key = JSON.stringify(filter);
   const [pages, setPages] = useState<{ key: string; items: AuditRecord[]; cursor: string | null | undefined }>();
-  const request = (cursor?: string) => api.audit({ ...filter, since: since(filter.since), cursor });
+  const request = (cursor?: string) => api.audit({ ...filter, since: since(filter.since), cursor, limit: String(PAGE) });
   const first = useLoaded(() => request(), key);
   const added = pages?.key === key ? pages : undefined;
   const items = [...(first.value?.items ?? []), ...(added?.items ?? [])];
@@ -44,7 +46,11 @@ function Records() {
     const list = await request(next);
     setPages({ key, items: [...(added?.items ?? []), ...list.items], cursor: list.nextCursor });
   };
-  const change = (changes: Partial<Filter>) => setFilter({ ...filter, ...changes });
+  const shown = period ? items.filter((record) => within(period, record)) : items;
+  const change = (changes: Partial<Filter>) => {
+    setPeriod(undefined);
+    setFilter({ ...filter, ...changes });
+  };
   return (
     <>
       <form className="filter" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
@@ -68,15 +74,29 @@ function Records() {
         </button>
       </form>
       <Failed problem={first.problem} />
-      {first.value && items.length === 0 && <Empty>No record fits.</Empty>}
-      {items.length > 0 && <RecordTable items={items} />}
-      {next && (
+      {first.value && items.length === 0 && <Empty>{key === JSON.stringify(EVERYTHING) ? 'No call was made yet. Each one leaves a record here, also when it is refused.' : 'No record fits.'}</Empty>}
+      <Timeline records={items} period={period} choose={setPeriod} />
+      {shown.length > 0 && <RecordTable items={shown} />}
+      {period && (
+        <button type="button" className="show-more" onClick={() => setPeriod(undefined)}>
+          Show all {items.length} records
+        </button>
+      )}
+      {next && !period && (
         <button type="button" className="show-more" onClick={() => void more()}>
           Show older
         </button>
       )}
     </>
   );
+}
+
+/** Records of one request. */
+const PAGE = 200;
+
+function within({ since, until }: Period, { timestamp }: AuditRecord): boolean {
+  const time = Date.parse(timestamp);
+  return time >= Date.parse(since) && time < Date.parse(until);
 }
 
 function since(hours: string): string | undefined {
@@ -86,7 +106,7 @@ function since(hours: string): string | undefined {
 function RecordTable({ items }: { items: AuditRecord[] }) {
   return (
     <div className="table-scroll" tabIndex={0} role="region" aria-label="Records">
-      <table className="records">
+      <table className="records is-calls">
         <thead>
           <tr>
             <th>No.</th>
@@ -101,20 +121,20 @@ function RecordTable({ items }: { items: AuditRecord[] }) {
         <tbody>
           {items.map((record) => (
             <tr key={`${record.seq}-${record.traceId}`}>
-              <td className="number">{record.seq}</td>
-              <td className="nowrap">{clock(record.timestamp)}</td>
-              <td>
+              <td className="number cell-no">{record.seq}</td>
+              <td className="nowrap cell-time">{clock(record.timestamp)}</td>
+              <td className="cell-tool">
                 <a href={address('audit', record.traceId)}>{revealed(record.tool.name)}</a>
               </td>
-              <td>
+              <td className="cell-decision">
                 <span className={`decision decision-${record.decision}`}>{record.decision}</span>
               </td>
-              <td>
+              <td className="cell-what">
                 {revealed(touched(record))}
                 {record.denial && <div className="muted">{revealed(why(record))}</div>}
               </td>
-              <td>{revealed(record.caller.agent ? `${record.caller.sub} (${record.caller.agent})` : record.caller.sub)}</td>
-              <td className="number nowrap">{typeof record.duration === 'number' ? `${record.duration.toFixed(1)} ms` : ''}</td>
+              <td className="cell-caller">{revealed(record.caller.agent ? `${record.caller.sub} (${record.caller.agent})` : record.caller.sub)}</td>
+              <td className="number nowrap cell-took">{typeof record.duration === 'number' ? `${record.duration.toFixed(1)} ms` : ''}</td>
             </tr>
           ))}
         </tbody>

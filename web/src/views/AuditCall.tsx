@@ -3,7 +3,7 @@ import type { AuditRecord } from '../api/types';
 import { address } from '../app/route';
 import { useLoaded } from '../app/useLoaded';
 import { Revealed, revealed } from '../text/reveal';
-import { clock, json } from '../ui/format';
+import { clock, duration, json } from '../ui/format';
 import { Icon } from '../ui/Icon';
 import { touched, why } from './Audit';
 import { Failed, Page } from './Page';
@@ -28,6 +28,7 @@ export function AuditCall({ call }: { call: string }) {
       {record && (
         <>
           <Stages record={record} />
+          <Spans record={record} />
           <dl className="facts">
             <Fact name="When">{clock(record.timestamp)}</Fact>
             <Fact name="Caller">{revealed(record.caller.agent ? `${record.caller.sub} (${record.caller.agent})` : record.caller.sub)}</Fact>
@@ -64,6 +65,29 @@ function Fact({ name, children }: { name: string; children: React.ReactNode }) {
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>
+  );
+}
+
+/** How long a person was waited for, and how long the call took. */
+function Spans({ record }: { record: AuditRecord }) {
+  const worked = typeof record.duration === 'number' ? record.duration : 0;
+  const waited = typeof record['waitedMs'] === 'number' ? record['waitedMs'] : 0;
+  const total = Math.max(worked + waited, 0.001);
+  const spans = [...(waited > 0 ? [{ name: 'Waited', kind: 'waited', from: 0, length: waited }] : []), { name: 'Worked', kind: 'worked', from: waited, length: worked }];
+  return (
+    <dl className="spans">
+      {spans.map(({ name, kind, from, length }) => (
+        <div key={kind}>
+          <dt>{name}</dt>
+          <dd>
+            <svg viewBox="0 0 1000 8" preserveAspectRatio="none" aria-hidden="true">
+              <rect className={`span-${kind}`} x={(from / total) * 1000} y="0" width={Math.max(4, (length / total) * 1000)} height="8" />
+            </svg>
+          </dd>
+          <dd>{duration(length)}</dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 

@@ -21,6 +21,15 @@ test('the record is filtered, verified, and followed from a call', async ({ page
   await page.getByRole('combobox', { name: 'Decision' }).selectOption('DENIED');
   await expect(rows).toHaveCount(2);
   await expect(rows.last()).toContainText('read_file');
+  // The timeline has every record that is shown, and narrows the list to one bar.
+  await page.getByRole('combobox', { name: 'Decision' }).selectOption('');
+  await expect(rows).toHaveCount(4);
+  const bars = page.getByRole('group', { name: 'Timeline' }).getByRole('button', { disabled: false });
+  await bars.filter({ has: page.locator('svg') }).last().click();
+  await expect(rows).toHaveCount(2);
+  await expect(rows.last()).toContainText('write_file');
+  await page.getByRole('combobox', { name: 'Decision' }).selectOption('DENIED');
+  await expect(rows).toHaveCount(2);
   await button(page, 'Verify the chain').click();
   await expect(page.getByText(/Unbroken: \d+ records/)).toBeVisible();
   await accessible(page);
