@@ -16,6 +16,11 @@ import './styles/views.css';
 
 applyTheme();
 const token = takeToken();
+// The printed address may also be pasted into a tab that shows the page already: that changes the fragment alone. Registered before the routes.
+addEventListener('hashchange', () => {
+  const pasted = takeToken();
+  if (pasted) void app.start(pasted).catch(() => undefined);
+});
 const root = document.getElementById('root');
 if (root) {
   createRoot(root).render(

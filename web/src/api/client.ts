@@ -1,6 +1,6 @@
 /** Requests to the gate. The cookie that proves who asks is HTTP-only: this page never holds the token after the login. */
 import type {
-  Agent, Answer, Approval, AuditRecord, AuditState, By, Change, Grant, Health, List, Me, Message, Models, Pin, Server, Session, ToolInfo, Trust, UndoAnswer,
+  Agent, Answer, Approval, AuditRecord, AuditState, By, Change, Grant, Health, List, Me, Message, Models, Pin, Server, Session, ToolInfo, Traffic, Trust, UndoAnswer,
 } from './types';
 
 /** An answer with a problem document. */
@@ -96,4 +96,5 @@ export const api = {
   pins: () => request<{ items: Pin[] }>('GET', 'pins'),
   agree: (pin: Pin) => request<unknown>('POST', `pins/${id(pin.server)}/${id(pin.tool)}`, { digest: pin.digest }),
   health: () => request<Health>('GET', 'health'),
+  traffic: () => request<Traffic>('GET', 'traffic'),
 };

@@ -11,8 +11,9 @@ const Changes = lazy(() => import('../views/Changes'));
 const Tools = lazy(() => import('../views/Tools'));
 const Audit = lazy(() => import('../views/Audit'));
 const Settings = lazy(() => import('../views/Settings'));
+const Traffic = lazy(() => import('../views/Traffic'));
 
-const TITLES = { sessions: 'Sessions', changes: 'Changes', tools: 'Tools', audit: 'Audit', settings: 'Settings' } as const;
+const TITLES = { sessions: 'Sessions', changes: 'Changes', tools: 'Tools', audit: 'Audit', settings: 'Settings', traffic: 'Traffic' } as const;
 
 export function App() {
   const { login, approvals } = useSyncExternalStore(app.subscribe, app.snapshot);
@@ -61,6 +62,8 @@ function Content({ route: { view, item } }: { route: Route }) {
       return <Tools />;
     case 'audit':
       return <Audit call={item} />;
+    case 'traffic':
+      return <Traffic />;
     case 'settings':
       return <Settings />;
     default:

@@ -15,11 +15,15 @@ const ENTRIES: { view: View; name: string; icon: IconName }[] = [
   { view: 'settings', name: 'Settings', icon: 'settings' },
 ];
 
+/** For those who may see what all callers do. On a phone it is reached from the settings. */
+const TRAFFIC = { view: 'traffic', name: 'Traffic', icon: 'pulse' } as const;
+
 export function Navigation({ view }: { view: View }) {
+  const { isOperator } = useSyncExternalStore(app.subscribe, app.snapshot);
   return (
     <nav className="navigation" aria-label="Main">
-      {ENTRIES.map((entry) => (
-        <a key={entry.view} href={address(entry.view)} aria-current={entry.view === view ? 'page' : undefined}>
+      {[...ENTRIES, ...(isOperator ? [TRAFFIC] : [])].map((entry) => (
+        <a key={entry.view} className={entry.view === 'traffic' ? 'is-wide' : undefined} href={address(entry.view)} aria-current={entry.view === view ? 'page' : undefined}>
           <Icon name={entry.icon} />
           <span>{entry.name}</span>
         </a>

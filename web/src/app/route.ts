@@ -1,7 +1,7 @@
 /** Where in the page one is: the fragment of the address, so that it never leaves the browser. */
 import { useSyncExternalStore } from 'react';
 
-export type View = 'sessions' | 'changes' | 'tools' | 'audit' | 'settings';
+export type View = 'sessions' | 'changes' | 'tools' | 'audit' | 'settings' | 'traffic';
 
 export interface Route {
   view: View;
@@ -9,7 +9,7 @@ export interface Route {
   item: string | undefined;
 }
 
-const VIEWS: Record<string, View> = { s: 'sessions', changes: 'changes', tools: 'tools', audit: 'audit', settings: 'settings' };
+const VIEWS: Record<string, View> = { s: 'sessions', changes: 'changes', tools: 'tools', audit: 'audit', settings: 'settings', traffic: 'traffic' };
 
 export function parse(hash: string): Route {
   const [, name = '', item] = /^#\/([a-z]*)(?:\/([^/]{1,128}))?$/.exec(hash) ?? [];

@@ -1,7 +1,7 @@
 /** What concerns all sessions of the caller: who it is, the list, and the questions that wait. Kept current by server-sent events. */
 import { api, ApiError } from '../api/client';
 import type { Approval, Me, Session } from '../api/types';
-import { notify } from './notify';
+import { notify, unnotify } from './notify';
 
 export type Login = 'unknown' | 'in' | 'out' | 'unreachable';
 
@@ -12,10 +12,12 @@ export interface AppView {
   nextCursor: string | null | undefined;
   query: string;
   approvals: Approval[];
+  /** Whether the caller may see what all callers do. */
+  isOperator: boolean;
 }
 
 class AppStore {
-  private view: AppView = { login: 'unknown', me: undefined, sessions: [], nextCursor: null, query: '', approvals: [] };
+  private view: AppView = { login: 'unknown', me: undefined, sessions: [], nextCursor: null, query: '', approvals: [], isOperator: false };
   private readonly listeners = new Set<() => void>();
   private events: EventSource | undefined;
 
@@ -39,6 +41,10 @@ class AppStore {
       this.set({ login: 'in', me });
       await Promise.all([this.refresh(), this.refreshApprovals()]);
       this.listen();
+      api.traffic().then(
+        () => this.set({ isOperator: true }),
+        () => undefined,
+      );
     } catch (error) {
       this.set({ login: error instanceof ApiError && error.status < 500 ? 'out' : 'unreachable' });
       if (token) throw error;
@@ -48,7 +54,7 @@ class AppStore {
   async logout() {
     await api.logout();
     this.events?.close();
-    this.set({ login: 'out', me: undefined, sessions: [], approvals: [] });
+    this.set({ login: 'out', me: undefined, sessions: [], approvals: [], isOperator: false });
   }
 
   async search(query: string) {
@@ -96,7 +102,10 @@ class AppStore {
       this.set({ approvals: [...this.view.approvals.filter((open) => open.id !== approval.id), approval] });
       notify(approval);
     });
-    on<{ id: string }>('approval:closed', ({ id }) => this.set({ approvals: this.view.approvals.filter((open) => open.id !== id) }));
+    on<{ id: string }>('approval:closed', ({ id }) => {
+      this.set({ approvals: this.view.approvals.filter((open) => open.id !== id) });
+      unnotify(id);
+    });
     on<Session>('session:changed', (session) => this.put(session));
     on<{ id: string }>('session:deleted', ({ id }) => this.remove(id));
     // What happened between two connections is not sent again.

@@ -1,18 +1,44 @@
 import type { Events, Usage } from '../api/types';
 import { tokens } from '../ui/format';
 
-/** How full the model's context is, and what the conversation has used. */
-export function ContextGauge({ context, usage }: { context: Events['chat:context'] | undefined; usage: Usage | undefined }) {
-  if (!context) return usage && usage.inputTokens > 0 ? <span className="gauge-text">{tokens(usage.inputTokens + usage.outputTokens)} tokens</span> : null;
-  const { usedTokens, contextWindow, fraction, warning } = context;
+interface Props {
+  context: Events['chat:context'] | undefined;
+  usage: Usage | undefined;
+}
+
+/** How full the model's context is; unfolded, also what the conversation has cost in tokens. */
+export function ContextGauge({ context, usage }: Props) {
+  if (!context && !(usage && usage.inputTokens > 0)) return null;
+  const fraction = context?.fraction ?? null;
   const percent = fraction === null ? undefined : Math.round(fraction * 100);
-  const label = contextWindow ? `${tokens(usedTokens)} of ${tokens(contextWindow)} tokens of context used` : `${tokens(usedTokens)} tokens of context used`;
+  const used = tokens(context?.usedTokens ?? (usage ? usage.inputTokens + usage.outputTokens : 0));
+  const label = context?.contextWindow ? `${used} of ${tokens(context.contextWindow)} tokens of context used` : `${used} tokens used`;
   return (
-    <span className={warning ? 'gauge is-warning' : 'gauge'} role="meter" aria-label="Context" aria-valuemin={0} aria-valuemax={100} aria-valuenow={percent ?? 0} aria-valuetext={label} title={label}>
-      <span className="gauge-bar" aria-hidden="true">
-        <span style={{ transform: `scaleX(${Math.min(1, fraction ?? 0)})` }} />
-      </span>
-      <span className="gauge-text">{percent === undefined ? tokens(usedTokens) : `${percent} %`}</span>
-    </span>
+    <details className={context?.warning ? 'gauge menu is-warning' : 'gauge menu'} onBlur={(event) => !event.currentTarget.contains(event.relatedTarget) && event.currentTarget.removeAttribute('open')} onKeyDown={(event) => event.key === 'Escape' && event.currentTarget.removeAttribute('open')}>
+      <summary aria-label={`Context: ${label}`} title={label}>
+        {percent !== undefined && (
+          <span className="gauge-bar" aria-hidden="true">
+            <span style={{ transform: `scaleX(${Math.min(1, fraction ?? 0)})` }} />
+          </span>
+        )}
+        <span className="gauge-text">{percent === undefined ? used : `${percent} %`}</span>
+      </summary>
+      <dl className="menu-items gauge-facts" tabIndex={-1}>
+        {context && <Row name="Context now" value={tokens(context.usedTokens)} />}
+        {context?.contextWindow && <Row name="Context window" value={tokens(context.contextWindow)} />}
+        {usage && <Row name="Sent so far" value={tokens(usage.inputTokens)} />}
+        {usage && usage.cachedTokens > 0 && <Row name="of it cached" value={tokens(usage.cachedTokens)} />}
+        {usage && <Row name="Received so far" value={tokens(usage.outputTokens)} />}
+      </dl>
+    </details>
+  );
+}
+
+function Row({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value} tokens</dd>
+    </div>
   );
 }

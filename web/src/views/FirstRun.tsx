@@ -10,13 +10,15 @@ import { useAttachments } from '../chat/attachments';
 import { MessageBox } from '../chat/Composer';
 import { keepFirstMessage } from '../chat/Conversation';
 import { TRUST } from '../chat/ModelMenu';
+import { revealed } from '../text/reveal';
+import { CopyButton } from '../ui/CopyButton';
 import { Icon, Mark } from '../ui/Icon';
 
 const SUGGESTIONS = ['Show me what you do', 'What is in this directory?', 'Which of these files has no tests?'];
 
 /** The start page: a new session, and the questions that belong to none. */
 export function FirstRun() {
-  const { me, sessions, approvals } = useSyncExternalStore(app.subscribe, app.snapshot);
+  const { me, sessions, query, approvals } = useSyncExternalStore(app.subscribe, app.snapshot);
   const models = useLoaded(() => api.models(), 'models');
   const agents = useLoaded(() => api.agents(), 'agents');
   const [text, setText] = useState('');
@@ -46,9 +48,11 @@ export function FirstRun() {
   const level = trust ?? me?.trust ?? 'guided';
   return (
     <section className="start" aria-label="New session">
-      <div className="start-list">
-        <SessionList current={undefined} />
-      </div>
+      {(sessions.length > 0 || query) && (
+        <div className="start-list">
+          <SessionList current={undefined} />
+        </div>
+      )}
       <div className="start-center">
         <Mark size={40} />
         <h1>What should the agent do?</h1>
@@ -70,7 +74,7 @@ export function FirstRun() {
           <select aria-label="Trust" value={level} onChange={(event) => setTrust(event.target.value as Trust)}>
             {TRUST.map((one) => (
               <option key={one.value} value={one.value}>
-                {one.name}: {one.what}
+                {one.name}
               </option>
             ))}
           </select>
@@ -120,34 +124,42 @@ function sentence(trust: Trust): string {
   return 'Nothing that is allowed waits for you; everything is recorded and can be undone.';
 }
 
+const REAL_MODELS = [
+  ['anthropic', 'ANTHROPIC_API_KEY', 'Claude'],
+  ['openai', 'OPENAI_API_KEY', 'OpenAI, or with OPENAI_BASE_URL any server that speaks its API'],
+  ['openrouter', 'OPENROUTER_API_KEY', 'OpenRouter'],
+  ['ollama', 'OLLAMA_HOST', 'models on your own machine, without a key'],
+] as const;
+
 /** How to add a real model, as long as only the scripted one is there. */
 function Providers({ models, chosen }: { models: Models | undefined; chosen: string | undefined }) {
   if (!models || !chosen?.startsWith('scripted/')) return null;
-  const missing = models.providers.filter((provider) => !provider.reachable && provider.name !== 'scripted');
   return (
     <details className="providers" open>
       <summary>
         <Icon name="key" /> This is a scripted model: it shows how the gate works, without a key
       </summary>
-      <p>To work with a real one, end the server, set one of these variables and start it again:</p>
-      <ul>
-        <li>
-          <code>ANTHROPIC_API_KEY</code> for Claude, <code>OPENAI_API_KEY</code>, or <code>OPENROUTER_API_KEY</code>
-        </li>
-        <li>
-          <code>OLLAMA_HOST</code> for models on your own machine
-        </li>
-      </ul>
-      {missing.length > 0 && (
-        <dl>
-          {missing.map((provider) => (
-            <div key={provider.name}>
-              <dt>{provider.name}</dt>
-              <dd>{provider.reason ?? 'cannot be reached'}</dd>
+      <p>For a real one, end the server, give it one of these, and start it again:</p>
+      <dl>
+        {REAL_MODELS.map(([name, variable, example]) => {
+          const provider = models.providers.find((one) => one.name === name);
+          return (
+            <div key={name}>
+              <dt>
+                <code>{variable}</code>
+              </dt>
+              <dd>
+                {example}
+                {provider && !provider.reachable && name === 'ollama' && <span className="muted"> — not there now: {revealed(provider.reason ?? 'it cannot be reached').replaceAll('`', '')}</span>}
+              </dd>
             </div>
-          ))}
-        </dl>
-      )}
+          );
+        })}
+      </dl>
+      <p className="command-line">
+        <code>ANTHROPIC_API_KEY=… toolgate serve</code>
+        <CopyButton text="ANTHROPIC_API_KEY= toolgate serve" />
+      </p>
     </details>
   );
 }

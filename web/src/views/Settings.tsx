@@ -2,6 +2,7 @@ import { useEffect, useState, useSyncExternalStore } from 'react';
 import { api, explain } from '../api/client';
 import type { Grant } from '../api/types';
 import { permission, turnOff, turnOn } from '../app/notify';
+import { address } from '../app/route';
 import { app } from '../app/store';
 import { setTheme, theme, type Theme } from '../app/theme';
 import { useLoaded } from '../app/useLoaded';
@@ -21,6 +22,7 @@ export default function Settings() {
   return (
     <Page title="Settings" about={`You are ${me?.subject ?? ''}. Toolgate ${me?.version ?? ''}, profile ${me?.profile ?? ''}, sessions begin ${me?.trust ?? ''}.`}>
       <Appearance />
+      <Keys />
       <Notifications />
       <Grants />
       <ModelList />
@@ -49,6 +51,35 @@ function Appearance() {
           </button>
         ))}
       </div>
+    </section>
+  );
+}
+
+const KEYS: [string, string][] = [
+  ['Enter', 'sends the message; Shift+Enter begins a line'],
+  ['Ctrl+.', 'moves to the question that waits'],
+  ['A', 'approves this call, while the question has the focus'],
+  ['S', 'approves every later call of this tool in the session'],
+  ['G', 'chooses a lasting grant'],
+  ['E', 'edits the call'],
+  ['R', 'moves to the reason; Enter then refuses'],
+  ['Esc', 'leaves the question for the message, without an answer'],
+];
+
+function Keys() {
+  return (
+    <section aria-label="Keyboard">
+      <h2>Keyboard</h2>
+      <dl className="facts keys">
+        {KEYS.map(([key, what]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
     </section>
   );
 }
@@ -159,6 +190,7 @@ const REFRESH_MS = 5000;
 
 /** For operators: how busy the gate is, and what it refuses. */
 function Operation() {
+  const { isOperator } = useSyncExternalStore(app.subscribe, app.snapshot);
   const health = useLoaded(() => api.health(), 'health');
   const { reload } = health;
   useEffect(() => {
@@ -170,6 +202,11 @@ function Operation() {
     <section aria-label="Operation">
       <h2>Operation</h2>
       <Failed problem={health.problem} />
+      {isOperator && (
+        <p>
+          <a href={address('traffic')}>Traffic of all callers</a>
+        </p>
+      )}
       {now && (
         <>
           <dl className="figures">

@@ -1,7 +1,21 @@
 /** Tests with a gate of their own, which fail on any violation of the content security policy and on any error of the page. */
+import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
-import { test as base, expect, type Locator, type Page } from '@playwright/test';
+import { test as base, expect, type BrowserContext, type Locator, type Page } from '@playwright/test';
 import { Gate, type Setup } from './gate';
+
+/** `TOOLGATE_PAGE=dist` takes the files of the page from `dist/` instead of those in the binary, with the binary's headers: a change of the page then needs `npm run build` alone. */
+const DIST = process.env['TOOLGATE_PAGE'];
+
+async function serveFromDist(context: BrowserContext, directory: string) {
+  const isFile = (url: URL) => /^\/$|^\/assets\/|\.(svg|png|js|webmanifest)$/.test(url.pathname) && url.hostname === '127.0.0.1';
+  await context.route(isFile, async (route) => {
+    const { pathname } = new URL(route.request().url());
+    const { headers } = await fetch(new URL('/', route.request().url())).then((answer) => ({ headers: Object.fromEntries(answer.headers) }));
+    for (const name of ['content-length', 'content-encoding', 'content-type', 'etag']) delete headers[name];
+    await route.fulfill({ path: join(directory, pathname === '/' ? 'index.html' : pathname), headers });
+  });
+}
 
 interface Fixtures {
   setup: Setup;
@@ -28,6 +42,7 @@ export const test = base.extend<Fixtures>({
       });
     };
     context.on('page', watch);
+    if (DIST) await serveFromDist(context, DIST);
     await use(context);
     expect(faults).toEqual([]);
   },
