@@ -13,6 +13,8 @@ pub(crate) fn run() -> Result<(), Fault> {
         listen(cargo(&["bench", "--package", "toolgate-benches", "--benches"])?, Stream::Output, |line| {
             ratios.extend(Ratio::parse(line));
         })?;
+    let succeeded = succeeded
+        & listen(crate::page::measurements()?, Stream::Output, |line| ratios.extend(Ratio::parse(line)))?;
     print!("\n{}", table(&ratios));
     if !succeeded {
         return Err("a benchmark failed".into());

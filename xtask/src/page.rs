@@ -6,6 +6,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::Fault;
 use crate::command::{cargo, is_installed, program, root, succeed};
@@ -19,7 +20,13 @@ const PAGE: &str = "web";
 const GENERATED: &[&str] = &["dist", "node_modules", "test-results"];
 
 /// What a build does not depend on.
-const TESTS: &[&str] = &["tests", "README.md", "playwright.config.ts", "playwright.pictures.config.ts"];
+const TESTS: &[&str] = &[
+    "tests",
+    "README.md",
+    "playwright.config.ts",
+    "playwright.bench.config.ts",
+    "playwright.pictures.config.ts",
+];
 
 /// Builds the page if a source changed since the last build.
 pub(crate) fn build() -> Result<(), Fault> {
@@ -57,15 +64,25 @@ pub(crate) fn pictures() -> Result<(), Fault> {
     with_binary("pictures")
 }
 
-fn with_binary(task: &str) -> Result<(), Fault> {
+/// Measures the page: prints one line per figure.
+pub(crate) fn measurements() -> Result<Command, Fault> {
+    task("bench")
+}
+
+fn with_binary(name: &str) -> Result<(), Fault> {
+    succeed(task(name)?)
+}
+
+/// A task of the page that needs the binary.
+fn task(name: &str) -> Result<Command, Fault> {
     build()?;
     succeed(cargo(&["build", "--package", "toolgate"])?)?;
     let page = root()?.join(PAGE);
     install(&page)?;
     let binary = Metadata::ask(cargo(&[])?)?.target_directory.join("debug/toolgate");
-    let mut npm = program("npm", &["run", task])?;
+    let mut npm = program("npm", &["run", name])?;
     npm.current_dir(&page).env("TOOLGATE_BINARY", binary).env_remove("TOOLGATE_TOKEN");
-    succeed(npm)
+    Ok(npm)
 }
 
 /// Installs exactly what the lock file names, if it changed since the last time.

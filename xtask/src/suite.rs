@@ -26,8 +26,9 @@ const NEEDED: &[(&str, &str)] = &[
 const TORTURING: &[(&str, &str)] =
     &[("mkfs.ext4", "e2fsprogs"), ("setpriv", "util-linux"), ("cc", "gcc"), ("strace", "strace")];
 
-/// Programs that benchmarks compare with.
-const COMPARED: &[(&str, &str)] = &[("rg", "ripgrep"), ("bwrap", "bubblewrap"), ("find", "findutils")];
+/// Programs that benchmarks compare with, and the browser in which the page is measured.
+const COMPARED: &[(&str, &str)] =
+    &[("rg", "ripgrep"), ("bwrap", "bubblewrap"), ("find", "findutils"), ("chromium", "chromium")];
 
 /// The variable with proptest's seed.
 const SEED: &str = "PROPTEST_RNG_SEED";

@@ -4,13 +4,16 @@ import { Revealed } from './reveal';
 
 /** What is drawn of an output before a person asks for more. */
 const SHOWN_CHARS = 24_000;
+/** The same while it runs: what is drawn is laid out anew in every frame. */
+const LIVE_CHARS = 6_000;
 
 /** Output as a terminal shows it: colours, no more than the end until a person asks, and following what comes while it runs. */
 export const Terminal = memo(function Terminal({ text, live, label }: { text: string; live?: boolean; label: string }) {
   const [all, setAll] = useState(false);
   const box = useRef<HTMLPreElement>(null);
-  const isLong = text.length > SHOWN_CHARS && !all;
-  const shown = isLong ? text.slice(text.length - SHOWN_CHARS) : text;
+  const most = live ? LIVE_CHARS : SHOWN_CHARS;
+  const isLong = text.length > most && !all;
+  const shown = isLong ? text.slice(text.length - most) : text;
   useLayoutEffect(() => {
     if (live && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [live, shown]);
@@ -18,7 +21,7 @@ export const Terminal = memo(function Terminal({ text, live, label }: { text: st
     <>
       {isLong && (
         <button type="button" className="show-more" onClick={() => setAll(true)}>
-          Show all {(text.length / 1000).toFixed(0)} kB; these are the last {SHOWN_CHARS / 1000}
+          Show all {(text.length / 1000).toFixed(0)} kB; these are the last {most / 1000}
         </button>
       )}
       <pre ref={box} className="terminal" tabIndex={0} role="region" aria-label={label}>
