@@ -1,6 +1,19 @@
 /** What a picture shows, whatever the document says: the pixels in the colours of the gate. */
 import type { Locator } from '@playwright/test';
 
+/** The same for all that a part shows while it is scrolled from its beginning to its end. */
+export async function amberPixelsOfAll(part: Locator): Promise<number> {
+  let count = 0;
+  for (let top = 0; ; top += 400) {
+    const end = await part.evaluate((element, to) => {
+      element.scrollTop = to;
+      return element.scrollHeight - element.clientHeight;
+    }, top);
+    count += await amberPixels(part);
+    if (top >= end) return count;
+  }
+}
+
 /** Pixels as saturated and of the hue of the gate's amber: 36° to 46°, on a light page. */
 export async function amberPixels(part: Locator): Promise<number> {
   const picture = (await part.screenshot({ animations: 'disabled' })).toString('base64');

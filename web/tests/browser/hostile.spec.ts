@@ -1,5 +1,5 @@
 /** A model whose every word is an attack on the page: nothing loads, nothing runs, nothing hangs, nothing looks like the gate. */
-import { amberPixels } from './amber';
+import { amberPixels, amberPixelsOfAll } from './amber';
 import { ATTACKS, BEACON, hears, requests } from './canary';
 import { button, ended, expect, message, open, question, send, test, tool, unfold } from './test';
 
@@ -33,7 +33,8 @@ test.describe('text', () => {
     for (const hidden of ['\u202e', '\u200b', '\u001b']) expect(text).not.toContain(hidden);
     // Amber is the gate's alone.
     expect(await page.evaluate(amberInTranscript)).toEqual([]);
-    expect(await amberPixels(page.locator('.transcript'))).toBe(0);
+    expect(await amberPixelsOfAll(page.locator('.transcript'))).toBe(0);
+    await page.locator('.transcript').evaluate((element) => (element.scrollTop = 0));
 
     // A link shows where it leads, and a bad one cannot be opened.
     await page.getByRole('button', { name: /click me/ }).first().click();

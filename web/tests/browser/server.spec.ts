@@ -1,7 +1,7 @@
 /** An MCP server whose definitions, answers and errors are attacks on the page; a person agrees to it all the same. */
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { amberPixels } from './amber';
+import { amberPixelsOfAll } from './amber';
 import { ATTACKS, BEACON, hears, requests } from './canary';
 import { accessible, button, ended, expect, message, open, question, test, tool, unfold, view } from './test';
 
@@ -60,7 +60,7 @@ test('a hostile server: its definitions wait with their text shown as text, and 
   await expect(pins).toContainText('<script>');
   await expect(pins.locator('script, img, svg image, iframe, style, a')).toHaveCount(0);
   for (const hidden of HIDDEN) expect(await pins.innerText()).not.toContain(hidden);
-  expect(await amberPixels(page.locator('main'))).toBe(0);
+  expect(await amberPixelsOfAll(page.locator('main'))).toBe(0);
   await accessible(page);
   for (let left = 2; left > 0; left -= 1) {
     await pins.getByRole('button', { name: 'Agree to this definition' }).first().click();
@@ -84,6 +84,6 @@ test('a hostile server: its definitions wait with their text shown as text, and 
   await expect(page.getByRole('alertdialog')).toHaveCount(0);
   await expect(page.locator('.transcript').locator('script, img, svg image, iframe, object, video, link, style, meta, base, form, input')).toHaveCount(0);
   for (const hidden of HIDDEN) expect(await page.locator('.transcript').innerText()).not.toContain(hidden);
-  expect(await amberPixels(page.locator('.transcript'))).toBe(0);
+  expect(await amberPixelsOfAll(page.locator('.transcript'))).toBe(0);
   expect(requests).toEqual([]);
 });
