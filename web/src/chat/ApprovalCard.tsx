@@ -8,6 +8,7 @@ import { CardBody } from './CardBody';
 import { Countdown } from './Countdown';
 import { CallEditor, isObject, type Edited } from './CallEditor';
 import { GrantChooser } from './GrantChooser';
+import { ScrolledCall } from './ScrolledCall';
 
 /** A card that has just appeared takes no answer: a click or a key may have been meant for what was there before. */
 const ARMING_MS = 400;
@@ -78,7 +79,7 @@ export function ApprovalCard({ question, more, answer }: Props) {
         {more > 0 && <span className="gate-more">{more} more after this</span>}
         <Countdown expiresAt={question.expiresAt} timeoutMs={question.timeoutMs} />
       </header>
-      <div className="gate-scroll" tabIndex={0} role="region" aria-label="The whole call">
+      <ScrolledCall>
         <ul id={summary} className="gate-summary">
           {card.summary.map((line, index) => (
             <li key={index} className={card.warnings?.includes(line) ? 'is-warning' : undefined}>
@@ -96,7 +97,7 @@ export function ApprovalCard({ question, more, answer }: Props) {
             </pre>
           </details>
         )}
-      </div>
+      </ScrolledCall>
       <Escalations question={question} allowed={allowed} change={setAllowed} />
       {problem && (
         <p className="gate-problem" role="alert">

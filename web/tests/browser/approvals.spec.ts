@@ -283,3 +283,23 @@ test.describe('a question while the page is in the background', () => {
     await expect.poll(notified).toEqual([]);
   });
 });
+
+test.describe('a long call', () => {
+  const lines = Array.from({ length: 120 }, (_, index) => `line ${index}`).join('\\n');
+  test.use({ setup: { script: `steps:\n  - calls: [{tool: write_file, arguments: {path: long.txt, content: "${lines}"}}]\n  - say: Done.\n` } });
+
+  test('says that it goes on until its end is reached', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Go');
+    const card = question(page, 'write_file');
+    const more = button(card, 'The call goes on');
+    await expect(more).toBeVisible();
+    await more.click();
+    await expect(more).toBeVisible();
+    await card.getByRole('region', { name: 'The whole call' }).evaluate((element) => (element.scrollTop = element.scrollHeight));
+    await expect(more).toBeHidden();
+    await expect(card.getByText('Arguments as the model sent them')).toBeInViewport();
+    await button(card, 'Refuse').click();
+    await ended(page);
+  });
+});
