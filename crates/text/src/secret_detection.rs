@@ -203,7 +203,13 @@ pub fn redact_command(line: &str) -> String {
     let mut kept = String::with_capacity(line.len());
     // Whether the next word is the value of what was named before it, and whether it may be an authorization scheme.
     let (mut is_value, mut after_header) = (false, false);
+    // The quote in which a value goes on that was left out.
+    let mut open_quote = None;
     for (gap, word) in words_with_gaps(line) {
+        if let Some(quote) = open_quote {
+            open_quote = Some(quote).filter(|quote| !word.contains(*quote));
+            continue;
+        }
         kept.push_str(gap);
         if word.is_empty() {
             continue;
@@ -219,6 +225,7 @@ pub fn redact_command(line: &str) -> String {
         (is_value, after_header) = (false, false);
         if named_before {
             kept.push_str(REDACTED);
+            open_quote = opened_quote(word);
             continue;
         }
         let pair = bare.split_once(['=', ':']).filter(|(name, _)| names_secret(name));
@@ -230,8 +237,10 @@ pub fn redact_command(line: &str) -> String {
             }
             Some((name, value)) if is_secret(name, value) => {
                 let end = word.find(name).map_or(0, |at| at + name.len() + 1);
-                kept.push_str(word.get(..end).unwrap_or_default());
+                let (before, value) = word.split_at_checked(end).unwrap_or((word, ""));
+                kept.push_str(before);
                 kept.push_str(REDACTED);
+                open_quote = opened_quote(value);
             }
             _ if contains_secret(bare) => kept.push_str(REDACTED),
             _ => {
@@ -241,6 +250,12 @@ pub fn redact_command(line: &str) -> String {
         }
     }
     kept
+}
+
+/// The quote that a value opens and does not close.
+fn opened_quote(value: &str) -> Option<char> {
+    let quote = value.trim_start_matches('\\').chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    (value.matches(quote).count() == 1).then_some(quote)
 }
 
 /// A path without names in it that begin like well-known keys. Names that only look random stay: digests and ids are common in paths.
@@ -360,6 +375,13 @@ mod tests {
             ("echo ghp_0123456789abcdef0123", "echo [redacted]"),
             ("echo \"sk-ant-REDACTED\" > key", "echo [redacted] > key"),
             ("psql --password hunter2 -c 'select 1'", "psql --password [redacted] -c 'select 1'"),
+            ("DB_PASSWORD=\"two words\" ./run a", "DB_PASSWORD=[redacted] ./run a"),
+            ("psql --password 'a b  c' -c x", "psql --password [redacted] -c x"),
+            (
+                "curl -d '{\"password\": \"a b\", \"n\": 1}' h",
+                "curl -d '{\"password\": [redacted] \"n\": 1}' h",
+            ),
+            ("TOKEN='never closed and more", "TOKEN=[redacted]"),
             ("grep -n key src/a.rs", "grep -n key src/a.rs"),
             ("", ""),
         ] {
