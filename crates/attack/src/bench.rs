@@ -19,6 +19,7 @@ use toolgate_assembly::settings::{Settings, resolve_settings};
 use toolgate_assembly::supplied::SuppliedParts;
 use toolgate_assembly::trust::TrustPrompt;
 use toolgate_audit::{Record, RecordFilter, VerifyOptions};
+use toolgate_command::BackgroundCommands;
 use toolgate_egress::Dial;
 use toolgate_gate::{
     Approver, AuditMode, BlockingStrategy, CallOptions, Clock, Credential, Gate, GateConfig, NoApprover,
@@ -202,6 +203,13 @@ impl BenchOptions {
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.supplied.tools.push(tool);
+        self
+    }
+
+    /// The background commands of the gate.
+    #[must_use]
+    pub fn background(mut self, commands: Arc<BackgroundCommands>) -> Self {
+        self.supplied.background = commands;
         self
     }
 

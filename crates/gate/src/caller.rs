@@ -138,7 +138,8 @@ impl SessionCaller {
     }
 
     /// Whether this is that caller, in whatever session.
-    pub(crate) fn is_caller(&self, subject: &str, agent: Option<&AgentName>, by_token: bool) -> bool {
+    #[must_use]
+    pub fn is_caller(&self, subject: &str, agent: Option<&AgentName>, by_token: bool) -> bool {
         self.subject == subject && self.agent.as_ref() == agent && self.by_token == by_token
     }
 }

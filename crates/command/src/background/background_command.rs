@@ -22,6 +22,9 @@ const MAX_WRITTEN_BYTES: u64 = 1 << 30;
 /// How often a waiting caller looks whether its own call was cancelled.
 const CANCELLATION_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How many quarantined files are kept for its report.
+const MAX_QUARANTINED: usize = 4096;
+
 /// How much of a shell line is listed.
 const MAX_LINE_CHARS: usize = 200;
 
@@ -130,6 +133,8 @@ pub(super) struct BackgroundCommand {
     id: String,
     line: String,
     owner: SessionCaller,
+    /// The call that started it.
+    pub(super) call: CallId,
     definition: Sha256,
     pub(super) started: Instant,
     pub(super) timeout: Option<Duration>,
@@ -185,6 +190,7 @@ impl BackgroundCommand {
             id: fresh_id(),
             line,
             owner: context.identity(),
+            call: context.call,
             definition,
             started: now,
             timeout,
@@ -291,7 +297,9 @@ impl BackgroundCommand {
     }
 
     pub(super) fn add_quarantined(&self, found: Vec<Quarantined>) {
-        locked(&self.quarantined).extend(found);
+        let mut known = locked(&self.quarantined);
+        let room = MAX_QUARANTINED.saturating_sub(known.len());
+        known.extend(found.into_iter().take(room));
     }
 
     /// Why it was not started, if it was not.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use toolgate_gate::{CallContext, SessionCaller};
-use toolgate_types::{ErrorCode, Failure, Sha256};
+use toolgate_types::{ErrorCode, Failure, SessionId, Sha256};
 
 use crate::CommandOutcome;
 
@@ -24,6 +24,9 @@ pub(crate) use watch::WatchedMounts;
 
 /// How many background commands of one gate may run.
 const MAX_RUNNING: usize = 32;
+
+/// How many of them one caller may have, over all its sessions: one caller must not take the share of every other.
+const MAX_RUNNING_OF_CALLER: usize = MAX_RUNNING / 2;
 
 /// How many commands of one gate are known, running or ended. Beyond that, those that ended first are forgotten.
 const MAX_KNOWN: usize = 64;
@@ -51,8 +54,15 @@ pub struct BackgroundRequest {
 /// The background commands of one gate, over all its configurations. Dropping it ends them.
 #[derive(Default)]
 pub struct BackgroundCommands {
-    known: Mutex<Vec<Arc<BackgroundCommand>>>,
+    state: Mutex<KnownCommands>,
     warn: OnceLock<Arc<Warn>>,
+}
+
+#[derive(Default)]
+struct KnownCommands {
+    commands: Vec<Arc<BackgroundCommand>>,
+    /// The configuration in force, once it was named. A call that was decided under an older one starts nothing.
+    definition: Option<Sha256>,
 }
 
 impl BackgroundCommands {
@@ -133,29 +143,44 @@ impl BackgroundCommands {
     pub fn list(&self, context: &CallContext) -> Vec<BackgroundSummary> {
         let owner = context.identity();
         self.lock()
+            .commands
             .iter()
             .filter(|command| *command.owner() == owner)
             .map(|command| command.summary())
             .collect()
     }
 
-    /// Ends the commands that were started under another configuration.
+    /// Ends the commands that were started under another configuration; from now on none is started under one.
     pub fn keep_definition(&self, definition: Sha256) {
-        for command in self.lock().iter().filter(|command| command.definition() != definition) {
+        let mut state = self.lock();
+        state.definition = Some(definition);
+        for command in state.commands.iter().filter(|command| command.definition() != definition) {
             command.stop(BackgroundStop::ConfigurationChanged);
+        }
+    }
+
+    /// Ends the commands of a session that is deleted, of every caller.
+    pub fn end_session(&self, session: &SessionId) {
+        for command in self.lock().commands.iter().filter(|command| command.owner().session == *session) {
+            command.stop(BackgroundStop::SessionEnded);
         }
     }
 
     /// Ends all commands, and waits until none of their processes is alive and what they left was scanned.
     pub fn close(&self) {
-        let all = std::mem::take(&mut *self.lock());
+        let all = std::mem::take(&mut self.lock().commands);
         all.iter().for_each(|command| command.stop(BackgroundStop::GateEnded));
         all.iter().for_each(|command| command.join());
     }
 
-    /// Registers a command, unless too many run.
+    /// Registers a command, unless too many run or the configuration was replaced since its call was decided.
     fn admit(&self, command: &Arc<BackgroundCommand>, max_running: usize) -> Result<(), Failure> {
-        let mut known = self.lock();
+        let mut state = self.lock();
+        if state.definition.is_some_and(|definition| definition != command.definition()) {
+            return Err(Failure::new(ErrorCode::NotPermitted, "the configuration was changed meanwhile")
+                .help("start the command again"));
+        }
+        let known = &mut state.commands;
         known.retain(|known| !(known.has_ended() && known.is_session_over()));
         while known.len() >= MAX_KNOWN
             && let Some(oldest) = known.iter().position(|known| known.has_ended())
@@ -164,8 +189,13 @@ impl BackgroundCommands {
         }
         let running = known.iter().filter(|known| !known.has_ended());
         let own = running.clone().filter(|known| known.owner() == command.owner()).count();
-        if own >= max_running || running.count() >= MAX_RUNNING {
-            let message = format!("{own} background commands run already");
+        let SessionCaller { subject, agent, by_token, .. } = command.owner();
+        let is_own_caller = |owner: &SessionCaller| owner.is_caller(subject, agent.as_ref(), *by_token);
+        let of_caller = running.clone().filter(|known| is_own_caller(known.owner())).count();
+        if own >= max_running || of_caller >= MAX_RUNNING_OF_CALLER || running.count() >= MAX_RUNNING {
+            let message = format!(
+                "{own} background commands of this session run already, and {of_caller} of its caller"
+            );
             return Err(Failure::new(ErrorCode::ResourceLimit, message)
                 .help("stop one that is no longer needed")
                 .operator_note("`sandbox.background` is how many a session may have"));
@@ -175,13 +205,13 @@ impl BackgroundCommands {
     }
 
     fn forget(&self, command: &Arc<BackgroundCommand>) {
-        self.lock().retain(|known| !Arc::ptr_eq(known, command));
+        self.lock().commands.retain(|known| !Arc::ptr_eq(known, command));
     }
 
     /// A command of this caller and session. That of another is answered exactly as one that does not exist.
     fn find(&self, id: &str, owner: &SessionCaller) -> Result<Arc<BackgroundCommand>, Failure> {
-        let known = self.lock();
-        let own = known.iter().find(|command| command.owner() == owner && command.id() == id);
+        let state = self.lock();
+        let own = state.commands.iter().find(|command| command.owner() == owner && command.id() == id);
         own.cloned().ok_or_else(|| {
             Failure::new(ErrorCode::InvalidArguments, "there is no background command with this id")
                 .help("leave `id` out of `check_command` to list those of this session")
@@ -189,8 +219,8 @@ impl BackgroundCommands {
     }
 
     /// Every update is complete once the lock is released, so poisoning is ignored.
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<BackgroundCommand>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, KnownCommands> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,8 +18,14 @@ use crate::post_run::quarantine_while_running;
 /// How often it is checked whether the command may go on.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How often its mounts are searched for files that it must not read.
-const MASK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often its mounts are searched for files that it must not read, and for what it planted under protected names.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Searching takes at most this part of the time: a large workspace is searched less often.
+const MAX_CHECK_SHARE: u32 = 20;
+
+/// A command whose mounts could not be searched this many times in a row is ended.
+const MAX_FAILED_CHECKS: u32 = 3;
 
 /// A command that nothing asks about for this long is ended: some sessions never end.
 const MAX_UNATTENDED: Duration = Duration::from_secs(12 * 60 * 60);
@@ -48,27 +54,44 @@ impl BackgroundStreams<'_> {
         mounts: &WatchedMounts<'_>,
     ) {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut checked = Instant::now();
+        let (mut checked, mut interval, mut failed) = (Instant::now(), MIN_CHECK_INTERVAL, 0);
         loop {
             match orders.recv_timeout(TICK) {
                 Ok(WatchOrder::Finish) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(WatchOrder::Scan { call, answer }) => {
-                    let found = quarantine_while_running(keeping, run, call);
-                    let found = found.map(|left| self.command.add_quarantined(left.quarantined));
-                    let _ = answer.send(found);
+                    let _ = answer.send(self.quarantine(keeping, run, call));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if checked.elapsed() >= MASK_CHECK_INTERVAL {
-                if let Some(reason) = mounts.unmasked(run.mounts()) {
+            if checked.elapsed() >= interval {
+                let begun = Instant::now();
+                let reason = mounts.unmasked(run.mounts());
+                failed = match self.quarantine(keeping, run, self.command.call) {
+                    Ok(()) => 0,
+                    Err(_) => failed + 1,
+                };
+                let failed = (failed >= MAX_FAILED_CHECKS).then_some(BackgroundStop::ScanFailed);
+                if let Some(reason) = reason.or(failed) {
                     self.command.stop(reason);
                 }
                 checked = Instant::now();
+                interval = MIN_CHECK_INTERVAL.max(begun.elapsed() * MAX_CHECK_SHARE);
             }
             if let Some(reason) = self.must_end() {
                 self.command.stop(reason);
             }
         }
+    }
+
+    /// Takes away what it planted so far: a process of the user could run it before anything asks about the command.
+    fn quarantine(
+        &self,
+        keeping: &ConfinementState,
+        run: &ConfinedRun<'_>,
+        call: CallId,
+    ) -> Result<(), Failure> {
+        let found = quarantine_while_running(keeping, run, call);
+        found.map(|left| self.command.add_quarantined(left.quarantined))
     }
 
     fn must_end(&self) -> Option<BackgroundStop> {

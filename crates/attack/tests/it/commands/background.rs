@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolgate_attack::{code_of, person};
+use toolgate_command::BackgroundCommands;
 use toolgate_gate::{ApprovalReply, CallOptions};
 use toolgate_tools::{CallResponse, Profile};
-use toolgate_types::{AgentName, Caller, Decision, ErrorCode, ToolCall, Trust};
+use toolgate_types::{AgentName, Caller, Decision, ErrorCode, Sha256, ToolCall, Trust};
 
 use super::{Desk, git, native};
 use crate::approval::Scripted;
@@ -278,6 +279,49 @@ fn what_it_plants_after_its_start_was_answered_is_taken_away() {
     let (text, facts) = desk.stop(&id);
     assert!(text.contains("quarantined") && facts["quarantined_total"] == 1, "{text}");
     assert!(!desk.workspace.join(".envrc").exists());
+}
+
+#[test]
+fn what_it_plants_is_taken_away_while_nothing_asks_about_it() {
+    let desk = Desk::new(Profile::NATIVE);
+    let wait = "echo ready; while [ ! -e go ]; do sleep 0.02; done";
+    let id = desk.ready(&format!("{wait}; echo export A=1 > .envrc; touch planted; sleep 1000"));
+    desk.write("go", "");
+    let begun = Instant::now();
+    while !desk.workspace.join("planted").exists() || desk.workspace.join(".envrc").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "it stays until something asks");
+    }
+    let (text, facts) = desk.stop(&id);
+    assert!(text.contains("quarantined") && facts["quarantined_total"] == 1, "{text}");
+}
+
+#[test]
+fn a_call_that_was_decided_under_another_configuration_starts_nothing() {
+    let commands = Arc::new(BackgroundCommands::default());
+    let supplied = Arc::clone(&commands);
+    let desk = Desk::with(Profile::NATIVE, |options| options.background(supplied));
+    desk.started("sleep 1000");
+    // A reload names its configuration before the gate takes it: until then calls are decided under the old one.
+    commands.keep_definition(Sha256::of(b"newer"));
+    let called = desk.start("sleep 1000");
+    assert_eq!(code_of(&called), Some(ErrorCode::NotPermitted), "{}", called.answer.text);
+    while native(&desk.bench.call("check_command", json!({}))).1["commands"][0]["state"] == "running" {}
+}
+
+#[test]
+fn one_caller_leaves_room_for_others() {
+    let desk = Desk::new(Profile::NATIVE);
+    let start = |caller: Caller| {
+        let line = json!({"command": "sleep 1000", "background": true});
+        code_of(&desk.bench.call_as(caller, "run_command", line))
+    };
+    for session in ["s1", "s2"] {
+        for _ in 0..8 {
+            assert_eq!(start(person(session)), None);
+        }
+    }
+    assert_eq!(start(person("s3")), Some(ErrorCode::ResourceLimit), "its sessions have one share");
+    assert_eq!(start(Caller { subject: "another".to_owned(), ..person("s4") }), None);
 }
 
 #[test]
