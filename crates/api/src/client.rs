@@ -7,6 +7,9 @@ use toolgate_conversation::{Participant, Principal};
 use toolgate_serve::{ApiClient, ClientKind, ClientOwner, Problem};
 use toolgate_session::SessionOwner;
 
+use crate::failure::ApiResult;
+use crate::state::ApiState;
+
 /// The authenticated client, as the conversations know it.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -21,6 +24,15 @@ impl Client {
     /// Whether it is the person that the gate belongs to.
     pub(crate) fn is_person(&self) -> bool {
         self.http.owner == ClientOwner::Person
+    }
+
+    /// Fails once its credential does not count any more: a token expires, and a reload can withdraw its key or its agent. Every request is
+    /// authenticated anew; a stream that goes on asks here.
+    pub(crate) async fn check_credential(&self, state: &ApiState) -> ApiResult<()> {
+        let known = state.service.front().gate().identify(self.principal.credential.clone()).await;
+        let lapsed =
+            |_| Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", "the token counts no more");
+        known.map(|_| ()).map_err(lapsed)
     }
 
     /// Whether it may see the records and counters of all callers.

@@ -67,7 +67,10 @@ pub(crate) async fn session_events(
                         return Some(());
                     }
                 },
-                _ = beat.tick() => events.send(block(None, "chat:heartbeat", "{}")).await?,
+                _ = beat.tick() => {
+                    client.check_credential(&state).await.ok()?;
+                    events.send(block(None, "chat:heartbeat", "{}")).await?;
+                }
                 () = permit.ending().cancelled() => return Some(()),
             }
         }
@@ -102,7 +105,10 @@ pub(crate) async fn activity(
                     Err(RecvError::Lagged(_)) => events.send(block(None, "activity:reset", "{}")).await?,
                     Err(RecvError::Closed) => return Some(()),
                 },
-                _ = beat.tick() => events.send(block(None, "chat:heartbeat", "{}")).await?,
+                _ = beat.tick() => {
+                    client.check_credential(&state).await.ok()?;
+                    events.send(block(None, "chat:heartbeat", "{}")).await?;
+                }
                 () = permit.ending().cancelled() => return Some(()),
             }
         }

@@ -34,6 +34,7 @@ const GOING_AWAY: u16 = 1001;
 const TOO_BIG_OR_STRANGE: u16 = 1008;
 const RESET: u16 = 4408;
 const DELETED: u16 = 4404;
+const UNAUTHENTICATED: u16 = 4401;
 
 /// How many messages in a row may be wrong.
 const MAX_WRONG_MESSAGES: u32 = 100;
@@ -124,11 +125,19 @@ impl Connection {
                         return self.close(DELETED, "the session was deleted").await;
                     }
                 },
-                message = self.socket.recv() => match message {
-                    Some(Ok(message)) => self.receive(message).await?,
-                    Some(Err(_)) | None => return Err(SocketEnded),
-                },
-                _ = self.beat.tick() => self.send_own("chat:heartbeat", &json!({})).await?,
+                message = self.socket.recv() => {
+                    let Some(Ok(message)) = message else { return Err(SocketEnded) };
+                    if let Err(lapsed) = self.client.check_credential(&self.state).await {
+                        return self.end_unauthenticated(&lapsed).await;
+                    }
+                    self.receive(message).await?;
+                }
+                _ = self.beat.tick() => {
+                    if let Err(lapsed) = self.client.check_credential(&self.state).await {
+                        return self.end_unauthenticated(&lapsed).await;
+                    }
+                    self.send_own("chat:heartbeat", &json!({})).await?;
+                }
                 () = permit.ending().cancelled() => return self.close(GOING_AWAY, "this gate is closing").await,
             }
         }
@@ -148,6 +157,11 @@ impl Connection {
 
     async fn send(&mut self, text: String) -> SocketResult {
         self.socket.send(Message::Text(text.into())).await.map_err(|_| SocketEnded)
+    }
+
+    async fn end_unauthenticated(mut self, lapsed: &Problem) -> SocketResult {
+        self.reject(lapsed).await?;
+        self.close(UNAUTHENTICATED, "the token counts no more").await
     }
 
     async fn close(mut self, code: u16, reason: &'static str) -> SocketResult {

@@ -304,7 +304,14 @@ impl Conversations {
         let running = self.live_now(&summary.id).is_some_and(|live| live.is_running());
         let of_this = |question: &&Arc<CallQuestion>| question.session.as_ref() == Some(&summary.id);
         let open_questions = self.shared.questions.open(&who.owner).iter().filter(of_this).count();
-        ConversationState { trust: who.trust_in(summary.trust), summary, running, open_questions }
+        let trust = who.trust_in(&summary, self.declared_trust(summary.agent.as_ref()));
+        ConversationState { trust, summary, running, open_questions }
+    }
+
+    /// The trust level that a declared agent has.
+    fn declared_trust(&self, agent: Option<&AgentName>) -> Option<Trust> {
+        let declared = agent.and_then(|agent| self.settings().loaded.config.agent(agent.as_str()));
+        declared.and_then(|agent| agent.trust.as_ref()).map(|trust| trust.value)
     }
 
     /// Changes the title, the model or the trust level.
@@ -356,6 +363,8 @@ impl Conversations {
             return Err(error.into());
         }
         self.lock().remove(id);
+        // No call can ask about them any more.
+        self.settings().supplied.background.end_session(id);
         self.tell(&who.owner, ActivityKind::SessionDeleted(id.clone()));
         Ok(())
     }
@@ -401,6 +410,10 @@ impl Conversations {
         let releases = TurnGuard::new(&conversation);
         let mut session = self.shared.parts.store.open_session(id).await?;
         let (model, agent) = (session.summary().model.to_string(), session.summary().agent.clone());
+        if who.caller.agent.is_some() && who.caller.agent != agent {
+            let message = "this session acts as another agent, or as none";
+            return Err(ConversationError::invalid(message, "begin a session of your own agent"));
+        }
         let ready = self.agent(&conversation, &model, agent.as_ref()).await?;
         if session.summary().title.is_empty() {
             session.set_title(&session_title(&message.text)).await?;
@@ -412,7 +425,7 @@ impl Conversations {
             by: who.participant.clone(),
             attachments: message.names(),
         };
-        let trust = session.summary().trust;
+        let credential = who.credential_in(session.summary(), self.declared_trust(agent.as_ref()));
         let approver = self.approver(who, Some(id.clone()), QuestionSource::Chat, Some(&conversation));
         conversation.begin_turn(session.next_position(), &event);
         releases.disarm();
@@ -420,7 +433,7 @@ impl Conversations {
             session,
             ready,
             prompt,
-            credential: who.credential_in(id, trust),
+            credential,
             approver,
             questions: self.shared.questions.clone(),
             cancelled,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolgate_gate::Credential;
-use toolgate_session::SessionOwner;
-use toolgate_types::{Caller, SessionId, Trust};
+use toolgate_session::{SessionOwner, SessionSummary};
+use toolgate_types::{Caller, Trust};
 
 /// Who said or answered something, as the other clients see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,30 +34,31 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The credential of the calls in a session, with the trust level that was chosen for it. A caller with a token can only choose a stricter one
-    /// than its own.
-    pub(crate) fn credential_in(&self, session: &SessionId, chosen: Option<Trust>) -> Credential {
-        let mut credential = self.credential.clone();
+    /// The credential of the calls in a session: they are made as its agent and with its trust level. `declared` is the level that its agent declares.
+    /// A caller with a token can only choose a stricter level than its own, and its token names the agent.
+    pub(crate) fn credential_in(&self, session: &SessionSummary, declared: Option<Trust>) -> Credential {
+        let (mut credential, level) = (self.credential.clone(), self.trust_in(session, declared));
         match &mut credential {
             Credential::Known(caller) => {
                 let caller = Arc::make_mut(caller);
-                caller.session = session.clone();
-                caller.trust = chosen.unwrap_or(caller.trust);
+                caller.session = session.id.clone();
+                caller.trust = level;
+                caller.agent = caller.agent.take().or_else(|| session.agent.clone());
             }
             Credential::Token { session: own, trust, .. } => {
-                *own = session.clone();
-                *trust = chosen.map_or(*trust, |chosen| stricter(*trust, chosen));
+                *own = session.id.clone();
+                *trust = session.trust.map_or(*trust, |chosen| stricter(*trust, chosen));
             }
         }
         credential
     }
 
     /// The trust level of a session of this caller.
-    pub(crate) fn trust_in(&self, chosen: Option<Trust>) -> Trust {
+    pub(crate) fn trust_in(&self, session: &SessionSummary, declared: Option<Trust>) -> Trust {
         match &self.credential {
-            Credential::Known(caller) => chosen.unwrap_or(caller.trust),
+            Credential::Known(caller) => session.trust.or(declared).unwrap_or(caller.trust),
             Credential::Token { .. } => {
-                chosen.map_or(self.caller.trust, |chosen| stricter(self.caller.trust, chosen))
+                session.trust.map_or(self.caller.trust, |chosen| stricter(self.caller.trust, chosen))
             }
         }
     }

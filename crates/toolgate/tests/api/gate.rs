@@ -285,6 +285,18 @@ impl Socket {
         }
     }
 
+    /// The code that the server closes with.
+    #[track_caller]
+    pub(crate) fn close_code(&mut self) -> u16 {
+        loop {
+            match self.socket.read() {
+                Ok(Message::Close(frame)) => return frame.unwrap().code.into(),
+                Ok(_) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
     pub(crate) fn last_seq(&self) -> u64 {
         self.seen.last().map_or(0, |frame| frame["seq"].as_u64().unwrap())
     }

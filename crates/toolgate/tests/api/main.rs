@@ -16,6 +16,7 @@ mod gate;
 mod sessions;
 mod approvals;
 mod callers;
+mod rights;
 mod browser;
 mod operations;
 mod restart;
