@@ -391,7 +391,7 @@ fn system_files(
 fn profile(overrides: &SettingsOverrides, config: &Config) -> Result<Profile, BuildError> {
     match (&overrides.profile, &config.profile) {
         (Some(name), _) => name.parse().map_err(BuildError::usage),
-        (None, Some(name)) => name.value.as_str().parse().map_err(BuildError::usage),
+        (None, Some(name)) => Ok(Profile::named(name.value)),
         (None, None) => Ok(Profile::default()),
     }
 }

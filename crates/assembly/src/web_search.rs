@@ -51,7 +51,7 @@ fn without_effect(settings: &Settings) -> Option<ConfigProblem> {
     let ignored = settings.loaded.config.web_search.as_ref().filter(|_| !settings.profile.searches_web())?;
     let message =
         format!("`{WEB_SEARCH}` has no effect: profile `{}` has no such tool", settings.profile.name());
-    let others = Profile::ALL.iter().filter(|profile| profile.searches_web());
+    let others = Profile::all().filter(|profile| profile.searches_web());
     let others: Vec<String> = others.map(|profile| format!("`{profile}`")).collect();
     let help = format!("remove it, or use profile {}", others.join(" or "));
     Some(settings.loaded.config.problem_at(&ignored.backend, message, Some(help)))

@@ -1,5 +1,7 @@
 //! The outcome of a command, and how much of it fits into an answer.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolgate_confine::{Leftover, LeftoverKind, Quarantined};
 use toolgate_sandbox::{CommandExit, Exit, LimitHit, ResourceLimits, TerminationReason};
@@ -32,6 +34,45 @@ pub struct CommandOutcome {
     pub limits: AppliedLimits,
     /// How it ended; `None` where it was not started.
     pub exit: Option<CommandExit>,
+}
+
+/// What an answer says of a command besides its output. The members are those of the declared schemas.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[allow(missing_docs, reason = "a doc comment would be the description of the member for the model")]
+pub struct CommandFacts {
+    pub exit_code: Option<i32>,
+    pub signal: Option<String>,
+    pub duration_ms: u64,
+    pub truncated: bool,
+    pub timed_out: bool,
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub denied: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub refused_hosts: Vec<Value>,
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub quarantined: Vec<Value>,
+    pub quarantined_total: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub left_behind: Vec<Value>,
+    pub hidden_files: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_folders: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hidden_folders: Vec<String>,
+}
+
+impl CommandFacts {
+    /// The members of the JSON object.
+    #[must_use]
+    pub fn into_fields(self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            // Neither a map with other keys than text nor a failing serializer is in it.
+            _ => Map::new(),
+        }
+    }
 }
 
 /// The bounds of a command, for messages.
@@ -127,45 +168,30 @@ impl CommandOutcome {
 
     fn add_to(&self, mut failure: Failure, limits: &Limits) -> Failure {
         let (text, cut) = truncate_json(&self.captured.both, output_budget(limits));
-        failure.details.extend(self.facts(cut));
+        failure.details.extend(self.facts(cut).into_fields());
         failure.details.insert("output".to_owned(), json!(text));
         failure
     }
 
-    /// Every field except the output.
+    /// Every field except the output. `cut` is whether the output was truncated for the answer.
     #[must_use]
-    pub fn facts(&self, cut: bool) -> Map<String, Value> {
+    pub fn facts(&self, cut: bool) -> CommandFacts {
         let duration = self.exit.as_ref().map_or(0, |ended| ended.duration.as_millis());
-        let duration = u64::try_from(duration).unwrap_or(u64::MAX);
-        let denied: Vec<Value> = self.denied.iter().map(CommandDenial::to_json).collect();
-        let quarantined: Vec<Value> =
-            self.quarantined.iter().take(MAX_REPORTED).map(quarantined_json).collect();
-        let facts = [
-            ("exit_code", json!(self.exit_code())),
-            ("signal", json!(self.signal())),
-            ("duration_ms", json!(duration)),
-            ("truncated", json!(cut || self.was_cut())),
-            ("timed_out", json!(self.stopped() == Some(TerminationReason::Deadline))),
-            ("denied", json!(denied)),
-            ("quarantined", json!(quarantined)),
-            ("quarantined_total", json!(self.quarantined.len())),
-            ("hidden_files", json!(self.limits.hidden)),
-        ];
-        let pinned = self.pinned().map(|pinned| ("pinned_folders", json!(pinned)));
-        let refused: Vec<Value> = self.refused_hosts.iter().map(RefusedHost::to_json).collect();
-        let refused = (!refused.is_empty()).then(|| ("refused_hosts", json!(refused)));
-        let left: Vec<Value> = self.leftovers.iter().take(MAX_REPORTED).map(leftover_json).collect();
-        let left = (!left.is_empty()).then(|| ("left_behind", json!(left)));
-        let bundled =
-            (!self.limits.bundled.is_empty()).then(|| ("hidden_folders", json!(self.limits.bundled)));
-        facts
-            .into_iter()
-            .chain(pinned)
-            .chain(refused)
-            .chain(left)
-            .chain(bundled)
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+        CommandFacts {
+            exit_code: self.exit_code(),
+            signal: self.signal(),
+            duration_ms: u64::try_from(duration).unwrap_or(u64::MAX),
+            truncated: cut || self.was_cut(),
+            timed_out: self.stopped() == Some(TerminationReason::Deadline),
+            denied: self.denied.iter().map(CommandDenial::to_json).collect(),
+            refused_hosts: self.refused_hosts.iter().map(RefusedHost::to_json).collect(),
+            quarantined: self.quarantined.iter().take(MAX_REPORTED).map(quarantined_json).collect(),
+            quarantined_total: self.quarantined.len(),
+            left_behind: self.leftovers.iter().take(MAX_REPORTED).map(leftover_json).collect(),
+            hidden_files: self.limits.hidden,
+            pinned_folders: self.pinned(),
+            hidden_folders: self.limits.bundled.clone(),
+        }
     }
 
     /// The number of pinned directories, if that may be why it failed: `rename` of one fails with `EBUSY`, and across one with `EXDEV`.

@@ -48,7 +48,7 @@ pub use applied_limits::{AppliedLimits, RESTRICTED_GRANT_NOTE};
 pub use capture::Captured;
 pub use command_denial::CommandDenial;
 pub use command_outcome::{
-    CommandBounds, CommandOutcome, MAX_REPORTED, escape_name, output_before, truncate_json,
+    CommandBounds, CommandFacts, CommandOutcome, MAX_REPORTED, escape_name, output_before, truncate_json,
 };
 pub use network::{Reach, RefusedHost};
 

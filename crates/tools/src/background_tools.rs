@@ -8,18 +8,15 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use toolgate_command::{
-    BackgroundCommands, BackgroundReport, BackgroundSummary, CommandOutcome, escape_name,
-};
-use toolgate_gate::{
-    ApprovedCall, CallContext, Effect, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
-};
+use serde_json::Value;
+use toolgate_command::{BackgroundCommands, escape_name};
+use toolgate_gate::{ApprovedCall, CallContext, Effect, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, Failure, ToolClass, ToolOutput};
 
+use crate::command_answer::{background_schema, listed, reported};
 use crate::file_tool::{coerce_integers, decode};
-use crate::schemas::{NOTICE, of_arguments};
+use crate::schemas::of_arguments;
 
 /// Shows what a background command wrote.
 pub(crate) const CHECK_COMMAND: &str = "check_command";
@@ -78,7 +75,7 @@ pub(crate) fn background_tools(commands: &Arc<BackgroundCommands>) -> Vec<Arc<dy
             class: ToolClass::Read,
             category: Category::Exec,
             input_schema,
-            output_schema: output_schema(),
+            output_schema: background_schema(),
             requirements: None,
             output_policy: None,
             // A command that ignores `SIGTERM` takes five seconds to end, and the scan after it takes time.
@@ -88,39 +85,6 @@ pub(crate) fn background_tools(commands: &Arc<BackgroundCommands>) -> Vec<Arc<dy
         Some(Arc::new(BackgroundTool { spec, action, commands: Arc::clone(commands) }) as Arc<dyn Tool>)
     });
     tools.collect()
-}
-
-fn output_schema() -> ToolSchema {
-    let objects = json!({"type": "array", "items": {"type": "object"}});
-    json!({
-        "type": "object",
-        "properties": {
-            "commands": objects,
-            "id": {"type": "string"},
-            "state": {"type": "string", "enum": ["running", "ended"]},
-            "output": {"type": "string"},
-            "after": {"type": "integer", "description": "Position after this output"},
-            "lost": {"type": "integer", "description": "Bytes before this output that are no longer kept"},
-            "more": {"type": "boolean", "description": "Whether there is more output now"},
-            "stopped": {"type": "string", "description": "Why it was ended"},
-            "exit_code": {"type": ["integer", "null"]},
-            "signal": {"type": ["string", "null"]},
-            "duration_ms": {"type": "integer"},
-            "truncated": {"type": "boolean"},
-            "timed_out": {"type": "boolean"},
-            "denied": objects,
-            "refused_hosts": objects,
-            "quarantined": objects,
-            "quarantined_total": {"type": "integer"},
-            "left_behind": objects,
-            "hidden_files": {"type": "integer"},
-            "pinned_folders": {"type": "integer"},
-            "hidden_folders": {"type": "array", "items": {"type": "string"}},
-            NOTICE: {"type": "string"},
-        },
-        "additionalProperties": false,
-    })
-    .into()
 }
 
 impl BackgroundTool {
@@ -138,72 +102,8 @@ impl BackgroundTool {
                 self.commands.check(&id, (after, wait), context)?
             }
         };
-        answer(report, context)
+        reported(report, context)
     }
-}
-
-fn listed(all: &[BackgroundSummary]) -> ToolOutput {
-    let state = |summary: &BackgroundSummary| if summary.is_running { "running" } else { "ended" };
-    let lines = all.iter().map(|summary| {
-        let BackgroundSummary { id, command, age, .. } = summary;
-        format!("{id} {} started {} s ago: {command}\n", state(summary), age.as_secs())
-    });
-    let text: String = lines.collect();
-    let text = if text.is_empty() { "no background commands in this session\n".to_owned() } else { text };
-    let commands: Vec<Value> = all
-        .iter()
-        .map(|summary| {
-            let age = u64::try_from(summary.age.as_millis()).unwrap_or(u64::MAX);
-            json!({"id": summary.id, "command": summary.command, "state": state(summary), "age_ms": age})
-        })
-        .collect();
-    ToolOutput::new(text, json!({"commands": commands}))
-}
-
-/// A report in words and as data. A command whose end could not be scanned is a failure, as it is where it runs in the foreground.
-fn answer(report: BackgroundReport, context: &CallContext) -> Result<ToolOutput, Failure> {
-    let BackgroundReport { id, output, after, lost, more, end, stopped, quarantined } = report;
-    let mut text =
-        if lost > 0 { format!("[{lost} bytes before this are no longer kept]\n") } else { String::new() };
-    text.push_str(&output);
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    if more {
-        text.push_str("[there is more: call again]\n");
-    }
-    let mut fields = Map::new();
-    let end = match end {
-        None => CommandOutcome { quarantined, ..CommandOutcome::default() },
-        Some(end) => {
-            let mut end = (*end).clone()?;
-            end.quarantined.splice(0..0, quarantined);
-            fields = end.facts(false);
-            end
-        }
-    };
-    let state = if end.exit.is_some() { "ended" } else { "running" };
-    match stopped.map(|reason| reason.text()) {
-        Some(reason) => text.push_str(&format!("[{id} is {state}: {reason}]\n")),
-        None => text.push_str(&format!("[{id} is {state}]\n")),
-    }
-    let (words, _) = end.text(&context.limits);
-    text.push_str(&words);
-    if end.exit.is_none() && !end.quarantined.is_empty() {
-        let facts = end.facts(false).into_iter();
-        fields = facts.filter(|(name, _)| name.starts_with("quarantined")).collect();
-    }
-    let own = [
-        ("id", json!(id)),
-        ("state", json!(state)),
-        ("output", json!(output)),
-        ("after", json!(after)),
-        ("lost", json!(lost)),
-        ("more", json!(more)),
-    ];
-    let stopped = stopped.map(|reason| ("stopped", json!(reason.as_str())));
-    fields.extend(own.into_iter().chain(stopped).map(|(name, value)| (name.to_owned(), value)));
-    Ok(ToolOutput::new(text, Value::Object(fields)))
 }
 
 impl Tool for BackgroundTool {

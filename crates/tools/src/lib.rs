@@ -12,6 +12,7 @@ mod plan;
 mod output_budget;
 mod edit;
 mod blocked_commands;
+mod command_answer;
 mod shell;
 mod background_tools;
 mod progress_buffer;

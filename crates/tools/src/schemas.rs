@@ -108,6 +108,9 @@ fn remove_null(property: &mut Map<String, Value>) {
             property.insert("type".to_owned(), only);
         }
     }
+    if let Some(Value::Array(words)) = property.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
 }
 
 /// Moves these properties to the front, in this order: published schemas keep theirs, whatever the order of the members in an answer.
@@ -204,11 +207,21 @@ mod tests {
     }
 
     #[derive(Serialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its schema is read")]
+    enum Word {
+        One,
+        Other,
+    }
+
+    #[derive(Serialize, JsonSchema)]
     #[schemars(transform = leading(&["b"]))]
     struct Answer {
         a: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         b: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        word: Option<Word>,
         ok: True,
         any: Undeclared<u8>,
         fields: Map<String, Value>,
@@ -235,7 +248,8 @@ mod tests {
         let answer = json!({
             "type": "object",
             "properties": {
-                "b": {"type": "integer"}, "a": {"type": ["integer", "null"]}, "ok": {"const": true},
+                "b": {"type": "integer"}, "a": {"type": ["integer", "null"]},
+                "word": {"enum": ["one", "other"]}, "ok": {"const": true},
                 "any": {"type": "object"}, "fields": {"type": "object"},
             },
             "required": ["a", "ok", "any", "fields"],

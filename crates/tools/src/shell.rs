@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolgate_command::{
     BackgroundCommands, BackgroundEnd, BackgroundRequest, BackgroundStreams, CommandBounds, CommandOutcome,
     CommandRunner, CommandSpec, PathKind, Reach, ShellTimeouts, escape_name, inside, may_change,
@@ -23,6 +23,7 @@ use toolgate_types::{Category, ErrorCode, Escalation, Failure, Sha256, ToolClass
 use toolgate_workspace::{Mount, MountAccess};
 
 use crate::blocked_commands::{Blocked, blocked_line};
+use crate::command_answer::started;
 use crate::file_tool::{coerce_integers, decode};
 use crate::schemas::of_arguments;
 
@@ -54,25 +55,6 @@ pub(crate) struct ShellPresentation {
     pub(crate) answer: fn(CommandOutcome, &CallContext) -> ToolOutput,
     /// Whether a line may go on after its call.
     pub(crate) has_background: bool,
-}
-
-/// Text, and all fields as data.
-pub(crate) fn all_fields(finished: CommandOutcome, context: &CallContext) -> ToolOutput {
-    let (text, text_cut) = finished.text(&context.limits);
-    let (output, error, cut) = finished.streams(&context.limits);
-    let cut = cut || text_cut;
-    let mut facts = finished.facts(cut);
-    facts.insert("stdout".to_owned(), json!(output));
-    facts.insert("stderr".to_owned(), json!(error));
-    ToolOutput {
-        full_text: cut.then(|| finished.into_full_text()),
-        ..ToolOutput::new(text, Value::Object(facts))
-    }
-}
-
-/// Where the full output can be read, filled in by the frontend that keeps it.
-pub(crate) fn full_output() -> Value {
-    json!({"type": "string", "description": "Where the whole output can be read for a while"})
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -228,14 +210,7 @@ fn start_in_background(
         run: Box::new(run),
     };
     let id = background.commands.start(request, context)?;
-    let mut facts = CommandOutcome::default().facts(false);
-    facts.insert("stdout".to_owned(), json!(""));
-    facts.insert("stderr".to_owned(), json!(""));
-    facts.insert("background".to_owned(), json!(id));
-    let text = format!(
-        "[started in the background as {id}: `check_command` shows its output, `stop_command` ends it; it ends with this session]"
-    );
-    Ok(ToolOutput::new(text, Value::Object(facts)))
+    Ok(started(id))
 }
 
 impl ShellCore {

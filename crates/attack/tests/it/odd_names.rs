@@ -12,7 +12,7 @@ const SHOWN: &str = "odd-\u{fffd}\u{fffd}-name.txt";
 
 #[test]
 fn every_listing_shows_names_that_are_not_utf8() {
-    for profile in Profile::ALL.iter().copied() {
+    for profile in Profile::all() {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join(OsStr::from_bytes(ODD)), "needle\n").unwrap();
@@ -98,7 +98,7 @@ fn is_steering(character: char) -> bool {
 
 #[test]
 fn no_name_forges_a_line_of_an_answer() {
-    for profile in Profile::ALL.iter().copied() {
+    for profile in Profile::all() {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         for name in FORGING {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_gate::Effect;
+use toolgate_manifest::ProfileName;
 use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
 use toolgate_types::{ErrorCode, Failure, Limits, Outcome, ToolClass};
@@ -26,7 +27,7 @@ impl Profile {
         error_code: category,
         text_is_json: false,
         limits: Limits { max_entries: 500, timeout: Duration::from_secs(10), ..LIMITS },
-        ..ProfileDefinition::new("claw", tools, render, AnswerShape::Text)
+        ..ProfileDefinition::new(ProfileName::Claw, tools, render, AnswerShape::Text)
     });
 }
 

@@ -1,8 +1,8 @@
 //! The profiles, one file or directory each.
 //!
-//! A profile fixes names, schemas, limits and wording; it never decides whether something is allowed. A new one is a file here that defines a
-//! constant of [`Profile`] from a [`ProfileDefinition`], its `mod` line, and its place in [`Profile::ALL`]. Everything else asks the constant: no
-//! code outside of this directory compares profiles.
+//! A profile fixes names, schemas, limits and wording; it never decides whether something is allowed. A new one is a name in
+//! [`ProfileName`], the only list of them, and a file here that defines a constant of [`Profile`] from a [`ProfileDefinition`], with its `mod` line and
+//! its arm in [`Profile::named`]. Everything else asks the constant: no code outside of this directory compares profiles.
 
 mod native;
 mod crew;
@@ -19,6 +19,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolgate_command::CommandRunner;
 use toolgate_gate::{GateError, Registry, Tool};
+use toolgate_manifest::ProfileName;
 use toolgate_types::{ErrorCode, Limits, OnFull, OnViolation, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
@@ -36,14 +37,28 @@ pub use crew::RunError;
 pub struct Profile(&'static ProfileDefinition);
 
 impl Profile {
+    /// The profile of this name.
+    #[must_use]
+    pub const fn named(name: ProfileName) -> Self {
+        match name {
+            ProfileName::Native => Self::NATIVE,
+            ProfileName::Crew => Self::CREW,
+            ProfileName::Claw => Self::CLAW,
+            ProfileName::Proxy => Self::PROXY,
+            ProfileName::Sidecar => Self::SIDECAR,
+            ProfileName::Studio => Self::STUDIO,
+        }
+    }
+
     /// All profiles, in the order of the documentation.
-    pub const ALL: &'static [Self] =
-        &[Self::NATIVE, Self::CREW, Self::CLAW, Self::PROXY, Self::SIDECAR, Self::STUDIO];
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        ProfileName::ALL.iter().copied().map(Self::named)
+    }
 }
 
 /// What a profile decides.
 struct ProfileDefinition {
-    name: &'static str,
+    name: ProfileName,
     /// Its tools over files.
     tools: fn() -> &'static [ToolDeclaration],
     /// Words an outcome of the tool of this name.
@@ -110,7 +125,7 @@ const LIMITS: Limits = Limits {
 impl ProfileDefinition {
     /// A profile with the gate's own codes and limits, without a shell, a web search or runs.
     const fn new(
-        name: &'static str,
+        name: ProfileName,
         tools: fn() -> &'static [ToolDeclaration],
         render: fn(&str, Outcome) -> ModelAnswer,
         answer: AnswerShape,
@@ -184,7 +199,7 @@ impl Profile {
     /// The name in configuration and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.0.name
+        self.0.name.as_str()
     }
 
     /// How paths are written.
@@ -361,7 +376,7 @@ impl Default for Profile {
 /// Profiles are equal if their names are: a test excludes that two have one.
 impl PartialEq for Profile {
     fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
+        self.0.name == other.0.name
     }
 }
 
@@ -383,31 +398,20 @@ impl FromStr for Profile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.iter().copied().find(|profile| profile.name() == text).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|profile| profile.name()).collect();
-            format!("`{text}` is not a profile; use one of {}", names.join(", "))
-        })
+        text.parse().map(Self::named)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use toolgate_manifest::ProfileName;
-
     use super::*;
 
     #[test]
-    fn a_configuration_can_name_every_profile_and_no_other() {
-        let names: Vec<&str> = ProfileName::ALL.iter().map(|name| name.as_str()).collect();
-        assert_eq!(names, Profile::ALL.iter().map(|profile| profile.name()).collect::<Vec<_>>());
-    }
-
-    #[test]
     fn every_profile_is_found_by_its_name() {
-        for profile in Profile::ALL {
-            assert_eq!(profile.name().parse(), Ok(*profile));
-            let same = Profile::ALL.iter().filter(|other| other.name() == profile.name());
-            assert_eq!(same.count(), 1, "{profile}");
+        for name in ProfileName::ALL {
+            assert_eq!(Profile::named(*name).0.name, *name);
+            assert_eq!(name.as_str().parse(), Ok(Profile::named(*name)));
         }
+        assert_eq!(Profile::all().count(), ProfileName::ALL.len());
     }
 }

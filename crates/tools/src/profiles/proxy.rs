@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate_manifest::ProfileName;
 use toolgate_types::{Limits, Outcome};
 
 use super::{AnswerShape, LIMITS, Profile, ProfileDefinition};
@@ -15,7 +16,7 @@ impl Profile {
         limits: Limits { timeout: Duration::from_secs(30), ..LIMITS },
         shipped: SHIPPED,
         strict_manifests: true,
-        ..ProfileDefinition::new("proxy", || &[], render, AnswerShape::Envelope("data"))
+        ..ProfileDefinition::new(ProfileName::Proxy, || &[], render, AnswerShape::Envelope("data"))
     });
 }
 

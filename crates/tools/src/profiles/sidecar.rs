@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolgate_command::{ShellTimeouts, output_before};
 use toolgate_gate::Effect;
+use toolgate_manifest::ProfileName;
 use toolgate_types::{
     Category, ErrorCode, Failure, HashedText, Limits, Outcome, Sha256, ToolClass, ToolOutput,
 };
@@ -16,12 +17,13 @@ use toolgate_workspace::{
 };
 
 use super::{AnswerShape, LIMITS, Profile, ProfileDefinition};
+use crate::command_answer::all_fields;
 use crate::file_tool::{Answer, ToolDeclaration};
 use crate::output_budget::{EntryCost, bound_listing, bound_matches, every_entry};
 use crate::preview::{PreviewContent, Verb};
 use crate::profiled_gate::ModelAnswer;
 use crate::schemas::{True, Undeclared};
-use crate::shell::{ShellPresentation, all_fields};
+use crate::shell::ShellPresentation;
 
 impl Profile {
     /// JSON observations for small local models. They call five tools natively; with more, they write calls into their text.
@@ -44,7 +46,7 @@ impl Profile {
             },
         }),
         max_tools: Some(5),
-        ..ProfileDefinition::new("sidecar", tools, render, AnswerShape::Envelope("output"))
+        ..ProfileDefinition::new(ProfileName::Sidecar, tools, render, AnswerShape::Envelope("output"))
     });
 }
 

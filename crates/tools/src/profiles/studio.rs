@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolgate_command::{CommandOutcome, ShellTimeouts, output_before};
-use toolgate_gate::{CallContext, Effect};
+use toolgate_gate::{CallContext, Effect, ToolSchema};
+use toolgate_manifest::ProfileName;
 use toolgate_text::quoted_name;
 use toolgate_types::{Failure, Limits, OnFull, OnViolation, Outcome, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{
@@ -20,7 +21,7 @@ use crate::file_tool::{Answer, ToolDeclaration};
 use crate::preview::{PreviewContent, Verb};
 use crate::profiled_gate::ModelAnswer;
 use crate::schemas::Undeclared;
-use crate::shell::{ShellPresentation, full_output};
+use crate::shell::ShellPresentation;
 use crate::web_search::WEB_SEARCH;
 
 /// The name of its shell.
@@ -35,7 +36,7 @@ impl Profile {
             name: BASH,
             title: "Run a bash command",
             description: "Run a bash command within the sandbox. The project is at /mnt/project; there is no network unless it was allowed.",
-            output: || json!({"type": "object", "properties": {"fullOutput": full_output()}}).into(),
+            output: command_schema,
             may_fetch: false,
             timeouts: ShellTimeouts { default: None, max: None },
             prefers_bash: true,
@@ -49,7 +50,7 @@ impl Profile {
             on_violation: OnViolation::Stop,
         },
         approval_timeout: Duration::from_secs(30),
-        ..ProfileDefinition::new("studio", tools, render, AnswerShape::Envelope("metadata"))
+        ..ProfileDefinition::new(ProfileName::Studio, tools, render, AnswerShape::Envelope("metadata"))
     });
 }
 
@@ -160,10 +161,17 @@ fn file_write(
     Ok(Answer::new(text, Undeclared(WriteMetadata { path, bytes, created, sha256 })))
 }
 
+/// What the frontend that keeps the whole output adds; the other members are not declared.
+fn command_schema() -> ToolSchema {
+    let full_output =
+        json!({"type": "string", "description": "Where the whole output can be read for a while"});
+    json!({"type": "object", "properties": {"fullOutput": full_output}}).into()
+}
+
 /// The output, with a limit of its own, and all other fields as metadata.
 fn command_answer(finished: CommandOutcome, context: &CallContext) -> ToolOutput {
     let (text, cut) = finished.text_of_output(&context.limits);
-    let mut facts = finished.facts(cut);
+    let mut facts = finished.facts(cut).into_fields();
     facts.insert("bytes".to_owned(), json!(finished.bytes()));
     let whole = cut.then(|| finished.into_full_text());
     ToolOutput { full_text: whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }

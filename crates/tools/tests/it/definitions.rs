@@ -9,7 +9,7 @@ use toolgate_tools::{Profile, ToolComponents};
 #[test]
 fn built_in_tools_declare_what_the_snapshots_show() {
     let (_scratch, workspace, runner) = crate::fixture::setting();
-    for profile in Profile::ALL.iter().copied() {
+    for profile in Profile::all() {
         let parts = ToolComponents {
             commands: Some(Arc::clone(&runner)),
             background: Some(crate::assembled::background()),

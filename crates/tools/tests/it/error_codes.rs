@@ -40,7 +40,7 @@ fn native_proxy_and_studio_spell_codes_as_they_are() {
 
 #[test]
 fn no_profile_takes_a_failure_for_a_success() {
-    let each = |code| Profile::ALL.iter().map(move |profile| (code, *profile));
+    let each = |code| Profile::all().map(move |profile| (code, profile));
     for (code, profile) in ErrorCode::ALL.iter().flat_map(each) {
         let answer = answer(profile, *code);
         assert!(answer.is_error, "{profile} {}", code.as_str());

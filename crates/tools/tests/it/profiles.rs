@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../../../docs/profiles.md");
 #[test]
 fn the_page_lists_every_tool_with_its_class_and_arguments() {
     let (scratch, workspace, runner) = crate::fixture::setting();
-    for profile in Profile::ALL.iter().copied() {
+    for profile in Profile::all() {
         let project = [("@project", true)];
         let surroundings = ManifestContext { mounts: &project, ..ManifestContext::default() };
         let shipped = load_manifests(profile.shipped(), &surroundings).unwrap();
@@ -43,7 +43,7 @@ fn the_page_lists_every_tool_with_its_class_and_arguments() {
 #[test]
 fn without_commands_and_engines_there_is_no_shell_and_no_web() {
     let (_scratch, workspace, _) = crate::fixture::setting();
-    for profile in Profile::ALL.iter().copied() {
+    for profile in Profile::all() {
         let registry = profile.registry(&ToolComponents::files(&workspace)).unwrap();
         let is_more = |name| matches!(name, "run_command" | "bash" | "web_search");
         assert!(!registry.names().any(is_more), "{profile}");
@@ -55,7 +55,7 @@ fn without_commands_and_engines_there_is_no_shell_and_no_web() {
 fn tools_whose_answers_can_be_cut_declare_the_notice_about_it() {
     let (_scratch, workspace, runner) = crate::fixture::setting();
     let is_declared = |tool: &Arc<dyn Tool>, name: &str| tool.spec().output_schema.property(name).is_some();
-    for profile in Profile::ALL.iter().copied() {
+    for profile in Profile::all() {
         let web_search = Some(crate::web_search::nowhere());
         let parts = ToolComponents {
             commands: Some(Arc::clone(&runner)),
@@ -86,7 +86,7 @@ fn row(spec: &ToolSpec) -> String {
 #[test]
 fn the_page_lists_the_limits() {
     let listed: Vec<String> = rows(PAGE, "## Limits").iter().map(|cells| cells.join(" | ")).collect();
-    let wanted: Vec<String> = Profile::ALL.iter().map(|profile| limits(*profile)).collect();
+    let wanted: Vec<String> = Profile::all().map(limits).collect();
     assert_eq!(listed, wanted, "docs/profiles.md should hold:\n| {} |", wanted.join(" |\n| "));
 }
 

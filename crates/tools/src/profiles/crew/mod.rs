@@ -7,6 +7,7 @@ mod run;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate_manifest::ProfileName;
 use toolgate_types::{ErrorCode, Limits, Outcome};
 use toolgate_workspace::PathStyle;
 
@@ -33,7 +34,7 @@ impl Profile {
             ..LIMITS
         },
         run: Some(initialise_run),
-        ..ProfileDefinition::new("crew", tools, render, AnswerShape::Declared)
+        ..ProfileDefinition::new(ProfileName::Crew, tools, render, AnswerShape::Declared)
     });
 }
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_command::{ShellTimeouts, output_before};
-use toolgate_gate::ToolSchema;
+use toolgate_manifest::ProfileName;
 use toolgate_types::{Failure, Outcome, Stage};
 
 use super::{AnswerShape, Profile, ProfileDefinition, scalar_members};
+use crate::command_answer::{all_fields, shell_schema};
 use crate::file_tool::ToolDeclaration;
 use crate::profiled_gate::ModelAnswer;
-use crate::schemas::NOTICE;
-use crate::shell::{ShellPresentation, all_fields, full_output};
+use crate::shell::ShellPresentation;
 
 pub(super) use reading::{content_notice, list_text};
 
@@ -32,7 +32,7 @@ impl Profile {
                           read-only, and there is no network unless the operator opened some hosts. Answers with the output and the exit code. \
                           Nothing that was started goes on after the answer, unless `background` is set; each command has a loopback of its own.",
             has_background: true,
-            output: command_output,
+            output: shell_schema,
             prefers_bash: false,
             may_fetch: true,
             // A build takes longer than a minute.
@@ -43,40 +43,8 @@ impl Profile {
             answer: all_fields,
         }),
         searches_web: true,
-        ..ProfileDefinition::new("native", tools, render, AnswerShape::Declared)
+        ..ProfileDefinition::new(ProfileName::Native, tools, render, AnswerShape::Declared)
     });
-}
-
-fn command_output() -> ToolSchema {
-    let objects = json!({"type": "array", "items": {"type": "object"}});
-    json!({
-        "type": "object",
-        "properties": {
-            "exit_code": {"type": ["integer", "null"]},
-            "signal": {"type": ["string", "null"]},
-            "duration_ms": {"type": "integer"},
-            "stdout": {"type": "string"},
-            "stderr": {"type": "string"},
-            "truncated": {"type": "boolean"},
-            "timed_out": {"type": "boolean"},
-            "denied": objects,
-            "refused_hosts": objects,
-            "quarantined": objects,
-            "quarantined_total": {"type": "integer"},
-            "left_behind": objects,
-            "hidden_files": {"type": "integer"},
-            "pinned_folders": {"type": "integer"},
-            "hidden_folders": {"type": "array", "items": {"type": "string"}},
-            "full_output": full_output(),
-            "background": {"type": "string", "description": "The id of a line that goes on after this answer"},
-            NOTICE: {"type": "string"},
-        },
-        "required": [
-            "exit_code", "signal", "duration_ms", "stdout", "stderr", "truncated", "timed_out", "denied", "quarantined",
-        ],
-        "additionalProperties": false,
-    })
-    .into()
 }
 
 fn tools() -> &'static [ToolDeclaration] {
