@@ -24,6 +24,7 @@ use toolgate_workspace::{Mount, MountAccess, PathGrant, Workspace, WorkspaceErro
 
 use crate::baseline::Baseline;
 use crate::baseline_record::{BaselineRecord, ForeignRecord, RECORD_SUFFIX, RunState, remove};
+use crate::baseline_source::{BaselineSource, OrphanedRecord};
 use crate::confined_run::{ConfinedRun, DirectoryUse, ScanCoverage};
 use crate::lineage::Lineage;
 use crate::{ConfineRequest, ConfinedMount, Quarantined, confine};
@@ -62,22 +63,6 @@ pub(super) struct BaselineEntry {
     unsettled: bool,
     /// How many commands were started.
     starts: u64,
-}
-
-/// An older baseline that a baseline of this gate inherits from.
-#[derive(Clone, Debug)]
-pub(super) struct BaselineSource {
-    lineage: Arc<Lineage>,
-    before: Arc<Baseline>,
-    /// The record, if it is orphaned.
-    orphaned: Option<Arc<OrphanedRecord>>,
-}
-
-/// An orphaned record. Its lock makes it look in use to other gates while this one handles it.
-#[derive(Debug)]
-struct OrphanedRecord {
-    name: OsString,
-    _lock: FileLock<File>,
 }
 
 impl Baselines {
@@ -335,7 +320,7 @@ impl Baselines {
     }
 }
 
-fn is_same_directory(place: PathBuf) -> bool {
+pub(super) fn is_same_directory(place: PathBuf) -> bool {
     place.as_os_str().is_empty()
 }
 
@@ -449,39 +434,6 @@ impl BaselineEntry {
 /// Set if no command ran when a scan began: how many had been started by then.
 #[derive(Debug)]
 pub(super) struct IdleSnapshot(Option<u64>);
-
-impl BaselineSource {
-    /// Whether it contains anything about a mount.
-    fn concerns(&self, lineage: &Lineage) -> bool {
-        let around = self.lineage.path_to(lineage);
-        lineage.path_to(&self.lineage).is_some()
-            || around.is_some_and(|place| !self.before.is_unscanned(&place))
-    }
-
-    /// The baseline with places relative to a mount, and the part of the mount that it covers.
-    fn for_mount(&self, lineage: &Lineage) -> Option<(Baseline, PathBuf)> {
-        if let Some(place) = lineage.path_to(&self.lineage) {
-            let before = if is_same_directory(place.clone()) {
-                Baseline::clone(&self.before)
-            } else {
-                self.before.within(&place)
-            };
-            return Some((before, place));
-        }
-        let place = self.lineage.path_to(lineage)?;
-        Some((self.before.below(&place)?, PathBuf::new()))
-    }
-
-    /// Whether the source is covered by this directory's own record, or its gate still runs. Removes an orphaned record whose directory is this one
-    /// or lies in it.
-    fn is_inside(&self, lineage: &Lineage, folder: &Dir) -> bool {
-        let is_inside = lineage.path_to(&self.lineage).is_some();
-        if let Some(abandoned) = self.orphaned.as_ref().filter(|_| is_inside) {
-            remove(folder, &abandoned.name);
-        }
-        is_inside || self.orphaned.is_none()
-    }
-}
 
 fn unusable(error: &io::Error) -> WorkspaceError {
     let failure =

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolgate_workspace::WorkspaceError;
 use toolgate_workspace::internals::ProtectedArtifact;
 
-use crate::baselines::{BaselineEntry, BaselineSource, Baselines, IdleSnapshot};
+use crate::baseline_source::BaselineSource;
+use crate::baselines::{BaselineEntry, Baselines, IdleSnapshot};
 use crate::{ConfinedMount, Quarantine, Quarantined};
 
 /// The mounts of one command, each with its baseline.

@@ -18,6 +18,7 @@ mod codec;
 mod target_codec;
 mod lineage;
 mod baseline_record;
+mod baseline_source;
 mod baselines;
 mod confined_run;
 mod leftover;

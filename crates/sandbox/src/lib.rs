@@ -22,6 +22,8 @@ mod plan;
 mod probe;
 mod proxy_port;
 mod supervise;
+mod temp_directory;
+mod launch_report;
 mod sandbox;
 mod setup_step;
 mod sys;

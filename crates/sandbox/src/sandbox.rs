@@ -15,20 +15,21 @@ use crate::bare_binds::BareBinds;
 use crate::cgroup::{Cgroups, CommandCgroup};
 use crate::environment;
 use crate::error::SandboxError;
-use crate::job::{CommandExit, CommandStdio, Exit, Job, LimitHit, PipeEnds, Stream, TerminationReason};
+use crate::job::{CommandExit, CommandStdio, Job, PipeEnds, Stream};
 use crate::landlock::LandlockAbi;
+use crate::launch_report::{exit, explains_failure, limit_hit};
 use crate::layer::{Layer, LayerReport, Layers};
 use crate::namespaces::{NamespaceCreation, NamespaceKinds, NamespacePool, NamespaceSet, RootfsSpec};
 use crate::plan::{LaunchPlan, PlanContext, ViewKey, host_place, plan, populate_rootfs, view_key};
 use crate::probe::probe;
 use crate::proxy_port::LazyProxy;
 use crate::seccomp::{Filters, Sockets};
-use crate::setup_step::SetupStep;
 use crate::supervise::{ChildPipes, DiskWatch, OutputLimits, StopCondition, supervise};
 use crate::sys::calls;
-use crate::sys::child::{CStringArray, ChildFds, ChildLaunch, JoinNamespaces, LaunchPhase, LaunchProgress};
+use crate::sys::child::{CStringArray, ChildFds, ChildLaunch, JoinNamespaces, LaunchProgress};
 use crate::sys::launch;
 use crate::system_view::{SystemView, refused_place};
+use crate::temp_directory::TempDirectory;
 
 /// The program that becomes process 1.
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
@@ -402,46 +403,6 @@ struct LaunchEnvironment<'a> {
     temporary: &'a Path,
 }
 
-/// The temporary directory: the view's own `/tmp`, or a host directory that is removed afterwards.
-enum TempDirectory {
-    View,
-    Host(PathBuf),
-}
-
-impl TempDirectory {
-    fn make(has_view: bool) -> Result<Self, SandboxError> {
-        if has_view {
-            return Ok(Self::View);
-        }
-        let cannot = SandboxError::system("there is no place for temporary files");
-        let mut name = [0_u8; 8];
-        rustix::rand::getrandom(&mut name, rustix::rand::GetRandomFlags::empty())
-            .map_err(SandboxError::system("there is no randomness"))?;
-        let path = PathBuf::from(format!("/tmp/toolgate-{:016x}", u64::from_le_bytes(name)));
-        rustix::fs::mkdir(&path, rustix::fs::Mode::from_raw_mode(0o700)).map_err(cannot)?;
-        Ok(Self::Host(path))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::View => Path::new("/tmp"),
-            Self::Host(path) => path,
-        }
-    }
-}
-
-impl Drop for TempDirectory {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "removes the folder that it made itself; links in it are not followed"
-    )]
-    fn drop(&mut self) {
-        if let Self::Host(path) = self {
-            let _ = std::fs::remove_dir_all(path);
-        }
-    }
-}
-
 fn check_places(places: &[PathBuf]) -> Result<(), SandboxError> {
     match places.iter().find_map(|path| Some((path, refused_place(path)?))) {
         Some((path, reason)) => Err(SandboxError::CannotShow { path: path.clone(), reason }),
@@ -480,64 +441,5 @@ fn wait(process: Pid) -> Result<(), SandboxError> {
             Err(Errno::INTR) => {}
             other => return other.map(drop).map_err(SandboxError::system("the command cannot be collected")),
         }
-    }
-}
-
-impl LaunchProgress {
-    /// The step that failed, if any.
-    pub(crate) fn failed_step<'s>(&self, steps: &'s [SetupStep]) -> Option<&'s SetupStep> {
-        let is_step = self.phase.load(Ordering::Acquire) == LaunchPhase::Step as i32;
-        let step = usize::try_from(self.step.load(Ordering::Relaxed)).ok().filter(|_| is_step)?;
-        steps.get(step)
-    }
-
-    /// The error of a launch that failed before the command started, if any.
-    pub(crate) fn failure(&self, steps: &[SetupStep]) -> Option<SandboxError> {
-        let part = self.phase.load(Ordering::Acquire);
-        let part = LaunchPhase::ALL.into_iter().find(|known| *known as i32 == part)?;
-        let error = Errno::from_raw_os_error(self.error.load(Ordering::Relaxed));
-        let path = |text: &CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
-        Some(match (self.failed_step(steps), error) {
-            (Some(SetupStep::WorkIn { path: text }), _) => SandboxError::NoDirectory { path: path(text) },
-            (
-                Some(SetupStep::Cover { path: text, .. } | SetupStep::CoverWithItself { path: text, .. }),
-                Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV,
-            ) => SandboxError::Changed { path: path(text) },
-            (Some(step), error) => SandboxError::Setup { step: step.to_string(), source: error.into() },
-            (None, error) => {
-                SandboxError::Setup { step: format!("{part:?}").to_lowercase(), source: error.into() }
-            }
-        })
-    }
-}
-
-/// How the command ended, as reported by process 1. Without a report, process 1 itself was killed.
-fn exit(report: &[u8], program: &OsStr) -> Result<Exit, SandboxError> {
-    let number = |at: usize| {
-        let bytes = report.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        bytes.map(i32::from_le_bytes)
-    };
-    match (number(0), number(4)) {
-        (Some(1), Some(error)) => Err(match Errno::from_raw_os_error(error) {
-            Errno::NOENT => SandboxError::NotFound { program: program.to_owned() },
-            error => SandboxError::NotRunnable { program: program.to_owned(), source: error.into() },
-        }),
-        (Some(_), Some(status)) if status & 0x7f == 0 => Ok(Exit::Code((status >> 8) & 0xff)),
-        (Some(_), Some(status)) => Ok(Exit::Signal(status & 0x7f)),
-        _ => Ok(Exit::Signal(libc::SIGKILL)),
-    }
-}
-
-/// Whether a missing network may be why a command failed: not if its caller ended it.
-fn explains_failure(exit: Exit, stopped: Option<TerminationReason>) -> bool {
-    exit != Exit::Code(0) && stopped != Some(TerminationReason::Cancelled)
-}
-
-fn limit_hit(exit: Exit, group: Option<&CommandCgroup<'_>>) -> Option<LimitHit> {
-    match exit {
-        _ if group.is_some_and(CommandCgroup::was_oom_killed) => Some(LimitHit::Memory),
-        Exit::Signal(libc::SIGXCPU) => Some(LimitHit::CpuTime),
-        Exit::Signal(libc::SIGXFSZ) => Some(LimitHit::FileSize),
-        _ => None,
     }
 }
