@@ -358,8 +358,9 @@ fn pluralize_runs(count: usize, one: &str) -> String {
     }
 }
 
-/// A number with a comma before every third digit.
-fn group_digits(number: usize) -> String {
+/// A whole number without a sign, with a comma before every third digit.
+#[must_use]
+pub fn group_digits(number: impl std::fmt::Display) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

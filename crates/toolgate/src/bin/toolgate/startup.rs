@@ -45,7 +45,8 @@ pub(crate) fn load_config(
     Ok(settings::load(&common.overrides(), environment, trust_prompt())?)
 }
 
-/// An environment variable of this process, if it is UTF-8.
+/// An environment variable of this process, if it is UTF-8: for what starts before the surroundings are known (logs, traces). Everything else asks
+/// `HostEnvironment::var`.
 pub(crate) fn env_var(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

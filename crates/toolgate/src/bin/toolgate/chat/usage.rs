@@ -2,6 +2,7 @@
 
 use toolgate_llm::Usage;
 use toolgate_manifest::TokenPrice;
+use toolgate_text::whitespace_fold::group_digits;
 
 use super::view::ContextUsage;
 
@@ -19,14 +20,15 @@ pub(crate) fn usage_line(
     let Usage { input_tokens, output_tokens, cached_tokens } = usage;
     let cached = match cached_tokens {
         0 => String::new(),
-        cached => format!(" ({} cached)", grouped(cached)),
+        cached => format!(" ({} cached)", group_digits(cached)),
     };
-    let tokens = format!("{} tokens in{cached}, {} out", grouped(input_tokens), grouped(output_tokens));
+    let tokens =
+        format!("{} tokens in{cached}, {} out", group_digits(input_tokens), group_digits(output_tokens));
     let context = context.map(|context| match (context.fraction, context.window) {
         (Some(fraction), Some(window)) => {
-            format!("{:.0}% of {} used", (fraction * 100.0).clamp(0.0, 100.0), grouped(window))
+            format!("{:.0}% of {} used", (fraction * 100.0).clamp(0.0, 100.0), group_digits(window))
         }
-        _ => format!("{} in the context", grouped(context.used)),
+        _ => format!("{} in the context", group_digits(context.used)),
     });
     let cost = price.map(|price| format!("{:.4} {}", cost(usage, price), price.currency));
     std::iter::once(tokens).chain(context).chain(cost).collect::<Vec<_>>().join(dot)
@@ -41,19 +43,6 @@ fn cost(usage: Usage, price: &TokenPrice) -> f64 {
         (usage.output_tokens, price.output),
     ];
     parts.iter().map(|(tokens, price)| *tokens as f64 * price / PRICE_UNIT).sum()
-}
-
-/// A number with its thousands set apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

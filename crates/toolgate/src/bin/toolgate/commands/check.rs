@@ -31,7 +31,6 @@ use toolgate_workspace::Workspace;
 use super::{print, print_json};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, SUCCESS, USAGE};
-use crate::startup::env_var;
 use crate::terminal::warn;
 
 /// The findings so far.
@@ -178,7 +177,8 @@ impl CheckReport {
     fn servers(&mut self, settings: &Settings) -> Result<(), CliError> {
         // Only whether a variable is set matters here; its value may be a secret and is discarded.
         let is_set = |name: &str| {
-            env_var(name).map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
+            let value = settings.environment.var(name);
+            value.map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
         };
         let Some((_, unusable)) = self.collect(servers::declared_servers(settings, &is_set))? else {
             return Ok(());
