@@ -100,7 +100,7 @@ fn a_line_gets_its_own_timeout_up_to_a_bound() {
         (Profile::STUDIO, "sandbox: {max_timeout: 5m}", 300_000),
     ] {
         let desk = Desk::with(profile, |options| options.config(config));
-        let called = desk.bench.call(desk.tool, json!({"command": "sleep 1000", "timeout_ms": 50}));
+        let called = desk.bench.call(desk.tool, json!({"command": "sleep 1000", "timeout_ms": 1000}));
         let (help, max) = timed_out(&called);
         assert_eq!(max, most, "{config}");
         assert!(help.contains(&format!("`timeout_ms` (up to {most})")), "{help}");
