@@ -136,9 +136,10 @@ pub struct CallOptions {
 }
 
 impl Drop for Gate {
-    /// Flushes the counted refusals before the log is closed.
+    /// Flushes the counted refusals before the log is closed, and the finished entries of the journal.
     fn drop(&mut self) {
         self.refusals.close();
+        self.journal.close();
     }
 }
 

@@ -187,7 +187,9 @@ mod tests {
         let mut finished: BTreeSet<CallId> = (0..2).map(|_| make(TransactionOutcome::Committed)).collect();
         finished.extend((0..50).map(|_| make(TransactionOutcome::Committed)));
         let rolled_back = make(TransactionOutcome::RolledBack);
-        drop(journal);
+        // The first change starts a sweep, whose thread may be the last owner of the journal: closing must not depend on who drops it.
+        let _sweeping = Arc::clone(&journal);
+        journal.close();
         let synced = SYNCED.lock().unwrap();
         assert!(finished.is_subset(&synced), "{} of {}", synced.len(), finished.len());
         assert!(!synced.contains(&rolled_back));

@@ -60,7 +60,7 @@ pub struct Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.background_sync.close();
+        self.close();
     }
 }
 
@@ -133,6 +133,12 @@ impl Journal {
     /// It has another format version, or cannot be read.
     pub fn check_format(directory: &Dir) -> io::Result<()> {
         format::look(directory).map(drop)
+    }
+
+    /// Waits until every finished entry is on disk (fsync). Dropping the journal does the same, but its last owner may be a sweep thread, which the end
+    /// of the process does not wait for.
+    pub fn close(&self) {
+        self.background_sync.close();
     }
 
     /// What recovery found when the journal was opened, for the operator.
