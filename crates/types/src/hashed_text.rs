@@ -128,8 +128,6 @@ enum Hashing<'scope> {
 pub struct HashedContent {
     /// `None` if it is not text.
     pub text: Option<HashedText>,
-    /// A second copy of the text, if it was asked for.
-    pub copy: Option<HashedText>,
     /// Its size.
     pub bytes: u64,
     /// Its digest.
@@ -137,26 +135,19 @@ pub struct HashedContent {
 }
 
 impl<'scope> HashedTextWriter<'scope> {
-    /// Begins with a text. `capacity` is the expected number of bytes.
-    pub fn new<'env>(scope: &'scope Scope<'scope, 'env>, begun: &'env str, capacity: usize) -> Self {
+    /// Begins a content. `capacity` is the expected number of bytes.
+    pub fn new(scope: &'scope Scope<'scope, '_>, capacity: usize) -> Self {
         let (chunks, to_hash) = sync_channel::<Vec<u8>>(MAX_QUEUED_CHUNKS);
         let thread = thread::Builder::new().spawn_scoped(scope, move || {
             let mut hasher = Sha256Hasher::new();
-            hasher.update(begun.as_bytes());
             to_hash.iter().for_each(|chunk| hasher.update(&chunk));
             hasher.finish()
         });
         let hashing = thread.map_or_else(
-            |_| {
-                let mut hasher = Sha256Hasher::new();
-                hasher.update(begun.as_bytes());
-                Hashing::Inline(hasher)
-            },
+            |_| Hashing::Inline(Sha256Hasher::new()),
             |thread| Hashing::Parallel(chunks, thread),
         );
-        let mut text = String::with_capacity(capacity);
-        text.push_str(begun);
-        Self { text: Some(text), bytes: begun.len() as u64, hashing }
+        Self { text: Some(String::with_capacity(capacity)), bytes: 0, hashing }
     }
 
     /// Appends a chunk, but not an incomplete character at its end: that is returned, and belongs in front of the next chunk.
@@ -175,18 +166,13 @@ impl<'scope> HashedTextWriter<'scope> {
         self.text = None;
     }
 
-    /// Appends the last bytes, waits for the hash and returns the content. `wants_copy` says whether to copy its text while it is being hashed.
+    /// Appends the last bytes, waits for the hash and returns the content.
     ///
     /// # Errors
     /// The hashing thread ended early.
-    pub fn finish(
-        mut self,
-        last: Vec<u8>,
-        wants_copy: impl FnOnce(&str) -> bool,
-    ) -> io::Result<HashedContent> {
+    pub fn finish(mut self, last: Vec<u8>) -> io::Result<HashedContent> {
         self.append(last);
         let Self { text, bytes, hashing } = self;
-        let copy = text.as_ref().filter(|text| wants_copy(text)).cloned();
         let sha256 = match hashing {
             Hashing::Inline(hasher) => hasher.finish(),
             Hashing::Parallel(chunks, thread) => {
@@ -194,8 +180,8 @@ impl<'scope> HashedTextWriter<'scope> {
                 thread.join().map_err(|_| io::Error::from(ErrorKind::Other))?
             }
         };
-        let hashed = |text| HashedText { text, sha256: sha256.into() };
-        Ok(HashedContent { text: text.map(hashed), copy: copy.map(hashed), bytes, sha256 })
+        let text = text.map(|text| HashedText { text, sha256: sha256.into() });
+        Ok(HashedContent { text, bytes, sha256 })
     }
 
     fn append(&mut self, chunk: Vec<u8>) {
@@ -229,23 +215,22 @@ mod tests {
     use super::*;
 
     /// Writes the chunks as a reader does: with what was left of the last one in front.
-    fn write(begun: &str, chunks: &[Vec<u8>], copy: bool) -> HashedContent {
+    fn write(chunks: &[Vec<u8>]) -> HashedContent {
         thread::scope(|scope| {
-            let mut writer = HashedTextWriter::new(scope, begun, 0);
+            let mut writer = HashedTextWriter::new(scope, 0);
             let mut left = Vec::new();
             for chunk in chunks {
                 left = writer.push([left, chunk.clone()].concat());
             }
-            writer.finish(left, |_| copy).unwrap()
+            writer.finish(left).unwrap()
         })
     }
 
-    fn assert_is(content: &HashedContent, bytes: &[u8], copy: bool) {
+    fn assert_is(content: &HashedContent, bytes: &[u8]) {
         assert_eq!((content.sha256, content.bytes), (Sha256::of(bytes), bytes.len() as u64));
         let text = std::str::from_utf8(bytes).ok();
         assert_eq!(content.text.as_deref(), text);
-        assert_eq!(content.copy.as_deref(), text.filter(|_| copy));
-        for text in content.text.iter().chain(&content.copy) {
+        if let Some(text) = &content.text {
             assert_eq!(text.sha256(), Sha256::of(text.as_bytes()));
         }
     }
@@ -253,34 +238,34 @@ mod tests {
     proptest! {
         #[test]
         fn a_text_in_chunks_has_the_digest_of_the_whole(
-            text in "[aé漢🦀\n]{0,40}", begun in "[aé🦀]{0,4}", cuts in prop::collection::vec(0..160_usize, 0..6), copy: bool,
+            text in "[aé漢🦀\n]{0,40}", cuts in prop::collection::vec(0..160_usize, 0..6),
         ) {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).chain([0, text.len()]).collect();
             cuts.sort_unstable();
             let chunks: Vec<Vec<u8>> = cuts.windows(2).map(|cut| text.as_bytes()[cut[0]..cut[1]].to_vec()).collect();
-            let content = write(&begun, &chunks, copy);
+            let content = write(&chunks);
             prop_assert!(content.text.is_some());
-            assert_is(&content, format!("{begun}{text}").as_bytes(), copy);
+            assert_is(&content, text.as_bytes());
         }
 
         #[test]
         fn bytes_in_chunks_have_the_digest_of_the_whole(
-            chunks in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'a'), Just(0xc3), any::<u8>()], 0..6), 0..6), copy: bool,
+            chunks in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'a'), Just(0xc3), any::<u8>()], 0..6), 0..6),
         ) {
-            assert_is(&write("é", &chunks, copy), &["é".as_bytes(), &chunks.concat()].concat(), copy);
+            assert_is(&write(&chunks), &chunks.concat());
         }
     }
 
     #[test]
     fn a_discarded_text_is_hashed_and_not_returned() {
         let content = thread::scope(|scope| {
-            let mut writer = HashedTextWriter::new(scope, "", 0);
+            let mut writer = HashedTextWriter::new(scope, 0);
             assert_eq!(writer.push(b"a\xc3".to_vec()), b"\xc3");
             writer.discard_text();
             assert!(writer.push(b"\xc3\xa9".to_vec()).is_empty());
-            writer.finish(b"z".to_vec(), |_| true).unwrap()
+            writer.finish(b"z".to_vec()).unwrap()
         });
-        assert_eq!((content.text, content.copy, content.bytes), (None, None, 4));
+        assert_eq!((content.text, content.bytes), (None, 4));
         assert_eq!(content.sha256, Sha256::of("aéz".as_bytes()));
     }
 

@@ -24,7 +24,6 @@ mod locate;
 mod read;
 mod file_contents;
 mod large_file;
-mod digest_cache;
 mod browse;
 mod change;
 mod file_target;

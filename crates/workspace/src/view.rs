@@ -6,7 +6,6 @@ use toolgate_types::{Cancellation, Limits};
 
 use crate::autorun_files::triggers_execution;
 use crate::autorun_targets::is_target;
-use crate::digest_cache::DigestCache;
 use crate::error::WorkspaceError;
 use crate::file_target::find_target;
 use crate::mount::{Mount, MountAccess, NestedMount};
@@ -29,7 +28,6 @@ pub enum HardLinks {
 #[derive(Debug)]
 pub struct Workspace {
     mounts: Vec<Mount>,
-    pub(crate) digest_cache: DigestCache,
     hard_links: HardLinks,
 }
 
@@ -48,7 +46,7 @@ impl Workspace {
         for (mount, inside) in mounts.iter_mut().zip(inside) {
             mount.set_nested(inside);
         }
-        Ok(Self { mounts, digest_cache: DigestCache::default(), hard_links: HardLinks::default() })
+        Ok(Self { mounts, hard_links: HardLinks::default() })
     }
 
     /// Sets whether a command may change files that have another hard link outside of its writable mounts.
