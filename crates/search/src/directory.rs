@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::EntryKind;
-use crate::radix_sort::radix_sort_from_bit;
 
 /// `O_NONBLOCK` avoids blocking on a FIFO, `O_NOFOLLOW` following a symlink, `O_NOCTTY` acquiring a terminal, `O_CLOEXEC` inheritance by a child
 /// process.
@@ -139,7 +138,7 @@ impl EntrySpan {
 
     /// The eight bytes after the first `skipped`, as an integer. Bytes beyond the end of the name belong to other names and do not matter: the final
     /// NUL decides before them.
-    fn radix_key(&self, skipped: usize, all: &[u8]) -> u64 {
+    fn leading_bytes(&self, skipped: usize, all: &[u8]) -> u64 {
         let rest = all.get(self.start + skipped..).unwrap_or_default();
         u64::from_be_bytes(rest.first_chunk().copied().unwrap_or_else(|| {
             let mut padded = [0; size_of::<u64>()];
@@ -199,7 +198,7 @@ impl DirEntries {
         let span = |number: u64| spans.get((number & index_mask) as usize);
         let name = |number: u64| span(number).map(|span| span.bytes(bytes));
         let same = common_prefix_len(spans, bytes);
-        let ranks = spans.iter().map(|span| rank(span.radix_key(same, bytes)));
+        let ranks = spans.iter().map(|span| rank(span.leading_bytes(same, bytes)));
         let mut numbers: Vec<u64> = ranks.zip(0..).map(|(rank, index)| rank | index).collect();
         if limit < numbers.len() {
             let by_name = |one: &u64, other: &u64| {
@@ -208,7 +207,7 @@ impl DirEntries {
             numbers.select_nth_unstable_by(limit, by_name);
             numbers.truncate(limit);
         }
-        radix_sort_from_bit(index_bits, &mut numbers);
+        numbers.sort_unstable();
         let are_alike = |one: u64, other: u64| rank(one) == rank(other);
         if numbers.windows(2).any(|pair| matches!(pair, [one, other] if are_alike(*one, *other))) {
             for alike in numbers.chunk_by_mut(|one, other| are_alike(*one, *other)) {
@@ -250,7 +249,7 @@ fn common_prefix_len(spans: &[EntrySpan], all: &[u8]) -> usize {
     let length = spans.first().map_or(0, |first| first.bytes(all).len());
     let mut same = 0;
     while same < length {
-        let mut ranks = spans.iter().map(|span| span.radix_key(same, all));
+        let mut ranks = spans.iter().map(|span| span.leading_bytes(same, all));
         let first = ranks.next().unwrap_or_default();
         let differing = ranks.fold(0, |differing, rank| differing | (rank ^ first));
         same += differing.leading_zeros() as usize / 8;

@@ -39,7 +39,6 @@ mod walk_root;
 // One directory.
 mod directory;
 mod list;
-mod radix_sort;
 mod path_buffer;
 
 // Which entries are included.
