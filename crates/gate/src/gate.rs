@@ -115,7 +115,6 @@ pub struct FinishedCall {
 }
 
 /// Per-call options.
-#[derive(Default)]
 pub struct CallOptions {
     /// Receives output while the tool is running.
     pub progress: Option<Progress>,
@@ -132,7 +131,30 @@ pub struct CallOptions {
     /// A deadline set by the caller, counted from the start of the tool. It can only shorten the call's own timeout.
     pub timeout: Option<Duration>,
     /// Cancelled when the session of this call ends, if the frontend knows. Background commands end with it, and with the gate.
-    pub session_ended: CancellationToken,
+    pub session_ended: Option<CancellationToken>,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self::cancelled_by(CancellationToken::new())
+    }
+}
+
+impl CallOptions {
+    /// The options of a call that this token cancels.
+    #[must_use]
+    pub fn cancelled_by(cancelled: CancellationToken) -> Self {
+        Self {
+            progress: None,
+            cancelled,
+            approver: None,
+            interrupted: None,
+            contended: false,
+            resource: None,
+            timeout: None,
+            session_ended: None,
+        }
+    }
 }
 
 impl Drop for Gate {

@@ -280,7 +280,7 @@ pub(crate) struct StageContext<'g> {
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
     pub(crate) resource: Option<ResourceRequest>,
-    pub(crate) session_ended: CancellationToken,
+    pub(crate) session_ended: Option<CancellationToken>,
     /// The deadline set by the caller.
     pub(crate) timeout: Option<Duration>,
     pub(crate) blocking: BlockingStrategy,

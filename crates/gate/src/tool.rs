@@ -326,7 +326,7 @@ pub struct CallContext {
     /// Set if a frontend makes this call to list or read a resource.
     pub resource: Option<ResourceRequest>,
     /// Cancelled when the session of the call ends, if the frontend knows.
-    pub session_ended: CancellationToken,
+    pub session_ended: Option<CancellationToken>,
     /// The tools that the caller may use, for a tool that lists them; empty for others.
     pub visible: Arc<[Arc<dyn Tool>]>,
 }

@@ -36,8 +36,7 @@ impl TouchedNames {
             return;
         }
         let mut details = self.lock();
-        details.paths =
-            inputs.named_paths(arguments).take(MAX_NAMES).map(|path| redact_path(&path)).collect();
+        details.paths = inputs.named_paths(arguments).take(MAX_NAMES).map(redact_path).collect();
         details.command = match self.detail {
             AuditDetail::Commands => tool.shell_line(arguments).map(redact_command),
             AuditDetail::Paths | AuditDetail::Off => None,
@@ -80,7 +79,7 @@ impl TouchedNames {
         }
         let mut details = self.lock();
         let names = list(&mut details);
-        let name = redact_path(name);
+        let name = redact_path(name.to_owned());
         if names.len() < MAX_NAMES && !names.contains(&name) {
             names.push(name);
         }

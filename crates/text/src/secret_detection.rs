@@ -260,12 +260,12 @@ fn opened_quote(value: &str) -> Option<char> {
 
 /// A path without names in it that begin like well-known keys. Names that only look random stay: digests and ids are common in paths.
 #[must_use]
-pub fn redact_path(path: &str) -> String {
+pub fn redact_path(path: String) -> String {
     let known = |name: &str| {
         name.len() >= SHORTEST_KEY && SECRET_PREFIXES.iter().any(|beginning| name.starts_with(beginning))
     };
     if !path.split('/').any(known) {
-        return path.to_owned();
+        return path;
     }
     let names = path.split('/').map(|name| if known(name) { REDACTED } else { name });
     names.collect::<Vec<_>>().join("/")
@@ -387,8 +387,8 @@ mod tests {
         ] {
             assert_eq!(redact_command(line), kept);
         }
-        assert_eq!(redact_path("@project/src/a.rs"), "@project/src/a.rs");
-        assert_eq!(redact_path("@project/ghp_0123456789abcdef/x"), "@project/[redacted]/x");
-        assert_eq!(redact_path("@project/sk-learn"), "@project/sk-learn");
+        assert_eq!(redact_path("@project/src/a.rs".to_owned()), "@project/src/a.rs");
+        assert_eq!(redact_path("@project/ghp_0123456789abcdef/x".to_owned()), "@project/[redacted]/x");
+        assert_eq!(redact_path("@project/sk-learn".to_owned()), "@project/sk-learn");
     }
 }

@@ -460,11 +460,20 @@ fn is_deleted_suffix(located: &Path, stat: &Stat) -> bool {
 
 /// The location below the mount, also when the mount's directory was renamed since it was opened.
 fn below_root(mount: &Mount, located: &Path) -> Option<PathBuf> {
-    if let Ok(rest) = located.strip_prefix(mount.host_root()) {
-        return Some(rest.to_path_buf());
+    strip_root(located, mount.host_root())
+        .or_else(|| strip_root(located, &real_location(mount.as_fd()).ok()?))
+        .map(Path::to_path_buf)
+}
+
+/// Both paths are the kernel's, without `.`, `..` or doubled slashes, so their bytes are compared.
+fn strip_root<'p>(located: &'p Path, root: &Path) -> Option<&'p Path> {
+    let root = root.as_os_str().as_bytes();
+    let root = root.strip_suffix(b"/").unwrap_or(root);
+    match located.as_os_str().as_bytes().strip_prefix(root)? {
+        [] => Some(Path::new("")),
+        [b'/', below @ ..] => Some(Path::new(OsStr::from_bytes(below))),
+        _ => None,
     }
-    let root_now = real_location(mount.as_fd()).ok()?;
-    located.strip_prefix(root_now).ok().map(Path::to_path_buf)
 }
 
 fn kind_name(kind: FileType) -> &'static str {

@@ -195,7 +195,7 @@ impl BackgroundCommand {
             started: now,
             timeout,
             output: OutputRing::default(),
-            session_over: Box::new(move || ended.is_cancelled()),
+            session_over: Box::new(move || ended.as_ref().is_some_and(|ended| ended.is_cancelled())),
             progress: Mutex::new(BackgroundPhase::Starting),
             progressed: Condvar::new(),
             stop_pipe: Mutex::new(Some(writer)),

@@ -110,20 +110,25 @@ impl PathInput {
 
 /// A path with its alias, without `.` and `..`; `None` for an absolute one or one that leaves the mount.
 fn lexical(folder: &str, text: &str) -> Option<String> {
-    let whole = if text.starts_with('@') { text.to_owned() } else { format!("{folder}/{text}") };
-    let mut names = whole.split('/').filter(|name| !matches!(*name, "" | "."));
-    let mut location = vec![names.next()?];
     if text.starts_with('/') {
         return None;
     }
-    for name in names {
-        match name {
-            ".." if location.len() == 1 => return None,
-            ".." => drop(location.pop()),
-            name => location.push(name),
+    let folder = if text.starts_with('@') { "" } else { folder };
+    let mut location = String::with_capacity(folder.len() + 1 + text.len());
+    for name in folder.split('/').chain(text.split('/')) {
+        match (name, location.rfind('/')) {
+            ("" | ".", _) => {}
+            ("..", Some(above)) => location.truncate(above),
+            ("..", None) if !location.is_empty() => return None,
+            (name, _) => {
+                if !location.is_empty() {
+                    location.push('/');
+                }
+                location.push_str(name);
+            }
         }
     }
-    Some(location.join("/"))
+    (!location.is_empty()).then_some(location)
 }
 
 /// The source of a path of a call.

@@ -249,7 +249,7 @@ impl McpHandler {
             contended: is_quick && self.connection.is_shared(size),
             resource: wanted.resource.clone(),
             timeout: wanted.timeout,
-            session_ended: visitor.ended.clone(),
+            session_ended: Some(visitor.ended.clone()),
             ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);

@@ -92,8 +92,7 @@ impl McpHandler {
         };
         let _under_way = self.service.calls.token();
         let cancelled = visitor.ended.child_token();
-        let options =
-            CallOptions { cancelled: cancelled.clone(), contended: among_others, ..CallOptions::default() };
+        let options = CallOptions { contended: among_others, ..CallOptions::cancelled_by(cancelled.clone()) };
         let call = tool_call(name, Value::Object(arguments), &id);
         let calling = self.calling(call, Some(tool.spec().class), visitor, options);
         let calling: CallFuture = match workbench.poll_once(calling) {

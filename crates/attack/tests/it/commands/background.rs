@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use toolgate_attack::{code_of, person};
 use toolgate_command::BackgroundCommands;
 use toolgate_gate::{ApprovalReply, CallOptions};
@@ -212,8 +213,8 @@ fn many_starts_at_the_same_time_are_bounded_too() {
 fn a_command_ends_with_its_session() {
     let desk = Desk::new(Profile::NATIVE);
     let token = token();
-    let options = CallOptions::default();
-    let ended = options.session_ended.clone();
+    let ended = CancellationToken::new();
+    let options = CallOptions { session_ended: Some(ended.clone()), ..CallOptions::default() };
     let call = ToolCall::new(
         "run_command",
         json!({"command": format!("trap 'echo tidied > tidied; exit 0' TERM; echo ready; while :; do sleep 0.{token}; done"), "background": true}),
