@@ -104,6 +104,25 @@ impl CommitState {
         }
     }
 
+    /// Issues the next number, and returns whether that ends the batching window of a round.
+    fn next_number(&mut self) -> (u64, bool) {
+        self.issued += 1;
+        let ends_window = self.batch_target != 0 && self.issued >= self.batch_target;
+        if ends_window {
+            self.batch_target = 0;
+        }
+        (self.issued, ends_window)
+    }
+
+    /// Takes an idle worker, and returns whether it must be woken.
+    fn takes_worker(&mut self) -> bool {
+        let is_idle = self.worker == WorkerState::Idle;
+        if is_idle {
+            self.worker = WorkerState::Busy;
+        }
+        is_idle
+    }
+
     /// Whether a round is needed. After a failed sync, only to write the queue.
     fn needs_round(&self) -> bool {
         !self.queue.is_empty() || (self.failure.is_none() && self.wanted > self.synced)
@@ -152,26 +171,30 @@ impl GroupCommit {
     pub(crate) fn issue(&self, unsynced: impl IntoIterator<Item = DirtyFile>) -> u64 {
         let mut state = lock(&self.state);
         state.mark_dirty(unsynced);
-        self.next_number(&mut state)
+        let (number, wakes) = state.next_number();
+        self.unlock(state, wakes);
+        number
     }
 
     /// Issues the number of a record that the next round will write, and returns whether there is a worker. If not, the caller must start one: queued
     /// records are written even if no ticket is waited for.
     pub(crate) fn enqueue(&self, call: CallId, body: Vec<u8>) -> (u64, bool) {
         let mut state = lock(&self.state);
-        let number = self.next_number(&mut state);
+        let (number, ends_window) = state.next_number();
         state.queue.push(QueuedRecord { number, call, body, abandoned: false });
-        self.wake_worker(&mut state);
-        (number, state.worker != WorkerState::Absent)
+        let wakes = state.takes_worker() | ends_window;
+        let has_worker = state.worker != WorkerState::Absent;
+        self.unlock(state, wakes);
+        (number, has_worker)
     }
 
-    fn next_number(&self, state: &mut CommitState) -> u64 {
-        state.issued += 1;
-        if state.batch_target != 0 && state.issued >= state.batch_target {
-            state.batch_target = 0;
+    /// Wakes the worker only once the lock is free: woken before, it would wait for the lock at once (two more system calls, and two more switches
+    /// between threads, for each record that is waited for).
+    fn unlock(&self, state: MutexGuard<'_, CommitState>, wakes: bool) {
+        drop(state);
+        if wakes {
             self.work.notify_all();
         }
-        state.issued
     }
 
     /// Drops the state kept for the ticket of a queued record.
@@ -241,12 +264,10 @@ impl GroupCommit {
             }
         }
         state.wanted = state.wanted.max(number);
-        self.wake_worker(&mut state);
-        if state.worker == WorkerState::Absent {
-            WakerRegistration::NoWorker
-        } else {
-            WakerRegistration::Registered
-        }
+        let wakes = state.takes_worker();
+        let has_worker = state.worker != WorkerState::Absent;
+        self.unlock(state, wakes);
+        if has_worker { WakerRegistration::Registered } else { WakerRegistration::NoWorker }
     }
 
     /// Requests that the worker settles the number soon. Returns whether there is a worker; if not, the caller must start one.
@@ -254,8 +275,10 @@ impl GroupCommit {
         let mut state = lock(&self.state);
         state.waiters += 1;
         state.wanted = state.wanted.max(number);
-        self.wake_worker(&mut state);
-        state.worker != WorkerState::Absent
+        let wakes = state.takes_worker();
+        let has_worker = state.worker != WorkerState::Absent;
+        self.unlock(state, wakes);
+        has_worker
     }
 
     /// Schedules a checkpoint for when the number is settled. The caller must ensure that there is a worker.
@@ -263,14 +286,8 @@ impl GroupCommit {
         let mut state = lock(&self.state);
         state.due_checkpoints.push((number, mark));
         state.wanted = state.wanted.max(number);
-        self.wake_worker(&mut state);
-    }
-
-    fn wake_worker(&self, state: &mut CommitState) {
-        if state.worker == WorkerState::Idle {
-            state.worker = WorkerState::Busy;
-            self.work.notify_all();
-        }
+        let wakes = state.takes_worker();
+        self.unlock(state, wakes);
     }
 
     /// Runs `spawn` if there is no worker. If no thread can be spawned, this thread runs the worker's round.
@@ -393,10 +410,8 @@ impl GroupCommit {
                 std::mem::take(&mut state.wakers)
             }
         };
-        if state.needs_round() || !state.due_checkpoints.is_empty() {
-            self.wake_worker(&mut state);
-        }
-        drop(state);
+        let wakes = (state.needs_round() || !state.due_checkpoints.is_empty()) && state.takes_worker();
+        self.unlock(state, wakes);
         self.done.notify_all();
         lock(&self.ready).extend(wakers.into_iter().map(|(_, waker)| waker));
         self.wake_ready(usize::MAX);
