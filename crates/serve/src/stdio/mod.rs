@@ -29,9 +29,6 @@ use crate::stdio::transport::StdioTransport;
 
 pub(crate) use crate::stdio::fast_parse::SimpleToolCall;
 
-/// More than a few long responses need.
-const MMAP_THRESHOLD_BYTES: usize = 4 * 1024 * 1024;
-
 /// Maximum line length in `refusals`.
 const MAX_TRIED_LINE_BYTES: usize = 4096;
 
@@ -49,7 +46,6 @@ pub async fn serve_stdio(
     output: OwnedFd,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    raise_malloc_mmap_threshold();
     let connection = Arc::new(McpConnection::default());
     let handler =
         McpHandler::with_connection(Arc::clone(&service), CallerSource::Fixed(credential), connection);
@@ -75,12 +71,6 @@ pub async fn serve_stdio(
     // Cancelled calls get no response, but must still run to their end.
     service.wait_until_idle().await;
     ended
-}
-
-/// Freeing one 4 MiB block makes glibc raise `M_MMAP_THRESHOLD`, so that later large buffers come from the heap and are not unmapped on free. The
-/// block is never touched, so it costs no page.
-fn raise_malloc_mmap_threshold() {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(MMAP_THRESHOLD_BYTES)));
 }
 
 /// The error responses for input in these chunks, as far as the transport gives them by itself. For fuzzing.
