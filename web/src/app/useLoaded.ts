@@ -6,8 +6,8 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-/** What a request returns, requested again when `key` changes or on demand. */
-export function useLoaded<T>(load: () => Promise<T>, key: string): Loaded<T> {
+/** What a request returns, requested again when `key` changes or on demand. With `keep`, the value before is shown until the new one is there. */
+export function useLoaded<T>(load: () => Promise<T>, key: string, keep = false): Loaded<T> {
   const [round, setRound] = useState(0);
   const [state, setState] = useState<{ key: string; value?: T; problem?: unknown }>({ key });
   useEffect(() => {
@@ -23,5 +23,5 @@ export function useLoaded<T>(load: () => Promise<T>, key: string): Loaded<T> {
     // oxlint-disable-next-line react-hooks/exhaustive-deps
   }, [key, round]);
   const reload = useCallback(() => setRound((count) => count + 1), []);
-  return { value: state.key === key ? state.value : undefined, problem: state.problem, reload };
+  return { value: keep || state.key === key ? state.value : undefined, problem: state.problem, reload };
 }

@@ -1,7 +1,7 @@
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { api, explain } from '../api/client';
-import type { Pin, ToolInfo } from '../api/types';
-import { useLoaded } from '../app/useLoaded';
+import type { Pin, Server, ToolInfo } from '../api/types';
+import { useLoaded, type Loaded } from '../app/useLoaded';
 import { iconOf } from '../chat/tools';
 import { Diff } from '../text/Diff';
 import { parseDiff } from '../text/diff';
@@ -10,9 +10,21 @@ import { json } from '../ui/format';
 import { Icon } from '../ui/Icon';
 import { Empty, Failed, Page } from './Page';
 
+const REFRESH_MS = 2000;
+
 /** Tools and servers, what each needs, why one is not available, and definitions that wait for agreement. */
 export default function Tools() {
-  const tools = useLoaded(() => api.tools(), 'tools');
+  const servers = useLoaded(() => api.servers(), 'servers');
+  // A server that gets ready, or changes its tools, while one looks: the lists follow it.
+  const state = JSON.stringify(servers.value?.items ?? []);
+  const tools = useLoaded(() => api.tools(), `tools ${state}`, true);
+  const pins = useLoaded(() => api.pins(), `pins ${state}`, true);
+  const { reload } = servers;
+  useEffect(() => {
+    const timer = setInterval(reload, REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [reload]);
+  const agreed = () => [servers, tools, pins].forEach((list) => list.reload());
   const [text, setText] = useState('');
   const shown = (tools.value?.items ?? []).filter((tool) => `${tool.name} ${tool.description}`.toLowerCase().includes(text.toLowerCase()));
   return (
@@ -21,7 +33,7 @@ export default function Tools() {
       about="What you may call, and what a model of yours is offered. A model never sees a tool that is not available."
       actions={<input type="search" aria-label="Search tools" placeholder="Search" value={text} onChange={(event) => setText(event.target.value)} />}
     >
-      <Pins reloadTools={tools.reload} />
+      <Pins pins={pins} agreed={agreed} />
       <Failed problem={tools.problem} />
       {tools.value && shown.length === 0 && <Empty>No tool has this in its name or description.</Empty>}
       <ul className="rows tools">
@@ -29,7 +41,7 @@ export default function Tools() {
           <ToolRow key={tool.name} tool={tool} />
         ))}
       </ul>
-      <Servers />
+      <Servers servers={servers} />
     </Page>
   );
 }
@@ -70,8 +82,7 @@ function ToolRow({ tool }: { tool: ToolInfo }) {
   );
 }
 
-function Servers() {
-  const { value, problem } = useLoaded(() => api.servers(), 'servers');
+function Servers({ servers: { value, problem } }: { servers: Loaded<{ items: Server[] }> }) {
   if (value && value.items.length === 0) return null;
   return (
     <section aria-label="Servers">
@@ -102,8 +113,7 @@ function Servers() {
 }
 
 /** Tools whose definition is new or has changed: suspended until a person agrees to exactly this one. */
-function Pins({ reloadTools }: { reloadTools: () => void }) {
-  const pins = useLoaded(() => api.pins(), 'pins');
+function Pins({ pins, agreed }: { pins: Loaded<{ items: Pin[] }>; agreed: () => void }) {
   const waiting = (pins.value?.items ?? []).filter((pin) => pin.status !== 'agreed');
   if (waiting.length === 0) return <Failed problem={pins.problem} />;
   return (
@@ -112,7 +122,7 @@ function Pins({ reloadTools }: { reloadTools: () => void }) {
         <Icon name="pin" /> Definitions that wait for your agreement
       </h2>
       {waiting.map((pin) => (
-        <PinRow key={`${pin.server}/${pin.tool}`} pin={pin} reload={() => (pins.reload(), reloadTools())} />
+        <PinRow key={`${pin.server}/${pin.tool}`} pin={pin} reload={agreed} />
       ))}
     </section>
   );
