@@ -49,6 +49,11 @@ function OpenConversation({ store }: { store: ChatStore }) {
         <h1>
           <Revealed text={session?.title || 'New session'} />
         </h1>
+        {session?.agent && (
+          <span className="chip" title="The agent that the model runs as">
+            <Revealed text={session.agent} />
+          </span>
+        )}
         {session && <ModelMenu session={session} isBusy={chat.running} />}
         <ContextGauge context={chat.context} usage={session?.usage} />
         <a className="icon-button" href={address('changes', store.id)} aria-label="Changes of this session" title="Changes of this session">

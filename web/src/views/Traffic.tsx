@@ -156,7 +156,7 @@ function Waiting({ now }: { now: TrafficNow }) {
                 </span>
               </span>
               <span className="row-meta">
-                asked {ago(question.createdAt)} ago
+                asked {since(question.createdAt)}
                 {question.mine && question.source !== 'chat' ? <a href={address('sessions')}>Answer</a> : null}
               </span>
             </div>
@@ -165,6 +165,11 @@ function Waiting({ now }: { now: TrafficNow }) {
       </ul>
     </section>
   );
+}
+
+function since(time: string): string {
+  const past = ago(time);
+  return past === 'now' ? 'just now' : `${past} ago`;
 }
 
 function Numbers({ values }: { values: number[] }) {
