@@ -15,6 +15,7 @@ use crate::launch::ServerLauncher;
 use crate::pins::Pins;
 use crate::server::{Server, ServerHealth, ServerTimeouts};
 use crate::settings::ServerSettings;
+use crate::surface::BridgedResource;
 use crate::tool::{BridgedTool, absent_tool};
 use crate::untrusted_schema::PatternBudget;
 
@@ -177,6 +178,35 @@ impl Bridge {
     #[must_use]
     pub fn settlements(&self) -> watch::Receiver<u64> {
         self.settlements.subscribe()
+    }
+
+    /// The resources of all servers that are known, and their templates. A URI of two servers is left out: one must not answer in place of the other.
+    #[must_use]
+    pub fn resources(&self) -> Vec<BridgedResource> {
+        let servers = self.current();
+        let all: Vec<BridgedResource> = servers
+            .iter()
+            .flat_map(|server| server.resources().iter().cloned().collect::<Vec<_>>())
+            .collect();
+        let is_alone =
+            |one: &BridgedResource| !all.iter().any(|other| other.uri == one.uri && other.tool != one.tool);
+        all.iter().filter(|one| is_alone(one)).cloned().collect()
+    }
+
+    /// The tool that reads this URI: that of the only server which lists it, or else of the only one with a template for it.
+    #[must_use]
+    pub fn resource_reader(&self, uri: &str) -> Option<String> {
+        let all = self.resources();
+        let reader = |is_template: bool| {
+            let fits = all.iter().filter(|one| one.is_template == is_template && one.is_at(uri));
+            let mut tools: Vec<&str> = fits.map(|one| one.tool.as_str()).collect();
+            tools.dedup();
+            match tools.as_slice() {
+                [only] => Some((*only).to_owned()),
+                _ => None,
+            }
+        };
+        reader(false).or_else(|| reader(true))
     }
 
     /// The tool of this name as its server's declaration describes it, and why it cannot be called, if its server is declared and not up.

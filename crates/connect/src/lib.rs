@@ -11,6 +11,7 @@ mod error;
 mod settings;
 mod launch;
 mod definition;
+mod surface;
 mod advice;
 mod untrusted_schema;
 mod pins;
@@ -31,3 +32,4 @@ pub use settings::{
     DEFAULT_MAX_CALLS, HttpSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString, ServerName,
     ServerSettings, ToolSettings, TransportSettings,
 };
+pub use surface::BridgedResource;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_gate::{
-    AbsentTool, ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec,
+    AbsentTool, ApprovedCall, CallContext, Preview, PreviewBody, Surface, Tool, ToolFuture, ToolSpec,
 };
 use toolgate_policy::Requirements;
 use toolgate_text::confusables::quote_value;
@@ -13,9 +13,10 @@ use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
 
 use crate::definition::Definition;
-use crate::server::{CatalogueEntry, Server, UpstreamCall};
+use crate::server::{CatalogueEntry, Server, UpstreamAnswer, UpstreamCall};
 use crate::settings::{ServerSettings, ToolSettings};
-use crate::tool_result::{AnswerContext, read};
+use crate::surface::DefinitionKind;
+use crate::tool_result::{AnswerContext, read, read_contents, read_prompt};
 use crate::untrusted_schema::{PatternBudget, any_value_schema};
 
 /// A tool that a server offers.
@@ -123,6 +124,14 @@ impl Tool for BridgedTool {
         Some(self.fingerprint)
     }
 
+    fn surface(&self) -> Surface {
+        match DefinitionKind::of(&self.definition.name) {
+            DefinitionKind::Tool => Surface::Tool,
+            DefinitionKind::Prompt(_) => Surface::Prompt,
+            DefinitionKind::ReadResource => Surface::Resource,
+        }
+    }
+
     fn leaves_the_machine(&self) -> bool {
         self.leaves_the_machine
     }
@@ -154,7 +163,11 @@ impl Tool for BridgedTool {
                 declared: self.declared_output,
                 filtered: self.spec.output_policy.is_some(),
             };
-            read(result, reading)
+            match result {
+                UpstreamAnswer::Tool(result) => read(result, reading),
+                UpstreamAnswer::Prompt(result) => read_prompt(result, reading),
+                UpstreamAnswer::Resource(result) => read_contents(result, reading),
+            }
         })
     }
 }

@@ -3,14 +3,18 @@
 //! A result is untrusted. Text loses terminal control sequences and invisible characters; images, audio and documents must be what they claim to be;
 //! everything is bounded, and what is left out is named. What the server reports as an error is one, with its message marked as the server's.
 
+mod prompt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
 use serde_json::{Map, Value, json};
 use toolgate_text::sanitize_value;
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Limits, ToolOutput};
 
 use crate::definition::truncate;
+
+pub(crate) use prompt::read_prompt;
 
 /// How much of a truncated text is kept beside the response.
 const MAX_FULL_TEXT_BYTES: usize = 4 << 20;
@@ -57,6 +61,15 @@ pub(crate) fn read(result: CallToolResult, reading: AnswerContext<'_>) -> Result
         None => json!({ "text": shown }),
     };
     Ok(ToolOutput { attachments: parts.attachments, full_text: whole, ..ToolOutput::new(shown, structured) })
+}
+
+/// Converts the contents of a resource: documents, without an answer of their own.
+pub(crate) fn read_contents(
+    result: ReadResourceResult,
+    reading: AnswerContext<'_>,
+) -> Result<ToolOutput, Failure> {
+    let blocks = result.contents.into_iter().map(ContentBlock::resource).collect();
+    read(CallToolResult::success(blocks), reading)
 }
 
 /// A server's error message, sanitised and truncated.

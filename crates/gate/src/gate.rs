@@ -32,8 +32,8 @@ use crate::schema_check::Deadline;
 use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
-use crate::tool::{IntentDurability, Progress, ResourceRequest, Tool};
-use crate::tool_search::{offered_tools_of, visible_tools_of};
+use crate::tool::{IntentDurability, Progress, ResourceRequest, Surface, Tool};
+use crate::tool_search::{offered_tools_of, surfaced_tools_of, visible_tools_of};
 use crate::touched::TouchedNames;
 use crate::trace::{CallSpan, await_in_span};
 
@@ -256,6 +256,20 @@ impl Gate {
         let snapshot = self.current.load_full();
         let who = credential.into().authenticate(&snapshot, &CancellationToken::new()).await?;
         Ok(offered_tools_of(&snapshot, &who))
+    }
+
+    /// The prompts, or the readers of resources, that the holder of this credential may use.
+    ///
+    /// # Errors
+    /// The caller could not be verified.
+    pub async fn surfaced_tools(
+        &self,
+        credential: impl Into<Credential>,
+        surface: Surface,
+    ) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+        let snapshot = self.current.load_full();
+        let who = credential.into().authenticate(&snapshot, &CancellationToken::new()).await?;
+        Ok(surfaced_tools_of(&snapshot, &who, surface).cloned().collect())
     }
 
     /// The call that is made where this one is received: the one that it names, if it is indirect. A malformed indirect call stays as it is, and is

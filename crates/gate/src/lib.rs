@@ -65,8 +65,8 @@ pub use registry::{AbsentTool, AbsentTools, Registry};
 pub use snapshot::GateConfig;
 pub use stages::ApprovedCall;
 pub use tool::{
-    CallContext, Effect, Fraction, Preview, PreviewBody, Progress, ProgressUpdate, ResourceRequest, Tool,
-    ToolFuture, ToolSpec,
+    CallContext, Effect, Fraction, Preview, PreviewBody, Progress, ProgressUpdate, ResourceRequest, Surface,
+    Tool, ToolFuture, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
 pub use tool_search::{CALL_TOOL, FIND_TOOLS, ToolSearchRule};

@@ -105,6 +105,18 @@ pub enum Effect {
     Sets,
 }
 
+/// How clients reach a tool of the gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Surface {
+    /// As a tool.
+    #[default]
+    Tool,
+    /// As a prompt of a server behind the gate.
+    Prompt,
+    /// By the URIs of resources of a server behind the gate.
+    Resource,
+}
+
 /// The pending result of a tool.
 pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutput, Failure>> + Send>>;
 
@@ -149,6 +161,11 @@ pub trait Tool: Send + Sync {
     /// Whether its calls answer with the whole content of a file of the workspace.
     fn reads_content(&self) -> bool {
         false
+    }
+
+    /// How clients reach it. Only tools are offered to models.
+    fn surface(&self) -> Surface {
+        Surface::Tool
     }
 
     /// The tool and the arguments of the call that a call of this tool stands for, if it stands for another. It is never run itself then.

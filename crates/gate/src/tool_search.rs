@@ -11,7 +11,7 @@ use toolgate_types::{ErrorCode, Failure, ToolCall};
 use crate::caller::AuthenticatedCaller;
 use crate::registry::Registry;
 use crate::snapshot::Snapshot;
-use crate::tool::{Tool, ToolSpec};
+use crate::tool::{Surface, Tool, ToolSpec};
 
 /// The tool that finds tools.
 pub const FIND_TOOLS: &str = "find_tools";
@@ -35,7 +35,16 @@ pub(crate) fn is_search_tool(spec: &ToolSpec) -> bool {
 
 /// The tools that a caller may use, in registration order.
 pub(crate) fn visible_tools_of(snapshot: &Snapshot, who: &AuthenticatedCaller<'_>) -> Vec<Arc<dyn Tool>> {
-    snapshot.registry.iter().filter(|tool| who.can_see(tool.spec())).cloned().collect()
+    surfaced_tools_of(snapshot, who, Surface::Tool).cloned().collect()
+}
+
+/// What a caller may use of this surface, in registration order.
+pub(crate) fn surfaced_tools_of<'s>(
+    snapshot: &'s Snapshot,
+    who: &'s AuthenticatedCaller<'_>,
+    surface: Surface,
+) -> impl Iterator<Item = &'s Arc<dyn Tool>> {
+    snapshot.registry.iter().filter(move |tool| tool.surface() == surface && who.can_see(tool.spec()))
 }
 
 /// The tools among which `find_tools` searches.
@@ -43,8 +52,8 @@ pub(crate) fn searchable_tools_of(
     snapshot: &Snapshot,
     who: &AuthenticatedCaller<'_>,
 ) -> Arc<[Arc<dyn Tool>]> {
-    let tools = snapshot.registry.iter();
-    tools.filter(|tool| !is_search_tool(tool.spec()) && who.can_see(tool.spec())).cloned().collect()
+    let tools = surfaced_tools_of(snapshot, who, Surface::Tool);
+    tools.filter(|tool| !is_search_tool(tool.spec())).cloned().collect()
 }
 
 /// The tools that a model is offered which calls as this caller.

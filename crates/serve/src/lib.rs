@@ -19,7 +19,8 @@ pub use http::{
     HttpOptions, PageFile, PageSource, Problem, ReadyCheck, RejectedHosts, serve_http,
 };
 pub use mcp::{
-    CallerSource, ClientIdentity, McpHandler, OutputBounds, OutputStore, ResourceSource, listed_tools,
+    CallerSource, ClientIdentity, McpHandler, OutputBounds, OutputStore, ResourceSource, UpstreamResource,
+    UpstreamResources, listed_tools,
 };
 pub use service::{Service, ServiceCounters, ServiceOptions};
 pub use state_usage::{MeasureState, StateUsage};

@@ -11,7 +11,7 @@ use toolgate_types::ToolCall;
 
 use crate::mcp::{
     OutputStore, ParkedCalls, PerCallerConcurrency, ResourceSource, ResponseMemoryBudget, StateSealer,
-    ToolLists,
+    ToolLists, UpstreamResources,
 };
 use crate::metrics::Metrics;
 use crate::state_usage::{MeasureState, StateGauges};
@@ -28,6 +28,8 @@ pub struct ServiceOptions {
     pub instructions: Option<String>,
     /// Resources in addition to the workspace files.
     pub resources: Vec<Arc<dyn ResourceSource>>,
+    /// The servers behind the gate, whose prompts and resources are offered beside their tools.
+    pub upstream: Option<Arc<dyn UpstreamResources>>,
     /// The servers whose tools are not loaded yet; `None` if none can be. A call of a tool with the prefix of one of them waits for that server; a
     /// list of tools waits for none.
     pub pending: Option<watch::Receiver<Vec<String>>>,
@@ -45,6 +47,7 @@ impl ServiceOptions {
             outputs,
             instructions: None,
             resources: Vec::new(),
+            upstream: None,
             pending: None,
             state: None,
         }
@@ -71,6 +74,7 @@ pub struct Service {
     pub(crate) outputs: OutputStore,
     pub(crate) instructions: Option<String>,
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
+    pub(crate) upstream: Option<Arc<dyn UpstreamResources>>,
     pending: Option<watch::Receiver<Vec<String>>>,
     pub(crate) lists: ToolLists,
     /// Calls that wait for a client to repeat its request with an answer to an elicitation.
@@ -91,13 +95,15 @@ impl Service {
     /// Builds the service.
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Self> {
-        let ServiceOptions { front, aliases, outputs, instructions, resources, pending, state } = options;
+        let ServiceOptions { front, aliases, outputs, instructions, resources, upstream, pending, state } =
+            options;
         Arc::new(Self {
             front,
             aliases,
             outputs,
             instructions,
             resources,
+            upstream,
             pending,
             lists: ToolLists::default(),
             parked: ParkedCalls::default(),

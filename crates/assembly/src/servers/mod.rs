@@ -15,8 +15,8 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use toolgate_command::CommandRunner;
 use toolgate_connect::{
-    Bridge, BridgeOptions, PinKey, Pins, RESTART_BACKOFF, ServerHealth, ServerName, ServerSettings,
-    ServerTimeouts,
+    Bridge, BridgeOptions, BridgedResource, PinKey, Pins, RESTART_BACKOFF, ServerHealth, ServerName,
+    ServerSettings, ServerTimeouts,
 };
 use toolgate_gate::Registry;
 use toolgate_manifest::{ConfigProblem, ServerConfig};
@@ -235,6 +235,16 @@ impl Servers {
     /// Signals when a server has listed its tools for the first time, or failed.
     pub fn settlements(&self) -> watch::Receiver<u64> {
         self.settlements.clone()
+    }
+
+    /// The resources of the servers, as far as they are known.
+    pub fn resources(&self) -> Vec<BridgedResource> {
+        self.bridge.resources()
+    }
+
+    /// The tool that reads a URI, if it is one of exactly one server.
+    pub fn resource_reader(&self, uri: &str) -> Option<String> {
+        self.bridge.resource_reader(uri)
     }
 
     /// The state of each server.

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, JsonObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetExtensions as _,
+    GetPromptRequest, GetPromptRequestParams, GetPromptResult, JsonObject, ReadResourceRequest,
+    ReadResourceRequestParams, ReadResourceResult, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::Value;
 use tokio::runtime::Handle;
 use toolgate_gate::CallContext;
 use toolgate_types::{CancellationReason, ErrorCode, Failure, Sha256};
@@ -14,6 +17,7 @@ use toolgate_types::{CancellationReason, ErrorCode, Failure, Sha256};
 use super::connection::root_cause;
 use super::tool_listing::escape_untrusted;
 use super::{Server, ServerConnection, ServerState, locked};
+use crate::surface::{DefinitionKind, usable_uri};
 use crate::wire::{ProgressRoute, is_expired};
 
 /// How often a call's deadline is checked.
@@ -24,7 +28,7 @@ const CANCEL_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A call to a server.
 pub(crate) struct UpstreamCall {
-    /// The server's name for the tool.
+    /// The name of the definition.
     pub(crate) tool: String,
     /// The digest of the approved definition.
     pub(crate) definition: Sha256,
@@ -37,7 +41,7 @@ impl Server {
         &self,
         request: UpstreamCall,
         context: &CallContext,
-    ) -> Result<CallToolResult, Failure> {
+    ) -> Result<UpstreamAnswer, Failure> {
         let _under_way = self.start_call()?;
         let connection = with_deadline(context, self.connection()).await??;
         if connection.offers(&request.tool) != Some(request.definition) {
@@ -88,16 +92,12 @@ impl Server {
         connection: &ServerConnection,
         request: UpstreamCall,
         context: &CallContext,
-    ) -> Result<CallToolResult, Failure> {
-        let params = CallToolRequestParams::new(request.tool).with_arguments(request.arguments);
-        let mut request = CallToolRequest::new(params);
+    ) -> Result<UpstreamAnswer, Failure> {
+        let mut request = request_of(request)?;
         if let Some(progress) = &context.progress {
-            request.extensions.insert(ProgressRoute(Arc::clone(progress)));
+            request.extensions_mut().insert(ProgressRoute(Arc::clone(progress)));
         }
-        let sending = connection.peer.send_cancellable_request(
-            ClientRequest::CallToolRequest(request),
-            PeerRequestOptions::no_options(),
-        );
+        let sending = connection.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
         let answers_before = connection.answers();
         let handle = with_deadline(context, sending)
             .await?
@@ -124,9 +124,11 @@ impl Server {
         &self,
         connection: &ServerConnection,
         answer: Result<ServerResult, ServiceError>,
-    ) -> Result<CallToolResult, Failure> {
+    ) -> Result<UpstreamAnswer, Failure> {
         match answer {
-            Ok(ServerResult::CallToolResult(result)) => Ok(result),
+            Ok(ServerResult::CallToolResult(result)) => Ok(UpstreamAnswer::Tool(result)),
+            Ok(ServerResult::GetPromptResult(result)) => Ok(UpstreamAnswer::Prompt(result)),
+            Ok(ServerResult::ReadResourceResult(result)) => Ok(UpstreamAnswer::Resource(result)),
             Ok(ServerResult::InputRequiredResult(_)) => {
                 Err(self.refused("it wants to ask somebody, which a server behind the gate may not"))
             }
@@ -206,6 +208,36 @@ impl Server {
             .help("go on without this tool")
             .operator_note(note)
     }
+}
+
+/// What a server answered.
+pub(crate) enum UpstreamAnswer {
+    Tool(CallToolResult),
+    Prompt(GetPromptResult),
+    Resource(ReadResourceResult),
+}
+
+/// The request for a definition of this name.
+fn request_of(call: UpstreamCall) -> Result<ClientRequest, Failure> {
+    let UpstreamCall { tool, mut arguments, .. } = call;
+    Ok(match DefinitionKind::of(&tool) {
+        DefinitionKind::Tool => {
+            let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+            ClientRequest::CallToolRequest(CallToolRequest::new(params))
+        }
+        DefinitionKind::Prompt(prompt) => {
+            let params = GetPromptRequestParams::new(prompt).with_arguments(arguments);
+            ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+        }
+        DefinitionKind::ReadResource => {
+            let uri = arguments.remove("uri");
+            let uri = uri.as_ref().and_then(Value::as_str).and_then(usable_uri).ok_or_else(|| {
+                Failure::new(ErrorCode::InvalidArguments, "`uri` is not one of a server's resource")
+                    .help("use a URI that is listed, or one of a listed template")
+            })?;
+            ClientRequest::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)))
+        }
+    })
 }
 
 /// Waits for a future until the call is cancelled or its deadline passes.

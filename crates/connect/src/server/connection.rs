@@ -19,7 +19,8 @@ use toolgate_types::Sha256;
 use super::probe::{ProbeTimeout, ProbeTransport};
 use super::quarantine_scan::ScannedProcess;
 use super::restricted_client::{ProtocolLifecycle, RestrictedClient};
-use super::tool_listing::{ToolListing, escape_untrusted, list};
+use super::surface_listing::list_all;
+use super::tool_listing::{ToolListing, escape_untrusted};
 use super::{Server, locked};
 use crate::definition::Definition;
 use crate::error::ConnectError;
@@ -250,7 +251,7 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
         serve_client_with_lifecycle(RestrictedClient, ProbeTransport::new(guarded, silence), era.lifecycle())
             .await
             .map_err(|error| ConnectError::Protocol { reason: handshake_error(&error, &ending) })?;
-    let listing = list(service.peer()).await.map_err(|error| match ending.reason() {
+    let listing = list_all(&settings.name, service.peer()).await.map_err(|error| match ending.reason() {
         Some(reason) => ConnectError::Protocol { reason },
         None => error,
     })?;
@@ -282,7 +283,11 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
 
 /// If the server does not support subscriptions, its tools are listed again only after a restart.
 async fn subscribe(peer: &Peer<RoleClient>) -> Option<Subscription> {
-    let changes = peer.listen(SubscriptionFilter::builder().tools_list_changed().build());
+    let mut filter = SubscriptionFilter::builder().tools_list_changed().build();
+    let offers = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
+    filter.prompts_list_changed = offers.prompts.is_some().then_some(true);
+    filter.resources_list_changed = offers.resources.is_some().then_some(true);
+    let changes = peer.listen(filter);
     tokio::time::timeout(SUBSCRIBE_TIMEOUT, changes).await.ok()?.ok()
 }
 

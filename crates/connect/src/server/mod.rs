@@ -8,6 +8,7 @@ mod quarantine_scan;
 mod connection;
 mod catalogue;
 mod tool_listing;
+mod surface_listing;
 mod health;
 mod supervisor;
 mod call;
@@ -21,13 +22,14 @@ use tokio_util::sync::CancellationToken;
 use crate::bridge::BridgeOptions;
 use crate::pins::{PinFile, PinKey};
 use crate::settings::{ServerName, ServerSettings};
+use crate::surface::ListedResources;
 use reporter::ServerReporter;
 use restricted_client::ProtocolLifecycle;
 
 pub use health::{HealthState, ServerHealth};
 pub use server_timeouts::ServerTimeouts;
 
-pub(crate) use call::UpstreamCall;
+pub(crate) use call::{UpstreamAnswer, UpstreamCall};
 pub(crate) use catalogue::{Catalogue, CatalogueEntry};
 pub(crate) use connection::ServerConnection;
 
@@ -48,6 +50,8 @@ pub(crate) struct Server {
     /// Incremented when a server has settled.
     settlements: watch::Sender<u64>,
     catalogue: Mutex<Arc<Catalogue>>,
+    /// Its resources, as last listed.
+    resources: Mutex<ListedResources>,
     reporter: Arc<ServerReporter>,
     /// The number of calls in flight.
     in_flight: watch::Sender<usize>,
@@ -103,6 +107,7 @@ impl Server {
             settled: watch::Sender::new(false),
             settlements,
             catalogue: Mutex::default(),
+            resources: Mutex::new(Arc::default()),
             in_flight: watch::Sender::new(0),
             retired: AtomicBool::new(false),
             restarts: AtomicU32::new(0),
@@ -130,6 +135,11 @@ impl Server {
     /// The tools that it offers.
     pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&locked(&self.catalogue))
+    }
+
+    /// Its resources, as last listed.
+    pub(crate) fn resources(&self) -> ListedResources {
+        Arc::clone(&locked(&self.resources))
     }
 
     /// Replaces the catalogue; returns whether it differs.

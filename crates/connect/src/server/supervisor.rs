@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::connection::{ConnectionFailure, OpenConnection, close, explained, open};
 use super::probe::ProbeTimeout;
-use super::tool_listing::{ToolListing, escape_untrusted, list};
-use super::{Catalogue, Server, ServerConnection, ServerState};
+use super::surface_listing::list_all;
+use super::tool_listing::{ToolListing, escape_untrusted};
+use super::{Catalogue, Server, ServerConnection, ServerState, locked};
 use crate::definition::Definition;
 use crate::error::ConnectError;
 use crate::pins::{KnownLifecycle, Observation, ObservedPins, PinKey, Pins};
@@ -177,7 +178,7 @@ impl Server {
         let between = if known.lists > MAX_FREQUENT_LISTS { SLOW_LIST_INTERVAL } else { MIN_LIST_INTERVAL };
         tokio::time::sleep(between.saturating_sub(known.listed.elapsed())).await;
         let limit = self.settings().startup_timeout;
-        let listing = tokio::time::timeout(limit, list(&connection.peer)).await;
+        let listing = tokio::time::timeout(limit, list_all(&self.name, &connection.peer)).await;
         let listing = listing.map_err(|_| ConnectError::Startup { seconds: limit.as_secs() })??;
         connection.set_offered(&listing.tools);
         self.store_listing(known, listing).await;
@@ -190,6 +191,7 @@ impl Server {
         known.listed = Instant::now();
         known.lists = known.lists.saturating_add(1);
         known.offered = Arc::new(listing.tools);
+        *locked(&self.resources) = listing.resources;
         known.stamp = self.options.pins.stamp(&self.pins);
         self.apply_pins(known, Pins::observe).await;
     }

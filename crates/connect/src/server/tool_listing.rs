@@ -1,6 +1,7 @@
 //! Lists a server's tools.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use rmcp::model::{
     ClientRequest, CustomResult, ErrorCode, ListToolsRequest, ListToolsResult, PaginatedRequestParams,
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use crate::definition::{Definition, confusable_key, truncate};
 use crate::error::ConnectError;
+use crate::surface::{ListedResources, RESERVED_PREFIX};
 
 /// Maximum number of tools of one server.
 const MAX_TOOLS: usize = 1_000;
@@ -28,6 +30,8 @@ const MAX_NAME_BYTES: usize = 128;
 pub(super) struct ToolListing {
     pub(super) tools: Vec<Definition>,
     pub(super) warnings: Vec<String>,
+    /// Its resources.
+    pub(super) resources: ListedResources,
 }
 
 impl ToolListing {
@@ -55,6 +59,12 @@ impl ToolListing {
 
 /// Why a tool with this name is dropped entirely; other invalid names are left out when tools are built.
 fn name_problem(name: &str) -> Option<String> {
+    if name.starts_with(RESERVED_PREFIX) {
+        let shown = truncate(&escape_untrusted(name), 40);
+        return Some(format!(
+            "it names a tool `{shown}`, as only its prompts and resources are named; it is left out"
+        ));
+    }
     match name.len() {
         0 => Some("it names a tool with an empty name; it is left out".to_owned()),
         1..=MAX_NAME_BYTES => None,
@@ -67,7 +77,7 @@ fn name_problem(name: &str) -> Option<String> {
 
 /// Lists all tools, page by page.
 pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, ConnectError> {
-    let mut listing = ToolListing { tools: Vec::new(), warnings: Vec::new() };
+    let mut listing = ToolListing { tools: Vec::new(), warnings: Vec::new(), resources: Arc::default() };
     let (mut names, mut bytes, mut cursor) = (HashSet::new(), 0usize, None);
     for _ in 0..MAX_PAGES {
         let Some(page) = page(peer, cursor.take(), &mut listing.warnings).await? else {

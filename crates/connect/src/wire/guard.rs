@@ -144,7 +144,9 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
 
     fn handle_notification(&self, notification: &ServerNotification) -> bool {
         match notification {
-            ServerNotification::ToolListChangedNotification(_) => self.tools_changed.notify_one(),
+            ServerNotification::ToolListChangedNotification(_)
+            | ServerNotification::PromptListChangedNotification(_)
+            | ServerNotification::ResourceListChangedNotification(_) => self.tools_changed.notify_one(),
             ServerNotification::SubscriptionsAcknowledgedNotification(_) => return true,
             _ => {}
         }

@@ -8,8 +8,8 @@ use rmcp::model::{
     CompleteRequestParams, CompleteResult, ConstString as _, CustomRequest, CustomResult, ErrorData,
     Extensions, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    ListToolsResult, PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
@@ -39,6 +39,8 @@ const SERVED_METHODS: &[&str] = &[
     "resources/list",
     "resources/templates/list",
     "resources/read",
+    "prompts/list",
+    "prompts/get",
     "subscriptions/listen",
 ];
 
@@ -99,6 +101,11 @@ impl McpHandler {
         matches!(self.caller, KnownIdentity::PerRequest)
     }
 
+    /// Whether servers behind the gate may have prompts. An envelope of a profile has no place for their messages.
+    fn has_prompts(&self) -> bool {
+        self.service.upstream.is_some() && self.service.front().has_native_structure()
+    }
+
     pub(crate) async fn tools(&self, visitor: &ClientIdentity) -> Result<Arc<[Tool]>, ErrorData> {
         let listed = self.service.lists.of(self.service.front(), visitor).await;
         listed.map_err(|failure| ErrorData::invalid_request(failure.to_string(), None))
@@ -113,6 +120,10 @@ impl ServerHandler for McpHandler {
             .enable_tool_list_changed()
             .enable_resources()
             .build();
+        let mut capabilities = capabilities;
+        if self.has_prompts() {
+            capabilities.prompts = Some(PromptsCapability::default());
+        }
         let instructions = self.service.instructions.as_deref().unwrap_or(INSTRUCTIONS);
         let implementation =
             Implementation::new("toolgate", env!("CARGO_PKG_VERSION")).with_title("Toolgate");
@@ -215,18 +226,26 @@ impl ServerHandler for McpHandler {
 
     async fn list_prompts(
         &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(method_not_found(ListPromptsRequestMethod::VALUE))
+        if !self.has_prompts() {
+            return Err(method_not_found(ListPromptsRequestMethod::VALUE));
+        }
+        let visitor = self.identity(&context.extensions)?;
+        Box::pin(self.prompts(request.and_then(|request| request.cursor), &context, &visitor)).await
     }
 
     async fn get_prompt(
         &self,
-        _request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        Err(method_not_found(GetPromptRequestMethod::VALUE))
+        if !self.has_prompts() {
+            return Err(method_not_found(GetPromptRequestMethod::VALUE));
+        }
+        let visitor = self.identity(&context.extensions)?;
+        Box::pin(self.prompt(request, &context, &visitor)).await
     }
 
     async fn complete(
@@ -246,7 +265,8 @@ impl ServerHandler for McpHandler {
         let method = request.method.as_str();
         // The stateless protocol has neither method, even if the parameters are valid.
         let gone = is_stateless(&context) && matches!(method, "initialize" | "ping");
-        if gone || !SERVED_METHODS.contains(&method) {
+        let is_of_prompts = !self.has_prompts() && method.starts_with("prompts/");
+        if gone || is_of_prompts || !SERVED_METHODS.contains(&method) {
             return Err(method_not_found(method));
         }
         let field = |name| request.params.as_ref().and_then(|params| params.get(name)).cloned();

@@ -15,6 +15,7 @@ mod tool_response;
 mod outputs;
 mod resource_uris;
 mod resources;
+mod upstream;
 mod connection;
 mod response_memory;
 
@@ -22,6 +23,7 @@ pub use client_identity::{CallerSource, ClientIdentity};
 pub use handler::McpHandler;
 pub use outputs::{OutputBounds, OutputStore};
 pub use resources::ResourceSource;
+pub use upstream::{UpstreamResource, UpstreamResources};
 
 pub(crate) use approval::{ParkedCalls, StateSealer};
 pub(crate) use client_identity::{AuthMethod, IdentityDigests};

@@ -67,6 +67,7 @@ impl McpHandler {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut templates: Vec<ResourceTemplate> =
             self.service.resources.iter().flat_map(|source| source.templates()).collect();
+        templates.extend(self.upstream_templates(visitor).await?);
         if self.file_tools(visitor).await?.is_some() {
             let aliases: Vec<&str> = self.service.aliases.iter().map(|alias| strip_at(alias)).collect();
             let description = format!("A file of the workspace; the mounts are {}", aliases.join(", "));
@@ -96,6 +97,9 @@ impl McpHandler {
         // Other sources have few resources, so all of them are on the first page.
         let handed_in = self.service.resources.iter().filter(|_| cursor.is_none());
         let mut told: Vec<Resource> = handed_in.flat_map(|source| source.list()).collect();
+        if cursor.is_none() {
+            told.extend(self.upstream_resources(visitor).await?);
+        }
         let mut next = None;
         if let Some(FileTools { find: Some(find), .. }) = self.file_tools(visitor).await? {
             (next, told) = self.files_from(find, cursor, told, context, visitor).await?;
@@ -187,10 +191,13 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         visitor: &ClientIdentity,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let uri = request.uri;
+        let uri = request.uri.clone();
         let here = self.service.resources.iter().find_map(|source| source.read(&uri));
         if let Some(contents) = here {
             return Ok(contents_of(contents, context));
+        }
+        if let Some(read) = Box::pin(self.upstream_resource(&request, context, visitor)).await {
+            return read;
         }
         if uri.starts_with(OUTPUT_URI_PREFIX) {
             let kept = self.stored_output(&uri, context, visitor).await?.ok_or_else(|| not_found(&uri))?;
@@ -223,7 +230,7 @@ fn call_request(tool: &str, arguments: Value) -> CallRequest {
     }
 }
 
-fn contents_of(
+pub(crate) fn contents_of(
     contents: Vec<ResourceContents>,
     context: &RequestContext<RoleServer>,
 ) -> ReadResourceResponse {

@@ -27,6 +27,7 @@ mod trust;
 mod manifests;
 mod check_and_doctor;
 mod mcp_servers;
+mod mcp_surfaces;
 mod clients;
 mod examples;
 mod serve;

@@ -275,16 +275,21 @@ fn what_is_probably_not_meant_about_servers_is_warned_about() {
 }
 
 /// A client with line framing.
-struct Client {
+pub(crate) struct Client {
     process: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Value>,
 }
 
 impl Client {
-    fn start(place: &CliFixture) -> Self {
+    pub(crate) fn start(place: &CliFixture) -> Self {
+        Self::start_with(place, &[])
+    }
+
+    /// With options of the command.
+    pub(crate) fn start_with(place: &CliFixture, options: &[&str]) -> Self {
         let mut command = place.toolgate();
-        command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(options).arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
         let (sender, lines) = channel();
         let output = BufReader::new(process.stdout.take().unwrap());
@@ -316,7 +321,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, id: u64, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, id: u64, method: &str, params: &Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         self.wait(|message| message["id"] == id)
     }
@@ -335,7 +340,7 @@ impl Client {
         panic!("ids do not end");
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.input.take();
         assert_eq!(self.process.wait().unwrap().code(), Some(0));
     }

@@ -13,11 +13,14 @@ use toolgate_assembly::callers;
 use toolgate_assembly::gate_builder::{self, AssembledGate, GateBuildOptions};
 use toolgate_assembly::personal_paths::warn_of_homes;
 use toolgate_assembly::reload::{Reloader, fingerprints, watch_files};
-use toolgate_assembly::servers::ServerSelection;
+use toolgate_assembly::servers::{ServerSelection, Servers};
 use toolgate_assembly::settings::Settings;
+use toolgate_connect::BridgedResource;
 use toolgate_gate::{BlockingStrategy, Credential, Gate};
 use toolgate_identity::TokenError;
-use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
+use toolgate_serve::{
+    OutputStore, Service, ServiceOptions, UpstreamResource, UpstreamResources, serve_stdio,
+};
 use toolgate_types::{CallId, SessionId, Trust};
 
 use super::{mcp_startup_error, token_verification};
@@ -159,9 +162,39 @@ pub(crate) fn service(
     Service::new(ServiceOptions {
         aliases: aliases(settings),
         pending: Some(pending),
+        upstream: upstream(settings, built.servers.as_ref()),
         state: Some(Arc::new(measure)),
         ..ServiceOptions::new(Arc::new(built.gate), outputs)
     })
+}
+
+/// What the declared servers offer besides tools.
+struct Upstream(Arc<Servers>);
+
+impl UpstreamResources for Upstream {
+    fn list(&self) -> Vec<UpstreamResource> {
+        let listed = self.0.resources().into_iter();
+        let resource = |one: BridgedResource| UpstreamResource {
+            tool: one.tool,
+            uri: one.uri,
+            is_template: one.is_template,
+            name: one.name,
+            title: one.title,
+            description: one.description,
+            mime_type: one.mime_type,
+            size: one.size,
+        };
+        listed.map(resource).collect()
+    }
+
+    fn reader(&self, uri: &str) -> Option<String> {
+        self.0.resource_reader(uri)
+    }
+}
+
+fn upstream(settings: &Settings, servers: Option<&Arc<Servers>>) -> Option<Arc<dyn UpstreamResources>> {
+    let servers = servers.filter(|_| !settings.loaded.config.mcp_servers.is_empty())?;
+    Some(Arc::new(Upstream(Arc::clone(servers))))
 }
 
 /// The aliases of the mounts, in order.

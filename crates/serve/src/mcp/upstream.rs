@@ -1,0 +1,239 @@
+//! Prompts and resources of servers behind the gate. To get a prompt and to read a resource are calls of the gate, with the same checks and records as
+//! any other; a caller is listed what it may use.
+
+use std::collections::HashSet;
+
+use rmcp::model::{
+    ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, ListPromptsResult, Prompt,
+    PromptArgument, ReadResourceRequestParams, ReadResourceResponse, Resource, ResourceContents,
+    ResourceTemplate,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+use toolgate_gate::{Surface, Tool, ToolSpec};
+use toolgate_tools::CallResponse;
+use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure};
+
+use crate::mcp::call::{CallRequest, CallState};
+use crate::mcp::handler::{cache_hint, page};
+use crate::mcp::{ClientIdentity, McpHandler};
+
+/// Prompts per page.
+const PAGE_SIZE: usize = 200;
+
+/// A resource of a server behind the gate, or the template of several.
+#[derive(Clone, Debug)]
+pub struct UpstreamResource {
+    /// The tool that reads it.
+    pub tool: String,
+    /// Its URI, or the URI template.
+    pub uri: String,
+    /// Whether it is a template.
+    pub is_template: bool,
+    /// Its name.
+    pub name: String,
+    /// Its display name.
+    pub title: Option<String>,
+    /// What its server says about it.
+    pub description: Option<String>,
+    /// Its media type.
+    pub mime_type: Option<String>,
+    /// Its size in bytes.
+    pub size: Option<u64>,
+}
+
+/// The servers behind the gate, for what they offer besides tools.
+pub trait UpstreamResources: Send + Sync {
+    /// The resources and templates that are known.
+    fn list(&self) -> Vec<UpstreamResource>;
+
+    /// The tool that reads this URI, if it is one of exactly one server.
+    fn reader(&self, uri: &str) -> Option<String>;
+}
+
+impl UpstreamResource {
+    fn into_resource(self) -> Resource {
+        let mut resource = Resource::new(self.uri, self.name);
+        (resource.title, resource.description) = (self.title, self.description);
+        (resource.mime_type, resource.size) = (self.mime_type, self.size);
+        resource
+    }
+
+    fn into_template(self) -> ResourceTemplate {
+        let mut template = ResourceTemplate::new(self.uri, self.name);
+        (template.title, template.description) = (self.title, self.description);
+        template.mime_type = self.mime_type;
+        template
+    }
+}
+
+impl McpHandler {
+    /// The resources of servers that this caller may read.
+    async fn upstream(&self, visitor: &ClientIdentity) -> Result<Vec<UpstreamResource>, ErrorData> {
+        let Some(upstream) = &self.service.upstream else { return Ok(Vec::new()) };
+        let readers = self.surfaced(visitor, Surface::Resource).await?;
+        let readers: HashSet<&str> = readers.iter().map(|tool| tool.spec().name.as_str()).collect();
+        Ok(upstream.list().into_iter().filter(|one| readers.contains(one.tool.as_str())).collect())
+    }
+
+    pub(crate) async fn upstream_resources(
+        &self,
+        visitor: &ClientIdentity,
+    ) -> Result<Vec<Resource>, ErrorData> {
+        let all = self.upstream(visitor).await?.into_iter();
+        Ok(all.filter(|one| !one.is_template).map(UpstreamResource::into_resource).collect())
+    }
+
+    pub(crate) async fn upstream_templates(
+        &self,
+        visitor: &ClientIdentity,
+    ) -> Result<Vec<ResourceTemplate>, ErrorData> {
+        let all = self.upstream(visitor).await?.into_iter();
+        Ok(all.filter(|one| one.is_template).map(UpstreamResource::into_template).collect())
+    }
+
+    async fn surfaced(
+        &self,
+        visitor: &ClientIdentity,
+        surface: Surface,
+    ) -> Result<Vec<std::sync::Arc<dyn Tool>>, ErrorData> {
+        let tools = self.service.front().gate().surfaced_tools(visitor.credential.clone(), surface).await;
+        tools.map_err(|failure| ErrorData::invalid_request(failure.to_string(), None))
+    }
+
+    /// Reads a resource of a server; `None` if no server has it.
+    pub(crate) async fn upstream_resource(
+        &self,
+        request: &ReadResourceRequestParams,
+        context: &RequestContext<RoleServer>,
+        visitor: &ClientIdentity,
+    ) -> Option<Result<ReadResourceResponse, ErrorData>> {
+        let tool = self.service.upstream.as_ref()?.reader(&request.uri)?;
+        let mut wanted = request_of(tool, json!({"uri": request.uri}));
+        (wanted.state, wanted.responses) = (request.request_state.clone(), request.input_responses.clone());
+        let called = match self.advance(wanted, context, visitor).await {
+            Ok(CallState::Ended(called, _)) => called,
+            Ok(CallState::InputRequired(question)) => {
+                return Some(Ok(ReadResourceResponse::InputRequired(*question)));
+            }
+            Err(error) => return Some(Err(error)),
+        };
+        Some(contents(*called, &request.uri).map(|contents| super::resources::contents_of(contents, context)))
+    }
+
+    pub(crate) async fn prompts(
+        &self,
+        cursor: Option<String>,
+        context: &RequestContext<RoleServer>,
+        visitor: &ClientIdentity,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let tools = self.surfaced(visitor, Surface::Prompt).await?;
+        let prompts: Vec<Prompt> = tools.iter().map(|tool| prompt(tool.spec())).collect();
+        let (prompts, next) = page(&prompts, cursor, PAGE_SIZE)?;
+        let mut result = ListPromptsResult::with_all_items(prompts);
+        result.next_cursor = next;
+        (result.ttl_ms, result.cache_scope) = cache_hint(context);
+        Ok(result)
+    }
+
+    pub(crate) async fn prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: &RequestContext<RoleServer>,
+        visitor: &ClientIdentity,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let tools = self.surfaced(visitor, Surface::Prompt).await?;
+        let found = tools
+            .iter()
+            .map(|tool| &tool.spec().name)
+            .find(|name| prompt_name(name.as_str()) == request.name);
+        let Some(tool) = found else {
+            return Err(ErrorData::invalid_params(
+                "there is no such prompt",
+                Some(json!({"name": request.name})),
+            ));
+        };
+        let mut wanted = request_of(tool.to_string(), Value::Object(request.arguments.unwrap_or_default()));
+        (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
+        match self.advance(wanted, context, visitor).await? {
+            CallState::InputRequired(question) => Ok(GetPromptResponse::InputRequired(*question)),
+            CallState::Ended(called, _) => match called.failed {
+                Some((_, failure)) => Err(call_error(failure, json!({"name": request.name}))),
+                None => messages(&called).map(GetPromptResponse::from),
+            },
+        }
+    }
+}
+
+fn request_of(tool: String, arguments: Value) -> CallRequest {
+    let (resource, timeout, state, responses) = (None, None, None, None);
+    CallRequest { tool, arguments, may_ask: true, resource, timeout, state, responses }
+}
+
+/// The name of a prompt for clients: that of its server and its own, without what distinguishes it from a tool.
+fn prompt_name(tool: &str) -> String {
+    tool.replacen("__mcp.prompt.", "__", 1)
+}
+
+fn prompt(spec: &ToolSpec) -> Prompt {
+    let required = spec.input_schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let properties = spec.input_schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let argument = |(name, about): (&String, &Value)| {
+        let mut argument = PromptArgument::new(name.clone());
+        argument.description = about.get("description").and_then(Value::as_str).map(str::to_owned);
+        argument.required = Some(required.iter().any(|required| required == name.as_str()));
+        argument
+    };
+    let arguments = properties.map(argument).collect();
+    let mut prompt =
+        Prompt::new(prompt_name(spec.name.as_str()), Some(spec.description.clone()), Some(arguments));
+    prompt.title = Some(spec.title.clone());
+    prompt
+}
+
+/// The messages of a prompt.
+fn messages(called: &CallResponse) -> Result<GetPromptResult, ErrorData> {
+    let malformed = || ErrorData::internal_error("the prompt may not be shown", None);
+    let structured = called.structured().ok_or_else(malformed)?;
+    let mut result = GetPromptResult::default();
+    result.description = structured.get("description").and_then(Value::as_str).map(str::to_owned);
+    let messages = structured.get("messages").cloned().ok_or_else(malformed)?;
+    result.messages = serde_json::from_value(messages).map_err(|_| malformed())?;
+    Ok(result)
+}
+
+/// The contents of a resource.
+fn contents(called: CallResponse, uri: &str) -> Result<Vec<ResourceContents>, ErrorData> {
+    if let Some((_, failure)) = called.failed {
+        return Err(call_error(failure, json!({"uri": uri})));
+    }
+    let documents = called.attachments.into_iter().filter_map(|attachment| match attachment {
+        Attachment::Document { uri, mime_type, content } => {
+            let contents = match content {
+                DocumentContent::Text(text) => ResourceContents::text(text.into_string(), uri),
+                DocumentContent::Base64(data) => ResourceContents::blob(data, uri),
+            };
+            Some(match mime_type {
+                Some(mime_type) => contents.with_mime_type(mime_type),
+                None => contents,
+            })
+        }
+        Attachment::Image { .. } | Attachment::Audio { .. } => None,
+    });
+    let documents: Vec<ResourceContents> = documents.collect();
+    match documents.is_empty() {
+        true => Err(ErrorData::invalid_params("this resource may not be shown", Some(json!({"uri": uri})))),
+        false => Ok(documents),
+    }
+}
+
+fn call_error(failure: Failure, mut data: Value) -> ErrorData {
+    if let Some(fields) = data.as_object_mut() {
+        fields.insert("code".to_owned(), failure.code.as_str().into());
+        fields.insert("help".to_owned(), json!(failure.help));
+    }
+    match failure.code {
+        ErrorCode::Internal => ErrorData::internal_error(failure.to_string(), Some(data)),
+        _ => ErrorData::invalid_params(failure.to_string(), Some(data)),
+    }
+}
