@@ -330,6 +330,7 @@ impl World {
             cancelled: CancellationToken::new(),
             events,
             images: Vec::new(),
+            prompt_stored: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::{Approver, Credential};
 use toolgate_llm::{ModelName, Provider, UserImage};
@@ -34,6 +35,8 @@ pub struct TurnContext {
     pub events: EventSink,
     /// Images that come with the prompt.
     pub images: Vec<UserImage>,
+    /// Notified once the prompt is persisted.
+    pub prompt_stored: Option<Arc<Notify>>,
 }
 
 impl Agent {

@@ -124,11 +124,13 @@ impl<'a> TurnRunner<'a> {
         prompt: &'a str,
         spent: &'a mut TurnTotals,
     ) -> Result<TurnEnd, AgentError> {
+        let stored = turn.prompt_stored.clone();
         let mut conversation = match Self::begin(agent, session, turn, prompt, spent).await? {
             Begun::Ready(conversation) => conversation,
             // There is nothing that a final step could report, and a server that does not answer this would not answer that.
             Begun::Interrupted(session, stopped) => {
                 session.append(Message::user(prompt.to_owned())).await?;
+                stored.inspect(|stored| stored.notify_one());
                 return Ok(interrupted_before_start(stopped, agent.settings.turn_timeout(true)));
             }
         };
@@ -142,6 +144,7 @@ impl<'a> TurnRunner<'a> {
             return Ok((EndReason::ContextLimit, text));
         }
         conversation.session.append(prompt_message).await?;
+        stored.inspect(|stored| stored.notify_one());
         let end = conversation.run_steps().await?;
         let total = add_usage(conversation.session.summary().usage, conversation.totals.usage);
         conversation.session.set_usage(total).await?;

@@ -1,5 +1,7 @@
 //! What goes over the wire. Names and fields are a contract; the OpenAPI document is generated from these types.
 
+pub(crate) mod traffic;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -138,23 +138,23 @@ pub(crate) fn permit(client: &Client) -> ApiResult<ApiStream> {
     client.http.open_stream().ok_or_else(|| unavailable("too many streams"))
 }
 
-fn block(seq: Option<u64>, event: &str, data: &str) -> String {
+pub(crate) fn block(seq: Option<u64>, event: &str, data: &str) -> String {
     let id = seq.map(|seq| format!("id: {seq}\n")).unwrap_or_default();
     // JSON has no line breaks of its own.
     format!("{id}event: {event}\ndata: {data}\n\n")
 }
 
 /// Passes events to a response. Its queue holds one: a slow client delays only its own events.
-struct EventSender(mpsc::Sender<Bytes>);
+pub(crate) struct EventSender(mpsc::Sender<Bytes>);
 
 impl EventSender {
     /// `None` once the client is gone.
-    async fn send(&self, text: String) -> Option<()> {
+    pub(crate) async fn send(&self, text: String) -> Option<()> {
         self.0.send(text.into()).await.ok()
     }
 }
 
-fn respond<Work>(work: impl FnOnce(EventSender) -> Work) -> Response<Body>
+pub(crate) fn respond<Work>(work: impl FnOnce(EventSender) -> Work) -> Response<Body>
 where
     Work: Future<Output = Option<()>> + Send + 'static,
 {

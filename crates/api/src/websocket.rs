@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use toolgate_conversation::{Delivery, EventFrame, Subscription, ToolApproval};
-use toolgate_serve::{ApiStream, Problem};
+use toolgate_serve::{ApiStream, Problem, is_simple_json};
 use toolgate_types::SessionId;
 
 use crate::client::Client;
@@ -241,6 +241,10 @@ struct ClientMessage {
 }
 
 fn parse(text: &str) -> ApiResult<ClientMessage> {
+    // Millions of short values would take a hundred times the memory of their text.
+    if !is_simple_json(text.as_bytes()) {
+        return Err(invalid("the message holds too many values, or is nested too deeply"));
+    }
     // Serde also reads a struct from an array.
     if !text.trim_start().starts_with('{') {
         return Err(invalid("a message is an object with `event` and `data`"));

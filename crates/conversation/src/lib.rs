@@ -24,8 +24,8 @@ pub use approval_answer::{ApprovalScope, GivenAnswer, ToolApproval};
 pub use live::{
     ActivityKind, AnswerError, AnsweredQuestion, CallQuestion, ConversationError, ConversationParts,
     ConversationState, ConversationUpdate, Conversations, Delivery, EventFrame, MessageSnapshot,
-    NewConversation, OutgoingMessage, Participant, Principal, QuestionSource, SessionActivity, SessionPage,
-    Subscription, TextAttachment, prompt_with,
+    NewConversation, OutgoingMessage, Participant, Principal, QuestionSource, SentMessage, SessionActivity,
+    SessionPage, Subscription, TextAttachment, prompt_with,
 };
 pub use model_error::{ModelError, ModelErrorKind};
 pub use title::session_title;

@@ -81,6 +81,7 @@ impl AuditGuard<'_> {
 
     fn finished(&mut self, outcome: Outcome, duration: Duration) -> FinishedCall {
         self.record_span(&outcome);
+        self.report_end(&outcome, duration);
         let changed = self.changed.take().map(|changed| changed.arguments);
         FinishedCall { call: self.call.id, outcome, duration, waited: self.waited.total(), changed }
     }
@@ -191,6 +192,7 @@ impl Drop for AuditGuard<'_> {
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
             let outcome = Outcome::Failed { stage: self.stage, failure };
             self.record_span(&outcome);
+            self.report_end(&outcome, self.elapsed());
             if let Err(error) = self.append(&outcome, None, self.elapsed(), 1) {
                 (self.gate.warn)(&format!("an abandoned call could not be recorded: {error}"));
             }

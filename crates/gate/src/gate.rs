@@ -1,7 +1,7 @@
 //! The pipeline: takes a call, returns an outcome and writes one audit record.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -22,6 +22,7 @@ use crate::approved_changes::ApprovedChangesGuard;
 use crate::audit_guard::AuditGuard;
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
+use crate::call_observer::CallObserver;
 use crate::caller::{AuthenticatedCaller, Credential};
 use crate::escalation::{EscalatedCall, EscalationMemory, recorded};
 use crate::grants::GrantStore;
@@ -97,6 +98,7 @@ pub struct Gate {
     grants: Arc<GrantStore>,
     escalations: EscalationMemory,
     sessions: SessionCallCounter,
+    pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
 }
 
 /// How a call ended.
@@ -188,7 +190,14 @@ impl Gate {
             grants: options.grants,
             escalations: EscalationMemory::default(),
             sessions: SessionCallCounter::default(),
+            observer: OnceLock::new(),
         }
+    }
+
+    /// Notifies this observer of every later call. A gate has one; another is ignored.
+    pub fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+        // The first one stays.
+        let _ = self.observer.set(observer);
     }
 
     /// Why there is no audit log, if there is none.

@@ -1,6 +1,6 @@
 //! Limits on the complexity of a JSON message, checked before it is parsed.
 
-use toolgate_text::json_complexity::JsonComplexity;
+use toolgate_text::json_complexity::{JsonComplexity, measure};
 
 /// Maximum number of values in one message.
 pub(crate) const MAX_VALUES: usize = 100_000;
@@ -16,6 +16,12 @@ pub(crate) fn within_limits(weight: JsonComplexity) -> bool {
     weight.values <= MAX_VALUES && weight.depth <= MAX_DEPTH
 }
 
+/// Whether a message in JSON is simple enough to be parsed: for messages that do not come as the body of a request.
+#[must_use]
+pub fn is_simple_json(text: &[u8]) -> bool {
+    within_limits(measure(text))
+}
+
 /// Estimated memory that parsing a message takes.
 pub(crate) fn estimated_bytes(weight: JsonComplexity) -> usize {
     weight.values.saturating_mul(BYTES_PER_VALUE)
@@ -24,7 +30,6 @@ pub(crate) fn estimated_bytes(weight: JsonComplexity) -> usize {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolgate_text::json_complexity::measure;
 
     use super::*;
 

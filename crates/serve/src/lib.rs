@@ -10,14 +10,16 @@ mod mcp;
 mod stdio;
 mod http;
 mod metrics;
+mod traffic;
 mod state_usage;
 mod error;
 
 pub use error::ServeError;
 pub use http::{
     ApiClient, ApiStream, Application, Auth, AuthRequirement, ClientKind, ClientOwner, HttpError, HttpLimits,
-    HttpOptions, PageFile, PageSource, Problem, ReadyCheck, RejectedHosts, serve_http,
+    HttpOptions, PageFile, PageSource, Problem, ReadyCheck, RejectedHosts, ServedClient, serve_http,
 };
+pub use json_limits::is_simple_json;
 pub use mcp::{
     CallerSource, ClientIdentity, McpHandler, OutputBounds, OutputStore, ResourceSource, UpstreamResource,
     UpstreamResources, listed_tools,
@@ -25,3 +27,4 @@ pub use mcp::{
 pub use service::{Service, ServiceCounters, ServiceOptions};
 pub use state_usage::{MeasureState, StateUsage};
 pub use stdio::{refusals, serve_stdio};
+pub use traffic::{CallTotals, CallerName, CallerTraffic, ReasonTraffic, ToolTraffic, TrafficSnapshot};

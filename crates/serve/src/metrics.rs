@@ -8,8 +8,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use toolgate_gate::{CallObserver, EndedCall};
 use toolgate_tools::CallResponse;
 use toolgate_types::{ErrorCode, ToolClass};
+
+use crate::traffic::Traffic;
 
 /// Counters with two labels.
 type Table = Mutex<BTreeMap<(&'static str, &'static str), u64>>;
@@ -18,7 +21,7 @@ type Table = Mutex<BTreeMap<(&'static str, &'static str), u64>>;
 pub(crate) type LabelledCount = (&'static str, &'static str, u64);
 
 /// Counters of calls since the process started.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Metrics {
     /// By tool class and decision.
     calls: Table,
@@ -28,24 +31,31 @@ pub(crate) struct Metrics {
     call_microseconds: AtomicU64,
     waited_microseconds: AtomicU64,
     unrecorded: AtomicBool,
+    /// By caller and tool, which are no labels.
+    pub(crate) traffic: Traffic,
 }
 
-impl Metrics {
-    /// Counts a finished call. `class` is the tool's class, `None` if the tool is unknown.
-    pub(crate) fn count(&self, class: Option<ToolClass>, called: &CallResponse) {
-        let code = called.failed.as_ref().map(|(stage, failure)| (stage.as_str(), failure.code));
-        add(&self.calls, (class.map_or("unknown", ToolClass::as_str), called.decision.as_str()));
-        if let Some((stage, code)) = code {
-            add(&self.failures, (stage, code.as_str()));
+impl CallObserver for Metrics {
+    fn call_ended(&self, call: &EndedCall<'_>) {
+        add(&self.calls, (call.class.map_or("unknown", ToolClass::as_str), call.decision.as_str()));
+        if let Some((stage, code)) = call.failed {
+            add(&self.failures, (stage.as_str(), code.as_str()));
         }
-        let unrecorded = code.is_some_and(|(_, code)| code == ErrorCode::AuditUnavailable);
+        let unrecorded = call.failed.is_some_and(|(_, code)| code == ErrorCode::AuditUnavailable);
         self.unrecorded.store(unrecorded, Ordering::Relaxed);
-        self.answered_bytes.fetch_add(called.bytes() as u64, Ordering::Relaxed);
         for (counter, time) in
-            [(&self.call_microseconds, called.duration), (&self.waited_microseconds, called.waited)]
+            [(&self.call_microseconds, call.duration), (&self.waited_microseconds, call.waited)]
         {
             counter.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
+        self.traffic.count(call);
+    }
+}
+
+impl Metrics {
+    /// Counts what a caller is given.
+    pub(crate) fn answered(&self, called: &CallResponse) {
+        self.answered_bytes.fetch_add(called.bytes() as u64, Ordering::Relaxed);
     }
 
     /// The counters of ended calls, by class and decision.
@@ -127,39 +137,56 @@ mod tests {
     use std::time::Duration;
 
     use toolgate_tools::ModelAnswer;
-    use toolgate_types::{CallId, Decision, DocumentContent, Failure, ResourceContent, Stage};
+    use toolgate_types::{CallId, Caller, Decision, DocumentContent, ResourceContent, Stage, Trust};
 
     use super::*;
 
-    fn called(failed: Option<(Stage, Failure)>) -> CallResponse {
-        let decision = if failed.is_some() { Decision::Denied } else { Decision::Allowed };
-        CallResponse {
-            answer: ModelAnswer { text: "four".to_owned(), structured: None, is_error: failed.is_some() },
-            call: CallId::fresh(),
-            decision,
+    fn end(metrics: &Metrics, class: Option<ToolClass>, failed: Option<(Stage, ErrorCode)>) {
+        let caller = Caller {
+            subject: "secret_subject".to_owned(),
+            permissions: Default::default(),
+            agent: None,
+            session: "s".parse().unwrap(),
+            run: None,
+            trust: Trust::Guided,
+        };
+        metrics.call_ended(&EndedCall {
+            tool: class.map(|_| "secret_name"),
+            class,
+            caller: &caller,
+            decision: if failed.is_some() { Decision::Denied } else { Decision::Allowed },
             failed,
             duration: Duration::from_millis(250),
             waited: Duration::from_secs(2),
+        });
+    }
+
+    fn response(text: &str, resource: Option<ResourceContent>) -> CallResponse {
+        CallResponse {
+            answer: ModelAnswer { text: text.to_owned(), structured: None, is_error: false },
+            call: CallId::fresh(),
+            decision: Decision::Allowed,
+            failed: None,
+            duration: Duration::ZERO,
+            waited: Duration::ZERO,
             changed: None,
             attachments: Vec::new(),
             full_text: None,
             text_field: None,
-            resource: None,
+            resource,
         }
     }
 
     #[test]
     fn calls_are_counted_by_words_that_no_caller_chooses() {
         let metrics = Metrics::default();
-        metrics.count(Some(ToolClass::Read), &called(None));
-        let failure = Failure::new(ErrorCode::NotPermitted, "call of `secret_name`");
-        metrics.count(None, &called(Some((Stage::Permission, failure))));
+        end(&metrics, Some(ToolClass::Read), None);
+        end(&metrics, None, Some((Stage::Permission, ErrorCode::NotPermitted)));
+        end(&metrics, Some(ToolClass::Read), None);
+        metrics.answered(&response("four", None));
         // A file that is read as a resource has no text for the model.
         let content = DocumentContent::Text("a whole file".into());
-        let mut read = called(None);
-        read.answer.text.clear();
-        read.resource = Some(ResourceContent::File(content));
-        metrics.count(Some(ToolClass::Read), &read);
+        metrics.answered(&response("", Some(ResourceContent::File(content))));
 
         let text = metrics.render(3);
         for line in [
@@ -169,21 +196,20 @@ mod tests {
             "toolgate_calls_in_flight 3",
             "toolgate_call_seconds_total 0.75",
             "toolgate_approval_wait_seconds_total 6",
-            "toolgate_answer_bytes_total 20",
+            "toolgate_answer_bytes_total 16",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(!text.contains("secret_name"));
+        assert!(!text.contains("secret_"));
     }
 
     #[test]
     fn a_gate_that_cannot_record_says_so_until_it_can() {
         let metrics = Metrics::default();
         assert!(metrics.can_record());
-        let failure = Failure::new(ErrorCode::AuditUnavailable, "no disk");
-        metrics.count(Some(ToolClass::Read), &called(Some((Stage::Output, failure))));
+        end(&metrics, Some(ToolClass::Read), Some((Stage::Output, ErrorCode::AuditUnavailable)));
         assert!(!metrics.can_record());
-        metrics.count(Some(ToolClass::Read), &called(None));
+        end(&metrics, Some(ToolClass::Read), None);
         assert!(metrics.can_record());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_gate::{CallOptions, Credential};
+use toolgate_gate::{CallObserver, CallOptions, Credential};
 use toolgate_tools::{CallResponse, ProfiledGate};
 use toolgate_types::ToolCall;
 
@@ -15,6 +15,7 @@ use crate::mcp::{
 };
 use crate::metrics::Metrics;
 use crate::state_usage::{MeasureState, StateGauges};
+use crate::traffic::TrafficSnapshot;
 
 /// The parts of a [`Service`].
 pub struct ServiceOptions {
@@ -86,7 +87,7 @@ pub struct Service {
     pub(crate) response_memory: ResponseMemoryBudget,
     /// All calls in flight, from every front end.
     pub(crate) calls: TaskTracker,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) state: StateGauges,
     ending: CancellationToken,
 }
@@ -97,6 +98,9 @@ impl Service {
     pub fn new(options: ServiceOptions) -> Arc<Self> {
         let ServiceOptions { front, aliases, outputs, instructions, resources, upstream, pending, state } =
             options;
+        let metrics = Arc::new(Metrics::default());
+        // Calls of conversations do not pass through here, so the gate itself says how each call ended.
+        front.gate().observe_calls(Arc::clone(&metrics) as Arc<dyn CallObserver>);
         Arc::new(Self {
             front,
             aliases,
@@ -111,7 +115,7 @@ impl Service {
             concurrency: PerCallerConcurrency::default(),
             response_memory: ResponseMemoryBudget::default(),
             calls: TaskTracker::new(),
-            metrics: Metrics::default(),
+            metrics,
             state: StateGauges::new(state),
             ending: CancellationToken::new(),
         })
@@ -138,9 +142,8 @@ impl Service {
         let cancelled = self.ending.child_token();
         options.cancelled = cancelled.clone();
         let _cancels = cancelled.drop_guard();
-        let class = self.front.gate().tool(&call.tool).map(|tool| tool.spec().class);
         let called = self.front.call(call, credential, options).await;
-        self.metrics.count(class, &called);
+        self.metrics.answered(&called);
         Some(called)
     }
 
@@ -153,6 +156,12 @@ impl Service {
             in_flight: self.calls.len(),
             can_record: self.metrics.can_record(),
         }
+    }
+
+    /// The calls of the last minute and since the start, by caller, tool and reason. For operators alone: it names callers and tools.
+    #[must_use]
+    pub fn traffic(&self) -> TrafficSnapshot {
+        self.metrics.traffic.snapshot()
     }
 
     /// Cancels all calls in flight. They still get a response and an audit record.

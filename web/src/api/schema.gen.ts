@@ -451,6 +451,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/traffic": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The calls of all callers, for operators */
+        get: operations["getTraffic"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/traffic/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The same once a second, as server-sent events */
+        get: operations["streamTraffic"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -1179,6 +1213,166 @@ export interface components {
              * @description How many.
              */
             count: number;
+        };
+        /** @description The calls of all callers: live, and of the last minute. */
+        Traffic: {
+            /** @description When this was counted. */
+            at: string;
+            /**
+             * Format: uint64
+             * @description How long the gate has been running.
+             */
+            uptimeSeconds: number;
+            /** @description Calls that ended in each of the last 60 seconds, the oldest first. The last number is of the second that is not over. */
+            callsPerSecond: number[];
+            /** @description Of these, denied ones. */
+            refusedPerSecond: number[];
+            /** @description Of these, failed ones. */
+            failedPerSecond: number[];
+            /**
+             * Format: uint
+             * @description Calls of MCP clients and of the API that are under way. Those of conversations are among `sessionsRunning`.
+             */
+            callsInFlight: number;
+            /**
+             * Format: uint
+             * @description Connections.
+             */
+            connections: number;
+            /**
+             * Format: uint
+             * @description Conversations whose model is at work.
+             */
+            sessionsRunning: number;
+            /** @description Callers that are connected or made calls, connected ones first, then the busiest. */
+            callers: components["schemas"]["CallerTraffic"][];
+            /** @description Refusals and failures by reason, the most frequent of the last minute first. */
+            reasons: components["schemas"]["ReasonTraffic"][];
+            /** @description Tools that were called, the busiest of the last minute first. */
+            tools: components["schemas"]["ToolTraffic"][];
+            /** @description Questions that wait for an answer, oldest first, without their arguments. */
+            waiting: components["schemas"]["WaitingQuestion"][];
+        };
+        /** @description A caller, and its calls since the start. */
+        CallerTraffic: {
+            /** @description The subject. */
+            subject: string;
+            /** @description The agent on whose behalf it calls. */
+            agent?: string | null;
+            /** @description Whether it has a stream open, or sent a request in the last minute. */
+            connected: boolean;
+            /**
+             * Format: uint
+             * @description Its WebSockets and event streams.
+             */
+            streams: number;
+            /**
+             * Format: uint64
+             * @description Its HTTP requests.
+             */
+            requests: number;
+            /** @description When it was last heard of. */
+            lastAt: string;
+            /**
+             * Format: uint64
+             * @description All.
+             */
+            calls: number;
+            /**
+             * Format: uint64
+             * @description Denied ones.
+             */
+            refused: number;
+            /**
+             * Format: uint64
+             * @description Failed ones.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Calls of the last minute.
+             */
+            lastMinute: number;
+        };
+        /** @description A reason of refusals or failures. */
+        ReasonTraffic: {
+            /** @description The stage. */
+            stage: string;
+            /** @description The code. */
+            code: string;
+            /**
+             * Format: uint64
+             * @description How many since the start.
+             */
+            count: number;
+            /**
+             * Format: uint64
+             * @description How many in the last minute.
+             */
+            lastMinute: number;
+        };
+        /** @description A tool, its calls since the start, and how long the last 128 that ran took. */
+        ToolTraffic: {
+            /** @description The tool. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description All.
+             */
+            calls: number;
+            /**
+             * Format: uint64
+             * @description Denied ones.
+             */
+            refused: number;
+            /**
+             * Format: uint64
+             * @description Failed ones.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Calls of the last minute.
+             */
+            lastMinute: number;
+            /** @description When the last one ended. */
+            lastAt: string;
+            /**
+             * Format: double
+             * @description The median, in milliseconds.
+             */
+            medianMs: number;
+            /**
+             * Format: double
+             * @description The 95th percentile.
+             */
+            p95Ms: number;
+            /**
+             * Format: double
+             * @description The longest.
+             */
+            longestMs: number;
+            /** @description The code of the last denial or failure. */
+            lastFailure?: string | null;
+            /** @description When that was. */
+            lastFailureAt?: string | null;
+        };
+        /** @description A question that waits, as an operator sees it who may not be the one to answer. */
+        WaitingQuestion: {
+            /** @description The id of the call. */
+            id: string;
+            /** @description The tool. */
+            toolName: string;
+            /** @description Who makes the call. */
+            caller: components["schemas"]["Caller"];
+            /** @description Where the call comes from: `chat`, `api` or `mcp`. */
+            source: string;
+            /** @description When it was asked. */
+            createdAt: string;
+            /** @description When it is denied without an answer. */
+            expiresAt: string;
+            /** @description Whether the caller of this request can answer it. */
+            mine: boolean;
         };
         /** @description An error (RFC 9457) */
         Problem: {
@@ -2302,6 +2496,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getTraffic: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The calls of all callers, for operators */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Traffic"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    streamTraffic: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The same once a second, as server-sent events */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
                 };
             };
             /** @description A problem */

@@ -305,6 +305,7 @@ fn a_person_has_the_conversation_summarised() {
             cancelled: CancellationToken::new(),
             events: Arc::new(|_| {}),
             images: Vec::new(),
+            prompt_stored: None,
         };
         let compacted = agent.compact(&mut session, turn()).await.unwrap();
         let Compaction::Done { before, after } = compacted else { panic!("{compacted:?}") };
@@ -364,6 +365,7 @@ fn images_go_to_models_that_take_them_and_stay_in_the_session() {
             cancelled: CancellationToken::new(),
             events: Arc::new(|_| {}),
             images: vec![image],
+            prompt_stored: None,
         };
         let refused = agent.run_turn(&mut session, "And this?", turn).await.unwrap_err();
         assert!(refused.to_string().contains("takes no images"), "{refused}");

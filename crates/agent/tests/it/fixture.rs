@@ -129,6 +129,7 @@ impl AgentFixture {
             cancelled: how.cancelled,
             events: sink,
             images: how.images,
+            prompt_stored: None,
         };
         let ended = tokio::time::timeout(TEST_TIMEOUT, agent.run_turn(session, prompt, turn)).await;
         let ended = ended.expect("the turn did not end").unwrap();

@@ -174,6 +174,7 @@ fn a_turn_that_cannot_be_held_has_an_end_too() {
                 cancelled,
                 events: sink,
                 images: Vec::new(),
+                prompt_stored: None,
             };
             let error = agent.run_turn(&mut session, "Hello?", turn).await.unwrap_err();
             assert_eq!(error.code(), code);

@@ -61,7 +61,13 @@ pub(crate) async fn undo(
         if let Some(by) = set.undone_by {
             return Err(of_undo(&toolgate_gate::UndoError::AlreadyUndone { call: set.call, by }));
         }
-        if !force && diffs.iter().any(|diff| diff.current == "changed") {
+        // A file that the call created and that is gone needs no undo.
+        let is_conflict = |diff: &FileDiffDto| match diff.current.as_str() {
+            "same" => false,
+            "missing" => diff.kind != "create",
+            _ => true,
+        };
+        if !force && diffs.iter().any(is_conflict) {
             return Err(conflict("conflict", "a file was changed since")
                 .help("repeat it with `force: true` to restore over what was changed since"));
         }

@@ -6,6 +6,7 @@ pub(crate) mod calls;
 mod changes;
 mod audit;
 mod catalogue;
+mod traffic;
 
 use std::sync::Arc;
 
@@ -116,6 +117,8 @@ pub(crate) const OPERATIONS: &[ApiOperation] = &[
     operation!(get "/pins" "listPins" "Pinned definitions of servers' tools", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::Page<dto::PinDto>>), catalogue::pins),
     operation!(post "/pins/{server}/{tool}" "agreeToPin" "Agrees to a definition by its digest", NO_QUERY, Some(of::<dto::PinBody>), 204 AnswerContent::Empty, catalogue::agree),
     operation!(get "/health" "getHealth" "How the gate is", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::Health>), catalogue::health),
+    operation!(get "/traffic" "getTraffic" "The calls of all callers, for operators", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::traffic::TrafficDto>), traffic::get),
+    operation!(get "/traffic/events" "streamTraffic" "The same once a second, as server-sent events", NO_QUERY, None, 200 AnswerContent::Text("text/event-stream"), traffic::stream),
     operation!(get "/openapi.json" "getOpenApi" "This document", NO_QUERY, None, 200 AnswerContent::AnyJson, openapi::serve),
 ];
 

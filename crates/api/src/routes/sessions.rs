@@ -102,7 +102,8 @@ pub(crate) async fn send(
     JsonBody(body): JsonBody<MessageBody>,
 ) -> ApiResult<(StatusCode, Json<MessageSent>)> {
     let sent = state.conversations.send(&client.principal, &session_id(&id)?, outgoing(body)).await;
-    Ok((StatusCode::ACCEPTED, Json(MessageSent { message_id: sent.map_err(of_conversation)? })))
+    let message_id = sent.map_err(of_conversation)?.stored().await;
+    Ok((StatusCode::ACCEPTED, Json(MessageSent { message_id })))
 }
 
 pub(crate) fn outgoing(body: MessageBody) -> OutgoingMessage {

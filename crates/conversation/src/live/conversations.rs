@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_assembly::settings::Settings;
@@ -89,6 +90,26 @@ pub struct NewConversation {
     pub trust: Option<Trust>,
     /// The title; else the beginning of its first message.
     pub title: Option<String>,
+}
+
+/// A message that was sent.
+#[derive(Debug)]
+pub struct SentMessage {
+    /// The id that its event carries.
+    pub id: String,
+    stored: Arc<Notify>,
+    turn: JoinHandle<()>,
+}
+
+impl SentMessage {
+    /// Waits until the message is stored, so that a crash does not lose it, or its turn ended without that: its events have the reason.
+    pub async fn stored(self) -> String {
+        tokio::select! {
+            () = self.stored.notified() => {}
+            _ = self.turn => {}
+        }
+        self.id
+    }
 }
 
 /// What is to be changed of a conversation.
@@ -399,7 +420,7 @@ impl Conversations {
         who: &Principal,
         id: &SessionId,
         message: OutgoingMessage,
-    ) -> Result<String, ConversationError> {
+    ) -> Result<SentMessage, ConversationError> {
         let prompt = message.prompt()?;
         let conversation = self.live(who, id).await?;
         let cancelled = self.shared.ending.child_token();
@@ -427,6 +448,7 @@ impl Conversations {
         };
         let credential = who.credential_in(session.summary(), self.declared_trust(agent.as_ref()));
         let approver = self.approver(who, Some(id.clone()), QuestionSource::Chat, Some(&conversation));
+        let stored = Arc::new(Notify::new());
         conversation.begin_turn(session.next_position(), &event);
         releases.disarm();
         let turn = PreparedTurn {
@@ -438,14 +460,15 @@ impl Conversations {
             questions: self.shared.questions.clone(),
             cancelled,
             conversation,
+            stored: Arc::clone(&stored),
         };
         self.tell(&who.owner, ActivityKind::SessionChanged(id.clone()));
         let (conversations, owner, id) = (self.clone(), who.owner.clone(), id.clone());
-        self.shared.turns.spawn(async move {
+        let turn = self.shared.turns.spawn(async move {
             turn.run().await;
             conversations.tell(&owner, ActivityKind::SessionChanged(id));
         });
-        Ok(message_id)
+        Ok(SentMessage { id: message_id, stored, turn })
     }
 
     /// The agent of a conversation, which is kept between turns.
@@ -493,6 +516,12 @@ impl Conversations {
     #[must_use]
     pub fn questions(&self, who: &Principal) -> Vec<Arc<CallQuestion>> {
         self.shared.questions.open(&who.owner)
+    }
+
+    /// The open questions of all owners, oldest first. For operators: it names callers.
+    #[must_use]
+    pub fn all_questions(&self) -> Vec<Arc<CallQuestion>> {
+        self.shared.questions.all()
     }
 
     /// Answers a question. The first answer counts.

@@ -13,7 +13,8 @@ mod conversations;
 
 pub use activity::{ActivityKind, SessionActivity};
 pub use conversations::{
-    ConversationParts, ConversationState, ConversationUpdate, Conversations, NewConversation, SessionPage,
+    ConversationParts, ConversationState, ConversationUpdate, Conversations, NewConversation, SentMessage,
+    SessionPage,
 };
 pub use error::ConversationError;
 pub use event_log::EventFrame;

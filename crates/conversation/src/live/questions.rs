@@ -154,6 +154,11 @@ impl Questions {
         state.open.values().filter(own).map(|pending| Arc::clone(&pending.question)).collect()
     }
 
+    /// The open questions of all owners, oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<CallQuestion>> {
+        self.lock().open.values().map(|pending| Arc::clone(&pending.question)).collect()
+    }
+
     /// How many questions are open, of all owners.
     pub(crate) fn count(&self) -> usize {
         self.lock().open.len()

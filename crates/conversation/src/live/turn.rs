@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{ChatEvent, EventSink, TurnContext};
 use toolgate_gate::{Approver, Credential};
@@ -84,17 +85,29 @@ pub(crate) struct PreparedTurn {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) questions: Questions,
     pub(crate) cancelled: CancellationToken,
+    /// Notified once the message is stored.
+    pub(crate) stored: Arc<Notify>,
 }
 
 impl PreparedTurn {
     /// Runs the turn. Its last event comes after the session is released, so that a client that sees it can send the next message.
     pub(crate) async fn run(self) {
-        let Self { conversation, mut session, ready, prompt, credential, approver, questions, cancelled } =
-            self;
+        let Self {
+            conversation,
+            mut session,
+            ready,
+            prompt,
+            credential,
+            approver,
+            questions,
+            cancelled,
+            stored,
+        } = self;
         let ends = TurnGuard::new(&conversation);
         let end = Arc::new(Mutex::new(None));
         let events = sink(&conversation, &questions, &end);
-        let turn = TurnContext { credential, approver, cancelled, events, images: Vec::new() };
+        let prompt_stored = Some(stored);
+        let turn = TurnContext { credential, approver, cancelled, events, images: Vec::new(), prompt_stored };
         // The error is in the last event.
         let _ = ready.agent.run_turn(&mut session, &prompt, turn).await;
         drop(session);

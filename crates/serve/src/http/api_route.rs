@@ -66,13 +66,11 @@ impl HttpServer {
         if let Some(limiter) = &self.requests
             && !limiter.check(client.owner(), Instant::now())
         {
-            return Err(Problem::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "rate_limited",
-                "too many requests in this second",
-            )
-            .into_response());
+            self.count_rate_limited(&client);
+            let detail = "too many requests in this second";
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).into_response());
         }
+        self.clients.note(client.owner(), &client.caller());
         let is_stream = is_stream(&request);
         let slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
         let (mut parts, body) = request.into_parts();
@@ -141,6 +139,7 @@ impl HttpServer {
             slot,
             open: self.connections.clone(),
             leaving: self.leaving.clone(),
+            clients: Arc::clone(&self.clients),
         };
         let owner = match &self.options.auth.requirement {
             AuthRequirement::Issued { .. } => ClientOwner::Caller(Sha256::from(client.owner())),

@@ -14,6 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_gate::Credential;
 use toolgate_types::{Caller, Sha256};
 
+use super::connected_clients::{ConnectedClients, CountedStream, ServedClient};
 use super::connection_slots::ConnectionSlot;
 use crate::mcp::KeyedSemaphore;
 
@@ -100,6 +101,7 @@ pub(super) struct StreamLimits {
     pub(super) slot: Option<Arc<ConnectionSlot>>,
     pub(super) open: TaskTracker,
     pub(super) leaving: CancellationToken,
+    pub(super) clients: Arc<ConnectedClients>,
 }
 
 /// The permit of a stream that goes on until its client or the server ends it.
@@ -108,6 +110,7 @@ pub struct ApiStream {
     _per_caller: OwnedSemaphorePermit,
     _slot: Option<Arc<ConnectionSlot>>,
     _open: TaskTrackerToken,
+    _counted: CountedStream,
     leaving: CancellationToken,
 }
 
@@ -124,15 +127,22 @@ impl ApiClient {
         self.streams.open.len()
     }
 
+    /// The callers of this server. For operators alone: it names them.
+    #[must_use]
+    pub fn connected_clients(&self) -> Vec<ServedClient> {
+        self.streams.clients.list()
+    }
+
     /// A permit for a stream; `None` if there are too many, of all callers or of this one.
     #[must_use]
     pub fn open_stream(&self) -> Option<ApiStream> {
-        let StreamLimits { global, per_caller, key, slot, open, leaving } = &self.streams;
+        let StreamLimits { global, per_caller, key, slot, open, leaving, clients } = &self.streams;
         Some(ApiStream {
             _per_caller: per_caller.try_acquire(*key)?,
             _global: Arc::clone(global).try_acquire_owned().ok()?,
             _slot: slot.clone(),
             _open: open.token(),
+            _counted: clients.stream(*key),
             leaving: leaving.clone(),
         })
     }

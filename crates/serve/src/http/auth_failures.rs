@@ -131,7 +131,7 @@ impl HttpServer {
         cancelled.cancel();
         let options = CallOptions { cancelled, ..CallOptions::default() };
         let called = self.service.front().call(ToolCall::new(tool, json!({})), credential, options).await;
-        self.service.metrics.count(None, &called);
+        self.service.metrics.answered(&called);
     }
 
     /// `WWW-Authenticate`: where the resource metadata is (RFC 9728), and whether a token was rejected (RFC 6750).

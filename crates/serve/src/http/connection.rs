@@ -34,17 +34,21 @@ pub(crate) async fn accept(door: &Arc<HttpServer>, listener: &TcpListener, until
     let slots = ConnectionSlots::new(door.limits().max_connections);
     let router = door.router();
     loop {
-        let accepted = tokio::select! {
+        let accept = async {
+            let descriptor = slots.descriptor().await;
+            (descriptor, listener.accept().await)
+        };
+        let (descriptor, accepted) = tokio::select! {
             biased;
             () = until.cancelled() => return,
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
         };
         let Ok((stream, peer)) = accepted else {
             tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
             continue;
         };
         let peer = peer.ip().to_canonical();
-        match slots.acquire(peer) {
+        match slots.acquire(peer, descriptor) {
             Some((slot, gave_way)) => {
                 add(&door.meter.rejected_connections, u64::from(gave_way));
                 let (slot, peer) = (Arc::new(slot), Peer(peer));

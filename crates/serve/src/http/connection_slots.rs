@@ -8,12 +8,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+
+/// How many evicted connections may still be closing. While there are more, no connection is accepted, so that their descriptors are bounded too.
+const MAX_CLOSING: usize = 32;
 
 /// The slots of one listener.
 pub(crate) struct ConnectionSlots {
     max: usize,
     open: Mutex<OpenConnections>,
+    descriptors: Arc<Semaphore>,
 }
 
 /// Connections by an increasing number, so that the oldest sorts first.
@@ -35,15 +40,27 @@ pub(crate) struct ConnectionSlot {
     number: u64,
     /// Cancelled when the connection must close because its slot is needed.
     pub(crate) evicted: CancellationToken,
+    /// Released when the connection has closed.
+    _descriptor: Option<OwnedSemaphorePermit>,
 }
 
 impl ConnectionSlots {
     pub(crate) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { max, open: Mutex::default() })
+        let descriptors = max.saturating_add(MAX_CLOSING).min(Semaphore::MAX_PERMITS);
+        Arc::new(Self { max, open: Mutex::default(), descriptors: Arc::new(Semaphore::new(descriptors)) })
+    }
+
+    /// Waits until a connection may be accepted: until evicted ones have closed.
+    pub(crate) async fn descriptor(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.descriptors).acquire_owned().await.ok()
     }
 
     /// Acquires a slot, evicting an unauthenticated connection if needed. Also returns whether one was evicted.
-    pub(crate) fn acquire(self: &Arc<Self>, peer: IpAddr) -> Option<(ConnectionSlot, bool)> {
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        descriptor: Option<OwnedSemaphorePermit>,
+    ) -> Option<(ConnectionSlot, bool)> {
         let mut open = self.lock();
         let is_full = open.authenticated.len() + open.unauthenticated.len() >= self.max;
         if is_full {
@@ -53,7 +70,7 @@ impl ConnectionSlots {
         open.next += 1;
         open.unauthenticated
             .insert(number, UnauthenticatedConnection { network: network(peer), evicted: evicted.clone() });
-        Some((ConnectionSlot { slots: Arc::clone(self), number, evicted }, is_full))
+        Some((ConnectionSlot { slots: Arc::clone(self), number, evicted, _descriptor: descriptor }, is_full))
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenConnections> {
@@ -114,7 +131,7 @@ mod tests {
     #[test]
     fn the_oldest_of_the_network_with_most_gives_way_and_whoever_proved_itself_stays() {
         let slots = ConnectionSlots::new(5);
-        let acquire = |address: &str| slots.acquire(peer(address)).map(|(slot, _)| slot);
+        let acquire = |address: &str| slots.acquire(peer(address), None).map(|(slot, _)| slot);
         let proved = acquire("2001:db8::1").unwrap();
         proved.mark_authenticated();
         let lone = acquire("192.0.2.1").unwrap();
@@ -134,10 +151,10 @@ mod tests {
     #[test]
     fn where_all_have_proved_themselves_nobody_gives_way_until_one_ends() {
         let slots = ConnectionSlots::new(1);
-        let (first, _) = slots.acquire(peer("192.0.2.1")).unwrap();
+        let (first, _) = slots.acquire(peer("192.0.2.1"), None).unwrap();
         first.mark_authenticated();
-        assert!(slots.acquire(peer("192.0.2.2")).is_none());
+        assert!(slots.acquire(peer("192.0.2.2"), None).is_none());
         drop(first);
-        assert!(slots.acquire(peer("192.0.2.2")).is_some());
+        assert!(slots.acquire(peer("192.0.2.2"), None).is_some());
     }
 }

@@ -56,6 +56,7 @@ impl HttpServer {
         {
             return Err(self.too_many_requests(&guest));
         }
+        self.clients.note(owner, &guest.caller());
         if ![Method::GET, Method::POST, Method::DELETE].contains(request.method()) {
             return Err(responses::method_not_allowed());
         }
@@ -97,10 +98,15 @@ impl HttpServer {
     /// Rejects a request above `requests_per_second` before its body is read, so the tool is unknown. The audit log aggregates such refusals per
     /// caller.
     fn too_many_requests(&self, guest: &AuthenticatedClient) -> Response<Body> {
+        self.count_rate_limited(guest);
+        retry_later(StatusCode::TOO_MANY_REQUESTS, "too many requests", "1")
+    }
+
+    /// Has the record count a request that was not read.
+    pub(super) fn count_rate_limited(&self, guest: &AuthenticatedClient) {
         let failure = Failure::new(ErrorCode::RateLimited, "too many requests in this second")
             .operator_note("a request above `requests_per_second`, which was not read");
         self.service.front().gate().count_refusal(UNREAD, guest.caller(), &failure);
-        retry_later(StatusCode::TOO_MANY_REQUESTS, "too many requests", "1")
     }
 
     /// Passes a request to rmcp and wraps its response.

@@ -24,6 +24,7 @@ mod problem;
 mod cookie;
 mod api_route;
 mod page_route;
+mod connected_clients;
 mod connection_slots;
 mod connection;
 
@@ -33,12 +34,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use self::application::{
     ApiClient, ApiStream, Application, ClientKind, ClientOwner, PageFile, PageSource,
 };
 pub use self::auth::{Auth, AuthRequirement};
+pub use self::connected_clients::ServedClient;
 pub use self::error::HttpError;
 pub use self::problem::Problem;
 pub use self::rejected_hosts::RejectedHosts;
@@ -108,10 +111,6 @@ pub struct HttpLimits {
     pub max_streams: usize,
     /// Maximum of these per caller.
     pub max_streams_per_caller: usize,
-    /// Maximum concurrent streams of the API (WebSockets and server-sent events).
-    pub max_api_streams: usize,
-    /// Maximum of these per caller.
-    pub max_api_streams_per_caller: usize,
     /// Maximum concurrent sessions of the session protocol. May be exceeded briefly by concurrent `initialize` requests.
     pub max_sessions: usize,
     /// Maximum of these per caller. One more evicts the caller's least recently used session.
@@ -138,6 +137,20 @@ pub struct HttpLimits {
     pub flush_timeout: Duration,
 }
 
+impl HttpLimits {
+    /// The streams of the API (WebSockets and server-sent events) that there may be: an eighth of the connections stays for single requests, such as
+    /// the answer to a question.
+    pub(crate) fn api_streams(&self) -> usize {
+        let most = self.max_connections.saturating_sub(self.max_connections.div_ceil(8));
+        most.clamp(1, Semaphore::MAX_PERMITS)
+    }
+
+    /// The same for one caller. With other callers about, one gets half of them at most.
+    pub(crate) fn api_streams_per_caller(&self, has_callers: bool) -> usize {
+        if has_callers { self.api_streams().div_ceil(2) } else { self.api_streams() }
+    }
+}
+
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
@@ -146,8 +159,6 @@ impl Default for HttpLimits {
             max_connections: 512,
             max_streams: 256,
             max_streams_per_caller: 32,
-            max_api_streams: 4096,
-            max_api_streams_per_caller: 2048,
             max_sessions: 1024,
             max_sessions_per_caller: 256,
             session_idle: Duration::from_secs(60 * 60),

@@ -10,8 +10,10 @@ use super::host_check::HostRejection;
 use crate::metrics::heading;
 
 /// The status codes that this server sends; the last entry counts all others.
-const STATUSES: [u16; 18] =
-    [200, 202, 204, 400, 401, 403, 404, 405, 406, 408, 413, 415, 421, 429, 431, 500, 503, 0];
+const STATUSES: [u16; 24] = [
+    101, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 421, 422, 429, 431, 500,
+    502, 503, 0,
+];
 
 /// Counters of requests since the process started.
 #[derive(Debug, Default)]

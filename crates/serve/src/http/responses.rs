@@ -3,8 +3,9 @@
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE,
-    RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONNECTION,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
@@ -194,6 +195,14 @@ pub(crate) fn allow_origin(response: &mut Response<Body>, origin: HeaderValue) {
 pub(crate) fn set_common_headers(response: &mut Response<Body>) {
     response.headers_mut().append(VARY, HeaderValue::from_static("Origin"));
     set(response, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    // Only the page has its own. Whatever else a browser shows as a document can load, run and frame nothing, and is framed by nothing.
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; sandbox"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
 }
 
 fn set(response: &mut Response<Body>, name: HeaderName, value: &'static str) {

@@ -21,6 +21,7 @@ use super::api_route::{self, LOGIN_PATH, LOGOUT_PATH, guard_api};
 use super::auth::AuthRequirement;
 use super::auth_failures::{KnownGoodTokenCache, metadata};
 use super::body::BodyReader;
+use super::connected_clients::ConnectedClients;
 use super::cookie::SessionCookies;
 use super::host_check::AllowedHosts;
 use super::page_route::page;
@@ -62,6 +63,8 @@ pub(crate) struct HttpServer {
     pub(super) api_streams_per_caller: Arc<KeyedSemaphore>,
     /// The cookies of browsers, where one token stands for the person.
     pub(super) cookies: Option<SessionCookies>,
+    /// Who uses it.
+    pub(super) clients: Arc<ConnectedClients>,
     /// Responses that are not sent completely.
     pub(super) answers: TaskTracker,
     pub(crate) connections: TaskTracker,
@@ -85,6 +88,7 @@ impl HttpServer {
             AuthRequirement::Token(token) => Some(SessionCookies::new(token, listening)),
             AuthRequirement::Issued { .. } | AuthRequirement::None => None,
         };
+        let has_callers = matches!(options.auth.requirement, AuthRequirement::Issued { .. });
         let cut = CancellationToken::new();
         let behind = Arc::clone(&service);
         let mcp = StreamableHttpService::new(
@@ -107,9 +111,10 @@ impl HttpServer {
                 .map(|most| RateLimiter::new(most.get(), Duration::from_secs(1))),
             streams: Arc::new(Semaphore::new(limits.max_streams)),
             streams_per_caller: KeyedSemaphore::new(limits.max_streams_per_caller),
-            api_streams: Arc::new(Semaphore::new(limits.max_api_streams)),
-            api_streams_per_caller: Arc::new(KeyedSemaphore::new(limits.max_api_streams_per_caller)),
+            api_streams: Arc::new(Semaphore::new(limits.api_streams())),
+            api_streams_per_caller: Arc::new(KeyedSemaphore::new(limits.api_streams_per_caller(has_callers))),
             cookies,
+            clients: Arc::default(),
             answers: TaskTracker::new(),
             connections: TaskTracker::new(),
             leaving: CancellationToken::new(),
@@ -190,7 +195,9 @@ impl HttpServer {
     }
 
     fn render_metrics(&self) -> String {
-        let streams = self.options.limits.max_streams.saturating_sub(self.streams.available_permits());
+        let limits = self.limits();
+        let streams = limits.max_streams.saturating_sub(self.streams.available_permits());
+        let api_streams = limits.api_streams().saturating_sub(self.api_streams.available_permits());
         let gauges = [
             ("toolgate_http_connections", "Connections.", self.connections.len()),
             (
@@ -198,7 +205,8 @@ impl HttpServer {
                 "Open sessions of the session protocol (2025-11-25 and before).",
                 self.sessions.count(),
             ),
-            ("toolgate_http_streams", "Streams that go on.", streams),
+            ("toolgate_http_streams", "MCP streams that go on.", streams),
+            ("toolgate_http_api_streams", "WebSockets and event streams of the API.", api_streams),
             (
                 "toolgate_http_answers_waiting",
                 "Long answers that wait until others are read.",

@@ -130,10 +130,9 @@ impl McpHandler {
         let failure = Failure::new(ErrorCode::InvalidArguments, error.message.to_string())
             .operator_note("the parameters of the request are not those of a call");
         let call = tool_call(tool, arguments, &context.id);
-        let class = self.service.front().gate().tool(&call.tool).map(|tool| tool.spec().class);
         let credential = visitor.credential.clone();
         let refused = self.service.front().refuse(&call, credential, Stage::Validation, failure).await;
-        self.service.metrics.count(class, &refused);
+        self.service.metrics.answered(&refused);
         error
     }
 
@@ -252,8 +251,7 @@ impl McpHandler {
             session_ended: Some(visitor.ended.clone()),
             ..CallOptions::default()
         };
-        let class = tool.as_ref().map(|tool| tool.spec().class);
-        let calling = Box::pin(self.calling(call_of(wanted, context), class, visitor, options));
+        let calling = Box::pin(self.calling(call_of(wanted, context), visitor, options));
         RunningCall { future: calling, tool, cancelled, questions, progress: relay, permit: room }
     }
 
@@ -261,14 +259,13 @@ impl McpHandler {
     pub(crate) fn calling(
         &self,
         call: ToolCall,
-        class: Option<ToolClass>,
         visitor: &ClientIdentity,
         options: CallOptions,
     ) -> impl Future<Output = Option<CallResponse>> + Send + use<> {
         let (service, credential) = (Arc::clone(&self.service), visitor.credential.clone());
         async move {
             let called = service.front().call(call, credential, options).await;
-            service.metrics.count(class, &called);
+            service.metrics.answered(&called);
             Some(called)
         }
     }
@@ -407,10 +404,9 @@ impl McpHandler {
             .operator_note(format!("the request state was refused: {reason}"));
         let call = call_of(wanted, context);
         let told = failure.to_string();
-        let class = self.service.front().gate().tool(&call.tool).map(|tool| tool.spec().class);
         let credential = visitor.credential.clone();
         let refused = self.service.front().refuse(&call, credential, Stage::Approval, failure).await;
-        self.service.metrics.count(class, &refused);
+        self.service.metrics.answered(&refused);
         ErrorData::invalid_params(told, None)
     }
 }

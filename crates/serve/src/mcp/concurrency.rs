@@ -119,9 +119,8 @@ impl McpHandler {
         let failure = too_many(message);
         let answer = to_error_data(&failure);
         let (call, front) = (call_of(wanted, context), self.service.front());
-        let class = front.gate().tool(&call.tool).map(|tool| tool.spec().class);
         let refused = front.refuse(&call, visitor.credential.clone(), Stage::Permission, failure).await;
-        self.service.metrics.count(class, &refused);
+        self.service.metrics.answered(&refused);
         answer
     }
 

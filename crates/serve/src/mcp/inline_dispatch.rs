@@ -94,7 +94,7 @@ impl McpHandler {
         let cancelled = visitor.ended.child_token();
         let options = CallOptions { contended: among_others, ..CallOptions::cancelled_by(cancelled.clone()) };
         let call = tool_call(name, Value::Object(arguments), &id);
-        let calling = self.calling(call, Some(tool.spec().class), visitor, options);
+        let calling = self.calling(call, visitor, options);
         let calling: CallFuture = match workbench.poll_once(calling) {
             Ok(Some(called)) if called.full_text.is_none() => {
                 // No permit is held for the response: it is in the output buffer before the next call starts.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use toolgate_assembly::ambient::exists;
 use toolgate_assembly::callers::local_secret;
@@ -39,6 +40,10 @@ use crate::terminal::warn;
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
 /// How long cancelled turns may take to end: as long as a process may take after its termination signal.
 const TURN_TIMEOUT: Duration = Duration::from_secs(7);
+/// Descriptors that connections leave for files, processes, the record and the database.
+const RESERVED_DESCRIPTORS: u64 = 256;
+/// The most descriptors that are asked for. Linux keeps a table of this size for the process.
+const MAX_DESCRIPTORS: u64 = 1 << 16;
 /// The most async worker threads. Blocking work uses its own pool.
 const MAX_WORKERS: usize = 4;
 
@@ -155,7 +160,7 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: AuthRequirem
     let limits = HttpLimits {
         max_body_bytes,
         max_all_bodies_bytes: usual.max_all_bodies_bytes.max(max_body_bytes.saturating_mul(2)),
-        max_connections: count(config.max_connections).unwrap_or(usual.max_connections),
+        max_connections: count(config.max_connections).unwrap_or(usual.max_connections).min(max_sockets()),
         requests_per_second: config.requests_per_second.and_then(|most| {
             // A number that does not fit is no limit.
             NonZeroU32::new(u32::try_from(most).ok()?)
@@ -173,6 +178,20 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: AuthRequirem
         rejected_hosts: refused_hosts(),
         application: Application::default(),
     }
+}
+
+/// How many connections there may be before a tool could open no file any more (`EMFILE`). Raises the soft `RLIMIT_NOFILE`, often 1024, as far as
+/// allowed; commands in the sandbox have a limit of their own.
+fn max_sockets() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(MAX_DESCRIPTORS).min(MAX_DESCRIPTORS);
+    let before = limit.current.unwrap_or(MAX_DESCRIPTORS);
+    let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+    let descriptors = match wanted > before && setrlimit(Resource::Nofile, raised).is_ok() {
+        true => wanted,
+        false => before,
+    };
+    usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX).max(1)
 }
 
 fn listen(arguments: &ServeArguments, config: &Config, how: ServeAuth) -> Result<TcpListener, CliError> {

@@ -258,7 +258,7 @@ impl ChatContext {
         let TurnOptions { person, cancelled, events, images } = with;
         let credential = self.credential(session)?;
         let approver = person.approver_for_turn(cancelled.clone());
-        Ok(TurnContext { credential, approver, cancelled, events, images })
+        Ok(TurnContext { credential, approver, cancelled, events, images, prompt_stored: None })
     }
 
     async fn create_session(&self, prompt: &str, model: &ModelName) -> Result<Session, CliError> {
