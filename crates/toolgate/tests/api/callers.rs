@@ -13,12 +13,7 @@ steps:
 const PERMITTED: &[&str] = &["--permission", "files:read", "--permission", "files:write"];
 
 fn gate() -> Gate {
-    let gate = Gate::serve(WRITING);
-    // The secret that tokens are signed with has to exist before `--auth jwt` is served.
-    gate.caller("alice", &[]);
-    let place = &gate.place;
-    assert!(place.state.join("keys/callers.key").exists());
-    gate.restart_with(&["--auth", "jwt"])
+    Gate::jwt(WRITING)
 }
 
 #[test]

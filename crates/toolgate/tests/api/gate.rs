@@ -60,7 +60,13 @@ impl Gate {
     }
 
     pub(crate) fn with(script: &str, config: &str, options: &[&str]) -> Self {
+        Self::with_files(script, config, &[], options)
+    }
+
+    /// Serves with a configuration and the files that it names.
+    pub(crate) fn with_files(script: &str, config: &str, files: &[(&str, &str)], options: &[&str]) -> Self {
         let place = CliFixture::new();
+        files.iter().for_each(|(name, text)| std::fs::write(place.scratch.path().join(name), text).unwrap());
         std::fs::write(place.workspace.join("a.txt"), "hello\n").unwrap();
         std::fs::write(place.scratch.path().join("script.yaml"), script).unwrap();
         if !config.is_empty() {
@@ -70,13 +76,28 @@ impl Gate {
         Self::start(place, options, "127.0.0.1:0")
     }
 
+    /// Serves callers with tokens of their own.
+    pub(crate) fn jwt(script: &str) -> Self {
+        Self::jwt_with(script, "")
+    }
+
+    pub(crate) fn jwt_with(script: &str, config: &str) -> Self {
+        let gate = Self::with(script, config, &[]);
+        // The secret that tokens are signed with has to exist before `--auth jwt` is served.
+        gate.caller("alice", &[]);
+        assert!(gate.place.state.join("keys/callers.key").exists());
+        gate.restart_with(&["--auth", "jwt"])
+    }
+
     fn start(place: CliFixture, options: Vec<String>, listen: &str) -> Self {
+        let log = std::fs::File::options().create(true).append(true).open(Self::log_of(&place)).unwrap();
         let model = format!("scripted/{}", place.scratch.path().join("script.yaml").display());
         let mut process = place
             .toolgate()
             .args(["serve", "--listen", listen, "--json", "--model", &model])
             .args(&options)
             .stdout(Stdio::piped())
+            .stderr(log.try_clone().unwrap())
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -88,9 +109,26 @@ impl Gate {
         Self { place, process, address, token, options }
     }
 
+    /// What it wrote on standard error.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(Self::log_of(&self.place)).unwrap()
+    }
+
+    fn log_of(place: &CliFixture) -> std::path::PathBuf {
+        place.scratch.path().join("serve.log")
+    }
+
+    /// Sends SIGTERM, and waits for the end.
+    pub(crate) fn terminate(&mut self) -> std::process::ExitStatus {
+        let process = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        self.process.wait().unwrap()
+    }
+
     /// Kills the gate, and serves again at the same address.
     pub(crate) fn restart(mut self) -> Self {
-        self.process.kill().unwrap();
+        // It may have ended already.
+        let _ = self.process.kill();
         self.process.wait().unwrap();
         let (address, options) = (self.address.clone(), std::mem::take(&mut self.options));
         let place = std::mem::replace(&mut self.place, CliFixture::new());
@@ -165,8 +203,8 @@ impl Client {
         self.send("POST", path, Some(&body.to_string()))
     }
 
-    /// One request on a connection of its own. Paths without a leading `/` are below `/api/v1`.
-    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+    /// The connection of a request that was sent, and whose answer was not read.
+    pub(crate) fn begin(&self, method: &str, path: &str, body: Option<&str>) -> TcpStream {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/api/v1/{path}") };
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         let has = |name: &str| self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -183,6 +221,12 @@ impl Client {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(format!("{head}\r\n{}", body.unwrap_or_default()).as_bytes()).unwrap();
+        stream
+    }
+
+    /// One request on a connection of its own. Paths without a leading `/` are below `/api/v1`.
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+        let mut stream = self.begin(method, path, body);
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         let answer = String::from_utf8(answer).unwrap();
@@ -216,7 +260,7 @@ impl Client {
         let stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         match tungstenite::client(request, stream) {
-            Ok((socket, _)) => Ok(Socket { socket, seen: Vec::new() }),
+            Ok((socket, _)) => Ok(Socket { socket, seen: Vec::new(), close_code: None }),
             Err(tungstenite::HandshakeError::Failure(error)) => Err(Box::new(error)),
             Err(tungstenite::HandshakeError::Interrupted(_)) => panic!("the handshake did not end"),
         }
@@ -239,6 +283,8 @@ pub(crate) struct Socket {
     pub(crate) socket: WebSocket<TcpStream>,
     /// Every numbered frame.
     pub(crate) seen: Vec<Value>,
+    /// The code that the server closed with.
+    pub(crate) close_code: Option<u16>,
 }
 
 impl Socket {
@@ -266,7 +312,11 @@ impl Socket {
                     }
                     return Some(frame);
                 }
-                Ok(Message::Close(_)) | Err(tungstenite::Error::ConnectionClosed) => return None,
+                Ok(Message::Close(frame)) => {
+                    self.close_code = frame.map(|frame| frame.code.into());
+                    return None;
+                }
+                Err(tungstenite::Error::ConnectionClosed) => return None,
                 Ok(_) => {}
                 Err(tungstenite::Error::Protocol(_) | tungstenite::Error::Io(_)) => return None,
                 Err(error) => panic!("{error}, after {:?}", self.seen.last()),

@@ -19,4 +19,8 @@ mod callers;
 mod rights;
 mod browser;
 mod operations;
+mod operators;
+mod attacks;
+mod sequences;
+mod crowds;
 mod restart;
