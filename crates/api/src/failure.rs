@@ -5,7 +5,7 @@ use serde_json::json;
 use toolgate_conversation::{AnswerError, ConversationError, ModelErrorKind};
 use toolgate_gate::UndoError;
 use toolgate_serve::Problem;
-use toolgate_types::{ErrorCode, Failure};
+use toolgate_types::{ErrorCode, Failure, Stage};
 
 use crate::dto::ParticipantDto;
 
@@ -97,12 +97,18 @@ pub(crate) fn of_undo(error: &UndoError) -> Problem {
 
 /// A failure of the gate before there was a call.
 pub(crate) fn of_failure(failure: &Failure) -> Problem {
-    let status = match failure.code {
-        ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
-        ErrorCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::FORBIDDEN,
+    let (status, stage) = match failure.code {
+        ErrorCode::Unauthenticated => (StatusCode::UNAUTHORIZED, Stage::Auth),
+        ErrorCode::RateLimited => (StatusCode::TOO_MANY_REQUESTS, Stage::Permission),
+        _ => (StatusCode::FORBIDDEN, Stage::Permission),
     };
-    with_help(Problem::new(status, failure.code.as_str(), failure.message.clone()), failure.help.clone())
+    let problem = Problem::new(status, failure.code.as_str(), failure.message.clone());
+    with_help(problem.stage(stage.as_str()), failure.help.clone())
+}
+
+/// Something that this caller may not do.
+pub(crate) fn not_permitted(detail: &str, help: &str) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail).stage(Stage::Permission.as_str()).help(help)
 }
 
 fn with_help(problem: Problem, help: Option<String>) -> Problem {

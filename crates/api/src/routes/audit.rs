@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_audit::{AuditError, Record, RecordFilter, VerifyOptions, VerifyReport};
-use toolgate_serve::Problem;
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{Decision, ErrorCode};
 
 use crate::client::Client;
 use crate::dto::{AuditedCall, ChangeDto, Page, to_json};
-use crate::failure::{ApiResult, internal, invalid, not_found};
+use crate::failure::{ApiResult, internal, invalid, not_found, not_permitted};
 use crate::input::{QueryOf, call_id, page_size};
 use crate::state::ApiState;
 
@@ -64,12 +62,8 @@ fn filter(query: AuditQuery, client: &Client) -> ApiResult<RecordFilter> {
     if let (Some(own), Some(asked)) = (&own, &query.caller)
         && own != asked
     {
-        return Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            "not_permitted",
-            "only your own records are shown to you",
-        )
-        .help("the permission `audit:read` shows those of others"));
+        let help = "the permission `audit:read` shows those of others";
+        return Err(not_permitted("only your own records are shown to you", help));
     }
     Ok(RecordFilter {
         tool: query.tool,
@@ -127,9 +121,8 @@ async fn read(
 
 pub(crate) async fn verify(State(state): State<Arc<ApiState>>, client: Client) -> ApiResult<Json<Value>> {
     if !client.sees_everyone() {
-        let detail = "the record of all callers is verified by its operator";
-        return Err(Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail)
-            .help("the permission `audit:read` allows it"));
+        let help = "the permission `audit:read` allows it";
+        return Err(not_permitted("the record of all callers is verified by its operator", help));
     }
     let settings = Arc::clone(&state.settings);
     let report = tokio::task::spawn_blocking(move || {

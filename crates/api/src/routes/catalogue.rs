@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use toolgate_connect::{PinState, PinnedTool, ServerName};
 use toolgate_conversation::models::{chosen_model, list_models};
 use toolgate_llm::ListedModel;
-use toolgate_serve::Problem;
 use toolgate_types::Sha256;
 
 use crate::client::Client;
@@ -17,7 +16,7 @@ use crate::dto::{
     AgentDto, CallCount, Health, MeDto, ModelDto, ModelList, Page, PinBody, PinDto, ProviderDto,
     RefusalCountDto, ServerDto,
 };
-use crate::failure::{ApiResult, conflict, internal, invalid, not_found, unavailable};
+use crate::failure::{ApiResult, conflict, internal, invalid, not_found, not_permitted, unavailable};
 use crate::input::JsonBody;
 use crate::state::ApiState;
 
@@ -185,9 +184,8 @@ fn operator_only(client: &Client) -> ApiResult<()> {
     match client.is_person() {
         true => Ok(()),
         false => {
-            let detail = "pins are agreed to by the operator";
-            Err(Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail)
-                .help("use `toolgate mcp approve` on the machine of the gate"))
+            let help = "use `toolgate mcp approve` on the machine of the gate";
+            Err(not_permitted("pins are agreed to by the operator", help))
         }
     }
 }

@@ -7,15 +7,15 @@ use std::time::{Duration, SystemTime};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Response, StatusCode};
+use axum::http::Response;
 use tokio::time::{MissedTickBehavior, interval};
-use toolgate_serve::{CallerName, Problem};
+use toolgate_serve::CallerName;
 
 use crate::client::Client;
 use crate::dto::to_json;
 use crate::dto::traffic::{CallerTrafficDto, TrafficDto, WaitingQuestionDto, time};
 use crate::event_stream::{block, permit, respond};
-use crate::failure::ApiResult;
+use crate::failure::{ApiResult, not_permitted};
 use crate::state::ApiState;
 
 /// How often a live view is sent.
@@ -51,9 +51,7 @@ fn operators_only(client: &Client) -> ApiResult<()> {
     if client.sees_everyone() {
         return Ok(());
     }
-    let detail = "what other callers do is shown to operators";
-    Err(Problem::new(StatusCode::FORBIDDEN, "not_permitted", detail)
-        .help("the permission `audit:read` shows it"))
+    Err(not_permitted("what other callers do is shown to operators", "the permission `audit:read` shows it"))
 }
 
 fn traffic(state: &ApiState, client: &Client) -> TrafficDto {

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::middleware::Next;
 use serde::Deserialize;
 use serde_json::json;
-use toolgate_types::Sha256;
+use toolgate_types::{Sha256, Stage};
 
 use super::application::{ApiClient, ClientKind, ClientOwner, StreamLimits};
 use super::auth::{AuthRequirement, AuthenticatedClient, is_equal};
@@ -265,6 +265,7 @@ fn closing() -> Problem {
 
 fn unauthenticated() -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", "a token is needed")
+        .stage(Stage::Auth.as_str())
         .help("open the address that `toolgate serve` printed, or send `Authorization: Bearer TOKEN`")
 }
 
