@@ -85,7 +85,9 @@ class Generated(ApiTest):
             "--no-color",
         ]  # fmt: skip
         environment = os.environ | {"HOME": str(self.place.config.parent), "COLUMNS": "140"}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10 * PATIENCE, check=False, env=environment)
+        # It keeps a cache in its working directory.
+        folder = self.place.config.parent
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10 * PATIENCE, check=False, env=environment, cwd=folder)
         self.assertEqual(done.returncode, 0, done.stdout[-8000:] + done.stderr[-2000:])
 
 
