@@ -145,6 +145,17 @@ pub fn report_extra(name: &str, ours: Duration, floor: Duration, floor_name: &st
     );
 }
 
+/// Prints how much memory something takes, beside the most that it may.
+pub fn report_bytes(name: &str, bytes: u64, allowance: u64) {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!(
+        "RATIO {name} ours={:.1}MiB peer={:.0}MiB(allowance) ratio={:.3} bound=1",
+        mib(bytes),
+        mib(allowance),
+        bytes as f64 / allowance as f64
+    );
+}
+
 fn shown(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     if micros < 1000.0 { format!("{micros:.1}us") } else { format!("{:.2}ms", micros / 1000.0) }
