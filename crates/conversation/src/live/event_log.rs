@@ -18,7 +18,7 @@ const MAX_RUNNING_BYTES: usize = 16 << 20;
 const MAX_IDLE_BYTES: usize = 256 << 10;
 
 /// The longest entry of deltas, and so the longest merged delta.
-const MAX_DELTA_BYTES: usize = 64 << 10;
+const MAX_DELTA_BYTES: usize = 16 << 10;
 
 /// What an entry takes besides its text.
 const ENTRY_BYTES: usize = 96;

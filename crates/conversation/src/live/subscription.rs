@@ -9,7 +9,7 @@ use super::event_log::{EventFrame, LogRead};
 use super::live_conversation::LiveConversation;
 
 /// About how much a reader gets at a time.
-const MAX_BATCH_BYTES: usize = 64 << 10;
+const MAX_BATCH_BYTES: usize = 16 << 10;
 
 /// What a reader gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
