@@ -42,6 +42,7 @@ fn main() {
             }),
             mounts: vec![mount],
             read: Vec::new(),
+            home_links: Vec::new(),
             network: Network::None,
             limits: ResourceLimits::default(),
             disk_is_short: None,

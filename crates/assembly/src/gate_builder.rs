@@ -225,8 +225,8 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
 }
 
 /// The entries that the gate keeps in its state directory.
-pub const STATE_DIRECTORIES: [&str; 11] =
-    ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST, GRANTS];
+pub const STATE_DIRECTORIES: [&str; 12] =
+    ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST, GRANTS, CACHES];
 
 /// Every gate hides names with this suffix, also one with another state directory.
 pub const JOURNAL: &str = "journal.toolgate";
@@ -247,6 +247,14 @@ pub const TRUST: &str = "trust.toolgate";
 
 /// Lasting grants; hidden by the suffix.
 const GRANTS: &str = "grants.toolgate";
+
+/// Package caches of commands; hidden by the suffix.
+const CACHES: &str = "caches.toolgate";
+
+/// The directory of package caches.
+pub fn caches_directory(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(CACHES)
+}
 
 /// The lasting grants.
 pub fn open_grants(settings: &Settings) -> Result<GrantStore, BuildError> {

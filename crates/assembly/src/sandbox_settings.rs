@@ -1,26 +1,30 @@
 //! The confinement of commands: the `sandbox` section of the configuration as sandbox options.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cap_std::fs::Dir;
+pub use toolgate_command::CacheUsage;
 use toolgate_command::{
     CommandOptions, CommandRunner, CommitIdentity, Confinement, EscalationRule, GateDirectories,
-    ShellTimeouts,
+    PackageCaches, ShellTimeouts,
 };
 use toolgate_confine::Quarantined;
 use toolgate_egress::{NetworkAllowlist, SystemDialer};
-use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
+use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, PackageCacheConfig, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{DiskReserve, HardLinks, Workspace};
 
-use crate::ambient::{HostEnvironment, has_entry, open_private_directory, read_regular_file, real_path};
+use crate::ambient::{
+    HostEnvironment, has_entry, open_directory, open_private_directory, read_regular_file, real_path,
+};
 use crate::error::BuildError;
-use crate::gate_builder::{baselines_directories, quarantine_directory};
+use crate::gate_builder::{baselines_directories, caches_directory, quarantine_directory};
+use crate::lendable_directories::directory_opener;
 use crate::load::LoadError;
 use crate::notices::warn;
 use crate::protected_paths::GateOwnedPaths;
@@ -119,8 +123,32 @@ fn timeouts(config: &Config) -> ShellTimeouts {
 }
 
 fn escalation(config: &SandboxConfig) -> EscalationRule {
-    let toolgate_manifest::EscalationConfig { hosts, time } = config.escalation;
-    EscalationRule { hosts, time }
+    let toolgate_manifest::EscalationConfig { hosts, time, directories } = config.escalation;
+    EscalationRule { hosts, time, directories }
+}
+
+/// What package managers of commands keep.
+fn package_caches(settings: &Settings) -> Option<PackageCaches> {
+    let PackageCacheConfig::Bytes(max_bytes) = settings.loaded.config.sandbox.cache else { return None };
+    let directory = caches_directory(settings);
+    Some(PackageCaches::new(move || open_readable_directory(&directory), max_bytes))
+}
+
+/// The package managers that have a cache.
+pub fn package_managers() -> impl Iterator<Item = &'static str> {
+    PackageCaches::managers()
+}
+
+/// The package caches of this gate, if it has any.
+pub fn package_cache_usage(settings: &Settings) -> Vec<CacheUsage> {
+    let directory = open_readable_directory(&caches_directory(settings));
+    directory.and_then(|directory| PackageCaches::usage(&directory)).unwrap_or_default()
+}
+
+/// Creates and opens a directory whose entries are listed: `O_PATH` would not do.
+fn open_readable_directory(path: &Path) -> std::io::Result<Dir> {
+    open_private_directory(path)?;
+    Ok(Dir::from_std_file(open_directory(path)?))
 }
 
 /// What commands may do to files that have a hard link outside of the workspace.
@@ -185,6 +213,8 @@ pub fn runner(
         timeouts: timeouts(config),
         dialer: supplied.dialer.clone().unwrap_or_else(|| Arc::new(SystemDialer)),
         reserve: Some(disk_reserve(settings)),
+        package_caches: package_caches(settings),
+        open_directory: Some(directory_opener(settings, own)?),
     });
     let runner = runner.map_err(|error| BuildError::usage(error.to_string()).help(error.help()))?;
     Ok(Arc::new(runner.committing_as(identity(&settings.environment))))

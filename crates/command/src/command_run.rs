@@ -6,15 +6,16 @@ use toolgate_confine::{ConfineRequest, ConfinedRun, Quarantined};
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, SandboxError};
 use toolgate_types::{CallId, Cancellation, Failure};
-use toolgate_workspace::{DiskReserve, PathGrant};
+use toolgate_workspace::{DiskReserve, PathGrant, Workspace};
 
 use crate::applied_limits::AppliedLimits;
 use crate::background::{BackgroundStreams, WatchedMounts};
 use crate::capture::Capture;
 use crate::confinement::{ConfinementState, SandboxRuntime};
+use crate::lent_directory::confine_lent;
 use crate::network::{Proxy, denials, note_hosts, refused_hosts};
 use crate::post_run::{PostRunLeftovers, quarantine_leftovers};
-use crate::{CommandOutcome, CommandRunner, CommandSpec, MAX_ATTEMPTS, restrict_to_grant};
+use crate::{BesideMounts, CommandOutcome, CommandRunner, CommandSpec, MAX_ATTEMPTS, restrict_to_grant};
 
 /// Who receives the output of a command.
 #[derive(Clone, Copy)]
@@ -82,6 +83,8 @@ impl CommandRunner {
         let mounts = restrict_to_grant(&command.mounts, context);
         let (run, recovered) =
             self.begin(made.state, &mounts, context.grant.as_deref(), stop, context.call)?;
+        let lent = self.lent_workspace(&context.escalation)?;
+        let beside = self.beside_mounts(command, context, (made, lent.as_ref()), stop)?;
         let proxy = made
             .sandbox
             .has_network_namespace()
@@ -97,7 +100,8 @@ impl CommandRunner {
             OutputReceiver::Call => CommandStdio::Captured(command.captured_stdio()),
             OutputReceiver::Background(streams) => CommandStdio::Streamed(streams.stdio(&started)),
         };
-        let job = self.job(command, run.mounts(), (network, proxy.as_ref()), (stdio, &disk_is_short));
+        let job =
+            self.job(command, (run.mounts(), &beside), (network, proxy.as_ref()), (stdio, &disk_is_short));
         let mut capture = Capture::with_limit(command.max_stream_bytes());
         let ready = context.await_intent().and_then(|()| (command.final_check)());
         if let Err(failure) = ready {
@@ -140,6 +144,22 @@ impl CommandRunner {
                 exit: Some(ended),
             }
         }))
+    }
+
+    /// What a command is shown beside its mounts. One of a restricted grant is read-only, and so has no cache.
+    fn beside_mounts<'l>(
+        &self,
+        command: &CommandSpec<'_>,
+        context: &CallContext,
+        (made, lent): (SandboxRuntime<'_>, Option<&'l Workspace>),
+        stop: &Cancellation,
+    ) -> Result<BesideMounts<'l>, Failure> {
+        let caches = self.options.package_caches.as_ref();
+        let has_cache =
+            command.has_package_cache && context.grant.is_none() && made.sandbox.has_mount_namespace();
+        let cache = caches.filter(|_| has_cache).and_then(|caches| caches.lend(self.workspace(), context));
+        let lent = lent.map(|lent| confine_lent(lent, made, stop)).transpose()?.unwrap_or_default();
+        Ok(BesideMounts { cache, lent })
     }
 
     /// Confines the mounts of a command. Leftovers of earlier commands that were not fully scanned are quarantined first, and reported.

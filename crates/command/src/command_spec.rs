@@ -23,6 +23,8 @@ pub struct CommandSpec<'a> {
     pub environment: &'a [(String, String)],
     /// What it reads from standard input.
     pub input: Option<Vec<u8>>,
+    /// Whether its package managers have a cache of this workspace and caller.
+    pub has_package_cache: bool,
     /// The hosts that it may reach.
     pub reach: &'a Reach,
     /// Its resource limits.

@@ -18,6 +18,8 @@ mod command_spec;
 mod stderr_tail;
 mod background;
 mod command_run;
+mod package_cache;
+mod lent_directory;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use toolgate_workspace::{
 };
 
 use network::{NO_RETRIES, Proxy};
+use package_cache::CacheLease;
 use post_run::quarantine_leftovers;
 
 pub use background::{
@@ -50,7 +53,9 @@ pub use command_denial::CommandDenial;
 pub use command_outcome::{
     CommandBounds, CommandFacts, CommandOutcome, MAX_REPORTED, escape_name, output_before, truncate_json,
 };
+pub use lent_directory::{DirectoryOpener, is_lendable};
 pub use network::{Reach, RefusedHost};
+pub use package_cache::{CacheUsage, PackageCaches};
 
 /// How often a command is retried when files move while it is being confined.
 const MAX_ATTEMPTS: usize = 5;
@@ -89,6 +94,10 @@ pub struct CommandOptions {
     pub dialer: Arc<dyn Dial>,
     /// The disk space that commands must leave free for the audit log.
     pub reserve: Option<DiskReserve>,
+    /// What package managers of shell lines keep between commands; `None` if nothing is kept.
+    pub package_caches: Option<PackageCaches>,
+    /// Opens a directory of the machine that a person lets one call read; `None` if there is none to be let.
+    pub open_directory: Option<DirectoryOpener>,
 }
 
 /// What a person may allow a command that lacked it.
@@ -98,6 +107,8 @@ pub struct EscalationRule {
     pub hosts: bool,
     /// More time.
     pub time: bool,
+    /// A directory to read.
+    pub directories: bool,
 }
 
 /// The configured timeouts of a shell line; without one the profile's applies.
@@ -172,6 +183,12 @@ impl CommandRunner {
         Ok(Reach { rules, key: self.reach.key })
     }
 
+    /// Whether package managers of a shell line have a cache.
+    #[must_use]
+    pub fn has_package_caches(&self) -> bool {
+        self.options.package_caches.is_some()
+    }
+
     /// The configured timeouts of a shell line.
     #[must_use]
     pub fn timeouts(&self) -> ShellTimeouts {
@@ -217,19 +234,23 @@ impl CommandRunner {
     fn job<'j>(
         &self,
         command: &CommandSpec<'_>,
-        confined: &'j [ConfinedMount<'_>],
+        (confined, beside): (&'j [ConfinedMount<'_>], &'j BesideMounts<'_>),
         (network, proxy): (Network<'j>, Option<&Proxy>),
         (stdio, disk_is_short): (CommandStdio<'j>, &'j (dyn Fn() -> bool + Sync)),
     ) -> Job<'j> {
-        let declared: Vec<_> = self.options.environment.iter().chain(command.environment).cloned().collect();
+        // What the operator declares comes after the cache, and so counts.
+        let cached = beside.cache.iter().flat_map(|_| CacheLease::variables());
+        let declared = self.options.environment.iter().chain(command.environment).cloned();
+        let declared: Vec<_> = cached.chain(declared).collect();
         Job {
             program: command.program.clone(),
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
             environment: self.variables(&command.directory, confined, &declared, proxy),
             stdio,
-            mounts: confined.iter().map(bind_mount).collect(),
+            mounts: confined.iter().map(bind_mount).chain(beside.mounts()).collect(),
             read: Vec::new(),
+            home_links: beside.cache.iter().flat_map(|_| CacheLease::links()).collect(),
             network,
             limits: command.limits,
             disk_is_short: self.options.reserve.is_some().then_some(disk_is_short),
@@ -293,6 +314,25 @@ pub fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -> Strin
         (true, _) => "may change nothing".to_owned(),
         (false, true) => format!("may change nothing: {RESTRICTED_GRANT_NOTE}"),
         (false, false) => format!("may change {given}"),
+    }
+}
+
+/// What a command is shown beside its mounts.
+#[derive(Default)]
+pub(crate) struct BesideMounts<'c> {
+    /// Its package cache.
+    pub(crate) cache: Option<CacheLease>,
+    /// The directories that a person let this call read.
+    pub(crate) lent: Vec<ConfinedMount<'c>>,
+}
+
+impl BesideMounts<'_> {
+    fn mounts(&self) -> impl Iterator<Item = BindMount<'_>> {
+        let lent = self
+            .lent
+            .iter()
+            .map(|mount| BindMount { at: mount.host_root().to_path_buf(), ..bind_mount(mount) });
+        self.cache.iter().map(CacheLease::mount).chain(lent)
     }
 }
 

@@ -177,6 +177,7 @@ impl ProcessSupervisor {
             stdio: CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: self.stop_pipe.as_fd() }),
             mounts: confined.iter().map(bind_mount).collect(),
             read: self.process.read.clone(),
+            home_links: Vec::new(),
             network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
             limits: self.process.limits.unwrap_or_else(|| self.runner.limits().long_lived()),
             disk_is_short: watches.then_some(&disk_is_short),

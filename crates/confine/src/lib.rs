@@ -23,12 +23,13 @@ mod baselines;
 mod confined_run;
 mod leftover;
 mod post_run_scan;
+mod trash;
 mod quarantine;
 mod quarantine_bounds;
 
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -49,6 +50,7 @@ pub use post_run_scan::PostRunScan;
 pub use quarantine::{Quarantine, Quarantined};
 pub use quarantine_bounds::QuarantineBounds;
 pub use toolgate_workspace::internals::{ProtectedArtifact, ProtectedArtifactKind};
+pub use trash::{empty_trash, move_to_trash};
 
 /// Each overlay is a mount that costs every command time. Where more would be needed, whole directories are masked.
 const MAX_OVERLAYS: usize = 10_000;
@@ -185,6 +187,12 @@ impl<'a> ConfinedMount<'a> {
     #[must_use]
     pub fn alias(&self) -> &'a str {
         self.tree.mount.alias()
+    }
+
+    /// Where it is on the host.
+    #[must_use]
+    pub fn host_root(&self) -> &'a Path {
+        self.tree.mount.host_root()
     }
 
     /// The open directory.

@@ -4,9 +4,7 @@
 //! gates that share the directory. Expired artifacts are removed first, then the largest: a flood of large files does not displace the small one that
 //! an editor wrote while a command ran. The note beside an artifact stays, and then says that the content is no longer kept.
 //!
-//! A tree made by a command may be arbitrarily deep and wide. It is removed without recursion: each subdirectory is first moved up into the trash
-//! directory, so that one descriptor suffices; and a bounded number of names at a time. What is left then, or by a process that was killed, is
-//! removed by the next sweep.
+//! What is removed goes through the trash ([`crate::trash`]); what is left there, also by a process that was killed, is removed by the next sweep.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,11 +12,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cap_std::fs::{Dir, DirEntry, OpenOptions, OpenOptionsExt as _};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat};
 use serde_json::{Value, json};
 use toolgate_fs::FileLock;
 use toolgate_types::CallId;
 use toolgate_workspace::{AppendCounter, COUNTER_STEP, counter_units};
+
+use crate::trash::{empty_trash, move_to_trash, open_directory};
 
 /// The version of the notes beside quarantined files.
 pub(super) const NOTE_VERSION: u32 = 1;
@@ -32,8 +32,6 @@ const ADDED_COUNTER: &str = "added";
 
 /// How many artifacts are kept, whatever their size.
 const MAX_ENTRIES: usize = 10_000;
-/// How many names one sweep removes.
-const MAX_REMOVED_PER_SWEEP: usize = 100_000;
 /// How many names are visited to measure one artifact, and how deep. A larger one is the first to be removed.
 const MAX_MEASURED: usize = 10_000;
 const MAX_MEASURED_DEPTH: usize = 64;
@@ -195,12 +193,6 @@ fn note_of(name: &OsStr) -> OsString {
     note
 }
 
-/// Opens a directory with `O_NOFOLLOW`.
-fn open_directory(directory: &Dir, name: &OsStr) -> io::Result<Dir> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(Dir::from_std_file(rustix::fs::openat(directory, name, flags, Mode::empty())?.into()))
-}
-
 fn space(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512).saturating_add(NAME_BYTES)
 }
@@ -257,60 +249,6 @@ fn read_note(directory: &Dir, note: &OsStr) -> Option<Value> {
     let is_short =
         directory.symlink_metadata(note).is_ok_and(|note| note.is_file() && note.len() <= MAX_NOTE_BYTES);
     is_short.then(|| serde_json::from_slice(&directory.read(note).ok()?).ok())?
-}
-
-/// Moves something to the trash directory under a fresh name. Moving a directory needs write permission on it, because its `..` changes.
-fn move_to_trash(directory: &Dir, name: &OsStr, dropping: &Dir) -> io::Result<()> {
-    let fresh = CallId::fresh().to_string();
-    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-        rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty())?;
-    }
-    Ok(rustix::fs::renameat(directory, name, dropping, fresh)?)
-}
-
-/// Removes everything in the trash, up to the limit; returns whether it is empty.
-fn empty_trash(dropping: &Dir) -> io::Result<bool> {
-    let mut removed = 0;
-    loop {
-        let mut is_empty = true;
-        for entry in dropping.entries()? {
-            let entry = entry?;
-            is_empty = false;
-            removed += 1;
-            if removed > MAX_REMOVED_PER_SWEEP {
-                return Ok(false);
-            }
-            if entry.file_type()?.is_dir() {
-                let directory = open_directory(dropping, &entry.file_name())?;
-                removed += flatten(&directory, dropping, MAX_REMOVED_PER_SWEEP - removed)?;
-                // Fails if the directory still has content.
-                let _ = dropping.remove_dir(entry.file_name());
-            } else {
-                dropping.remove_file(entry.file_name())?;
-            }
-        }
-        if is_empty {
-            return Ok(true);
-        }
-    }
-}
-
-/// Removes the files of a directory, and moves its subdirectories to the trash; returns how many entries there were.
-fn flatten(directory: &Dir, dropping: &Dir, most: usize) -> io::Result<usize> {
-    let mut removed = 0;
-    for entry in directory.entries()? {
-        let entry = entry?;
-        removed += 1;
-        if removed > most {
-            break;
-        }
-        match entry.file_type()?.is_dir() {
-            true => move_to_trash(directory, &entry.file_name(), dropping)?,
-            false => directory.remove_file(entry.file_name())?,
-        }
-    }
-    Ok(removed)
 }
 
 #[cfg(test)]

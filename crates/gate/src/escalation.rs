@@ -1,9 +1,9 @@
 //! What a person may allow the retry of a command beyond the configuration.
 //!
-//! A command that was refused a host, or ran out of time, is remembered by its caller, its session, its tool's definition and the digest of its
-//! arguments. If the same caller makes the same call again and a person is asked about it, the question offers each missing thing as a choice of its
-//! own. Only that choice allows it, for this call or for the session; the gate itself never retries anything. What an allowlist does not let a person
-//! open, such as a private address, is not remembered.
+//! A command that was refused a host, ran out of time or did not find a path of the machine is remembered by its caller, its session, its tool's
+//! definition and the digest of its arguments. If the same caller makes the same call again and a person is asked about it, the question offers each
+//! missing thing as a choice of its own. Only that choice allows it, for this call or for the session; the gate itself never retries anything. What an
+//! allowlist does not let a person open, such as a private address, is not remembered.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const MAX_SESSIONS: usize = 256;
 /// One thing that a person may allow beyond the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EscalationOffer {
-    /// Chosen by this: `host-1`, `host-1-session`, `time`.
+    /// Chosen by this: `host-1`, `host-1-session`, `time`, `directory-1`.
     pub id: String,
     /// What it allows.
     pub allows: Escalation,
@@ -44,9 +44,11 @@ impl EscalationOffer {
             true => "for every later command of this tool in this session",
             false => "for this call",
         };
-        match self.allows.timeout {
-            Some(timeout) => format!("allow up to {} min {span}", timeout.as_secs().div_ceil(60)),
-            None => format!("allow {} {span}", self.allows.hosts.join(", ")),
+        let Escalation { hosts, timeout, directories } = &self.allows;
+        match (timeout, directories.as_slice()) {
+            (Some(timeout), _) => format!("allow up to {} min {span}", timeout.as_secs().div_ceil(60)),
+            (None, [directory, ..]) => format!("let it read {} {span}", directory.display()),
+            (None, []) => format!("allow {} {span}", hosts.join(", ")),
         }
     }
 }
@@ -55,7 +57,7 @@ impl EscalationOffer {
 pub(crate) fn offers(lacked: &Escalation, may_last: bool) -> Vec<EscalationOffer> {
     let hosts = lacked.hosts.iter().take(MAX_OFFERED_HOSTS).zip(1..);
     let hosts = hosts.flat_map(|(host, number)| {
-        let allows = Escalation { hosts: vec![host.clone()], timeout: None };
+        let allows = Escalation { hosts: vec![host.clone()], ..Escalation::default() };
         let once = EscalationOffer { id: format!("host-{number}"), allows, for_session: false };
         let lasting =
             EscalationOffer { id: format!("host-{number}-session"), for_session: true, ..once.clone() };
@@ -63,10 +65,15 @@ pub(crate) fn offers(lacked: &Escalation, may_last: bool) -> Vec<EscalationOffer
     });
     let time = lacked.timeout.map(|timeout| EscalationOffer {
         id: "time".to_owned(),
-        allows: Escalation { hosts: Vec::new(), timeout: Some(timeout) },
+        allows: Escalation { timeout: Some(timeout), ..Escalation::default() },
         for_session: false,
     });
-    hosts.chain(time).collect()
+    let directories = lacked.directories.iter().zip(1..).map(|(directory, number)| EscalationOffer {
+        id: format!("directory-{number}"),
+        allows: Escalation { directories: vec![directory.clone()], ..Escalation::default() },
+        for_session: false,
+    });
+    hosts.chain(time).chain(directories).collect()
 }
 
 /// A call that a person may be asked to allow more.
@@ -116,7 +123,8 @@ impl EscalationMemory {
     pub(crate) fn allowed(&self, call: &EscalatedCall) -> Escalation {
         let state = self.lock();
         let known = state.sessions.iter().find(|(holder, _)| *holder == call.holder);
-        Escalation { hosts: known.map(|(_, hosts)| hosts.clone()).unwrap_or_default(), timeout: None }
+        let hosts = known.map(|(_, hosts)| hosts.clone()).unwrap_or_default();
+        Escalation { hosts, ..Escalation::default() }
     }
 
     /// Allows hosts for the session of this call.
@@ -144,19 +152,27 @@ impl EscalationMemory {
 
 /// The sum of two escalations.
 pub(crate) fn joined(one: Escalation, other: Escalation) -> Escalation {
-    let mut hosts = one.hosts;
-    for host in other.hosts {
-        if !hosts.contains(&host) {
-            hosts.push(host);
-        }
+    Escalation {
+        hosts: union(one.hosts, other.hosts),
+        timeout: one.timeout.max(other.timeout),
+        directories: union(one.directories, other.directories),
     }
-    Escalation { hosts, timeout: one.timeout.max(other.timeout) }
 }
 
-/// As the record names it: the hosts, and the time in seconds.
+fn union<T: PartialEq>(mut one: Vec<T>, other: Vec<T>) -> Vec<T> {
+    for item in other {
+        if !one.contains(&item) {
+            one.push(item);
+        }
+    }
+    one
+}
+
+/// As the record names it: the hosts, the time in seconds, and the directories.
 pub(crate) fn recorded(escalation: &Escalation) -> Vec<String> {
     let time = |timeout: Duration| format!("{} s", timeout.as_secs());
-    escalation.hosts.iter().cloned().chain(escalation.timeout.map(time)).collect()
+    let directories = escalation.directories.iter().map(|directory| format!("read {}", directory.display()));
+    escalation.hosts.iter().cloned().chain(escalation.timeout.map(time)).chain(directories).collect()
 }
 
 #[cfg(test)]
@@ -165,13 +181,16 @@ mod tests {
 
     fn lacking(hosts: &[&str]) -> Escalation {
         let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-        Escalation { hosts, timeout: None }
+        Escalation { hosts, ..Escalation::default() }
     }
 
     #[test]
     fn every_offer_is_one_line_with_one_thing() {
-        let lacked =
-            Escalation { timeout: Some(Duration::from_secs(600)), ..lacking(&["a.example", "b.example"]) };
+        let lacked = Escalation {
+            timeout: Some(Duration::from_secs(600)),
+            directories: vec!["/home/me/other".into()],
+            ..lacking(&["a.example", "b.example"])
+        };
         let texts =
             |may_last| offers(&lacked, may_last).iter().map(EscalationOffer::text).collect::<Vec<_>>();
         assert_eq!(
@@ -181,12 +200,13 @@ mod tests {
                 "allow a.example for every later command of this tool in this session",
                 "allow b.example for this call",
                 "allow b.example for every later command of this tool in this session",
-                "allow up to 10 min for this call"
+                "allow up to 10 min for this call",
+                "let it read /home/me/other for this call"
             ]
         );
-        assert_eq!(texts(false).len(), 3, "without a session nothing lasts");
+        assert_eq!(texts(false).len(), 4, "without a session nothing lasts");
         let forty: Vec<String> = (0..40).map(|number| format!("h{number}.example")).collect();
-        let forty = offers(&Escalation { hosts: forty, timeout: None }, false);
+        let forty = offers(&Escalation { hosts: forty, ..Escalation::default() }, false);
         assert_eq!(forty.len(), MAX_OFFERED_HOSTS, "forty hosts are not forty lines");
         assert_eq!(offers(&Escalation::default(), true), []);
     }

@@ -466,7 +466,7 @@ impl Gate {
         let lacked = match &outcome {
             Outcome::Done(output) => output.lacked.clone(),
             Outcome::Failed { failure, .. } if failure.code == ErrorCode::Timeout => {
-                Escalation { hosts: Vec::new(), timeout: tool.longer_timeout() }
+                Escalation { timeout: tool.longer_timeout(), ..Escalation::default() }
             }
             Outcome::Failed { .. } => Escalation::default(),
         };

@@ -320,6 +320,7 @@ impl<'g> Valid<'g> {
         if needs_question(who.caller.trust, spec.class) {
             let lacked =
                 escalated.as_ref().and_then(|call| asking.escalations.lacked(call)).unwrap_or_default();
+            let lacked = allowable(tool, lacked, asking.blocking).await;
             // A grant answers for what it knew: that the call lacks something is another question.
             let is_lacking = lacked != Escalation::default();
             if is_lacking || !asking.session_grants.allow(definition, &who) {
@@ -367,6 +368,16 @@ impl<'g> Valid<'g> {
             timeout: asking.timeout,
         })))
     }
+}
+
+/// Of what a call lacked, that which a person may allow. Directories are looked for on the disk.
+async fn allowable(tool: &RegisteredTool, lacked: Escalation, blocking: BlockingStrategy) -> Escalation {
+    if lacked.directories.is_empty() {
+        return lacked;
+    }
+    let tool = Arc::clone(&tool.tool);
+    // Without an answer nothing more is offered.
+    blocking.run(move || Ok(tool.escalation_for(lacked))).await.unwrap_or_default()
 }
 
 /// Whether a person may allow calls of this tool more than the configuration does: built-in commands, whose limits the gate itself set.

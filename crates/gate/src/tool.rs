@@ -192,6 +192,11 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Of what an earlier call of this kind lacked, that which a person may allow. May read the filesystem.
+    fn escalation_for(&self, lacked: Escalation) -> Escalation {
+        lacked
+    }
+
     /// Which of its arguments are workspace paths.
     fn path_inputs(&self) -> PathInputs {
         PathInputs::default()

@@ -58,7 +58,8 @@ pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, shown};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
 pub use retention::RetentionConfig;
 pub use sandbox::{
-    EscalationConfig, HardLinkRule, SandboxConfig, SandboxLayer, Toolchain, ToolchainSelection,
+    EscalationConfig, HardLinkRule, PackageCacheConfig, SandboxConfig, SandboxLayer, Toolchain,
+    ToolchainSelection,
 };
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{

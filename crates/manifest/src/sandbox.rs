@@ -29,7 +29,8 @@ const SANDBOX: &[KeySpec] = &[
     key("timeout", "timeout: 2m"),
     key("max_timeout", "max_timeout: 10m"),
     key("background", "background: 8"),
-    key("escalation", "escalation: {hosts: true, time: true}"),
+    key("escalation", "escalation: {hosts: true, time: true, directories: true}"),
+    key("cache", "cache: 2GiB"),
 ];
 
 /// `sandbox`: how commands are confined; absent values have the sandbox's defaults.
@@ -69,9 +70,12 @@ pub struct SandboxConfig {
     pub background: Option<u64>,
     /// `escalation`: what a person may allow a command beyond the configuration.
     pub escalation: EscalationConfig,
+    /// `cache`: what package managers keep between commands.
+    pub cache: PackageCacheConfig,
 }
 
-const ESCALATION: &[KeySpec] = &[key("hosts", "hosts: true"), key("time", "time: true")];
+const ESCALATION: &[KeySpec] =
+    &[key("hosts", "hosts: true"), key("time", "time: true"), key("directories", "directories: true")];
 
 /// `escalation`: what a person may allow a command that lacked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +84,28 @@ pub struct EscalationConfig {
     pub hosts: bool,
     /// `time`: more time.
     pub time: bool,
+    /// `directories`: a directory of the machine to read, for one call.
+    pub directories: bool,
 }
 
 impl Default for EscalationConfig {
     fn default() -> Self {
-        Self { hosts: true, time: true }
+        Self { hosts: true, time: true, directories: true }
+    }
+}
+
+/// `cache`: what package managers keep between commands, for each workspace and caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackageCacheConfig {
+    /// Nothing.
+    Off,
+    /// At most this many bytes.
+    Bytes(u64),
+}
+
+impl Default for PackageCacheConfig {
+    fn default() -> Self {
+        Self::Bytes(2 << 30)
     }
 }
 
@@ -203,7 +224,7 @@ pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Op
     let folders = |field: &ConfigField, report: &mut ProblemReport<'_>| list(field, "path", report, path);
     let named: Option<Vec<Located<String>>> = section.get("network", report, network);
     let may_reach = named.as_ref().is_none_or(|named| !named.is_empty());
-    let standard = EscalationConfig { hosts: may_reach, time: true };
+    let standard = EscalationConfig { hosts: may_reach, ..EscalationConfig::default() };
     let escalation = section.get("escalation", report, |field, report| escalation(field, standard, report));
     Some(SandboxConfig {
         require: section.get("require", report, require),
@@ -223,6 +244,7 @@ pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Op
         timeout: section.get("timeout", report, duration),
         max_timeout: section.get("max_timeout", report, duration),
         background: section.get("background", report, background),
+        cache: section.get("cache", report, package_cache).unwrap_or_default(),
     })
 }
 
@@ -265,7 +287,15 @@ fn escalation(
     Some(EscalationConfig {
         hosts: section.get("hosts", report, flag).unwrap_or(standard.hosts),
         time: section.get("time", report, flag).unwrap_or(standard.time),
+        directories: section.get("directories", report, flag).unwrap_or(standard.directories),
     })
+}
+
+fn package_cache(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<PackageCacheConfig> {
+    match &field.node.kind {
+        NodeKind::Scalar { text, .. } if text == "off" => Some(PackageCacheConfig::Off),
+        _ => size(field, report).map(PackageCacheConfig::Bytes),
+    }
 }
 
 fn background(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<u64> {

@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }),
         mounts: vec![project],
         read: Vec::new(),
+        home_links: Vec::new(),
         network: Network::None,
         limits: ResourceLimits::default(),
         disk_is_short: None,

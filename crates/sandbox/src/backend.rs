@@ -18,6 +18,9 @@ pub trait Backend: Send + Sync {
     /// Whether commands have a network namespace of their own, and so can have a proxy.
     fn has_network_namespace(&self) -> bool;
 
+    /// Whether commands have a filesystem view of their own, in which mounts can be at any path.
+    fn has_mount_namespace(&self) -> bool;
+
     /// Runs a command to its end; when this returns, nothing that it started is alive.
     ///
     /// # Errors
@@ -37,6 +40,10 @@ impl Backend for Sandbox {
 
     fn has_network_namespace(&self) -> bool {
         self.has(Layer::NetworkNamespace)
+    }
+
+    fn has_mount_namespace(&self) -> bool {
+        self.has(Layer::MountNamespace)
     }
 
     fn run(

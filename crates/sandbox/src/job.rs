@@ -26,12 +26,25 @@ pub struct Job<'a> {
     pub mounts: Vec<BindMount<'a>>,
     /// Host directories and files that it may read in addition to those of all commands, at the same path.
     pub read: Vec<PathBuf>,
+    /// Symlinks in its home directory, which is new for each command.
+    pub home_links: Vec<HomeLink>,
     /// Its network access.
     pub network: Network<'a>,
     /// Its resource limits.
     pub limits: ResourceLimits,
     /// Polled while it runs: whether the disk has so little free space that the command must be killed.
     pub disk_is_short: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+/// A symlink in the home directory of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeLink {
+    /// Its directory, which is created: one name.
+    pub directory: PathBuf,
+    /// Its name.
+    pub name: OsString,
+    /// Where it leads.
+    pub target: PathBuf,
 }
 
 /// How the standard streams of a command are connected.

@@ -38,8 +38,8 @@ pub use backend::Backend;
 pub use environment::{loader_variable, refused_variable};
 pub use error::SandboxError;
 pub use job::{
-    BindMount, CapturedStdio, CommandExit, CommandStdio, Exit, Job, LimitHit, Network, OnOutputLimit,
-    PROXY_PORT, PipeEnds, PipedStdio, ServeProxy, Stream, StreamedStdio, TerminationReason,
+    BindMount, CapturedStdio, CommandExit, CommandStdio, Exit, HomeLink, Job, LimitHit, Network,
+    OnOutputLimit, PROXY_PORT, PipeEnds, PipedStdio, ServeProxy, Stream, StreamedStdio, TerminationReason,
 };
 pub use layer::{Layer, LayerReport, Layers};
 pub use limits::ResourceLimits;

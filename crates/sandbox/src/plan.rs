@@ -26,6 +26,8 @@ const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 /// What masks other paths: an empty file and an empty directory with mode 0.
 const EMPTY_FILE: &str = "/.toolgate/file";
 const EMPTY_DIRECTORY: &str = "/.toolgate/folder";
+/// Their directory.
+const OWN_DIRECTORY: &str = "/.toolgate";
 
 /// What planning depends on.
 pub(crate) struct PlanContext<'a> {
@@ -114,7 +116,7 @@ impl LaunchPlan {
         });
         let mounts: Vec<_> = mounts.collect::<Result<_, SandboxError>>()?;
         self.root();
-        let mut made = CreatedDirectories::default();
+        let mut made = CreatedDirectories(vec![PathBuf::from(OWN_DIRECTORY)]);
         for (place, slot) in &shown {
             made.parents(&place.path, self)?;
             self.show(place, *slot, bare)?;
@@ -187,6 +189,7 @@ impl LaunchPlan {
     /// Adapts a copy of the view to one command.
     fn adapt_to_job(&mut self, job: &Job<'_>, planning: &PlanContext<'_>) -> Result<(), SandboxError> {
         self.temporary(job);
+        self.home_links(job)?;
         for mount in job.mounts.iter().filter(|mount| !mount.overlays.is_empty()) {
             let slot = self.open_place(c_text(&mount.at, "a path")?)?;
             self.overlays(mount, slot)?;
@@ -311,6 +314,21 @@ impl LaunchPlan {
         self.steps.push(SetupStep::Directory { path: CString::from(c"/tmp/home"), mode: 0o700 });
     }
 
+    fn home_links(&mut self, job: &Job<'_>) -> Result<(), SandboxError> {
+        let home = Path::new("/tmp/home");
+        let mut made: Vec<&Path> = Vec::new();
+        for link in &job.home_links {
+            let directory = home.join(&link.directory);
+            if !made.contains(&&*link.directory) {
+                made.push(&link.directory);
+                self.steps.push(SetupStep::Directory { path: c_text(&directory, "a path")?, mode: 0o700 });
+            }
+            let path = c_text(&directory.join(&link.name), "a path")?;
+            self.steps.push(SetupStep::Link { path, target: c_text(&link.target, "a path")? });
+        }
+        Ok(())
+    }
+
     /// The same view as Landlock rules.
     fn rules(
         &mut self,
@@ -394,7 +412,6 @@ pub(crate) fn view_key(
 }
 
 /// Directories of the new root that were already created.
-#[derive(Default)]
 struct CreatedDirectories(Vec<PathBuf>);
 
 impl CreatedDirectories {

@@ -280,16 +280,19 @@ impl ShellCore {
         let stop = stop_within(&context.stop, timeout);
         let (limits, reach) = (self.runner.limits(), self.runner.reach_of(&context.escalation)?);
         let last_look = || self.check_directory(arguments, context);
+        let text = line.command.clone();
         let command = self.command(line, (&reach, limits), context, &last_look);
-        let finished = self.runner.run(&command, context, &stop)?;
+        let mut finished = self.runner.run(&command, context, &stop)?;
         let bounds =
             CommandBounds { timeout, timeout_is_chosen: true, limits, max_written: MAX_WRITTEN_BYTES };
         finished.check(&bounds, &context.limits)?;
-        let may_ask = self.runner.escalation().hosts;
-        let refused = finished.refused_hosts.iter().filter(|_| may_ask);
+        let may_ask = self.runner.escalation();
+        let refused = finished.refused_hosts.iter().filter(|_| may_ask.hosts);
         let hosts = refused.filter_map(|refused| refused.entry.clone()).collect();
+        let mut directories = finished.report_unseen_paths(&text, &context.escalation.directories);
+        directories.retain(|_| may_ask.directories);
         let answer = (self.presentation.answer)(finished, context);
-        Ok(ToolOutput { lacked: Escalation { hosts, timeout: None }, ..answer })
+        Ok(ToolOutput { lacked: Escalation { hosts, timeout: None, directories }, ..answer })
     }
 
     /// Runs a line to its end, however long after its call that is.
@@ -323,6 +326,7 @@ impl ShellCore {
             mounts: self.mounts(),
             environment: &[],
             input: None,
+            has_package_cache: true,
             reach,
             limits,
             max_output: context.limits.max_output_bytes,
@@ -368,13 +372,19 @@ impl Tool for Shell {
             .into_iter()
             .map(|mount| format!("{}{}", mount.alias, if mount.writable { " rw" } else { "" }));
         let escalation = format!("{:?}", self.core.runner.escalation());
-        let bounds: Vec<String> = mounts.chain([self.core.runner.hosts(), escalation]).collect();
+        let caches = format!("package caches: {}", self.core.runner.has_package_caches());
+        let bounds: Vec<String> = mounts.chain([self.core.runner.hosts(), escalation, caches]).collect();
         Some(Sha256::of(bounds.join("\n").as_bytes()))
     }
 
     fn longer_timeout(&self) -> Option<Duration> {
         let (most, usual) = (self.spec.timeout?, self.core.default_timeout?);
         (usual < most && self.core.runner.escalation().time).then_some(most)
+    }
+
+    fn escalation_for(&self, lacked: Escalation) -> Escalation {
+        let directories = self.core.runner.lendable_directories(&lacked.directories);
+        Escalation { directories, ..lacked }
     }
 
     fn path_inputs(&self) -> PathInputs {

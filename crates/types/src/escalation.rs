@@ -1,5 +1,6 @@
 //! What a person allowed one call beyond the configuration.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a person allowed a call beyond the configuration when approving it. The default is nothing; only the approval stage makes anything else.
@@ -10,4 +11,6 @@ pub struct Escalation {
     pub hosts: Vec<String>,
     /// The timeout of the call's command if its arguments name none. The call's own deadline still applies.
     pub timeout: Option<Duration>,
+    /// Directories of the machine that the call's command may read in addition. One that no person may let it read fails the call.
+    pub directories: Vec<PathBuf>,
 }

@@ -18,16 +18,23 @@ use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trus
 pub(crate) struct Scripted {
     replies: Mutex<VecDeque<ApprovalReply>>,
     asked: Mutex<Vec<ApprovalRequest>>,
+    deed: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Scripted {
     pub(crate) fn new(replies: impl IntoIterator<Item = ApprovalReply>) -> Arc<Self> {
-        Arc::new(Self { replies: Mutex::new(replies.into_iter().collect()), asked: Mutex::default() })
+        let replies = Mutex::new(replies.into_iter().collect());
+        Arc::new(Self { replies, asked: Mutex::default(), deed: Mutex::default() })
     }
 
     /// The questions so far.
     pub(crate) fn asked(&self) -> Vec<ApprovalRequest> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// What happens between the next question and its answer.
+    pub(crate) fn before_answer(&self, deed: impl FnOnce() + Send + 'static) {
+        *self.deed.lock().unwrap() = Some(Box::new(deed));
     }
 
     pub(crate) fn forget_replies(&self) {
@@ -42,6 +49,9 @@ impl Scripted {
 impl Approver for Scripted {
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
         self.asked.lock().unwrap().push(question);
+        if let Some(deed) = self.deed.lock().unwrap().take() {
+            deed();
+        }
         let reply = self.replies.lock().unwrap().pop_front();
         Box::pin(async move {
             match reply {

@@ -42,10 +42,12 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
         environment: Vec::new(),
         limits: ResourceLimits::default(),
         network: Vec::new(),
-        escalation: toolgate_command::EscalationRule { hosts: true, time: true },
+        escalation: toolgate_command::EscalationRule { hosts: true, time: true, directories: true },
         timeouts: ShellTimeouts::default(),
         dialer,
         reserve: None,
+        package_caches: None,
+        open_directory: None,
     });
     (scratch, workspace, Arc::new(runner.unwrap()))
 }

@@ -131,6 +131,7 @@ impl CommandTool {
             mounts: self.mounts(),
             environment: &command.environment,
             input: input.map(String::into_bytes),
+            has_package_cache: false,
             reach,
             limits,
             max_output,

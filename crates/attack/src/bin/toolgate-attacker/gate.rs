@@ -223,6 +223,7 @@ fn confined(
         stdio: if order.handed { CommandStdio::Piped(handed) } else { CommandStdio::Captured(pumped) },
         mounts: mounts.collect(),
         read: Vec::new(),
+        home_links: Vec::new(),
         network: Network::None,
         limits: limits(&order.limits),
         disk_is_short: None,

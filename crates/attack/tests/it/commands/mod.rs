@@ -12,6 +12,8 @@ mod granted;
 mod escalated;
 mod network;
 mod toolchains;
+mod package_caches;
+mod lent_directories;
 mod manifests;
 
 use std::path::PathBuf;

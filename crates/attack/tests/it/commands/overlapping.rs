@@ -188,10 +188,12 @@ impl Server {
             environment: Vec::new(),
             limits: ResourceLimits::default(),
             network: Vec::new(),
-            escalation: toolgate_command::EscalationRule { hosts: true, time: true },
+            escalation: toolgate_command::EscalationRule { hosts: true, time: true, directories: true },
             timeouts: ShellTimeouts::default(),
             dialer: Arc::new(SystemDialer),
             reserve: None,
+            package_caches: None,
+            open_directory: None,
         };
         let started = Arc::new(CommandRunner::new(options).unwrap()).start(&ConfinedProcess {
             program: "sh".into(),

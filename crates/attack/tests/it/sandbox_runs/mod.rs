@@ -65,6 +65,7 @@ impl Shop {
             environment: Vec::new(),
             stdio: CommandStdio::Captured(PLENTY),
             read: Vec::new(),
+            home_links: Vec::new(),
             mounts: vec![BindMount {
                 directory: self.opened.as_fd(),
                 at: PathBuf::from("/mnt/project"),

@@ -1,6 +1,7 @@
 //! `toolgate doctor`: what this machine can enforce, layer by layer, and the health of the upstream servers.
 
 mod filesystem;
+mod package_cache_rows;
 mod remedy;
 mod toolchain_rows;
 
@@ -31,6 +32,7 @@ use toolgate_types::{ErrorCode, Trust};
 use toolgate_workspace::Headroom;
 
 use self::filesystem::{exchange, opening_beneath, real_locations, unnamed_files};
+use self::package_cache_rows::package_cache_findings;
 use self::remedy::NamespaceRestrictions;
 use self::toolchain_rows::toolchain_findings;
 use super::{close_servers, print, print_json, serving_runtime};
@@ -83,6 +85,7 @@ pub(crate) fn run(common: &GlobalOptions, offline: bool) -> Result<u8, CliError>
     findings.extend(retained_state(&settings));
     findings.extend(layers(&settings)?);
     findings.extend(toolchain_findings(&settings));
+    findings.extend(package_cache_findings(&settings));
     if !offline && !settings.loaded.config.mcp_servers.is_empty() {
         findings.extend(servers(&settings)?);
     }
