@@ -41,5 +41,6 @@ mod studio;
 mod web_search;
 mod chatting;
 mod chat_comforts;
+mod completions;
 mod hostile_words;
 mod hostile_names;

@@ -395,7 +395,7 @@ pub(crate) enum GrantsCommand {
     List,
     /// Revoke one, which counts from the next call on, also in gates that run
     Revoke {
-        /// The id of the grant
+        /// The id of the grant; the beginning of it is enough
         #[arg(required_unless_present = "all")]
         id: Option<String>,
         /// Revoke all of them, also if they cannot be read
@@ -581,7 +581,7 @@ pub(crate) struct AuditFilter {
     /// Only this caller
     #[arg(long)]
     pub(crate) caller: Option<String>,
-    /// Only this session
+    /// Only this session; the beginning of its id is enough
     #[arg(long)]
     pub(crate) session: Option<String>,
     /// Only this decision: allowed, denied or error

@@ -29,6 +29,9 @@ use crate::terminal::{escape_control_chars, paint, set_plain, set_quiet, set_ver
 
 fn main() -> ExitCode {
     interrupt::survive_file_size_limit();
+    if let Some(code) = commands::completions::answer() {
+        return ExitCode::from(code);
+    }
     let arguments = match Cli::from_command_line() {
         Ok(arguments) => arguments,
         Err(error) => {

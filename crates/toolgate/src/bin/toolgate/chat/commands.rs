@@ -97,7 +97,7 @@ impl Repl {
 
     /// Revokes a lasting grant: the next call that it covered is asked about again.
     pub(super) fn revoke_grant(&self, id: &str) -> Result<(), CliError> {
-        let revoked = self.context.gate.gate().grants().revoke(id).map_err(grants::unusable)?;
+        let (id, revoked) = grants::revoke_by_prefix(self.context.gate.gate().grants(), id)?;
         let told = match revoked {
             Some(grant) => format!("{id} is revoked: {}", grant.covers),
             None => format!("there is no grant {id}; /grants lists them"),

@@ -1,5 +1,6 @@
 //! `toolgate audit`: reads and verifies the audit log.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -186,11 +187,12 @@ pub(super) fn pluralize(count: u64, what: &str) -> String {
 fn show(view: &RecordView, settings: &Settings, filter: AuditFilter, limit: usize) -> Result<u8, CliError> {
     let call = filter.call.as_deref().map(|text| find_call(text, settings)).transpose()?;
     let is_one_call = call.is_some();
+    let session = filter.session.map(|text| find_session(text, settings)).transpose()?;
     let filter = RecordFilter {
         tool: filter.tool,
         caller: filter.caller,
         decision: filter.decision,
-        session: filter.session,
+        session,
         call,
         since: filter.since.as_deref().map(parse_time).transpose()?,
         until: filter.until.as_deref().map(parse_time).transpose()?,
@@ -221,6 +223,14 @@ fn find_call(text: &str, settings: &Settings) -> Result<CallId, CliError> {
         CliError::usage(format!("no recorded call begins or ends with `{text}`"))
             .help("`toolgate audit tail` shows the last calls with their ids")
     })
+}
+
+/// A session by the beginning of its id. One without records may be named in full.
+fn find_session(text: String, settings: &Settings) -> Result<String, CliError> {
+    let records =
+        toolgate_audit::query_records(&settings.audit_dir, RecordFilter::default()).map_err(failed)?;
+    let sessions = records.filter_map(|record| Some(record.ok()?.caller.session));
+    Ok(find_by_prefix("session", &text, sessions.collect::<BTreeSet<_>>())?.unwrap_or(text))
 }
 
 fn tail(view: &RecordView, settings: &Settings, lines: usize, follow: bool) -> Result<u8, CliError> {

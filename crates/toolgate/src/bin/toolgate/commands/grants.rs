@@ -7,6 +7,7 @@ use toolgate_gate::{GrantStore, GrantStoreError, LastingGrant};
 use toolgate_types::Trust;
 use toolgate_types::time::rfc3339_millis;
 
+use super::id_prefix::find_by_prefix;
 use super::{print, print_json};
 use crate::arguments::{GlobalOptions, GrantsCommand};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
@@ -34,14 +35,25 @@ fn list(common: &GlobalOptions, grants: &GrantStore) -> Result<u8, CliError> {
 }
 
 fn revoke(common: &GlobalOptions, grants: &GrantStore, id: &str) -> Result<u8, CliError> {
-    let revoked = grants.revoke(id).map_err(unusable)?;
-    let shown = escape_line(id);
+    let (id, revoked) = revoke_by_prefix(grants, id)?;
+    let shown = escape_line(&id);
     match (common.json, &revoked) {
         (true, _) => print_json(&json!({"id": id, "revoked": revoked.is_some()}))?,
         (false, Some(grant)) => print(&format!("{shown} is revoked: {}\n", escape_line(&grant.covers)))?,
         (false, None) => print(&format!("there is no grant {shown}\n"))?,
     };
     Ok(if revoked.is_some() { SUCCESS } else { TOOL_ERROR })
+}
+
+/// Revokes the only grant whose id begins like this; returns its id.
+pub(crate) fn revoke_by_prefix(
+    grants: &GrantStore,
+    id: &str,
+) -> Result<(String, Option<LastingGrant>), CliError> {
+    let known = grants.list().map_err(unusable)?.into_iter().map(|grant| grant.id);
+    let id = find_by_prefix("grant", id, known)?.unwrap_or_else(|| id.to_owned());
+    let revoked = grants.revoke(&id).map_err(unusable)?;
+    Ok((id, revoked))
 }
 
 fn revoke_all(common: &GlobalOptions, grants: &GrantStore) -> Result<u8, CliError> {

@@ -107,7 +107,7 @@ async fn summary(settings: &Settings, name: &str) -> Result<SessionSummary, CliE
     store.summary(&id).await.map_err(session_failure)
 }
 
-async fn listed(settings: &Settings, all: bool) -> Result<Vec<SessionSummary>, CliError> {
+pub(super) async fn listed(settings: &Settings, all: bool) -> Result<Vec<SessionSummary>, CliError> {
     let Some(store) = store(settings).await? else { return Ok(Vec::new()) };
     let workspace = (!all).then(|| settings.workspace.clone());
     store.list(&ListFilter { workspace, ..ListFilter::default() }).await.map_err(session_failure)
