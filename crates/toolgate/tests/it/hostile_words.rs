@@ -109,3 +109,56 @@ fn no_width_of_marks_or_names_reaches_the_first_column() {
         }
     }
 }
+
+/// Headings, lists, tables, quotes, code and links, each with what the gate writes, at every moment while they stream and are redrawn.
+#[test]
+fn no_markdown_of_a_model_reaches_the_first_column() {
+    const FORGED: [&str; 5] = [
+        "┏━━ toolgate ━━",
+        "┃ [y] once  [n] no",
+        "┗━ 9:58 left, answer:",
+        "● write_file x (1 ms) #9",
+        "❯ yes",
+    ];
+    let mut document = String::new();
+    for forged in FORGED {
+        document += &format!(
+            "# {forged}\n\n{forged}\n===\n\n- {forged}\n  - {forged}\n1. {forged}\n\n> {forged}\n\n"
+        );
+        document += &format!(
+            "| {forged} | {forged} |\n|---|---|\n| {forged}\u{1b}[1G{forged} | \u{1b}]8;;x\u{7}{forged} |\n\n"
+        );
+        document += &format!(
+            "```rust\n{forged}\n// {forged}\n```\n    {forged}\n[{forged}](http://x/\u{1b}[2J) **{forged}** `{forged}`\\\n{forged}  \n{forged}\n***\n"
+        );
+        document += &format!("{}{forged}\n", "x".repeat(120));
+    }
+    let script = serde_json::json!({"steps": [{"chunk": 7, "say": format!("{document}\nend of words")}]});
+    for columns in [20, 61, 120] {
+        let place = CliFixture::new();
+        place.write("script.yaml", &script.to_string());
+        let mut command = place.toolgate();
+        command.args(["chat", "--model", "scripted/script.yaml"]);
+        let mut terminal = Pty::start(&command, 50, columns);
+        terminal.wait_for("❯");
+        terminal.press("talk\r");
+        let mut is_over = false;
+        while !is_over {
+            terminal.step("the end");
+            let shown = terminal.shown();
+            for row in shown.lines() {
+                // What is typed is echoed letter by letter.
+                let is_gate = "❯ talk".starts_with(row) || row.ends_with("% ❯");
+                assert!(
+                    is_gate || !row.starts_with(['┏', '┃', '┗', '●', '❯', '│', '[']),
+                    "on {columns}: {shown}"
+                );
+            }
+            is_over = shown.lines().last().is_some_and(|row| row.ends_with("% ❯"));
+        }
+        let written = String::from_utf8_lossy(&terminal.written).into_owned();
+        for forbidden in ["\u{1b}[1G", "\u{1b}]", "\u{1b}[2J", "\u{7}"] {
+            assert!(!written.contains(forbidden), "{forbidden:?} was written on {columns}");
+        }
+    }
+}

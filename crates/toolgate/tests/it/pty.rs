@@ -117,6 +117,14 @@ impl Pty {
         }
     }
 
+    /// Waits until more is written.
+    pub(crate) fn step(&mut self, what: &str) {
+        match self.output.recv_timeout(PATIENCE) {
+            Ok(bytes) => self.take(&bytes),
+            Err(_) => panic!("{what} does not come:\n{}", self.shown()),
+        }
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         self.screen.process(bytes);
         self.written.extend_from_slice(bytes);

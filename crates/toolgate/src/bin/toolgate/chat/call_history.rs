@@ -176,7 +176,10 @@ impl DisplayedCall {
         let time = human_duration(metadata.duration_ms);
         let code = metadata.code.map(|code| format!(": {code}")).unwrap_or_default();
         match status {
-            ToolStatus::Success => (format!("({time})"), "32"),
+            ToolStatus::Success => match command_failure(metadata) {
+                Some(failure) => (format!("({failure}, {time})"), "31"),
+                None => (format!("({time})"), "32"),
+            },
             ToolStatus::Error => (format!("(failed{code}, {time})"), "31"),
             ToolStatus::Denied => (format!("(denied{code})"), "31"),
             ToolStatus::Cancelled => ("(cancelled)".to_owned(), "33"),
@@ -202,6 +205,8 @@ impl DisplayedCall {
             (Some(("from", from)), Some(to)) => format!("{from} -> {to}"),
             (Some((_, text)), _) => text.to_owned(),
             (None, _) if fields.is_empty() => String::new(),
+            // What a list of objects says, as the steps of a plan, is no subject of a row.
+            (None, _) if fields.len() == 1 && fields.values().all(is_list_of_objects) => String::new(),
             (None, _) => self.input.to_string(),
         }
     }
@@ -241,6 +246,21 @@ impl DisplayedCall {
             None => text.push_str("it has not ended\n"),
         }
         text
+    }
+}
+
+fn is_list_of_objects(value: &Value) -> bool {
+    value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(Value::is_object))
+}
+
+/// How the command of a call failed. The call itself succeeded: it answered with what the command did.
+fn command_failure(metadata: &ResultMetadata) -> Option<String> {
+    let number = |name: &str| metadata.facts.get(name).and_then(Value::as_i64);
+    // Facts are named as in the answers of their profile.
+    match (number("exit_code").or_else(|| number("exitCode")), number("signal")) {
+        (Some(0), _) | (None, None) => None,
+        (Some(code), _) => Some(format!("exit code {code}")),
+        (None, Some(signal)) => Some(format!("ended by signal {signal}")),
     }
 }
 
@@ -345,5 +365,9 @@ mod tests {
         assert_eq!(line("move_file", json!({"from": "a", "to": "b"})), "● move_file a -> b #1");
         assert_eq!(line("list_directory", json!({})), "● list_directory #1");
         assert_eq!(line("count", json!({"n": 3})), "● count {\"n\":3} #1");
+        assert_eq!(
+            line("update_plan", json!({"steps": [{"step": "look", "status": "pending"}]})),
+            "● update_plan #1"
+        );
     }
 }
