@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import pathlib
+import tempfile
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -72,6 +74,22 @@ class Answers(Asked):
         async with self.client(Person("accept", {"scope": "tool-workspace"})) as client:
             self.assertTrue((await self.call(client)).is_error)
         self.assertEqual(self.written(), "")
+
+    async def test_a_directory_that_a_command_lacked_is_lent_to_one_call(self):
+        with tempfile.TemporaryDirectory(prefix="toolgate-lent-", dir="/var/tmp") as folder:
+            pathlib.Path(folder, "notes.txt").write_text("lent words")
+            line = {"command": f"cat {folder}/notes.txt"}
+            person = Person("accept")
+            async with self.client(person) as client:
+                first = await self.call(client, "run_command", line)
+                self.assertIn("[read denied:", text_of(first))
+                person.content = {"allow": "directory-1"}
+                second = await self.call(client, "run_command", line)
+                self.assertIn("lent words", text_of(second))
+                self.assertIn(f"let it read {folder} for this call", str(person.asked[-1]))
+                person.content = {}
+                third = await self.call(client, "run_command", line)
+                self.assertNotIn("lent words", text_of(third))
 
     async def test_no_and_turning_away_are_refusals(self):
         for action, words in (("decline", "a person refused"), ("cancel", "was dismissed")):

@@ -1,4 +1,4 @@
-//! Draws the pictures of the README: each is the screen of a terminal in which a real program ran.
+//! Draws the pictures of the README and the pages: each is the screen of a terminal in which a real program ran.
 //!
 //! `cargo xtask pictures` builds this and passes the binary, the directory for the pictures, and the command of another client.
 
@@ -14,6 +14,9 @@
 #[path = "../../tests/it/pty.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod pty;
+#[path = "../../tests/it/day.rs"]
+mod day;
+mod registry;
 mod scenes;
 mod svg;
 
@@ -32,6 +35,7 @@ fn main() {
     if let Some(claude) = claude {
         drawn.push(("claude-code", stage.claude_code(&claude)));
     }
+    drawn.extend(stage.day());
     for (name, picture) in drawn {
         let file = pictures.join(name).with_extension("svg");
         std::fs::write(&file, picture).unwrap();

@@ -4,7 +4,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::day::{LOOKS, MODEL as DAY, furnish, spend};
 use crate::pty::Pty;
+use crate::registry::Registry;
 use crate::svg;
 
 const SOURCE: &str = "/// The price in cents.\npub fn cents(euros: u64) -> u64 {\n    euros * 10\n}\n";
@@ -86,6 +88,66 @@ impl Stage {
         let picture = svg::window(terminal.screen(), MODEL, "toolgate chat");
         terminal.press("\x03");
         picture
+    }
+
+    /// Screens of a whole day, each on a terminal of another look.
+    pub(crate) fn day(&self) -> Vec<(&'static str, String)> {
+        const PICTURES: [(&str, &str, &str, &str); 6] = [
+            (
+                "80x24",
+                "edit",
+                "day-task",
+                "80×24: a failing test with its exit code, and the edit that would mend it",
+            ),
+            (
+                "120x40",
+                "registry",
+                "day-registry",
+                "120×40: the registry that a command was refused, for this call or the session",
+            ),
+            (
+                "80x24",
+                "grants",
+                "day-grants",
+                "80×24: a grant that let a second command through, and how it is revoked",
+            ),
+            ("narrow", "edit", "day-narrow", "40 columns"),
+            (
+                "without-colour",
+                "stopped",
+                "day-without-colour",
+                "NO_COLOR: the registry answered, and a turn that Ctrl-C stopped",
+            ),
+            ("plain", "grant", "day-plain", "--plain, for screen readers"),
+        ];
+        let mut drawn = Vec::new();
+        for look in LOOKS {
+            let place = tempfile::Builder::new().prefix("shop").tempdir().unwrap();
+            let shop = place.path().join("shop");
+            furnish(&shop, &shop);
+            let registry = Registry::beside(place.path());
+            let chat = || {
+                let mut chat = registry.command(&self.toolgate);
+                chat.current_dir(&shop).env("HOME", place.path());
+                for name in
+                    ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TOOLGATE_TOKEN", "RUST_LOG"]
+                {
+                    chat.env_remove(name);
+                }
+                chat.args(["--no-config", "chat"]);
+                chat
+            };
+            spend(&chat, look, &mut |screen, terminal| {
+                for (_, _, name, title) in
+                    PICTURES.iter().filter(|(at, when, ..)| (*at, *when) == (look.name, screen))
+                {
+                    terminal.settle();
+                    drawn.push((*name, svg::window(terminal.screen(), "", title)));
+                }
+            });
+        }
+        assert_eq!((drawn.len(), DAY), (PICTURES.len(), "day.yaml"));
+        drawn
     }
 
     /// The same question in Claude Code, which starts `toolgate mcp` as one of its servers.

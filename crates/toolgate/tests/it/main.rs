@@ -41,6 +41,8 @@ mod studio;
 mod web_search;
 mod chatting;
 mod chat_comforts;
+mod day;
+mod whole_day;
 mod completions;
 mod hostile_words;
 mod hostile_names;
