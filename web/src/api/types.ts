@@ -22,31 +22,10 @@ export type Models = Schemas['ModelsAndProviders'];
 export type Agent = Schemas['Agent'];
 export type Server = Schemas['Server'];
 export type Health = Schemas['Health'];
+export type Traffic = Schemas['Traffic'];
 export type ToolInfo = Schemas['Tool'];
 export type Pin = Omit<Schemas['Pin'], 'advice'> & { advice: { place: string; what: string; words?: string }[] };
 export type Answer = Schemas['AnswerBody'];
-
-interface Counted {
-  calls: number;
-  refused: number;
-  failed: number;
-  lastMinute: number;
-  lastAt: string;
-}
-
-/** What all callers do, for operators. */
-export interface Traffic {
-  callsPerSecond: number[];
-  refusedPerSecond: number[];
-  failedPerSecond: number[];
-  callsInFlight: number;
-  connections: number;
-  sessionsRunning: number;
-  callers: (Counted & { subject: string; agent?: string | null; connected: boolean })[];
-  tools: (Counted & { name: string; medianMs: number; p95Ms: number; longestMs: number; lastFailure?: string | null; lastFailureAt?: string | null })[];
-  reasons: { stage: string; code: string; count: number; lastMinute: number }[];
-  waiting: { id: string; toolName: string; caller: { subject: string }; source: string; createdAt: string; mine: boolean }[];
-}
 
 export interface List<T> {
   items: T[];

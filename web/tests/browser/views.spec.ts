@@ -102,3 +102,25 @@ test.describe('in the dark', () => {
     expect(await lightness()).toBeGreaterThan(200);
   });
 });
+
+test('operators see what all callers do, live', async ({ page, gate }) => {
+  await open(page, gate);
+  const waiting = gate.call('run_command', { command: 'echo secret-word' });
+  await gate.call('read_file', { path: '.env' });
+  await expect(question(page, 'run_command')).toBeVisible();
+  await page.getByRole('navigation').getByRole('link', { name: 'Traffic', exact: true }).click();
+  const region = (name: string) => page.getByRole('region', { name, exact: true });
+  await expect(page.getByText('Live', { exact: true })).toBeVisible();
+  await expect(region('Callers').getByRole('row')).toHaveCount(2);
+  await expect(region('Refusals and failures')).toContainText('denied_path');
+  await expect(region('Questions that wait')).toContainText('run_command');
+  // No arguments, no contents.
+  await expect(page.locator('main')).not.toContainText('secret-word');
+  await accessible(page);
+  // What happens from now on appears by itself.
+  await gate.call('find_files', { glob: '*.md' });
+  await expect(region('Tools').getByRole('row').filter({ hasText: 'find_files' })).toBeVisible();
+  await region('Questions that wait').getByRole('link', { name: 'Answer' }).click();
+  await button(question(page, 'run_command'), 'Refuse').click();
+  expect((await waiting).decision).toBe('DENIED');
+});
