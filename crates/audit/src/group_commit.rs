@@ -188,8 +188,7 @@ impl GroupCommit {
         (number, has_worker)
     }
 
-    /// Wakes the worker only once the lock is free: woken before, it would wait for the lock at once (two more system calls, and two more switches
-    /// between threads, for each record that is waited for).
+    /// Wakes the worker only once the lock is free: woken before, it would find the lock held and wait again (`FUTEX_WAIT`).
     fn unlock(&self, state: MutexGuard<'_, CommitState>, wakes: bool) {
         drop(state);
         if wakes {
