@@ -8,6 +8,7 @@
 //! | `203.0.113.7`, `[2606:4700::1]:443` | this address |
 //! | `10.1.0.0/16`, `[fd12::/64]:5432` | every address of this network |
 //! | `localhost:3000` | this machine's own 127.0.0.1 and ::1 |
+//! | `public` | every name and address of the internet, on ports 443 and 80; no private address |
 //!
 //! A name allows only public addresses. If it resolves to a private one, that address or network needs an entry too, so that the owner of an allowed
 //! name's DNS cannot point it at the internal network (DNS rebinding). A cloud metadata address must be listed itself; a network around it does not
@@ -50,7 +51,10 @@ impl NetworkAllowlist {
             let is_one_public_host = match &parsed.host {
                 AllowedHost::Name(_) => true,
                 AllowedHost::Address(address) => AddressClass::of(*address) == AddressClass::Public,
-                AllowedHost::Subdomains(_) | AllowedHost::Network { .. } | AllowedHost::Localhost => false,
+                AllowedHost::Subdomains(_)
+                | AllowedHost::Network { .. }
+                | AllowedHost::Localhost
+                | AllowedHost::Public => false,
             };
             if is_one_public_host { Ok(parsed) } else { Err(AllowlistError::not_public(entry.as_ref())) }
         };
@@ -88,6 +92,7 @@ impl NetworkAllowlist {
             AllowedHost::Name(listed) => listed == name,
             AllowedHost::Subdomains(suffix) => name.ends_with(suffix),
             AllowedHost::Localhost => name == "localhost",
+            AllowedHost::Public => name != "localhost",
             AllowedHost::Address(_) | AllowedHost::Network { .. } => false,
         })
     }
@@ -102,6 +107,7 @@ impl NetworkAllowlist {
                     class != AddressClass::Metadata && within(address, *base, *prefix)
                 }
                 AllowedHost::Localhost => LOCALHOST.contains(&address),
+                AllowedHost::Public => class == AddressClass::Public,
                 AllowedHost::Name(_) | AllowedHost::Subdomains(_) => false,
             })
     }
@@ -112,7 +118,7 @@ impl NetworkAllowlist {
             AllowedHost::Localhost => true,
             AllowedHost::Address(address) => address.is_loopback(),
             AllowedHost::Network { base, .. } => base.is_loopback(),
-            AllowedHost::Name(_) | AllowedHost::Subdomains(_) => false,
+            AllowedHost::Name(_) | AllowedHost::Subdomains(_) | AllowedHost::Public => false,
         })
     }
 

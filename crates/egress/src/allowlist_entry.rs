@@ -34,6 +34,8 @@ pub(crate) enum AllowedHost {
     Network { base: IpAddr, prefix: u32 },
     /// This machine.
     Localhost,
+    /// Every name and address of the internet.
+    Public,
 }
 
 /// The ports of an entry.
@@ -189,6 +191,7 @@ fn read_host(host: &str) -> Result<AllowedHost, EntryProblem> {
     }
     match host {
         "*" => return Err(EntryProblem::TooWide),
+        "public" => return Ok(AllowedHost::Public),
         _ if host.contains('*') => return Err(EntryProblem::Star),
         _ => {}
     }

@@ -52,6 +52,28 @@ fn a_name_opens_no_address_but_public_ones() {
 }
 
 #[test]
+fn public_is_the_internet_and_nothing_behind_it() {
+    for inside in ["127.0.0.1", "10.0.0.7", "192.168.0.1", "169.254.169.254", "100.64.0.1", "fd12::1"] {
+        let world = ProxyFixture::new(&["public"]);
+        world.network.name("any.example", &[&[address(inside)]]).route(PUBLIC, 443, echo());
+        world.exchange(b"CONNECT any.example:443 HTTP/1.1\r\n\r\n");
+        assert!(matches!(world.events.recv().unwrap(), EgressEvent::Refused(_)), "{inside}");
+        let named = if inside.contains(':') { format!("[{inside}]") } else { inside.to_owned() };
+        world.exchange(format!("CONNECT {named}:443 HTTP/1.1\r\n\r\n").as_bytes());
+        assert!(matches!(world.events.recv().unwrap(), EgressEvent::Refused(_)), "{inside}");
+        assert_eq!(world.dialled(), []);
+    }
+    for (target, expected) in [("any.example:443", true), ("any.example:22", false), ("localhost:443", false)]
+    {
+        let world = ProxyFixture::new(&["public"]);
+        world.network.name("any.example", &[&[PUBLIC]]).route(PUBLIC, 443, echo());
+        world.exchange(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes());
+        let is_refused = matches!(world.events.recv().unwrap(), EgressEvent::Refused(_));
+        assert_eq!(!is_refused, expected, "{target}");
+    }
+}
+
+#[test]
 fn an_entry_for_the_address_opens_it_on_its_port() {
     let entries = ["inside.example", "other.example:8443", "10.0.0.0/24"];
     for (target, inside, allowed) in [
