@@ -141,6 +141,14 @@ pub fn open_or_create_directory(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a file of the gate's own that grows while it is read. `O_NOFOLLOW`: no symlinks.
+pub fn open_to_follow(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
 /// Opens a directory; `O_DIRECTORY` refuses anything else.
 pub fn open_directory(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -158,6 +166,12 @@ pub fn open_private_directory(path: &Path) -> io::Result<Dir> {
         }
         other => other,
     }
+}
+
+/// The same, to write files into: `fsync` fails with `EBADF` on a descriptor that was opened with `O_PATH`.
+pub fn open_private_directory_to_write(path: &Path) -> io::Result<Dir> {
+    open_private_directory(path)?;
+    open_directory(path).map(Dir::from_std_file)
 }
 
 /// Whether the directory exists and has an entry whose name ends with `ending`.

@@ -225,8 +225,36 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
 }
 
 /// The entries that the gate keeps in its state directory.
-pub const STATE_DIRECTORIES: [&str; 12] =
-    ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST, GRANTS, CACHES];
+pub const STATE_DIRECTORIES: [&str; 16] = [
+    "audit",
+    "keys",
+    "runs",
+    JOURNAL,
+    QUARANTINE,
+    BASELINES,
+    OUTPUTS,
+    PINS,
+    SESSIONS,
+    TRUST,
+    GRANTS,
+    PACKAGES,
+    HOMES,
+    SERVER_LOGS,
+    WRAPPED,
+    CACHES,
+];
+
+/// Installed packages of servers; hidden by the suffix.
+pub const PACKAGES: &str = "packages.toolgate";
+
+/// Home directories of servers; hidden by the suffix.
+pub const HOMES: &str = "homes.toolgate";
+
+/// What servers wrote to standard error; hidden by the suffix.
+pub const SERVER_LOGS: &str = "logs.toolgate";
+
+/// Files of clients as they were before `mcp wrap`; hidden by the suffix.
+pub const WRAPPED: &str = "wrapped.toolgate";
 
 /// Every gate hides names with this suffix, also one with another state directory.
 pub const JOURNAL: &str = "journal.toolgate";

@@ -33,7 +33,16 @@ use crate::toolchains::Toolchains;
 
 /// The operator's requirements for the sandbox.
 pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<SandboxOptions, BuildError> {
-    Ok(deferred_options(settings, own)?())
+    Ok(deferred_options(settings, own, ToolchainConfig::Hidden)?())
+}
+
+/// Whether the files of toolchains that may hold credentials of registries are masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToolchainConfig {
+    /// For commands and servers.
+    Hidden,
+    /// For package managers.
+    Shown,
 }
 
 /// The same, where the toolchains are only looked for when the options are needed: most processes run no command, and the search reads dozens of
@@ -41,6 +50,7 @@ pub fn sandbox_options(settings: &Settings, own: &GateOwnedPaths) -> Result<Sand
 fn deferred_options(
     settings: &Settings,
     own: &GateOwnedPaths,
+    configs: ToolchainConfig,
 ) -> Result<impl Fn() -> SandboxOptions + Send + Sync + use<>, BuildError> {
     let config = &settings.loaded.config.sandbox;
     let read: Vec<PathBuf> =
@@ -60,7 +70,11 @@ fn deferred_options(
         SandboxOptions {
             require,
             read: read.iter().chain(toolchains.shown()).cloned().collect(),
-            hide: own.iter().chain(toolchains.hidden()).cloned().collect(),
+            hide: own
+                .iter()
+                .chain(toolchains.hidden().filter(|_| configs == ToolchainConfig::Hidden))
+                .cloned()
+                .collect(),
             path: search_path(&toolchains, &path, &standard.path),
             variables: toolchains.variables().cloned().collect(),
             ..standard
@@ -179,6 +193,21 @@ pub fn runner(
     own: &GateOwnedPaths,
     workspace: &Arc<Workspace>,
 ) -> Result<Arc<CommandRunner>, LoadError> {
+    runner_with(settings, own, workspace, ToolchainConfig::Hidden)
+}
+
+/// The runner of package managers: no mounts, and the configuration of toolchains is not masked.
+pub fn install_runner(settings: &Settings, own: &GateOwnedPaths) -> Result<Arc<CommandRunner>, LoadError> {
+    let nothing = Workspace::new(Vec::new()).map_err(|error| BuildError::usage(error.to_string()))?;
+    runner_with(settings, own, &Arc::new(nothing), ToolchainConfig::Shown)
+}
+
+fn runner_with(
+    settings: &Settings,
+    own: &GateOwnedPaths,
+    workspace: &Arc<Workspace>,
+    configs: ToolchainConfig,
+) -> Result<Arc<CommandRunner>, LoadError> {
     let config = &settings.loaded.config;
     let problems = problems(config);
     if !problems.is_empty() {
@@ -186,7 +215,7 @@ pub fn runner(
     }
     let passed = config.sandbox.environment.iter();
     let passed = passed.filter_map(|name| Some((name.value.clone(), settings.environment.var(&name.value)?)));
-    let (options, quarantine) = (deferred_options(settings, own)?, quarantine_directory(settings));
+    let (options, quarantine) = (deferred_options(settings, own, configs)?, quarantine_directory(settings));
     let baselines = baselines_directories(settings);
     let retention = config.retention.quarantine;
     let folders = move || {

@@ -22,8 +22,8 @@ mod import;
 pub use config_file::{ConfigFileFormat, JsonEntryFormat, ServerEntry};
 pub use config_location::{BaseDirectories, ConfigLocation};
 pub use import::{
-    ImportError, Imported, ImportedServer, InsertError, LeftOut, import_from, import_servers, import_text,
-    insert_servers,
+    ImportError, Imported, ImportedMount, ImportedServer, InsertError, LeftOut, import_from, import_servers,
+    import_text, insert_servers,
 };
 pub use jsonc::{JsoncEditError, parse_jsonc, remove_member, set_member};
 pub use known::{CLIENTS, McpClient};

@@ -11,6 +11,7 @@ mod applied_limits;
 mod commit_identity;
 mod supervisor;
 mod long_running;
+mod own_directory;
 mod network;
 mod disk_reserve;
 mod command_outcome;
@@ -45,7 +46,10 @@ pub use background::{
 pub use command_spec::CommandSpec;
 pub use commit_identity::CommitIdentity;
 pub use confinement::{Confinement, GateDirectories};
-pub use long_running::{ConfinedProcess, LongRunningProcess, ProcessEnd, StartedProcess};
+pub use long_running::{
+    ConfinedProcess, ErrorLog, LongRunningProcess, OwnDirectory, ProcessEnd, StartedProcess,
+};
+pub use own_directory::size_of_tree;
 
 pub use applied_limits::{AppliedLimits, RESTRICTED_GRANT_NOTE};
 pub use capture::Captured;

@@ -6,12 +6,14 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 use toolgate_egress::NetworkAllowlist;
-use toolgate_sandbox::{CommandExit, PipeEnds, ResourceLimits, SandboxError, loader_variable};
+use toolgate_sandbox::{
+    CommandExit, Exit, PipeEnds, ResourceLimits, SandboxError, loader_variable, refused_place,
+};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
 use toolgate_workspace::{Mount, PathStyle, WorkspaceView};
 
@@ -31,7 +33,7 @@ pub struct ConfinedProcess {
     pub program: OsString,
     /// Its arguments, without the program itself.
     pub arguments: Vec<OsString>,
-    /// The working directory, such as `@project/sub`; the first mount by default.
+    /// The working directory, such as `@project/sub`; by default the first mount, or a directory of its own that it may change.
     pub directory: Option<String>,
     /// The mounts it sees at `/mnt/NAME`: each an alias, and whether it is writable.
     pub mounts: Vec<(String, bool)>,
@@ -43,6 +45,35 @@ pub struct ConfinedProcess {
     pub read: Vec<PathBuf>,
     /// Its resource limits; those of a command without a time limit by default.
     pub limits: Option<ResourceLimits>,
+    /// Directories of its own, besides mounts.
+    pub own: Vec<OwnDirectory>,
+    /// Whether its mounts are shown at their paths on the host, instead of at `/mnt/NAME`.
+    pub host_paths: bool,
+    /// Receives everything that it writes to standard error.
+    pub log: Option<ErrorLog>,
+}
+
+/// A directory of the gate's state that belongs to one process: nothing in it is masked or quarantined.
+#[derive(Clone, Debug)]
+pub struct OwnDirectory {
+    /// The directory.
+    pub directory: Arc<OwnedFd>,
+    /// Where the process sees it.
+    pub at: PathBuf,
+    /// Whether the process may write to it.
+    pub writable: bool,
+    /// The process is stopped when it holds more bytes than this.
+    pub max_bytes: Option<u64>,
+}
+
+/// Receives the standard error of a process as it comes.
+#[derive(Clone)]
+pub struct ErrorLog(pub Arc<dyn Fn(&[u8]) + Send + Sync>);
+
+impl std::fmt::Debug for ErrorLog {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ErrorLog")
+    }
 }
 
 /// A started process. A program that cannot be executed is only noticed after the start: the process has then ended.
@@ -72,6 +103,8 @@ pub struct LongRunningProcess {
 pub struct ProcessEnd {
     /// Why the process is gone, for the operator.
     pub reason: String,
+    /// Whether it exited with code 0 by itself.
+    pub success: bool,
     /// Paths that it left under protected names, which were quarantined.
     pub quarantined: Vec<String>,
     /// Why the scan was incomplete.
@@ -121,16 +154,31 @@ impl LongRunningProcess {
 impl ProcessEnd {
     /// The end of a process whose supervisor thread is gone, and so the process.
     fn unknown() -> Self {
-        Self { reason: "it ended unexpectedly".to_owned(), quarantined: Vec::new(), unchecked: None }
+        Self {
+            reason: "it ended unexpectedly".to_owned(),
+            success: false,
+            quarantined: Vec::new(),
+            unchecked: None,
+        }
+    }
+
+    /// The same with another reason, if there is one.
+    pub(super) fn because(self, reason: Option<&String>) -> Self {
+        match reason {
+            Some(reason) => Self { reason: reason.clone(), success: false, ..self },
+            None => self,
+        }
     }
 
     pub(super) fn of(ended: Result<CommandExit, SandboxError>, left: Result<Vec<String>, Failure>) -> Self {
+        let success =
+            ended.as_ref().is_ok_and(|ended| ended.exit == Exit::Code(0) && ended.stopped.is_none());
         let reason = ended.map_or_else(|error| error.to_string(), |ended| describe_exit(&ended));
         let (quarantined, unchecked) = match left {
             Ok(quarantined) => (quarantined, None),
             Err(failure) => (Vec::new(), Some(failure)),
         };
-        Self { reason, quarantined, unchecked }
+        Self { reason, success, quarantined, unchecked }
     }
 }
 
@@ -143,6 +191,7 @@ impl CommandRunner {
         self.check_disk()?;
         reject_loader_variables(&process.environment)?;
         self.reject_mounts(&process.read)?;
+        self.check_host_paths(process)?;
         let rules = NetworkAllowlist::parse(&process.network).map_err(|error| {
             Failure::new(ErrorCode::InvalidArguments, error.to_string()).help(error.help())
         })?;
@@ -165,6 +214,7 @@ impl CommandRunner {
             started: StartNotifier::to(news),
             commands: Mutex::new(orders),
             finish,
+            overfull: OnceLock::new(),
         };
         let thread = std::thread::Builder::new().name("server".to_owned());
         thread.spawn(move || keeper.supervise()).map_err(cannot)?;
@@ -199,8 +249,9 @@ impl CommandRunner {
     /// The working directory, as the process sees it: in one of its own mounts, at a path that may be listed.
     fn start_directory(&self, process: &ConfinedProcess) -> Result<PathBuf, Failure> {
         let Some(path) = &process.directory else {
-            let first = process.mounts.first().map(|(alias, _)| inside(alias, ""));
-            return Ok(first.unwrap_or_else(|| PathBuf::from("/tmp")));
+            let first = process.mounts.first().map(|(alias, _)| self.shown_at(process, alias));
+            let own = || process.own.iter().find(|own| own.writable).map(|own| own.at.clone());
+            return Ok(first.or_else(own).unwrap_or_else(|| PathBuf::from("/tmp")));
         };
         let stop = scan_deadline();
         let view = WorkspaceView {
@@ -218,11 +269,43 @@ impl CommandRunner {
             );
         };
         let place = self.path_inside(&shown);
-        if !process.mounts.iter().any(|(alias, _)| place.starts_with(inside(alias, ""))) {
+        let below = process.mounts.iter().find_map(|(alias, _)| {
+            let rest = place.strip_prefix(inside(alias, "")).ok()?;
+            let root = self.shown_at(process, alias);
+            Some(if rest.as_os_str().is_empty() { root } else { root.join(rest) })
+        });
+        below.ok_or_else(|| {
             let message = format!("`{}` is in no mount of the process", escape_name(path));
-            return Err(Failure::new(ErrorCode::InvalidArguments, message).help("give it the mount too"));
+            Failure::new(ErrorCode::InvalidArguments, message).help("give it the mount too")
+        })
+    }
+
+    /// Where the process sees the root of a mount.
+    pub(super) fn shown_at(&self, process: &ConfinedProcess, alias: &str) -> PathBuf {
+        let mount = self.workspace().mounts().iter().find(|mount| mount.alias() == alias);
+        match mount.filter(|_| process.host_paths) {
+            Some(mount) => mount.host_root().to_path_buf(),
+            None => inside(alias, ""),
         }
-        Ok(place)
+    }
+
+    /// A mount at its path on the host must not cover something of the sandbox, or lie in it.
+    fn check_host_paths(&self, process: &ConfinedProcess) -> Result<(), Failure> {
+        if !process.host_paths {
+            return Ok(());
+        }
+        let refused = |(alias, _): &(String, bool)| {
+            let place = self.shown_at(process, alias);
+            Some((place.clone(), refused_place(&place)?))
+        };
+        match process.mounts.iter().find_map(refused) {
+            Some((place, reason)) => {
+                let message = format!("`{}` cannot be shown at its own path: it {reason}", place.display());
+                let help = "leave out `host_paths`, and write `/mnt/NAME` in `args`";
+                Err(Failure::new(ErrorCode::InvalidArguments, message).help(help))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,18 +7,20 @@ use std::collections::HashSet;
 use std::io::PipeReader;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use tokio::sync::{oneshot, watch};
 use toolgate_confine::{ConfineRequest, ConfinedMount, ConfinedRun};
 use toolgate_egress::RejectedConnection;
-use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, PipeEnds, PipedStdio, SandboxError, Stream};
+use toolgate_sandbox::{
+    BindMount, CommandExit, CommandStdio, Job, Network, PipeEnds, PipedStdio, SandboxError, Stream,
+};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::DiskReserve;
 
 use crate::command_outcome::escape_name;
 use crate::confinement::SandboxRuntime;
-use crate::long_running::{ConfinedProcess, ProcessEnd, scan_deadline};
+use crate::long_running::{ConfinedProcess, ErrorLog, ProcessEnd, scan_deadline};
 use crate::network::{Proxy, Reach, refused_line};
 use crate::post_run::{PostRunLeftovers, quarantine_leftovers, quarantine_while_running};
 use crate::stderr_tail::StderrTail;
@@ -39,6 +41,8 @@ pub(super) struct ProcessSupervisor {
     /// Receives scan requests; `finish` sends the last command.
     pub(super) commands: Mutex<mpsc::Receiver<SupervisorCommand>>,
     pub(super) finish: mpsc::Sender<SupervisorCommand>,
+    /// Which of its directories became too large.
+    pub(super) overfull: OnceLock<String>,
 }
 
 /// Reports the result of the start to the caller, once.
@@ -131,7 +135,7 @@ impl ProcessSupervisor {
                     left.quarantined.extend(recovered);
                     paths(&left)
                 });
-                Ok(ProcessEnd::of(ended, left))
+                Ok(ProcessEnd::of(ended, left).because(self.overfull.get()))
             }
         }
     }
@@ -161,9 +165,23 @@ impl ProcessSupervisor {
         };
         let take = |ends| self.started.notify(Ok(ends));
         let reserve = self.runner.options.reserve.as_ref();
-        let disk_is_short = || reserve.is_some_and(DiskReserve::is_short);
-        // A process without writable mounts cannot fill the disk, so its disk usage is not polled.
-        let watches = reserve.is_some() && confined.iter().any(ConfinedMount::is_writable);
+        let own = &self.process.own;
+        let disk_is_short = || self.own_directory_is_full() || reserve.is_some_and(DiskReserve::is_short);
+        // A process that can write nothing cannot fill the disk, so its disk usage is not polled.
+        let may_write = confined.iter().any(ConfinedMount::is_writable) || own.iter().any(|own| own.writable);
+        let watches = may_write && (reserve.is_some() || own.iter().any(|own| own.max_bytes.is_some()));
+        let mut mounts: Vec<BindMount<'_>> = confined.iter().map(bind_mount).collect();
+        for (mount, confined) in mounts.iter_mut().zip(confined) {
+            mount.at = self.runner.shown_at(&self.process, confined.alias());
+        }
+        // A mount inside another one is attached after it.
+        mounts.sort_by(|left, right| left.at.cmp(&right.at));
+        mounts.extend(own.iter().map(|own| BindMount {
+            directory: own.directory.as_fd(),
+            at: own.at.clone(),
+            writable: own.writable,
+            overlays: Vec::new(),
+        }));
         let job = Job {
             program: self.process.program.clone(),
             arguments: self.process.arguments.clone(),
@@ -175,15 +193,37 @@ impl ProcessSupervisor {
                 proxy.as_ref(),
             ),
             stdio: CommandStdio::Piped(PipedStdio { on_start: &take, stop_fd: self.stop_pipe.as_fd() }),
-            mounts: confined.iter().map(bind_mount).collect(),
+            mounts,
             read: self.process.read.clone(),
             home_links: Vec::new(),
             network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
             limits: self.process.limits.unwrap_or_else(|| self.runner.limits().long_lived()),
             disk_is_short: watches.then_some(&disk_is_short),
         };
-        let mut sink = |_: Stream, bytes: &[u8]| self.tail.push(bytes);
+        let mut sink = |_: Stream, bytes: &[u8]| self.heard(bytes);
         made.sandbox.run(&job, &Cancellation::never(), &mut sink)
+    }
+}
+
+impl ProcessSupervisor {
+    fn heard(&self, bytes: &[u8]) {
+        self.tail.push(bytes);
+        if let Some(ErrorLog(log)) = &self.process.log {
+            log(bytes);
+        }
+    }
+
+    /// Whether a directory of the process holds more than it may.
+    fn own_directory_is_full(&self) -> bool {
+        let full = self.process.own.iter().find_map(|own| {
+            let most = own.max_bytes.filter(|most| own.is_over(*most))?;
+            Some(format!("`{}` holds more than the {most} bytes that it may", own.at.display()))
+        });
+        let is_full = full.is_some();
+        if let Some(reason) = full {
+            let _ = self.overfull.set(reason);
+        }
+        is_full
     }
 }
 
@@ -194,11 +234,15 @@ impl ProcessSupervisor {
     /// Reports each denied host once, in the tail of standard error.
     fn denials(&self) -> impl Fn(&RejectedConnection) + Send + Sync + 'static {
         let (tail, key, told) = (Arc::clone(&self.tail), self.reach.key, Mutex::new(HashSet::new()));
+        let log = self.process.log.clone();
         move |refusal| {
             let line = refused_line(refusal, key);
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.len() < MAX_REFUSALS && told.insert(line.clone()) {
                 tail.push(line.as_bytes());
+                if let Some(ErrorLog(log)) = &log {
+                    log(line.as_bytes());
+                }
             }
         }
     }

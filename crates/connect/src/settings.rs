@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use toolgate_manifest::ServerLimits;
+use toolgate_manifest::{PackageSpec, ServerLimits};
 use toolgate_policy::OutputPolicy;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Sha256, ToolClass};
@@ -133,6 +133,38 @@ pub struct ProcessSettings {
     pub read: Vec<PathBuf>,
     /// Its resource limits.
     pub limits: ServerLimits,
+    /// The package that its program belongs to.
+    pub package: Option<PackageSettings>,
+    /// Its home directory; `None` for one that ends with the process.
+    pub home: Option<HomeSettings>,
+    /// Whether its mounts are shown at their paths on the host.
+    pub host_paths: bool,
+    /// The file that its standard error is appended to.
+    pub log: Option<PathBuf>,
+}
+
+/// An installed package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageSettings {
+    /// The server that it belongs to.
+    pub server: String,
+    /// What is installed.
+    pub spec: PackageSpec,
+    /// What is installed beside it.
+    pub with: Vec<PackageSpec>,
+    /// Whether scripts of the packages run while they are installed.
+    pub install_scripts: bool,
+    /// The directory of its installations.
+    pub directory: PathBuf,
+}
+
+/// The home directory of a server, which outlives its process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeSettings {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// How many bytes it may hold.
+    pub max_bytes: u64,
 }
 
 /// A server over HTTP.
@@ -209,6 +241,17 @@ impl ServerSettings {
         PinKey::new(self.name.clone(), self.pin_origin.clone())
     }
 
+    /// Starts it from another installation of its package, without its home directory.
+    pub fn use_installation(&mut self, directory: &Path) {
+        if let TransportSettings::Stdio(process) = &mut self.transport {
+            process.home = None;
+            process.log = None;
+            if let Some(package) = &mut process.package {
+                package.directory = directory.to_path_buf();
+            }
+        }
+    }
+
     /// The settings for the tool of this name.
     pub(crate) fn settings_for(&self, tool: &str) -> Option<&ToolSettings> {
         let exact = self.tools.iter().find(|(name, _)| name == tool);
@@ -245,6 +288,10 @@ impl TransportSettings {
                     format!("{:?}", (&process.directory, &process.mounts, &process.network, &process.read))
                         .as_bytes(),
                 );
+                if let Some(package) = &process.package {
+                    // A package without its version: an update has its own question.
+                    part(package.spec.newest().to_string().as_bytes());
+                }
             }
             Self::Http(http) => {
                 part(b"http");

@@ -205,7 +205,7 @@ pub fn refused_place(path: &Path) -> Option<&'static str> {
     if path == Path::new("/") {
         return Some("is the whole machine");
     }
-    let own = ["/tmp", "/proc", "/dev", "/mnt", "/.toolgate"];
+    let own = ["/tmp", "/proc", "/dev", "/mnt", "/.toolgate", "/toolgate"];
     own.iter().any(|own| path.starts_with(own)).then_some("is where a command has something of its own")
 }
 

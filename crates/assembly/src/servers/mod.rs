@@ -3,11 +3,14 @@
 mod absent_tools;
 mod agreed_tools;
 mod pin_origin;
+mod server_state;
 mod server_settings;
+mod server_log;
 mod sandbox_launcher;
+mod package_installer;
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,9 +26,12 @@ use toolgate_manifest::{ConfigProblem, ServerConfig};
 
 use absent_tools::AbsentServerTools;
 pub use agreed_tools::agreed_tools;
+pub use package_installer::PackageInstaller;
 use pin_origin::pin_origin;
 use sandbox_launcher::{LaunchContext, SandboxLauncher};
+pub use server_log::last_lines;
 pub use server_settings::{UnusableServer, declared_servers};
+pub use server_state::ServerStatePaths;
 
 use crate::error::BuildError;
 use crate::gate_builder;
@@ -34,6 +40,7 @@ use crate::notices::{debug, warn};
 use crate::protected_paths::GateOwnedPaths;
 use crate::sandbox_settings;
 use crate::settings::Settings;
+use crate::state_dir;
 
 /// Added to the longest startup timeout of the servers when the command waits for all of them.
 const WAIT_MARGIN: Duration = Duration::from_secs(1);
@@ -77,6 +84,8 @@ pub struct Servers {
     /// Subscribed before any server is started, so that no change is missed.
     changes: watch::Receiver<u64>,
     settlements: watch::Receiver<u64>,
+    /// In place of the installed packages.
+    installation: Option<PathBuf>,
     state: Mutex<DeclaredServers>,
 }
 
@@ -98,13 +107,12 @@ pub struct PreviousServers(DeclaredServers, Option<LaunchContext>);
 impl Servers {
     /// A bridge without servers, supervised by this runtime.
     pub fn new(settings: &Settings, runtime: Handle, which: ServerSelection) -> Self {
-        Self::with_reporter(settings, runtime, which, warn)
+        Self::with_reporter(runtime, which, warn, pins(settings))
     }
 
     /// The same, with warnings going to `report` instead of the operator's notices.
-    fn with_reporter(settings: &Settings, runtime: Handle, which: ServerSelection, report: fn(&str)) -> Self {
+    fn with_reporter(runtime: Handle, which: ServerSelection, report: fn(&str), pins: Pins) -> Self {
         let launcher = Arc::new(SandboxLauncher::default());
-        let pins = pins(settings);
         let bridge = Bridge::new(BridgeOptions {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
@@ -117,20 +125,55 @@ impl Servers {
             runtime,
         });
         let (changes, settlements) = (bridge.changed(), bridge.settlements());
-        Self { bridge, launcher, pins, which, report, changes, settlements, state: Mutex::default() }
+        Self {
+            bridge,
+            launcher,
+            pins,
+            which,
+            report,
+            changes,
+            settlements,
+            installation: None,
+            state: Mutex::default(),
+        }
     }
 
     /// Starts servers without a gate, and waits until each has listed its tools or failed. The caller reports the result.
     pub fn start(settings: &Settings, runtime: &Runtime, which: ServerSelection) -> Result<Self, BuildError> {
         let say = |text: &str| debug(|| text.to_owned());
-        let servers = Self::with_reporter(settings, runtime.handle().clone(), which, say);
+        let servers = Self::with_reporter(runtime.handle().clone(), which, say, pins(settings));
+        servers.run(settings, runtime)?;
+        Ok(servers)
+    }
+
+    fn run(&self, settings: &Settings, runtime: &Runtime) -> Result<(), BuildError> {
         let own = GateOwnedPaths::of(settings);
         let workspace = Arc::new(gate_builder::workspace(settings, &own)?);
         let runner = sandbox_settings::runner(settings, &own, &workspace)?;
-        servers.configure(settings, &runner).map_err(LoadError::from)?;
-        servers.wait(runtime);
+        self.configure(settings, &runner).map_err(LoadError::from)?;
+        self.wait(runtime);
         // Tools that cannot be used are only found when they are built.
-        drop(servers.bridge.tools());
+        drop(self.bridge.tools());
+        Ok(())
+    }
+
+    /// Starts one server from another installation of its package, with a copy of its pins beside that, and without its home directory: what it lists can be
+    /// compared with what was agreed to, and nothing in use is touched.
+    pub fn preview(
+        settings: &Settings,
+        runtime: &Runtime,
+        server: &str,
+        installation: &Path,
+    ) -> Result<Self, BuildError> {
+        let say = |text: &str| debug(|| text.to_owned());
+        let which = ServerSelection::Only(server.to_owned());
+        let copied = Pins::new(installation.join(PINS));
+        for key in pin_keys(settings).iter().filter(|key| key.server().as_str() == server) {
+            copied.copy_from(&pins(settings), key).map_err(|error| BuildError::usage(error.to_string()))?;
+        }
+        let mut servers = Self::with_reporter(runtime.handle().clone(), which, say, copied);
+        servers.installation = Some(installation.to_path_buf());
+        servers.run(settings, runtime)?;
         Ok(servers)
     }
 
@@ -143,6 +186,9 @@ impl Servers {
         let (mut servers, mut unusable) = declared_servers(settings, &|name| settings.environment.var(name))?;
         servers.retain(|server| self.which.includes(server.name.as_str()));
         unusable.retain(|server| self.which.includes(&server.name));
+        if let Some(installation) = &self.installation {
+            servers.iter_mut().for_each(|server| server.use_installation(installation));
+        }
         for server in &unusable {
             (self.report)(&format!(
                 "the server `{}` is not started: {}",
@@ -151,7 +197,8 @@ impl Servers {
         }
         let limits = sandbox_settings::limits(&settings.loaded.config.sandbox);
         let quarantine = gate_builder::quarantine_directory(settings);
-        let means = LaunchContext { runner: Arc::clone(runner), limits, quarantine };
+        let key = state_dir::key(settings).ok();
+        let means = LaunchContext { runner: Arc::clone(runner), limits, quarantine, key };
         let before = PreviousServers(self.state().clone(), self.launcher.replace(Some(means)));
         // Evaluated before any of them is started, since a start may pin its tools.
         let is_strange = |server: &&ServerSettings| {

@@ -12,7 +12,9 @@ pub(super) fn pin_origin(settings: &Settings, server: &ServerConfig) -> Option<P
     let connection: Vec<String> = match &server.transport {
         ServerTransport::Process(process) => {
             let arguments = process.arguments.iter().map(|argument| argument.value.as_written());
-            std::iter::once(process.program.value.clone()).chain(arguments).collect()
+            // Without the version: an update has its own question.
+            let package = process.package.iter().map(|package| package.value.newest().to_string());
+            package.chain([process.program.value.clone()]).chain(arguments).collect()
         }
         ServerTransport::Remote(remote) => vec![remote.url.value.as_written()],
     };

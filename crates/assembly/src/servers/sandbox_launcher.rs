@@ -1,6 +1,8 @@
 //! Starts the process of a server in the sandbox, like a command.
 
+use std::ffi::{OsStr, OsString};
 use std::future::Future;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +10,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use toolgate_command::{CommandRunner, ConfinedProcess, LongRunningProcess};
-use toolgate_connect::{LaunchedServer, ProcessSettings, RunningProcess, ServerLauncher};
+use toolgate_command::{CommandRunner, ConfinedProcess, LongRunningProcess, OwnDirectory, size_of_tree};
+use toolgate_connect::{
+    HomeSettings, LaunchedServer, PackageSettings, ProcessSettings, RunningProcess, ServerLauncher,
+};
 use toolgate_manifest::ServerLimits;
+use toolgate_packages::{PACKAGE_PATH, PackageError, PackageStore};
 use toolgate_sandbox::ResourceLimits;
-use toolgate_types::{CallId, ErrorCode, Failure};
+use toolgate_types::{CallId, ErrorCode, Failure, StateKey};
+
+use super::server_log;
+use crate::ambient::{open_directory, open_private_directory};
 
 /// The runner of commands, and the limits of each process.
 #[derive(Clone)]
@@ -21,6 +29,8 @@ pub(super) struct LaunchContext {
     pub(super) limits: ResourceLimits,
     /// The directory for quarantined files.
     pub(super) quarantine: PathBuf,
+    /// The key that the locks of packages are sealed with; `None` if it cannot be used.
+    pub(super) key: Option<StateKey>,
 }
 
 /// Starts processes with the current runner.
@@ -42,16 +52,30 @@ impl ServerLauncher for SandboxLauncher {
         let means = means.ok_or_else(|| {
             Failure::new(ErrorCode::Internal, "no sandbox backend is available on this machine")
         })?;
+        let mut belongings = Belongings::default();
+        let program = match &process.package {
+            Some(package) => belongings.add_package(package, &process.program, means.key.as_ref())?,
+            None => process.program.clone(),
+        };
+        if let Some(home) = &process.home {
+            belongings.add_home(home)?;
+        }
         let started = means.runner.start(&ConfinedProcess {
-            program: process.program.clone(),
+            program,
             arguments: process.arguments.clone(),
             directory: process.directory.clone(),
             mounts: process.mounts.clone(),
-            environment: process
+            // The server's own variables take precedence.
+            environment: belongings
                 .environment
-                .iter()
-                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .into_iter()
+                .chain(
+                    process.environment.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())),
+                )
                 .collect(),
+            own: belongings.own,
+            host_paths: process.host_paths,
+            log: process.log.as_deref().map(server_log::appender),
             network: process.network.clone(),
             read: process.read.clone(),
             limits: Some(limits(process.limits, means.limits.long_lived())),
@@ -64,6 +88,99 @@ impl ServerLauncher for SandboxLauncher {
             end_reported: AtomicBool::new(false),
         });
         Ok(LaunchedServer { input: started.input, output: started.output, process })
+    }
+}
+
+/// Where a server sees its home directory.
+const HOME_PATH: &str = "/toolgate/home";
+
+/// Variables that name a directory in the home directory (XDG Base Directory Specification).
+const HOME_VARIABLES: [(&str, &str); 5] = [
+    ("HOME", ""),
+    ("XDG_CACHE_HOME", "/.cache"),
+    ("XDG_CONFIG_HOME", "/.config"),
+    ("XDG_DATA_HOME", "/.local/share"),
+    ("XDG_STATE_HOME", "/.local/state"),
+];
+
+/// The directories of a server, and the variables that name them.
+#[derive(Default)]
+struct Belongings {
+    own: Vec<OwnDirectory>,
+    environment: Vec<(String, String)>,
+}
+
+impl Belongings {
+    /// Verifies an installed package, and returns the program in it.
+    fn add_package(
+        &mut self,
+        package: &PackageSettings,
+        program: &OsStr,
+        key: Option<&StateKey>,
+    ) -> Result<OsString, Failure> {
+        let Some(key) = key else {
+            let message = "the key of the gate's state cannot be used, so no lock of a package is believed";
+            return Err(Failure::new(ErrorCode::NotPermitted, message));
+        };
+        let store = PackageStore::new(package.directory.clone(), key.clone());
+        let refused = |error: PackageError| {
+            let code = match &error {
+                PackageError::NotInstalled { .. } | PackageError::OtherInstalled { .. } => {
+                    ErrorCode::CommandNotFound
+                }
+                PackageError::Io { .. } => ErrorCode::IoError,
+                _ => ErrorCode::NotPermitted,
+            };
+            Failure::new(code, format!("{error}; {}", error.help(&package.server)))
+        };
+        let installed =
+            store.verified(&package.spec, &package.with, package.install_scripts).map_err(refused)?;
+        let path =
+            installed.lock.program(&program.to_string_lossy()).map(|path| format!("{PACKAGE_PATH}/{path}"));
+        let path = path.ok_or_else(|| {
+            let message = format!("the package has no program `{}`", program.to_string_lossy());
+            Failure::new(ErrorCode::CommandNotFound, message)
+        })?;
+        self.own.push(OwnDirectory {
+            directory: Arc::new(installed.tree.into()),
+            at: PathBuf::from(PACKAGE_PATH),
+            writable: false,
+            max_bytes: None,
+        });
+        Ok(path.into())
+    }
+
+    /// Makes the home directory if it is missing.
+    fn add_home(&mut self, home: &HomeSettings) -> Result<(), Failure> {
+        let cannot = |error: std::io::Error| {
+            let message =
+                format!("its home directory `{}` cannot be used: {error}", home.directory.display());
+            Failure::new(ErrorCode::IoError, message)
+        };
+        let opened = open_private_directory(&home.directory).map_err(cannot)?;
+        for (_, below) in HOME_VARIABLES.iter().filter(|(_, below)| !below.is_empty()) {
+            // A server can put anything into its home: only its own start suffers.
+            let _ = opened.create_dir_all(below.trim_start_matches('/'));
+        }
+        let directory = open_directory(&home.directory).map_err(cannot)?;
+        let size = size_of_tree(directory.as_fd(), home.max_bytes);
+        if size.is_none_or(|size| size > home.max_bytes) {
+            let message = format!(
+                "its home directory `{}` holds more than the {} bytes that it may; remove what it does not need, or raise `limits.home_size`",
+                home.directory.display(),
+                home.max_bytes
+            );
+            return Err(Failure::new(ErrorCode::NotPermitted, message));
+        }
+        self.own.push(OwnDirectory {
+            directory: Arc::new(directory.into()),
+            at: PathBuf::from(HOME_PATH),
+            writable: true,
+            max_bytes: Some(home.max_bytes),
+        });
+        let variable = |(name, below): (&str, &str)| (name.to_owned(), format!("{HOME_PATH}{below}"));
+        self.environment.extend(HOME_VARIABLES.map(variable));
+        Ok(())
     }
 }
 
@@ -132,7 +249,7 @@ impl Wake for ThreadWaker {
 }
 
 /// Blocks this thread. The future is completed by other threads and needs no runtime.
-fn block_on<Answer>(future: impl Future<Output = Answer>) -> Answer {
+pub(super) fn block_on<Answer>(future: impl Future<Output = Answer>) -> Answer {
     let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
     let mut future = pin!(future);
     loop {

@@ -17,6 +17,7 @@ use toolgate_sandbox::{loader_variable, refused_place};
 use toolgate_types::ToolClass;
 
 use super::pin_origin::pin_origin;
+use super::server_state;
 use crate::ambient::real_path;
 use crate::settings::Settings;
 
@@ -98,7 +99,7 @@ fn server_settings(
     }
     let transport = match &server.transport {
         ServerTransport::Process(process) => {
-            TransportSettings::Stdio(self::process(settings, process, variable)?)
+            TransportSettings::Stdio(self::process(settings, &server.name.value, process, variable)?)
         }
         ServerTransport::Remote(remote) => TransportSettings::Http(self::remote(config, remote, variable)?),
     };
@@ -177,6 +178,7 @@ fn mount_overlap_problem(settings: &Settings, path: &Located<DeclaredPath>) -> O
 
 fn process(
     settings: &Settings,
+    server: &str,
     process: &manifest::ServerProcessConfig,
     variable: VariableLookup<'_>,
 ) -> Result<ProcessSettings, ServerSettingsError> {
@@ -204,6 +206,10 @@ fn process(
         network: process.network.iter().map(|host| host.value.clone()).collect(),
         read: read.collect::<Result<_, _>>()?,
         limits: process.limits,
+        package: server_state::package(settings, server, process),
+        home: server_state::home(settings, server, process),
+        host_paths: process.host_paths,
+        log: Some(server_state::log(settings, server, process)),
     })
 }
 

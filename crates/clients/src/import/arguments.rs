@@ -60,12 +60,8 @@ fn named(name: &str, value: &str, taking: &mut ServerImport<'_>) -> String {
         return format!("{scheme}{replaced}");
     }
     taking.sees_project |= in_project != value;
-    if value.starts_with('/') && value.len() > 1 || value.starts_with("~/") {
-        let path = shown(value);
-        notes.push(format!("`{path}` is a path of the host: mount what it needs, and write `/mnt/NAME`"));
-    }
     taking.notes.extend(notes);
-    translated.text
+    taking.path(translated.text)
 }
 
 /// `Authorization: Bearer SECRET` as one argument, if the header's name indicates a secret.

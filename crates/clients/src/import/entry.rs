@@ -3,6 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::arguments::{PROJECT_FOLDER, arguments};
+use super::known_servers::{KnownServer, known_server};
+use super::package_command::{PackageCommand, package_command};
 use super::secret_variables::ServerImport;
 use toolgate_manifest::{is_reserved, is_variable, quoted};
 use toolgate_text::secret_detection::contains_secret;
@@ -157,13 +159,28 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
     if base_name(started) == "toolgate" && further.iter().any(|word| word == "mcp") {
         return Err(THIS_GATE.to_owned());
     }
-    let mut lines = vec![format!("command: {}", quoted(&program))];
+    let package = match package_command(started, further) {
+        Some(Ok(package)) => Some(package),
+        Some(Err(reason)) => {
+            taking.notes.push(format!(
+                "it is not installed apart from running: {reason}; install it by hand, and name its program"
+            ));
+            None
+        }
+        None => None,
+    };
+    let mut lines = match &package {
+        Some(package) => package_lines(package),
+        None => vec![format!("command: {}", quoted(&program))],
+    };
+    let words = package.as_ref().map_or(words.clone(), |package| package.arguments.clone());
+    let known = package.as_ref().and_then(|package| known_server(package.spec.name()));
     let words = arguments(&words, taking);
     if !words.is_empty() {
         let written: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         lines.push(format!("args: [{}]", written.join(", ")));
     }
-    lines.extend(environment(fields, taking)?);
+    lines.extend(with_known(environment(fields, taking)?, known));
     if let Some(directory) = fields.get("cwd").and_then(Value::as_str) {
         match in_project(directory) {
             Some(place) => lines.push(format!("cwd: \"{place}\"")),
@@ -177,9 +194,42 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
     } else {
         "# mounts: [\"@project\"]  # it sees none yet; add `:rw` where it may change files".to_owned()
     });
-    lines.push("# network: [api.example.com]  # it reaches nothing yet".to_owned());
-    programs(&program, &mut taking.notes);
+    lines.push(match known.map(|known| known.network) {
+        None | Some([]) => "# network: [api.example.com]  # it reaches nothing yet".to_owned(),
+        Some(hosts) => {
+            let hosts: Vec<String> = hosts.iter().map(|host| quoted(host)).collect();
+            format!("network: [{}]", hosts.join(", "))
+        }
+    });
+    taking.notes.extend(known.and_then(|known| known.note).map(str::to_owned));
+    programs(started, &mut taking.notes);
     Ok(lines)
+}
+
+fn package_lines(package: &PackageCommand) -> Vec<String> {
+    let mut lines = vec![format!("package: {}", quoted(&package.spec.to_string()))];
+    lines.extend(package.program.as_ref().map(|program| format!("command: {}", quoted(program))));
+    if !package.with.is_empty() {
+        let with: Vec<String> = package.with.iter().map(|spec| quoted(&spec.requirement())).collect();
+        lines.push(format!("with: [{}]", with.join(", ")));
+    }
+    lines
+}
+
+/// The variables of an entry, and those that a well-known server needs and the entry does not set.
+fn with_known(mut lines: Vec<String>, known: Option<&KnownServer>) -> Vec<String> {
+    let needed = known.map(|known| known.environment).unwrap_or_default();
+    let is_set = |name: &str| lines.iter().any(|line| line.trim_start().starts_with(&format!("{name}:")));
+    let added: Vec<String> = needed
+        .iter()
+        .filter(|(name, _)| !is_set(name))
+        .map(|(name, value)| format!("  {}: {}", quoted(name), quoted(value)))
+        .collect();
+    if !added.is_empty() && lines.is_empty() {
+        lines.push("env:".to_owned());
+    }
+    lines.extend(added);
+    lines
 }
 
 /// The program that a server runs in the end; `None` for a URL.
@@ -317,11 +367,6 @@ fn in_project(directory: &str) -> Option<String> {
 fn programs(program: &str, notes: &mut Vec<String>) {
     let name = base_name(program);
     let note = match name {
-        "npx" | "bunx" | "uvx" | "pipx" | "pnpx" => {
-            format!(
-                "`{name}` downloads at every start, which needs `network` and somewhere to write; better install the server and name its program"
-            )
-        }
         container if CONTAINERS.contains(&container) => {
             format!(
                 "`{name}` does not work inside the sandbox, so that it is disabled; name the server's own program"

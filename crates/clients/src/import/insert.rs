@@ -27,29 +27,92 @@ pub fn insert_servers(file: &str, text: &str, imported: &Imported) -> Result<Str
     if let Some(server) = imported.servers.iter().find(|server| known.contains(&server.name.as_str())) {
         return Err(InsertError::Declared(server.name.clone()));
     }
-    let edited = match (known.is_empty(), text.lines().any(|line| behind_key(line).is_some())) {
-        (true, false) => append(text, imported),
-        (true, true) => fill(text, imported).ok_or(InsertError::Unclear)?,
-        (false, _) => extend(text, imported).ok_or(InsertError::Unclear)?,
+    let servers = ConfigSection { key: "mcp_servers", is_empty: known.is_empty() };
+    let edited = servers.insert(text, &|indent| entries(imported, indent)).ok_or(InsertError::Unclear)?;
+    let mounts = ConfigSection { key: "mounts", is_empty: before.mounts.is_empty() };
+    let edited = match imported.mounts.is_empty() {
+        true => edited,
+        false => {
+            let lines =
+                |indent: &str| -> String { imported.mounts.iter().map(|mount| mount.line(indent)).collect() };
+            mounts.insert(&edited, &lines).ok_or(InsertError::Unclear)?
+        }
     };
     let after = Config::parse(file, &edited).map_err(|_| InsertError::Unclear)?;
     let expected: Vec<&str> =
         known.into_iter().chain(imported.servers.iter().map(|server| server.name.as_str())).collect();
-    if names(&after) == expected { Ok(edited) } else { Err(InsertError::Unclear) }
+    let is_whole = after.mounts.len() == before.mounts.len() + imported.mounts.len();
+    if names(&after) == expected && is_whole { Ok(edited) } else { Err(InsertError::Unclear) }
+}
+
+/// A key of the configuration whose value is a map.
+struct ConfigSection {
+    key: &'static str,
+    /// Whether it is missing, or has no entries.
+    is_empty: bool,
+}
+
+impl ConfigSection {
+    /// The text with further entries, which `entries` renders with an indentation.
+    fn insert(&self, text: &str, entries: &dyn Fn(&str) -> String) -> Option<String> {
+        match (self.is_empty, text.lines().any(|line| self.behind_key(line).is_some())) {
+            (true, false) => Some(self.append(text, entries)),
+            (true, true) => self.fill(text, entries),
+            (false, _) => self.extend(text, entries),
+        }
+    }
+
+    /// The text after the key.
+    fn behind_key<'t>(&self, line: &'t str) -> Option<&'t str> {
+        line.strip_prefix(self.key)?.strip_prefix(':').map(str::trim)
+    }
+
+    /// The key with nothing after it but a comment.
+    fn is_key(&self, line: &str) -> bool {
+        self.behind_key(line).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+    }
+
+    /// Replaces `{}`.
+    fn fill(&self, text: &str, entries: &dyn Fn(&str) -> String) -> Option<String> {
+        let line = text.split_inclusive('\n').find(|line| self.behind_key(line).is_some())?;
+        let comment = self.behind_key(line)?.strip_prefix("{}")?.trim();
+        let space = if comment.is_empty() { "" } else { " " };
+        let entries = format!("{}:{space}{comment}\n{}", self.key, entries("  "));
+        Some(text.replacen(line, &ended(text, &entries), 1))
+    }
+
+    /// Appends to a file without the key.
+    fn append(&self, text: &str, entries: &dyn Fn(&str) -> String) -> String {
+        let gap = match text {
+            "" => "",
+            text if text.ends_with('\n') => "\n",
+            _ => "\n\n",
+        };
+        format!("{text}{}", ended(text, &format!("{gap}{}:\n{}", self.key, entries("  "))))
+    }
+
+    /// Inserts after the last entry.
+    fn extend(&self, text: &str, entries: &dyn Fn(&str) -> String) -> Option<String> {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let key = lines.iter().position(|line| self.is_key(line))?;
+        let below = lines.get(key + 1..)?;
+        let belongs = |line: &&&str| line.trim().is_empty() || line.starts_with([' ', '\t', '#']);
+        let block = below.iter().take_while(belongs).count();
+        let holds = |line: &&str| line.starts_with(' ') && !line.trim().is_empty();
+        let last = below.get(..block)?.iter().rposition(holds)?;
+        let first = below.iter().find(|line| holds(line) && !line.trim_start().starts_with('#'))?;
+        let indent = first.get(..first.len() - first.trim_start().len())?;
+        let end = key + 1 + last + 1;
+        let mut edited: String = lines.get(..end)?.concat();
+        let gap = if edited.ends_with('\n') { "" } else { "\n" };
+        edited.push_str(&ended(text, &format!("{gap}{}", entries(indent))));
+        edited.push_str(&lines.get(end..)?.concat());
+        Some(edited)
+    }
 }
 
 fn names(config: &Config) -> Vec<&str> {
     config.mcp_servers.iter().map(|server| server.name.value.as_str()).collect()
-}
-
-/// The text after the key.
-fn behind_key(line: &str) -> Option<&str> {
-    line.strip_prefix("mcp_servers:").map(str::trim)
-}
-
-/// The key with nothing after it but a comment.
-fn is_key(line: &str) -> bool {
-    behind_key(line).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
 }
 
 fn entries(imported: &Imported, indent: &str) -> String {
@@ -59,42 +122,4 @@ fn entries(imported: &Imported, indent: &str) -> String {
 /// Uses the line ends of the text.
 fn ended(text: &str, added: &str) -> String {
     if text.contains("\r\n") { added.replace('\n', "\r\n") } else { added.to_owned() }
-}
-
-/// Replaces `{}`.
-fn fill(text: &str, imported: &Imported) -> Option<String> {
-    let line = text.split_inclusive('\n').find(|line| behind_key(line).is_some())?;
-    let comment = behind_key(line)?.strip_prefix("{}")?.trim();
-    let space = if comment.is_empty() { "" } else { " " };
-    let entries = format!("mcp_servers:{space}{comment}\n{}", entries(imported, "  "));
-    Some(text.replacen(line, &ended(text, &entries), 1))
-}
-
-/// Appends to a file without servers.
-fn append(text: &str, imported: &Imported) -> String {
-    let gap = match text {
-        "" => "",
-        text if text.ends_with('\n') => "\n",
-        _ => "\n\n",
-    };
-    format!("{text}{}", ended(text, &format!("{gap}{}", imported.render())))
-}
-
-/// Inserts after the last server of a file.
-fn extend(text: &str, imported: &Imported) -> Option<String> {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let key = lines.iter().position(|line| is_key(line))?;
-    let below = lines.get(key + 1..)?;
-    let belongs = |line: &&&str| line.trim().is_empty() || line.starts_with([' ', '\t', '#']);
-    let block = below.iter().take_while(belongs).count();
-    let holds = |line: &&str| line.starts_with(' ') && !line.trim().is_empty();
-    let last = below.get(..block)?.iter().rposition(holds)?;
-    let first = below.iter().find(|line| holds(line) && !line.trim_start().starts_with('#'))?;
-    let indent = first.get(..first.len() - first.trim_start().len())?;
-    let end = key + 1 + last + 1;
-    let mut edited: String = lines.get(..end)?.concat();
-    let gap = if edited.ends_with('\n') { "" } else { "\n" };
-    edited.push_str(&ended(text, &format!("{gap}{}", entries(imported, indent))));
-    edited.push_str(&lines.get(end..)?.concat());
-    Some(edited)
 }

@@ -8,6 +8,9 @@
 mod arguments;
 mod entry;
 mod insert;
+mod known_servers;
+mod mounts;
+mod package_command;
 mod secret_variables;
 mod variable_name;
 mod server_section;
@@ -16,6 +19,7 @@ mod variables;
 use std::fmt::Write as _;
 
 pub use insert::{InsertError, insert_servers};
+pub use mounts::ImportedMount;
 use secret_variables::{SecretVariables, ServerImport};
 use serde_json::Value;
 
@@ -35,6 +39,8 @@ pub struct Imported {
     pub left_out: Vec<LeftOut>,
     /// Notes about the whole file.
     pub notes: Vec<String>,
+    /// Mounts of the configuration that the servers need.
+    pub mounts: Vec<ImportedMount>,
 }
 
 /// A server that was left out.
@@ -59,6 +65,8 @@ pub struct ImportedServer {
     pub lines: Vec<String>,
     /// Notes about it.
     pub notes: Vec<String>,
+    /// Paths of the host among its arguments and variables.
+    pub paths: Vec<String>,
 }
 
 /// Why nothing was imported.
@@ -85,7 +93,7 @@ impl Imported {
     #[must_use]
     pub fn render(&self) -> String {
         let entries: String = self.servers.iter().map(|server| server.render("  ")).collect();
-        format!("mcp_servers:\n{entries}")
+        format!("{}mcp_servers:\n{entries}", self.render_mounts())
     }
 
     /// Leaves out every server whose program is the running gate, under any name; the caller decides that with `is_gate`.
@@ -118,7 +126,12 @@ impl ImportedServer {
                 let arguments = |process: &ServerProcessConfig| -> Vec<VariableText> {
                     process.arguments.iter().map(|argument| argument.value.clone()).collect()
                 };
-                own.program.value == declared.program.value && arguments(own) == arguments(declared)
+                let package = |process: &ServerProcessConfig| {
+                    process.package.as_ref().map(|package| package.value.newest())
+                };
+                own.program.value == declared.program.value
+                    && package(own) == package(declared)
+                    && arguments(own) == arguments(declared)
             }
             (ServerTransport::Remote(own), ServerTransport::Remote(declared)) => {
                 own.url.value == declared.url.value
@@ -193,14 +206,15 @@ fn one(
 ) -> Result<ImportedServer, String> {
     let Value::Object(fields) = value else { return Err("it is not an object".to_owned()) };
     let known = entry::name(name, taken);
-    let mut taking = ServerImport { server: &known, secrets, notes: Vec::new(), sees_project: false };
+    let mut taking =
+        ServerImport { server: &known, secrets, notes: Vec::new(), paths: Vec::new(), sees_project: false };
     if known != name {
         taking.notes.push(format!("`{name}` is called `{known}` here"));
     }
     let lines = entry::lines(fields, &mut taking)?;
-    let notes = taking.notes;
+    let ServerImport { notes, paths, .. } = taking;
     let program = entry::program(fields);
-    let server = ImportedServer { name: known, client_name: name.to_owned(), program, lines, notes };
+    let server = ImportedServer { name: known, client_name: name.to_owned(), program, lines, notes, paths };
     match server.refused() {
         None => Ok(server),
         Some(reason) => Err(reason),

@@ -30,6 +30,8 @@ pub(super) struct ServerImport<'t> {
     pub(super) secrets: &'t mut SecretVariables,
     /// Notes about it.
     pub(super) notes: Vec<String>,
+    /// Paths of the host among its arguments and variables.
+    pub(super) paths: Vec<String>,
     /// Whether it refers to the client's open directory.
     pub(super) sees_project: bool,
 }
@@ -48,7 +50,7 @@ impl ServerImport<'_> {
         let translated = translated(value, &mut notes);
         if !is_secret(name, &translated.literal) {
             self.notes.extend(notes);
-            return translated.text;
+            return self.path(translated.text);
         }
         let known = self.secrets.name(&[name.to_owned(), variable(&[self.server, name])], value);
         let place = match known == name {
@@ -57,6 +59,19 @@ impl ServerImport<'_> {
         };
         self.notes.push(format!("put the value of `{name}` into {place}; it was not copied"));
         format!("${{{known}}}")
+    }
+
+    /// Remembers a path of the host. `~` is the home of the person, not the server's own.
+    pub(super) fn path(&mut self, text: String) -> String {
+        let text = match text.strip_prefix("~/") {
+            Some(rest) => format!("${{HOME}}/{rest}"),
+            None => text,
+        };
+        let is_path = (text.starts_with('/') && text.len() > 1) || text.starts_with("${HOME}/");
+        if is_path && !text.starts_with("/mnt/project") {
+            self.paths.push(text.clone());
+        }
+        text
     }
 
     /// The value of a header. The authorization scheme may be kept.

@@ -12,6 +12,11 @@ mod opencode;
 mod copilot_cli;
 mod cline;
 mod lm_studio;
+mod continue_dev;
+mod junie;
+mod amp;
+mod roo_code;
+mod kiro;
 
 use crate::config_file::ConfigFileFormat;
 use crate::config_location::ConfigLocation;
@@ -30,6 +35,11 @@ pub const CLIENTS: &[McpClient] = &[
     copilot_cli::CLIENT,
     cline::CLIENT,
     lm_studio::CLIENT,
+    continue_dev::CLIENT,
+    junie::CLIENT,
+    amp::CLIENT,
+    roo_code::CLIENT,
+    kiro::CLIENT,
 ];
 
 /// A program that speaks MCP as a client.

@@ -24,6 +24,9 @@ fn shell(line: &str) -> ConfinedProcess {
         network: Vec::new(),
         read: Vec::new(),
         limits: None,
+        own: Vec::new(),
+        host_paths: false,
+        log: None,
     }
 }
 

@@ -67,6 +67,22 @@ impl Pins {
         approved.map(|_| ())
     }
 
+    /// Copies the pins of a server from elsewhere.
+    ///
+    /// # Errors
+    /// They cannot be read or written.
+    pub fn copy_from(&self, other: &Self, key: &PinKey) -> Result<(), ConnectError> {
+        let before = other.store.read(key)?;
+        if !before.is_met() {
+            return Ok(());
+        }
+        let copied = self.store.update(key, |pins| {
+            *pins = before;
+            Ok(())
+        });
+        copied.map(|_| ())
+    }
+
     /// Removes the pin of one tool, or all pins of a server. A removed tool is new when it is seen again, and a server without pins is contacted for
     /// the first time again.
     ///

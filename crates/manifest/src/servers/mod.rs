@@ -4,6 +4,7 @@
 //! meaning here. Further keys declare what a gate has to know: what the server's process may access, and the class of
 //! each of its tools.
 
+mod package;
 mod process;
 mod read;
 mod remote;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use toolgate_types::ToolClass;
 
+pub use package::{PackageRegistry, PackageSpec, PackageSpecError};
 pub(crate) use read::servers;
 pub(crate) use remote::headers;
 pub use remote::is_reserved_header;
@@ -72,8 +74,18 @@ pub enum ServerTransport {
 /// A server's process and its confinement.
 #[derive(Clone, Debug)]
 pub struct ServerProcessConfig {
-    /// `command`: a name that is looked up in the pinned `PATH`, or an absolute path.
+    /// `command`: a name that is looked up in the pinned `PATH`, or an absolute path; with `package`, the program of the package.
     pub program: Located<String>,
+    /// `package`: the package that the program belongs to, installed apart from running.
+    pub package: Option<Located<PackageSpec>>,
+    /// `with`: packages that are installed beside it.
+    pub with: Vec<Located<PackageSpec>>,
+    /// `install_scripts`: whether scripts of the packages run while they are installed.
+    pub install_scripts: bool,
+    /// `ephemeral`: its home directory does not outlive it.
+    pub ephemeral: bool,
+    /// `host_paths`: its mounts are shown at their paths on the host, instead of below `/mnt`.
+    pub host_paths: bool,
     /// `args`.
     pub arguments: Vec<Located<VariableText>>,
     /// `env`: its environment besides what the sandbox sets.
@@ -105,6 +117,8 @@ pub struct ServerLimits {
     pub cpu_time: Option<Duration>,
     /// `tmp_size`: bytes of the private `/tmp`.
     pub tmp_size: Option<u64>,
+    /// `home_size`: bytes of its home directory.
+    pub home_size: Option<u64>,
 }
 
 /// A server over HTTP.

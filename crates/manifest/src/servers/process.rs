@@ -2,14 +2,15 @@
 
 use toolgate_types::ToolClass;
 
-use super::{ServerLimits, ServerProcessConfig};
+use super::{PackageRegistry, PackageSpec, ServerLimits, ServerProcessConfig};
 use crate::decode::{
-    ConfigField, KeySpec, Section, count, duration, key, list, located_text, named, path, size,
+    ConfigField, KeySpec, Section, count, duration, flag, key, list, located_text, named, path, size,
 };
 use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
 use crate::tool::{directory, is_reserved, is_variable, mounts, network};
 use crate::variables::{VariableText, variable_text};
+use crate::yaml_tree::NodeKind;
 
 const LIMITS: &[KeySpec] = &[
     key("memory", "memory: 1GiB"),
@@ -18,14 +19,23 @@ const LIMITS: &[KeySpec] = &[
     key("open_files", "open_files: 256"),
     key("cpu_time", "cpu_time: 1h"),
     key("tmp_size", "tmp_size: 64MiB"),
+    key("home_size", "home_size: 512MiB"),
 ];
 
-pub(super) fn process(
-    command: &ConfigField,
-    section: &Section,
-    report: &mut ProblemReport<'_>,
-) -> Option<ServerProcessConfig> {
-    let program = program(command, report);
+pub(super) fn process(section: &Section, report: &mut ProblemReport<'_>) -> Option<ServerProcessConfig> {
+    let package = section.get("package", report, package);
+    let program = match (section.field("command"), &package) {
+        (Some(command), None) => program(command, report),
+        (Some(command), Some(_)) => package_program(command, report),
+        (None, package) => package.as_ref().map(|package| package.with(package.value.program().to_owned())),
+    };
+    if package.is_none() && !section.lacks("package") {
+        return None;
+    }
+    let registry = package.as_ref().map_or(PackageRegistry::Npm, |package| package.value.registry());
+    let with = section.get("with", report, |field, report| {
+        list(field, "package", report, |field, report| beside(registry, field, report))
+    });
     let directory = section.get("cwd", report, directory);
     // A mount is read-only unless it is declared writable.
     let mounts = mounts(section, directory.as_ref(), Some(ToolClass::Read), report);
@@ -35,13 +45,70 @@ pub(super) fn process(
     Some(ServerProcessConfig {
         arguments: arguments.unwrap_or_default(),
         environment: section.get("env", report, environment).unwrap_or_default(),
-        network: section.get("network", report, network).unwrap_or_default(),
+        network: section.get("network", report, hosts).unwrap_or_default(),
         read: read.unwrap_or_default(),
         limits: section.get("limits", report, limits).unwrap_or_default(),
         directory,
         mounts,
         program: program?,
+        package,
+        with: with.unwrap_or_default(),
+        install_scripts: section.get("install_scripts", report, flag).unwrap_or(false),
+        ephemeral: section.get("ephemeral", report, flag).unwrap_or(false),
+        host_paths: section.get("host_paths", report, flag).unwrap_or(false),
     })
+}
+
+/// A list of hosts, or the word `public` alone.
+fn hosts(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {
+    match &field.node.kind {
+        NodeKind::Scalar { text, .. } if text == "public" => Some(vec![field.locate(text.clone())]),
+        _ => network(field, report),
+    }
+}
+
+fn package(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<PackageSpec>> {
+    let text = located_text(field, report)?;
+    match PackageSpec::parse(&text.value) {
+        Ok(spec) => Some(text.with(spec)),
+        Err(error) => {
+            let help = "write `npm:NAME@VERSION` or `pypi:NAME==VERSION`; code from elsewhere is installed by hand, and named by `command`";
+            let message = format!("`{}` is not a package: {error}", shown(&text.value));
+            report.located(&text, message, Some(help.to_owned()));
+            None
+        }
+    }
+}
+
+/// A package beside another one, of the same registry.
+fn beside(
+    registry: PackageRegistry,
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<Located<PackageSpec>> {
+    let text = located_text(field, report)?;
+    match PackageSpec::of(registry, &text.value) {
+        Ok(spec) => Some(text.with(spec)),
+        Err(error) => {
+            let help = "write a name of the same registry, with a version where it matters: `mcp<2`";
+            let message = format!("`{}` is not a package: {error}", shown(&text.value));
+            report.located(&text, message, Some(help.to_owned()));
+            None
+        }
+    }
+}
+
+/// The program of a package: a plain file name.
+fn package_program(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
+    let name = located_text(field, report)?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.value.is_empty() || name.value.starts_with(['.', '-']) || !name.value.bytes().all(allowed) {
+        let help = "name one of the programs that the package installs, or leave `command` out".to_owned();
+        let message = format!("`{}` is not a program of a package", shown(&name.value));
+        report.located(&name, message, Some(help));
+        return None;
+    }
+    Some(name)
 }
 
 fn program(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
@@ -85,5 +152,6 @@ fn limits(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ServerL
         open_files: section.get("open_files", report, count),
         cpu_time: section.get("cpu_time", report, duration),
         tmp_size: section.get("tmp_size", report, size),
+        home_size: section.get("home_size", report, size),
     })
 }

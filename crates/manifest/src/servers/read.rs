@@ -15,6 +15,11 @@ use crate::tool::policy;
 const SERVER: &[KeySpec] = &[
     key("type", "type: stdio"),
     key("command", "command: mcp-server-filesystem"),
+    key("package", "package: npm:@modelcontextprotocol/server-memory"),
+    key("with", "with: [\"mcp<2\"]"),
+    key("install_scripts", "install_scripts: true"),
+    key("ephemeral", "ephemeral: true"),
+    key("host_paths", "host_paths: true"),
     key("args", "args: [\"/mnt/project\"]"),
     key("env", "env: {GITHUB_TOKEN: \"${GITHUB_TOKEN}\"}"),
     key("cwd", "cwd: \"@project\""),
@@ -39,7 +44,23 @@ const SERVER: &[KeySpec] = &[
 ];
 
 /// The keys for a process, and those for a URL.
-const PROCESS: &[&str] = &["args", "env", "cwd", "mounts", "network", "read", "limits"];
+const PROCESS: &[&str] = &[
+    "package",
+    "with",
+    "install_scripts",
+    "ephemeral",
+    "host_paths",
+    "args",
+    "env",
+    "cwd",
+    "mounts",
+    "network",
+    "read",
+    "limits",
+];
+
+/// The keys that mean something for a package alone.
+const PACKAGE: &[&str] = &["with", "install_scripts"];
 const REMOTE: &[&str] = &["headers", "oauth"];
 
 const TOOL: &[KeySpec] = &[
@@ -107,11 +128,15 @@ fn transport(
     report: &mut ProblemReport<'_>,
 ) -> Option<ServerTransport> {
     let said = section.get("type", report, declared_transport);
-    match (section.field("command"), section.field("url")) {
-        (Some(command), None) => {
+    let process_key = section.field("command").or_else(|| section.field("package"));
+    match (process_key, section.field("url")) {
+        (Some(_), None) => {
             reject_keys(section, REMOTE, "`command`", "an address, with `url`", report);
+            if section.field("package").is_none() {
+                reject_keys(section, PACKAGE, "no `package`", "a package, with `package`", report);
+            }
             check_transport(section, said, DeclaredTransport::Process, report);
-            process(command, section, report).map(|process| ServerTransport::Process(Box::new(process)))
+            process(section, report).map(|process| ServerTransport::Process(Box::new(process)))
         }
         (None, Some(url)) => {
             reject_keys(section, PROCESS, "`url`", "a process, with `command`", report);

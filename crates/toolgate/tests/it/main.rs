@@ -28,6 +28,7 @@ mod manifests;
 mod check_and_doctor;
 mod mcp_servers;
 mod mcp_surfaces;
+mod mcp_packages;
 mod clients;
 mod examples;
 mod serve;

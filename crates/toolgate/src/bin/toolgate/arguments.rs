@@ -19,7 +19,9 @@ use toolgate_types::{AgentName, Decision, RunId, ToolName, Trust};
 use crate::log::{LogFormat, LogLevel};
 
 pub(crate) use self::conversation::{AgentArguments, ConversationArguments, RunArguments};
-pub(crate) use self::mcp::{InstallScope, McpCommand, McpImport, McpInstall};
+pub(crate) use self::mcp::{
+    InstallScope, McpAdd, McpCommand, McpImport, McpInstall, McpUnwrap, McpUpdate, McpWrap,
+};
 pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 
 /// The gate between an LLM agent and the machine.

@@ -106,6 +106,11 @@ fn mcp(common: &GlobalOptions, command: McpCommand) -> Result<u8, CliError> {
         McpCommand::Install(wanted) => commands::mcp_install::run(common, &wanted),
         McpCommand::Uninstall(wanted) => commands::mcp_uninstall::run(common, &wanted),
         McpCommand::Import(wanted) => commands::mcp_import::run(common, &wanted),
+        McpCommand::Wrap(wanted) => commands::mcp_wrap::wrap(common, &wanted),
+        McpCommand::Unwrap(wanted) => commands::mcp_wrap::unwrap(common, &wanted),
+        McpCommand::Add(wanted) => commands::mcp_add::run(common, &wanted),
+        McpCommand::Update(wanted) => commands::mcp_packages::update(common, &wanted),
+        McpCommand::Logs { server, follow } => commands::mcp_logs::run(common, &server, follow),
         McpCommand::List { server } => commands::mcp_list::run(common, server.as_deref()),
         McpCommand::Approve { server, tool, all, yes, digests } => {
             let agreement = commands::mcp_approve::ApprovalSelection::of(all, yes, digests);

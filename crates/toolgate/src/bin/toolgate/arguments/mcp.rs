@@ -27,6 +27,34 @@ pub(crate) enum McpCommand {
   toolgate mcp import ~/.codex/config.toml tracker
   toolgate mcp import .vscode/mcp.json --write")]
     Import(McpImport),
+    /// Put the servers of a client behind the gate, and the gate in their place: shows all of it, asks, and keeps the client's file as it was
+    #[command(after_help = "Examples:
+  toolgate mcp wrap --client claude-code
+  toolgate mcp wrap --client cursor --rw ~/notes
+  toolgate mcp wrap --client codex --dry-run")]
+    Wrap(McpWrap),
+    /// Put the file of a client back, byte for byte, as it was before `mcp wrap`
+    #[command(after_help = "Example:
+  toolgate mcp unwrap --client claude-code")]
+    Unwrap(McpUnwrap),
+    /// Put one server behind the gate, by the command that starts it
+    #[command(after_help = "Examples:
+  toolgate mcp add memory -- npx -y @modelcontextprotocol/server-memory
+  toolgate mcp add git --yes -- uvx mcp-server-git --repository ~/project")]
+    Add(McpAdd),
+    /// Install packages of servers anew: shows versions and what changes in their tools, and asks
+    #[command(after_help = "Examples:
+  toolgate mcp update
+  toolgate mcp update memory --yes")]
+    Update(McpUpdate),
+    /// Show what a server wrote to standard error
+    Logs {
+        /// The server
+        server: String,
+        /// Wait for more
+        #[arg(short, long)]
+        follow: bool,
+    },
     /// List the servers behind the gate: how they are, their tools, and what was agreed about these
     List {
         /// Only this server
@@ -58,13 +86,74 @@ pub(crate) enum McpCommand {
 pub(crate) struct McpImport {
     /// The client's file, in JSON or TOML, or - for standard input
     #[arg(value_name = "FILE | -")]
-    pub(crate) file: PathBuf,
+    pub(crate) file: Option<PathBuf>,
+    /// The file of this client, for all of your sessions
+    #[arg(long, value_name = "NAME", value_parser = known_client(), conflicts_with = "file")]
+    pub(crate) client: Option<&'static McpClient>,
     /// Only these servers, as the client or the gate calls them
     #[arg(value_name = "SERVER")]
     pub(crate) servers: Vec<String>,
     /// Add those that are not declared yet to the configuration in use, instead of printing them
     #[arg(long)]
     pub(crate) write: bool,
+    /// Do not ask: install their packages, agree to the configuration, and start each server once
+    #[arg(short, long, requires = "write")]
+    pub(crate) yes: bool,
+    /// A directory of theirs that they may change; can be given several times
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rw: Vec<PathBuf>,
+}
+
+// `toolgate mcp wrap`.
+#[derive(Args, Debug)]
+pub(crate) struct McpWrap {
+    #[command(flatten)]
+    pub(crate) install: McpInstall,
+    /// A directory of theirs that they may change; can be given several times
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rw: Vec<PathBuf>,
+}
+
+// `toolgate mcp unwrap`.
+#[derive(Args, Debug)]
+pub(crate) struct McpUnwrap {
+    #[command(flatten)]
+    pub(crate) install: McpInstall,
+    /// Put it back also if it was changed since
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+// `toolgate mcp add`.
+#[derive(Args, Debug)]
+pub(crate) struct McpAdd {
+    /// Its name
+    pub(crate) name: String,
+    /// A variable of its environment; can be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// A directory among its arguments that it may change; can be given several times
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rw: Vec<PathBuf>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// The command that starts it
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+// `toolgate mcp update`.
+#[derive(Args, Debug)]
+pub(crate) struct McpUpdate {
+    /// Only this server
+    pub(crate) server: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Install it also if it is up to date, or was changed since it was installed
+    #[arg(long)]
+    pub(crate) reinstall: bool,
 }
 
 // `toolgate mcp install` and `toolgate mcp uninstall`.

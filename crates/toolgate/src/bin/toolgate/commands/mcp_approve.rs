@@ -115,7 +115,7 @@ impl ApprovalSelection {
 }
 
 /// A tool that awaits approval.
-struct PendingTool {
+pub(super) struct PendingTool {
     key: PinKey,
     tool: String,
     state: PinState,
@@ -149,7 +149,7 @@ impl ApprovalAnswer {
     }
 }
 
-fn waiting(servers: &Servers, tool: Option<&str>) -> Result<Vec<PendingTool>, CliError> {
+pub(super) fn waiting(servers: &Servers, tool: Option<&str>) -> Result<Vec<PendingTool>, CliError> {
     let mut waiting = Vec::new();
     for key in servers.names().iter().filter_map(|server| servers.pin_key(server)) {
         let pins = servers.pins().for_server(&key).map_err(|error| {
@@ -171,6 +171,17 @@ fn settled(servers: &Servers) -> Result<Vec<String>, CliError> {
         settled.extend(agreed.map(|(name, _)| format!("{}__{}", key.server(), escape_line(name))));
     }
     Ok(settled)
+}
+
+/// Tools that were agreed to, and that their servers no longer list.
+pub(super) fn gone(servers: &Servers) -> Result<Vec<String>, CliError> {
+    let mut gone = Vec::new();
+    for key in servers.names().iter().filter_map(|server| servers.pin_key(server)) {
+        let pins = servers.pins().for_server(&key).map_err(|error| CliError::error(error.to_string()))?;
+        let missing = pins.tools().filter(|(_, pinned)| pinned.state() == PinState::Gone);
+        gone.extend(missing.map(|(name, _)| format!("{}__{name}", key.server())));
+    }
+    Ok(gone)
 }
 
 /// All tools on one page: a list in which what is new or changed is marked, then each of these whole.
@@ -252,12 +263,17 @@ impl PendingTool {
         })
     }
 
+    /// Agrees to exactly this definition.
+    pub(super) fn approve(&self, servers: &Servers) -> Result<(), String> {
+        servers.pins().approve(&self.key, &self.tool, self.digest).map_err(|error| error.to_string())
+    }
+
     fn name(&self) -> String {
         format!("{}__{}", self.key.server(), escape_line(&self.tool))
     }
 
     /// The text of the question. Every line from the server is behind the gutter.
-    fn question(&self, screen: Screen) -> String {
+    pub(super) fn question(&self, screen: Screen) -> String {
         let (name, state) = (self.name(), self.state.as_str());
         let description = match self.description.is_empty() {
             true => "The server says nothing about it.\n".to_owned(),

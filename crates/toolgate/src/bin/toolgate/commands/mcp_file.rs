@@ -192,18 +192,20 @@ fn file_path(settings: &Settings, wanted: &McpInstall, facts: &McpClient) -> Res
         return Ok(surroundings.absolute(file)?);
     }
     match (wanted.scope, facts.project) {
-        (InstallScope::User, _) => {
-            facts.user.resolve(&base_directories(surroundings), env_var).ok_or_else(|| {
-                CliError::usage("there is no home folder: HOME is not set")
-                    .help("name the client's file with --file")
-            })
-        }
+        (InstallScope::User, _) => user_file(surroundings, facts),
         (InstallScope::Project, Some(path)) => Ok(settings.workspace.join(path)),
         (InstallScope::Project, None) => {
             Err(CliError::usage(format!("{} has no file for single projects", facts.title))
                 .help("leave out --scope, or name a file with --file"))
         }
     }
+}
+
+/// The file of a client for all sessions of the user.
+pub(super) fn user_file(surroundings: &HostEnvironment, facts: &McpClient) -> Result<PathBuf, CliError> {
+    facts.user.resolve(&base_directories(surroundings), env_var).ok_or_else(|| {
+        CliError::usage("there is no home folder: HOME is not set").help("name the client's file with --file")
+    })
 }
 
 /// Where this system keeps a user's configuration files.

@@ -4,40 +4,58 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_assembly::ambient::{
-    HostEnvironment, read_bounded, read_file, read_regular_file, real_path, replace_file, this_program,
-    write_new_file,
-};
+use toolgate_assembly::ambient::{HostEnvironment, read_bounded, read_file, real_path, this_program};
 use toolgate_assembly::settings::LoadedConfig;
 use toolgate_assembly::trust::ConfigOrigin;
-use toolgate_clients::{
-    ImportError, Imported, ImportedServer, InsertError, LeftOut, import_text, insert_servers,
-};
+use toolgate_clients::{ImportError, Imported, ImportedServer, LeftOut, import_text};
 
+use super::mcp_adopt::{agree, install_and_check, propose_mounts, wants_to_run, write_config};
+use super::mcp_file::user_file;
 use super::print;
 use crate::arguments::{GlobalOptions, McpImport};
-use crate::exit::{CliError, SUCCESS};
+use crate::exit::{CliError, DENIED, SUCCESS};
 use crate::startup::load_config;
 use crate::terminal::{escape_line, warn};
 
-/// The configuration that is created if there is none.
-const DEFAULT_CONFIG_FILE: &str = "toolgate.yaml";
-
 pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliError> {
     let surroundings = HostEnvironment::detect()?;
-    let mut imported = parse_servers(&wanted.file, &read(&wanted.file, &surroundings)?)?;
-    imported.leave_out_gate(is_this_program);
-    select_servers(&mut imported, &wanted.servers)?;
-    let unusable = imported.servers.is_empty();
-    let (mut declared, mut file, mut is_found) = (Vec::new(), None, false);
-    if wanted.write {
-        let loaded = load_config(common, &surroundings)?;
-        declared = remove_declared(&mut imported, &loaded);
-        if !imported.servers.is_empty() {
-            file = Some(surroundings.display_path(&add_to_config(&surroundings, loaded.file(), &imported)?));
-            is_found = !matches!(loaded.origin, ConfigOrigin::Named(_));
+    let file = match (&wanted.file, wanted.client) {
+        (Some(file), _) => file.clone(),
+        (None, Some(client)) => user_file(&surroundings, client)?,
+        (None, None) => {
+            return Err(CliError::usage("it is not said what to import")
+                .help("name a FILE, or a client with --client"));
         }
-    }
+    };
+    let mut imported = parse_servers(&file, &read(&file, &surroundings)?)?;
+    imported.leave_out_gate(is_this_program);
+    // With a client, the first word is a server already.
+    select_servers(&mut imported, &wanted.servers)?;
+    adopt(common, imported, Adoption { write: wanted.write, yes: wanted.yes, writable: &wanted.rw })
+}
+
+/// How servers are added.
+pub(super) struct Adoption<'o> {
+    /// Whether the configuration is written.
+    pub(super) write: bool,
+    /// Nothing is asked.
+    pub(super) yes: bool,
+    /// Directories that the servers may change.
+    pub(super) writable: &'o [PathBuf],
+}
+
+/// Shows the servers, adds them to the configuration, and makes them run if the person agrees.
+pub(super) fn adopt(
+    common: &GlobalOptions,
+    mut imported: Imported,
+    how: Adoption<'_>,
+) -> Result<u8, CliError> {
+    let surroundings = HostEnvironment::detect()?;
+    let unusable = imported.servers.is_empty();
+    let loaded = if how.write { Some(load_config(common, &surroundings)?) } else { None };
+    let declared = loaded.as_ref().map(|loaded| remove_declared(&mut imported, loaded)).unwrap_or_default();
+    let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), how.writable);
+    imported.notes.extend(about_mounts);
     let notes = notes(&imported);
     notes.iter().for_each(|note| warn(&escape_line(note)));
     for LeftOut { name, reason } in &imported.left_out {
@@ -48,7 +66,21 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliE
             CliError::usage("no server of it can be used").help("see what was said about each of them")
         );
     }
-    let names: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
+    let mut file = None;
+    let mut runs = None;
+    if let Some(loaded) = loaded.as_ref().filter(|_| !imported.servers.is_empty()) {
+        let shown = escape_lines(&imported.render());
+        runs = wants_to_run(how.yes, shown, "Add this, install its packages, and start each server once?");
+        if runs == Some(false) {
+            return Err(CliError { code: DENIED, ..CliError::error("nothing was written") });
+        }
+        let (path, written) = write_config(&surroundings, loaded, &imported)?;
+        file = Some(surroundings.display_path(&path));
+        if runs == Some(true) {
+            agree(&surroundings, loaded, &path, written)?;
+        }
+    }
+    let names: Vec<String> = imported.servers.iter().map(|server| server.name.clone()).collect();
     print(&match (common.json, &file) {
         (true, _) => {
             let left_out = |LeftOut { name, reason }: &LeftOut| json!({"name": name, "reason": reason});
@@ -60,27 +92,34 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliE
             format!("{told}\n")
         }
         (false, Some(file)) => format!("added {} to {file}\n", names.join(", ")),
-        (false, None) if wanted.write => String::new(),
+        (false, None) if how.write => String::new(),
         (false, None) => imported.render(),
     })?;
     if !declared.is_empty() {
         warn(&format!("declared already, and left as they are: {}", declared.join(", ")));
     }
     match file {
+        Some(_) if runs == Some(true) => return install_and_check(common, &names),
         Some(_) => {
+            let is_found = loaded.is_some_and(|loaded| !matches!(loaded.origin, ConfigOrigin::Named(_)));
             let agree = if is_found { ", agree to it with `toolgate trust`" } else { "" };
             warn(&format!(
-                "say what each server may see and reach, run `toolgate check`{agree}, then `toolgate mcp list`"
+                "say what each server may see and reach, run `toolgate check`{agree}, install packages with `toolgate mcp update`, then `toolgate mcp list`; --yes does all of it"
             ));
         }
-        None if wanted.write => warn("nothing was written; there is nothing to add"),
+        None if how.write && how.yes && !declared.is_empty() => return install_and_check(common, &declared),
+        None if how.write => warn("nothing was written; there is nothing to add"),
         None => warn("nothing was written; --write adds it to the configuration"),
     }
     Ok(SUCCESS)
 }
 
+fn escape_lines(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", escape_line(line))).collect()
+}
+
 /// The servers of a JSON file, or of a TOML file as Codex has it.
-fn parse_servers(file: &Path, text: &str) -> Result<Imported, CliError> {
+pub(super) fn parse_servers(file: &Path, text: &str) -> Result<Imported, CliError> {
     let cannot = |error: &dyn std::fmt::Display, help: &str| {
         CliError::usage(format!("`{}` cannot be imported: {error}", file.display())).help(help)
     };
@@ -98,7 +137,7 @@ fn parse_servers(file: &Path, text: &str) -> Result<Imported, CliError> {
 }
 
 /// Whether a program is this executable, under whatever name.
-fn is_this_program(program: &str) -> bool {
+pub(super) fn is_this_program(program: &str) -> bool {
     let path = Path::new(program);
     path.is_absolute() && this_program().is_ok_and(|own| real_path(&own) == real_path(path))
 }
@@ -124,7 +163,7 @@ fn select_servers(imported: &mut Imported, wanted: &[String]) -> Result<(), CliE
 }
 
 /// Removes servers that the configuration already has, and returns the names of those that are identical.
-fn remove_declared(imported: &mut Imported, loaded: &LoadedConfig) -> Vec<String> {
+pub(super) fn remove_declared(imported: &mut Imported, loaded: &LoadedConfig) -> Vec<String> {
     let (mut same, mut other) = (Vec::new(), Vec::new());
     imported.servers.retain(|server| {
         let declared = loaded.config.mcp_servers.iter().find(|known| known.name.value == server.name);
@@ -156,42 +195,10 @@ fn read(file: &Path, surroundings: &HostEnvironment) -> Result<String, CliError>
 }
 
 /// Everything without an equivalent, and every secret that was not copied.
-fn notes(imported: &Imported) -> Vec<String> {
+pub(super) fn notes(imported: &Imported) -> Vec<String> {
     let of_servers = imported
         .servers
         .iter()
         .flat_map(|server| server.notes.iter().map(move |note| format!("{}: {note}", server.name)));
     imported.notes.iter().cloned().chain(of_servers).collect()
-}
-
-/// Adds the servers to the configuration in use, or to a new one.
-fn add_to_config(
-    surroundings: &HostEnvironment,
-    file: Option<&PathBuf>,
-    imported: &Imported,
-) -> Result<PathBuf, CliError> {
-    let cannot = |file: &Path, error: io::Error| {
-        CliError::usage(format!("`{}` cannot be written: {error}", surroundings.display_path(file)))
-    };
-    let Some(file) = file else {
-        let file = surroundings.current_dir.join(DEFAULT_CONFIG_FILE);
-        // Not every secret can be recognised, so the imported file is readable by its owner only.
-        write_new_file(&file, imported.render().as_bytes(), 0o600).map_err(|error| cannot(&file, error))?;
-        return Ok(file);
-    };
-    let bytes = read_regular_file(file).map_err(|error| cannot(file, error))?;
-    let shown = surroundings.display_path(file);
-    let text = String::from_utf8_lossy(&bytes);
-    let edited = insert_servers(&shown, &text, imported).map_err(|error| {
-        let failed = CliError::usage(format!("nothing was added to `{shown}`: {error}"));
-        match error {
-            InsertError::Declared(_) => failed.help("rename or remove one of the two"),
-            InsertError::Mistakes(_) => {
-                failed.help("correct the file; `toolgate check` says when nothing is left")
-            }
-            InsertError::Unclear => failed.help("leave out --write, and paste what is printed"),
-        }
-    })?;
-    replace_file(file, &bytes, edited.as_bytes()).map_err(|error| cannot(file, error))?;
-    Ok(file.clone())
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use toolgate_assembly::servers::Servers;
+use toolgate_assembly::servers::{ServerSelection, ServerStatePaths, Servers, last_lines};
+use toolgate_assembly::settings::Settings;
 use toolgate_connect::{Finding, HealthState, PinState, ServerHealth};
 use toolgate_manifest::ServerConfig;
 use toolgate_types::{ToolClass, Trust};
@@ -17,13 +18,7 @@ use crate::terminal::{escape_line, warn};
 pub(crate) fn run(common: &GlobalOptions, server: Option<&str>) -> Result<u8, CliError> {
     let settings = resolve_settings(common, Trust::Guided)?;
     let which = named_servers(&settings, server)?;
-    let runtime = serving_runtime()?;
-    let servers = Servers::start(&settings, &runtime, which)?;
-    let health = servers.health();
-    let declared = settings.loaded.config.mcp_servers.iter();
-    let declared = declared.filter(|known| server.is_none_or(|server| known.name.value == server));
-    let rows: Vec<ServerRow> = declared.map(|config| ServerRow::of(config, &health, &servers)).collect();
-    runtime.block_on(close_servers(Some(&servers)));
+    let rows = rows(&settings, which, |name| server.is_none_or(|server| server == name))?;
     match common.json {
         true => print_json(&Value::Array(rows.iter().map(ServerRow::json).collect()))?,
         false => print(&rows.iter().map(ServerRow::text).collect::<String>())?,
@@ -34,6 +29,34 @@ pub(crate) fn run(common: &GlobalOptions, server: Option<&str>) -> Result<u8, Cl
         );
     }
     Ok(SUCCESS)
+}
+
+/// Starts these servers once, shows how they are, and returns those that are ready, or disabled on purpose.
+pub(super) fn ready_servers(
+    common: &GlobalOptions,
+    settings: &Settings,
+    names: &[String],
+) -> Result<Vec<String>, CliError> {
+    let rows = rows(settings, ServerSelection::All, |name| names.iter().any(|known| known == name))?;
+    if !common.json {
+        print(&rows.iter().map(ServerRow::text).collect::<String>())?;
+    }
+    let is_fine = |row: &ServerRow| row.state == HealthState::Ready.as_str() || row.state == "disabled";
+    Ok(rows.into_iter().filter(is_fine).map(|row| row.name).collect())
+}
+
+fn rows(
+    settings: &Settings,
+    which: ServerSelection,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<ServerRow>, CliError> {
+    let runtime = serving_runtime()?;
+    let servers = Servers::start(settings, &runtime, which)?;
+    let health = servers.health();
+    let declared = settings.loaded.config.mcp_servers.iter().filter(|known| is_wanted(&known.name.value));
+    let rows = declared.map(|config| ServerRow::of(settings, config, &health, &servers)).collect();
+    runtime.block_on(close_servers(Some(&servers)));
+    Ok(rows)
 }
 
 /// One server.
@@ -60,7 +83,7 @@ struct ToolRow {
 }
 
 impl ServerRow {
-    fn of(config: &ServerConfig, health: &[ServerHealth], servers: &Servers) -> Self {
+    fn of(settings: &Settings, config: &ServerConfig, health: &[ServerHealth], servers: &Servers) -> Self {
         let name = config.name.value.clone();
         let (tools, unreadable) = match tools(config, servers) {
             Ok(tools) => (tools, None),
@@ -84,7 +107,7 @@ impl ServerRow {
             state,
             detail,
             tools,
-            errors: found.map(|found| found.stderr_tail.clone()).unwrap_or_default(),
+            errors: errors(settings, config, found),
             left_out: found.map(|found| found.rejected_tools.clone()).unwrap_or_default(),
         }
     }
@@ -104,10 +127,10 @@ impl ServerRow {
         for words in &self.left_out {
             let _ = writeln!(text, "    {}", escape_line(words));
         }
-        if self.state != HealthState::Ready.as_str() {
-            for line in self.errors.lines() {
-                let _ = writeln!(text, "    stderr: {}", escape_line(line));
-            }
+        // Of a server that runs, only what it was denied.
+        let is_ready = self.state == HealthState::Ready.as_str();
+        for line in self.errors.lines().filter(|line| !is_ready || line.contains(" denied: ")) {
+            let _ = writeln!(text, "    stderr: {}", escape_line(line));
         }
         text
     }
@@ -124,6 +147,22 @@ impl ServerRow {
         json!({"server": self.name, "state": self.state, "detail": self.detail, "tools": tools, "leftOut": self.left_out, "stderr": self.errors})
     }
 }
+
+/// The end of a server's standard error; of one that is gone, from its log.
+fn errors(settings: &Settings, config: &ServerConfig, found: Option<&ServerHealth>) -> String {
+    match found.map(|found| found.stderr_tail.clone()) {
+        Some(tail) if !tail.is_empty() => tail,
+        Some(_) if !config.disabled => {
+            let log =
+                ServerStatePaths::of(settings, config).map(|state| last_lines(&state.log, MAX_ERROR_LINES));
+            log.unwrap_or_default()
+        }
+        _ => String::new(),
+    }
+}
+
+/// How much of a log is shown for a server that does not run.
+const MAX_ERROR_LINES: usize = 12;
 
 /// A finding on one line. It quotes the server's text, so it is escaped.
 pub(crate) fn advice_line(finding: &Finding) -> String {

@@ -1,0 +1,85 @@
+//! What is kept for each server in the state directory: its installed package, its home directory, its standard error.
+//!
+//! Each belongs to a configuration, a name and a program together: another configuration with a server of the same name gets neither the files nor the
+//! package of this one, and neither does another program under the same name.
+
+use std::path::PathBuf;
+
+use toolgate_connect::{HomeSettings, PackageSettings};
+use toolgate_manifest::{ServerConfig, ServerProcessConfig, ServerTransport};
+use toolgate_types::digest::Sha256Hasher;
+
+use crate::ambient::real_path;
+use crate::gate_builder::{HOMES, PACKAGES, SERVER_LOGS};
+use crate::settings::Settings;
+
+/// How many bytes a home directory may hold where the configuration does not say.
+const USUAL_HOME_BYTES: u64 = 1 << 30;
+
+/// Digits of the digest in a name.
+const DIGEST_DIGITS: usize = 16;
+
+/// The paths of one server in the state directory.
+#[derive(Clone, Debug)]
+pub struct ServerStatePaths {
+    /// Its installed package.
+    pub package: Option<PackageSettings>,
+    /// Its home directory.
+    pub home: Option<HomeSettings>,
+    /// Its standard error.
+    pub log: PathBuf,
+}
+
+impl ServerStatePaths {
+    /// The paths of a server that is a process.
+    #[must_use]
+    pub fn of(settings: &Settings, server: &ServerConfig) -> Option<Self> {
+        let ServerTransport::Process(process) = &server.transport else { return None };
+        let name = &server.name.value;
+        Some(Self {
+            package: package(settings, name, process),
+            home: home(settings, name, process),
+            log: log(settings, name, process),
+        })
+    }
+}
+
+pub(super) fn package(
+    settings: &Settings,
+    server: &str,
+    process: &ServerProcessConfig,
+) -> Option<PackageSettings> {
+    let spec = process.package.as_ref()?.value.clone();
+    Some(PackageSettings {
+        server: server.to_owned(),
+        spec,
+        with: process.with.iter().map(|package| package.value.clone()).collect(),
+        install_scripts: process.install_scripts,
+        directory: settings.state_dir.join(PACKAGES).join(directory_name(settings, server, process)),
+    })
+}
+
+pub(super) fn home(settings: &Settings, server: &str, process: &ServerProcessConfig) -> Option<HomeSettings> {
+    (!process.ephemeral).then(|| HomeSettings {
+        directory: settings.state_dir.join(HOMES).join(directory_name(settings, server, process)),
+        max_bytes: process.limits.home_size.unwrap_or(USUAL_HOME_BYTES),
+    })
+}
+
+pub(super) fn log(settings: &Settings, server: &str, process: &ServerProcessConfig) -> PathBuf {
+    settings.state_dir.join(SERVER_LOGS).join(format!("{}.log", directory_name(settings, server, process)))
+}
+
+fn directory_name(settings: &Settings, server: &str, process: &ServerProcessConfig) -> String {
+    let mut hasher = Sha256Hasher::new();
+    let configuration = settings.loaded.file().map(|file| real_path(file)).unwrap_or_default();
+    hasher.update_prefixed(configuration.as_os_str().as_encoded_bytes());
+    hasher.update_prefixed(server.as_bytes());
+    match &process.package {
+        // Without the version, so that an update keeps what the server wrote.
+        Some(package) => hasher.update_prefixed(package.value.newest().to_string().as_bytes()),
+        None => hasher.update_prefixed(process.program.value.as_bytes()),
+    }
+    let digest: String = hasher.finish().to_string().chars().take(DIGEST_DIGITS).collect();
+    format!("{server}-{digest}")
+}

@@ -1,0 +1,69 @@
+//! Directories of the host that servers need, as mounts of the configuration.
+
+use toolgate_manifest::quoted;
+
+use super::{Imported, ImportedServer};
+
+/// A mount of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedMount {
+    /// Its alias, with `@`.
+    pub alias: String,
+    /// The directory.
+    pub path: String,
+    /// Whether it may be changed.
+    pub writable: bool,
+}
+
+impl ImportedMount {
+    pub(super) fn line(&self, indent: &str) -> String {
+        let access = if self.writable { "rw" } else { "ro" };
+        format!("{indent}{}: {{path: {}, access: {access}}}\n", quoted(&self.alias), quoted(&self.path))
+    }
+
+    /// An alias for a directory that is not taken yet.
+    #[must_use]
+    pub fn alias_for(path: &str, is_taken: impl Fn(&str) -> bool) -> String {
+        let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        let plain: String =
+            last.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '-' }).take(24).collect();
+        let base = match plain.trim_matches('-') {
+            "" => "dir".to_owned(),
+            name if name.starts_with(|first: char| first.is_ascii_digit()) => format!("d{name}"),
+            name => name.to_owned(),
+        };
+        let numbered = (2..).map(|number: u32| format!("@{base}-{number}"));
+        let mut names = std::iter::once(format!("@{base}")).chain(numbered);
+        names.find(|name| !is_taken(name)).unwrap_or_default()
+    }
+}
+
+impl Imported {
+    pub(super) fn render_mounts(&self) -> String {
+        let lines: String = self.mounts.iter().map(|mount| mount.line("  ")).collect();
+        if lines.is_empty() { lines } else { format!("mounts:\n{lines}") }
+    }
+}
+
+impl ImportedServer {
+    /// Gives the server these mounts, at their paths on the host.
+    pub fn show_mounts(&mut self, mounts: &[(String, bool)]) {
+        let is_mounts = |line: &String| line.starts_with("mounts:") || line.starts_with("# mounts:");
+        let had_project = self.lines.iter().any(|line| line.starts_with("mounts:"));
+        let at = self.lines.iter().position(is_mounts).unwrap_or(self.lines.len());
+        self.lines.retain(|line| !is_mounts(line));
+        let project = (had_project && mounts.iter().all(|(alias, _)| alias != "@project"))
+            .then(|| ("@project".to_owned(), false));
+        let written: Vec<String> = project
+            .iter()
+            .chain(mounts)
+            .map(|(alias, writable)| quoted(&format!("{alias}{}", if *writable { ":rw" } else { "" })))
+            .collect();
+        // What already names `/mnt/project` stays true.
+        let lines = match had_project {
+            true => vec![format!("mounts: [{}]", written.join(", "))],
+            false => vec![format!("mounts: [{}]", written.join(", ")), "host_paths: true".to_owned()],
+        };
+        self.lines.splice(at..at, lines);
+    }
+}

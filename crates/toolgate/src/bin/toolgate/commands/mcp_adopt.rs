@@ -1,0 +1,202 @@
+//! Servers of a client become servers of the gate: their directories as mounts, their packages installed, the configuration written and agreed to, and
+//! each started once.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toolgate_assembly::ambient::{
+    HostEnvironment, exists, is_directory, read_regular_file, real_path, replace_file, write_new_file,
+};
+use toolgate_assembly::settings::{LoadedConfig, Settings, default_state_dir};
+use toolgate_assembly::trust::{AgreementStore, ConfigCandidate, ConfigOrigin, check_usable};
+use toolgate_clients::{Imported, ImportedMount, InsertError, insert_servers};
+use toolgate_sandbox::refused_place;
+use toolgate_types::{Sha256, Trust};
+
+use super::{mcp_list, mcp_packages};
+use crate::arguments::GlobalOptions;
+use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
+use crate::startup::resolve_settings;
+use crate::terminal::{confirm, escape_line, warn};
+
+/// The configuration that is created if there is none.
+const DEFAULT_CONFIG_FILE: &str = "toolgate.yaml";
+
+/// Directories that every server sees anyway.
+const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix/store"];
+
+/// Gives each server the directories that its arguments and variables name.
+pub(super) fn propose_mounts(
+    imported: &mut Imported,
+    surroundings: &HostEnvironment,
+    loaded: Option<&LoadedConfig>,
+    writable: &[PathBuf],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let writable: Vec<PathBuf> = writable
+        .iter()
+        .filter_map(|path| surroundings.absolute(path).ok())
+        .map(|path| real_path(&path))
+        .collect();
+    let mut known: Vec<(String, PathBuf)> = Vec::new();
+    for mount in loaded.into_iter().flat_map(|loaded| &loaded.config.mounts) {
+        if let Ok(path) = surroundings.absolute(Path::new(mount.path.value.as_str())) {
+            known.push((mount.alias.value.clone(), real_path(&path)));
+        }
+    }
+    for server in &mut imported.servers {
+        let mut shown: Vec<(String, bool)> = Vec::new();
+        for text in &server.paths {
+            let directory = match directory_of(text, surroundings) {
+                Ok(Some(directory)) => directory,
+                Ok(None) => continue,
+                Err(reason) => {
+                    notes.push(format!("{}: {reason}", server.name));
+                    continue;
+                }
+            };
+            let may_write = writable.contains(&directory);
+            let is_known = known.iter().find(|(_, path)| *path == directory).map(|(alias, _)| alias.clone());
+            let alias = is_known.unwrap_or_else(|| {
+                let path = directory.display().to_string();
+                let alias = ImportedMount::alias_for(&path, |alias| {
+                    ["@project", "@pkg", "@state"].contains(&alias)
+                        || known.iter().any(|(other, _)| other == alias)
+                });
+                known.push((alias.clone(), directory.clone()));
+                imported.mounts.push(ImportedMount { alias: alias.clone(), path, writable: may_write });
+                alias
+            });
+            if !shown.iter().any(|(other, _)| *other == alias) {
+                let access =
+                    if may_write { "may change it" } else { "reads it; `--rw DIR` lets it change files" };
+                notes.push(format!(
+                    "{}: `{}` is the mount `{alias}`: the server {access}",
+                    server.name,
+                    directory.display()
+                ));
+                shown.push((alias, may_write));
+            }
+        }
+        if !shown.is_empty() {
+            server.show_mounts(&shown);
+        }
+    }
+    notes
+}
+
+/// The directory that a path of a client's file needs; `None` if every server sees it anyway.
+fn directory_of(text: &str, surroundings: &HostEnvironment) -> Result<Option<PathBuf>, String> {
+    let shown = escape_line(text);
+    let path = match (text.strip_prefix("${HOME}/"), &surroundings.home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (Some(_), None) => return Err(format!("`{shown}` needs a home directory, and HOME is not set")),
+        (None, _) => PathBuf::from(text),
+    };
+    if SYSTEM.iter().any(|system| path.starts_with(system)) || path.starts_with("/toolgate") {
+        return Ok(None);
+    }
+    let directory = match is_directory(&path) {
+        true => path.clone(),
+        false => path.parent().map(Path::to_path_buf).unwrap_or_default(),
+    };
+    if !is_directory(&directory) {
+        return Err(format!("`{shown}` does not exist, so the server does not see it"));
+    }
+    let real = real_path(&directory);
+    let state = default_state_dir(surroundings).ok();
+    if real.parent().is_none() || state.is_some_and(|state| real.starts_with(real_path(&state))) {
+        return Err(format!("`{shown}` is not shown to it: name a directory of your own"));
+    }
+    if let Some(reason) = refused_place(&real) {
+        return Err(format!("`{shown}` is not shown to it: `{}` {reason}", real.display()));
+    }
+    if real != directory && exists(&path) {
+        return Err(format!("`{shown}` leads to `{}` through a symlink: write that path", real.display()));
+    }
+    Ok(Some(real))
+}
+
+/// Writes the servers into the configuration, and returns the file.
+pub(super) fn write_config(
+    surroundings: &HostEnvironment,
+    loaded: &LoadedConfig,
+    imported: &Imported,
+) -> Result<(PathBuf, Sha256), CliError> {
+    let cannot = |file: &Path, error: io::Error| {
+        CliError::usage(format!("`{}` cannot be written: {error}", surroundings.display_path(file)))
+    };
+    let Some(file) = loaded.file() else {
+        let file = surroundings.current_dir.join(DEFAULT_CONFIG_FILE);
+        let text = imported.render();
+        // Not every secret can be recognised, so the imported file is readable by its owner only.
+        write_new_file(&file, text.as_bytes(), 0o600).map_err(|error| cannot(&file, error))?;
+        return Ok((file, Sha256::of(text.as_bytes())));
+    };
+    let bytes = read_regular_file(file).map_err(|error| cannot(file, error))?;
+    let shown = surroundings.display_path(file);
+    let text = String::from_utf8_lossy(&bytes);
+    let edited = insert_servers(&shown, &text, imported).map_err(|error| {
+        let failed = CliError::usage(format!("nothing was added to `{shown}`: {error}"));
+        match error {
+            InsertError::Declared(_) => failed.help("rename or remove one of the two"),
+            InsertError::Mistakes(_) => {
+                failed.help("correct the file; `toolgate check` says when nothing is left")
+            }
+            InsertError::Unclear => failed.help("leave out --write, and paste what is printed"),
+        }
+    })?;
+    replace_file(file, &bytes, edited.as_bytes()).map_err(|error| cannot(file, error))?;
+    Ok((file.clone(), Sha256::of(edited.as_bytes())))
+}
+
+/// Whether the person agrees to what was shown; `None` if there is no terminal.
+pub(super) fn wants_to_run(yes: bool, shown: String, question: &str) -> Option<bool> {
+    if yes { Some(true) } else { confirm(|_| shown, question) }
+}
+
+/// Agrees to the configuration that was just written, if it has to be agreed to: the person agreed to what was added, and to the rest before.
+pub(super) fn agree(
+    surroundings: &HostEnvironment,
+    loaded: &LoadedConfig,
+    file: &Path,
+    written: Sha256,
+) -> Result<(), CliError> {
+    if let ConfigOrigin::Named(_) = loaded.origin {
+        return Ok(());
+    }
+    let directory = file.parent().map(real_path).unwrap_or_default();
+    let file = file.file_name().map(|name| directory.join(name)).unwrap_or_default();
+    let candidate = ConfigCandidate::read(&file)?;
+    // Exactly what was written here: another process may have changed it since.
+    if candidate.digest() != written {
+        return Err(CliError::error(format!("`{}` was changed while it was being written", file.display()))
+            .help("look at it with `toolgate trust`"));
+    }
+    let covered = candidate.cover(surroundings)?;
+    check_usable(&covered, surroundings)?;
+    Ok(AgreementStore::of(surroundings)?.store(&covered)?)
+}
+
+/// Installs the packages of these servers, and reports those that cannot be installed; returns whether all are.
+pub(super) fn install_packages(settings: &Settings, names: &[String]) -> Result<bool, CliError> {
+    let failed = mcp_packages::install_missing(settings, names)?;
+    for (name, error) in &failed {
+        warn(&escape_line(&format!("{name}: {error}")));
+    }
+    Ok(failed.is_empty())
+}
+
+/// Installs the packages of these servers, starts each once, and shows how they are.
+pub(super) fn install_and_check(common: &GlobalOptions, names: &[String]) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided)?;
+    let is_installed = install_packages(&settings, names)?;
+    let ready = mcp_list::ready_servers(common, &settings, names)?;
+    match is_installed && ready.len() == names.len() {
+        true => Ok(SUCCESS),
+        false => {
+            warn("not every server runs; `toolgate mcp logs NAME` shows what a server said");
+            Ok(TOOL_ERROR)
+        }
+    }
+}
