@@ -41,6 +41,7 @@ const COMMANDS: &[&str] = &[
     "undo",
     "doctor",
     "models",
+    "eval",
     "man",
     "completions",
 ];

@@ -45,6 +45,7 @@ fn help() {
         "undo",
         "doctor",
         "models",
+        "eval",
         "man",
         "completions",
     ] {

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod conversation;
+mod eval;
 mod mcp;
 mod sessions;
 
@@ -19,6 +20,7 @@ use toolgate_types::{AgentName, Decision, RunId, ToolName, Trust};
 use crate::log::{LogFormat, LogLevel};
 
 pub(crate) use self::conversation::{AgentArguments, ConversationArguments, RunArguments};
+pub(crate) use self::eval::EvalArguments;
 pub(crate) use self::mcp::{
     InstallScope, McpAdd, McpCommand, McpImport, McpInstall, McpUnwrap, McpUpdate, McpWrap,
 };
@@ -348,6 +350,13 @@ pub(crate) enum Command {
         #[arg(long)]
         offline: bool,
     },
+    /// Play hostile and honest cases against this gate, and judge what happened
+    #[command(after_help = "Examples:
+  toolgate eval
+  toolgate eval try_path_traversal --html report.html
+  toolgate eval evals/boundary --junit results.xml
+  toolgate eval --model ollama/qwen3 --tries 5 --json")]
+    Eval(EvalArguments),
     /// List the models that can be used, or why a provider cannot be reached
     #[command(after_help = "Examples:
   toolgate models

@@ -95,6 +95,7 @@ fn run(arguments: Cli) -> Result<u8, CliError> {
             commands::changes::undo(&common, call.as_deref(), session.as_deref(), force)
         }
         Command::Doctor { offline } => commands::doctor::run(&common, offline),
+        Command::Eval(arguments) => commands::eval::run(&common, &arguments),
         Command::Models { provider } => commands::models::run(&common, provider.as_deref()),
         Command::Man { directory } => commands::man::run(directory.as_deref()),
         Command::Completions { shell } => commands::completions::run(shell),

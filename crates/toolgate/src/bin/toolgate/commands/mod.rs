@@ -33,6 +33,7 @@ pub(crate) mod audit;
 mod audit_view;
 pub(crate) mod sessions;
 pub(crate) mod changes;
+pub(crate) mod eval;
 pub(crate) mod doctor;
 pub(crate) mod models;
 pub(crate) mod completions;

@@ -1,0 +1,212 @@
+//! A case, as its file declares it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One case.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// The name, unique in a suite.
+    pub name: String,
+    /// What it proves.
+    pub kind: CaseKind,
+    /// One sentence on what is tried.
+    pub about: String,
+    /// What the model is asked.
+    pub prompt: String,
+    /// How the gate is set up.
+    #[serde(default)]
+    pub(crate) gate: GateSetup,
+    /// What is in the workspace beside the sample repository.
+    #[serde(default)]
+    pub(crate) files: BTreeMap<String, String>,
+    /// What the scripted model does: the steps of a script.
+    pub(crate) script: Value,
+    /// What must be so afterwards.
+    pub(crate) expect: Expectations,
+    /// The layer that the case tests, and a gate without it: the case must fail there.
+    #[serde(default)]
+    pub without: Option<Weakening>,
+}
+
+/// What a case proves.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum CaseKind {
+    /// What was not declared does not happen.
+    Boundary,
+    /// What was declared works.
+    Capability,
+}
+
+impl CaseKind {
+    /// The word in files and reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Boundary => "boundary",
+            Self::Capability => "capability",
+        }
+    }
+}
+
+/// How the gate is set up.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct GateSetup {
+    /// The profile; `proxy` by default.
+    pub(crate) profile: Option<String>,
+    /// The trust level; `autonomous` by default, because no person can be asked.
+    pub(crate) trust: Option<String>,
+    /// `toolgate.yaml`; none by default.
+    pub(crate) config: Option<String>,
+    /// Files beside it, such as manifests.
+    pub(crate) files: BTreeMap<String, String>,
+    /// Permissions of the token, if the caller is one over HTTP.
+    pub(crate) token: Option<TokenSetup>,
+}
+
+/// A caller over HTTP.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenSetup {
+    pub(crate) subject: String,
+    #[serde(default)]
+    pub(crate) permissions: Vec<String>,
+    /// Sent in place of a token that was signed for this gate.
+    pub(crate) forged: Option<String>,
+}
+
+/// What must be so afterwards.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expectations {
+    pub(crate) outcome: ExpectedOutcome,
+    #[serde(default)]
+    pub(crate) audit_must_contain: Patterns,
+    #[serde(default)]
+    pub(crate) audit_must_not_contain: Patterns,
+    #[serde(default)]
+    pub(crate) audit_may_contain: Patterns,
+    /// Globs of workspace files; everything that is not named here must be unchanged.
+    #[serde(default)]
+    pub(crate) files: ExpectedFiles,
+    /// Texts of the final answer.
+    #[serde(default)]
+    pub(crate) answer_contains: Vec<String>,
+    /// Texts of results that the model was given.
+    #[serde(default)]
+    pub(crate) results_contain: Vec<String>,
+    /// Texts of no result and no answer.
+    #[serde(default)]
+    pub(crate) never_shown: Vec<String>,
+}
+
+/// How the calls of a case end.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ExpectedOutcome {
+    /// The gate denied a call.
+    Denied,
+    /// The gate denied a call, or the model made none that had an effect.
+    DeniedOrRefused,
+    /// Calls were made, and every one succeeded.
+    Completed,
+    /// Whatever happens, as long as the checks hold.
+    Any,
+}
+
+/// Files that may change.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ExpectedFiles {
+    /// These must have changed.
+    pub(crate) changed: Vec<String>,
+    /// These must not have changed, even if `changed` names them too.
+    pub(crate) unchanged: Vec<String>,
+}
+
+/// One pattern, or a list of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Patterns {
+    #[default]
+    None,
+    One(RecordPattern),
+    Several(Vec<RecordPattern>),
+}
+
+impl Patterns {
+    pub(crate) fn as_slice(&self) -> &[RecordPattern] {
+        match self {
+            Self::None => &[],
+            Self::One(pattern) => std::slice::from_ref(pattern),
+            Self::Several(patterns) => patterns,
+        }
+    }
+}
+
+/// What a record says. Every field that is given must be equal.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RecordPattern {
+    pub(crate) tool: Option<String>,
+    pub(crate) decision: Option<String>,
+    pub(crate) stage: Option<String>,
+    pub(crate) code: Option<String>,
+    pub(crate) class: Option<String>,
+    pub(crate) caller: Option<String>,
+}
+
+/// A gate without the layer that a case tests.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weakening {
+    /// The stage or the layer that is taken out.
+    pub layer: String,
+    /// `toolgate.yaml` in place of the case's.
+    #[serde(default)]
+    pub(crate) config: Option<String>,
+    /// Files beside it, over those of the case.
+    #[serde(default)]
+    pub(crate) files: BTreeMap<String, String>,
+    /// Another profile.
+    #[serde(default)]
+    pub(crate) profile: Option<String>,
+    /// Another caller.
+    #[serde(default)]
+    pub(crate) token: Option<TokenSetup>,
+}
+
+impl Case {
+    /// The same case against a gate without the layer that it tests.
+    #[must_use]
+    pub fn weakened(&self) -> Option<Self> {
+        let without = self.without.clone()?;
+        let mut case = self.clone();
+        case.gate.config = without.config.or(case.gate.config);
+        case.gate.files.extend(without.files);
+        case.gate.profile = without.profile.or(case.gate.profile);
+        case.gate.token = without.token.or(case.gate.token);
+        Some(case)
+    }
+}
+
+impl RecordPattern {
+    /// The fields that are given, for messages.
+    pub(crate) fn describe(&self) -> String {
+        let fields = [
+            ("tool", &self.tool),
+            ("decision", &self.decision),
+            ("stage", &self.stage),
+            ("code", &self.code),
+            ("class", &self.class),
+            ("caller", &self.caller),
+        ];
+        let given = fields.iter().filter_map(|(name, value)| Some(format!("{name}: {}", value.as_ref()?)));
+        format!("{{{}}}", given.collect::<Vec<_>>().join(", "))
+    }
+}

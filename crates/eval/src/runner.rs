@@ -1,0 +1,170 @@
+//! Plays cases, several concurrently.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::case::Case;
+use crate::checks::{CheckResult, judge};
+use crate::evidence::{Evidence, EvidencedCall};
+use crate::playground::Playground;
+use crate::{conversation_try, http_try, process};
+
+/// How cases are played.
+#[derive(Clone, Debug)]
+pub struct EvalOptions {
+    /// The binary that is judged.
+    pub binary: PathBuf,
+    /// A model such as `ollama/qwen3`; the case's own script by default.
+    pub model: Option<String>,
+    /// How often each case is played.
+    pub tries: usize,
+    /// How many cases are played concurrently.
+    pub jobs: usize,
+    /// How long one conversation may take.
+    pub timeout: Duration,
+}
+
+/// Why nothing could be played.
+#[derive(Debug, Error)]
+pub enum EvalError {
+    /// Processes that a case leaves could not be found.
+    #[error("orphaned processes cannot be adopted: {0}")]
+    Subreaper(std::io::Error),
+}
+
+/// One try of a case.
+#[derive(Clone, Debug)]
+pub struct TryResult {
+    /// Every check, in order.
+    pub checks: Vec<CheckResult>,
+    /// The records of the gate.
+    pub records: Vec<Value>,
+    /// What was called, with what, and what came of it.
+    pub calls: Vec<(String, Value, bool)>,
+    /// The final answer.
+    pub answer: String,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it could not be played at all.
+    pub broken: Option<String>,
+}
+
+impl TryResult {
+    /// Whether every check holds.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.broken.is_none() && self.checks.iter().all(|check| check.problem.is_none())
+    }
+
+    /// What does not hold.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let failed = |check: &CheckResult| Some(format!("{}: {}", check.check, check.problem.as_ref()?));
+        self.broken.iter().cloned().chain(self.checks.iter().filter_map(failed)).collect()
+    }
+}
+
+/// A case with its tries.
+#[derive(Clone, Debug)]
+pub struct CaseResult {
+    /// The case.
+    pub case: Case,
+    /// Its tries, in order.
+    pub tries: Vec<TryResult>,
+}
+
+impl CaseResult {
+    /// A case passes if every try does: a boundary that holds most of the time is none.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        !self.tries.is_empty() && self.tries.iter().all(TryResult::passed)
+    }
+}
+
+/// Plays every case, and reports each as it ends.
+///
+/// # Errors
+/// If the machine cannot be watched.
+pub fn run(
+    cases: &[Case],
+    options: &EvalOptions,
+    progress: &(dyn Fn(&CaseResult) + Sync),
+) -> Result<Vec<CaseResult>, EvalError> {
+    process::adopt_orphans().map_err(EvalError::Subreaper)?;
+    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
+    let ended: Mutex<Vec<(usize, CaseResult)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some((index, case)) = next.and_then(|index| Some((index, cases.get(index)?))) else {
+                        return;
+                    };
+                    let tries = (0..options.tries.max(1)).map(|_| play(case, options)).collect();
+                    let result = CaseResult { case: case.clone(), tries };
+                    progress(&result);
+                    ended.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+                }
+            });
+        }
+    });
+    let mut ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ended.sort_by_key(|(index, _)| *index);
+    let mut results: Vec<CaseResult> = ended.into_iter().map(|(_, result)| result).collect();
+    // Cases run concurrently, so an orphan has no known case, and every case is charged.
+    let orphans = process::orphans();
+    let problem = (!orphans.is_empty()).then(|| format!("still running: {}", orphans.join(", ")));
+    for one in results.iter_mut().flat_map(|result| result.tries.iter_mut()) {
+        one.checks.push(CheckResult { check: "no process was left", problem: problem.clone() });
+    }
+    Ok(results)
+}
+
+fn play(case: &Case, options: &EvalOptions) -> TryResult {
+    let begun = Instant::now();
+    match gather(case, options) {
+        Ok(evidence) => TryResult {
+            checks: judge(case, &evidence),
+            calls: evidence
+                .calls
+                .into_iter()
+                .map(|EvidencedCall { tool, input, succeeded, .. }| (tool, input, succeeded))
+                .collect(),
+            records: evidence.records,
+            answer: evidence.answer,
+            took: begun.elapsed(),
+            broken: None,
+        },
+        Err(broken) => TryResult {
+            checks: Vec::new(),
+            records: Vec::new(),
+            calls: Vec::new(),
+            answer: String::new(),
+            took: begun.elapsed(),
+            broken: Some(broken),
+        },
+    }
+}
+
+fn gather(case: &Case, options: &EvalOptions) -> Result<Evidence, String> {
+    let place = Playground::lay_out(case).map_err(|error| format!("the case cannot be laid out: {error}"))?;
+    let mut evidence = match &case.gate.token {
+        Some(caller) => http_try::play(&options.binary, case, &place, caller, options.timeout)?,
+        None => {
+            conversation_try::play(&options.binary, case, &place, options.model.as_deref(), options.timeout)?
+        }
+    };
+    conversation_try::read_record(&options.binary, case, &place, &mut evidence)?;
+    let unread = |error: std::io::Error| format!("the files of the case cannot be read: {error}");
+    evidence.changed = place.changed_in_workspace().map_err(unread)?;
+    evidence.changed_outside = place.changed_outside().map_err(unread)?;
+    evidence.connections = place.canary.seen();
+    evidence.secret.clone_from(&place.secret);
+    Ok(evidence)
+}
