@@ -25,6 +25,26 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Fault> {
     program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), arguments)
 }
 
+/// Where the programs that a task drives come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Programs {
+    /// They are built first.
+    Built,
+    /// `cargo test --workspace` has just built them, with the features of all crates together. `cargo build --package` would compile a third of the
+    /// dependencies again, with fewer.
+    Tested,
+}
+
+impl Programs {
+    /// Builds them, unless the tests did.
+    pub(crate) fn prepare(self, arguments: &[&str]) -> Result<(), Fault> {
+        match self {
+            Self::Built => succeed(cargo(&[&["build"], arguments].concat())?),
+            Self::Tested => Ok(()),
+        }
+    }
+}
+
 /// Runs a command with its output passed through.
 pub(crate) fn succeed(mut command: Command) -> Result<(), Fault> {
     println!("$ {}", as_typed(&command));

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Fault;
-use crate::command::{cargo, is_installed, program, root, succeed};
+use crate::command::{Programs, cargo, is_installed, program, root, succeed};
 use crate::metadata::Metadata;
 
 /// The tests and the pinned versions.
@@ -17,12 +17,12 @@ const TESTS: &str = "tests/foreign";
 /// A timeout far above the tests' duration, so that a hanging one fails.
 const SECONDS: &str = "900";
 
-pub(crate) fn run() -> Result<(), Fault> {
+pub(crate) fn run(programs: Programs) -> Result<(), Fault> {
     let target = Metadata::ask(cargo(&[])?)?.target_directory;
     let place = Place { tests: root()?.join(TESTS), installed: folder(&target)? };
     place.install_packages("npm", &["package.json", "package-lock.json"], Place::install_npm)?;
     place.install_packages("python", &["requirements.txt"], Place::install_python)?;
-    succeed(cargo(&["build", "--package", "toolgate", "--package", "toolgate-attack", "--bins"])?)?;
+    programs.prepare(&["--package", "toolgate", "--package", "toolgate-attack", "--bins"])?;
     place.test(&target.join("debug"))
 }
 

@@ -26,6 +26,8 @@ mod torture;
 
 use std::process::ExitCode;
 
+use command::Programs;
+
 /// Why a task failed, for a developer.
 type Fault = Box<dyn std::error::Error>;
 
@@ -53,9 +55,9 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["run"] => demo::run(),
         ["page"] => page::build(),
-        ["browser"] => page::drive(),
+        ["browser"] => page::drive(Programs::Built),
         ["test"] => suite::run(),
-        ["foreign"] => foreign::run(),
+        ["foreign"] => foreign::run(Programs::Built),
         ["lint"] => lint::run(),
         ["tidy"] => tidy::run(),
         ["bench"] => bench::run(),

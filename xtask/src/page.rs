@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Fault;
-use crate::command::{cargo, is_installed, program, root, succeed};
+use crate::command::{Programs, cargo, is_installed, program, root, succeed};
 use crate::metadata::Metadata;
 use crate::steps::Steps;
 
@@ -55,28 +55,28 @@ pub(crate) fn check(steps: &mut Steps) {
 }
 
 /// Drives the page of the real binary in Chromium.
-pub(crate) fn drive() -> Result<(), Fault> {
-    with_binary("e2e")
+pub(crate) fn drive(programs: Programs) -> Result<(), Fault> {
+    with_binary("e2e", programs)
 }
 
 /// Takes the pictures of the page for the README.
 pub(crate) fn pictures() -> Result<(), Fault> {
-    with_binary("pictures")
+    with_binary("pictures", Programs::Built)
 }
 
 /// Measures the page: prints one line per figure.
 pub(crate) fn measurements() -> Result<Command, Fault> {
-    task("bench")
+    task("bench", Programs::Built)
 }
 
-fn with_binary(name: &str) -> Result<(), Fault> {
-    succeed(task(name)?)
+fn with_binary(name: &str, programs: Programs) -> Result<(), Fault> {
+    succeed(task(name, programs)?)
 }
 
 /// A task of the page that needs the binary.
-fn task(name: &str) -> Result<Command, Fault> {
+fn task(name: &str, programs: Programs) -> Result<Command, Fault> {
     build()?;
-    succeed(cargo(&["build", "--package", "toolgate"])?)?;
+    programs.prepare(&["--package", "toolgate"])?;
     let page = root()?.join(PAGE);
     install(&page)?;
     let binary = Metadata::ask(cargo(&[])?)?.target_directory.join("debug/toolgate");

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use crate::command::{cargo, is_installed, program, succeed};
+use crate::command::{Programs, cargo, is_installed, program, succeed};
 use crate::steps::Steps;
 use crate::{Fault, foreign, lint, page, torture};
 
@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<(), Fault> {
         }
         succeed(tests)
     });
-    steps.take("Page in a browser", page::drive);
+    steps.take("Page in a browser", || page::drive(Programs::Tested));
     steps.take("Torture, briefly", || match is_root() {
         true => prepare_torture().and_then(|()| torture::briefly()),
         false => {
@@ -57,7 +57,7 @@ pub(crate) fn run() -> Result<(), Fault> {
             Ok(())
         }
     });
-    steps.take("Foreign clients", foreign::run);
+    steps.take("Foreign clients", || foreign::run(Programs::Tested));
     steps.finish()
 }
 

@@ -4,23 +4,22 @@
 //! its own: its mounts vanish with it.
 
 use crate::Fault;
-use crate::command::{cargo, program, succeed};
+use crate::command::{Programs, program, succeed};
 
 /// Everything, with the release binary.
 pub(crate) fn run() -> Result<(), Fault> {
     crate::suite::prepare_torture()?;
-    succeed(cargo(&["build", "--release", "--package", "toolgate"])?)?;
+    Programs::Built.prepare(&["--release", "--package", "toolgate"])?;
+    Programs::Built.prepare(&["--package", "toolgate-attack", "--bin", "toolgate-torture"])?;
     torture("target/release/toolgate", &[])
 }
 
-/// A short run that shows that all of it still works, with the debug binary.
+/// A short run that shows that all of it still works, with the programs that the tests built.
 pub(crate) fn briefly() -> Result<(), Fault> {
-    succeed(cargo(&["build", "--package", "toolgate"])?)?;
     torture("target/debug/toolgate", &["--kills", "40", "--power-cuts", "4"])
 }
 
 fn torture(binary: &str, options: &[&str]) -> Result<(), Fault> {
-    succeed(cargo(&["build", "--package", "toolgate-attack", "--bin", "toolgate-torture"])?)?;
     let mut command = program("unshare", &["--mount", "--propagation", "private", "--"])?;
     command.args(["target/debug/toolgate-torture", binary]).args(options);
     succeed(command)
