@@ -286,14 +286,16 @@ fn what_it_plants_after_its_start_was_answered_is_taken_away() {
 fn what_it_plants_is_taken_away_while_nothing_asks_about_it() {
     let desk = Desk::new(Profile::NATIVE);
     let wait = "echo ready; while [ ! -e go ]; do sleep 0.02; done";
-    let id = desk.ready(&format!("{wait}; echo export A=1 > .envrc; touch planted; sleep 1000"));
+    // A repository of its own with a hook, whose files no command is denied: what is, ends the command.
+    let plant = "mkdir -p .git2/hooks .git2/objects .git2/refs && echo 'ref: refs/heads/main' > .git2/HEAD && printf '#!/bin/sh\\ntouch PROOF\\n' > .git2/hooks/pre-commit";
+    let id = desk.ready(&format!("{wait}; {plant}; touch planted; sleep 1000"));
     desk.write("go", "");
-    let begun = Instant::now();
-    while !desk.workspace.join("planted").exists() || desk.workspace.join(".envrc").exists() {
+    let (head, begun) = (desk.workspace.join(".git2/HEAD"), Instant::now());
+    while !desk.workspace.join("planted").exists() || head.exists() {
         assert!(begun.elapsed() < Duration::from_secs(120), "it stays until something asks");
     }
     let (text, facts) = desk.stop(&id);
-    assert!(text.contains("quarantined") && facts["quarantined_total"] == 1, "{text}");
+    assert!(text.contains("quarantined") && facts["quarantined_total"].as_u64() > Some(0), "{text}");
 }
 
 #[test]
