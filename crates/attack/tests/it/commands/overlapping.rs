@@ -204,6 +204,9 @@ impl Server {
             network: Vec::new(),
             read: Vec::new(),
             limits: None,
+            own: Vec::new(),
+            host_paths: false,
+            log: None,
         });
         let StartedProcess { input, output, process } = started.unwrap();
         for end in [&input, &output] {
