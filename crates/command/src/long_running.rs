@@ -66,9 +66,12 @@ pub struct OwnDirectory {
     pub max_bytes: Option<u64>,
 }
 
+/// Takes bytes of standard error as they come.
+type ErrorSink = dyn Fn(&[u8]) + Send + Sync;
+
 /// Receives the standard error of a process as it comes.
 #[derive(Clone)]
-pub struct ErrorLog(pub Arc<dyn Fn(&[u8]) + Send + Sync>);
+pub struct ErrorLog(pub Arc<ErrorSink>);
 
 impl std::fmt::Debug for ErrorLog {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -96,6 +96,7 @@ pub struct ServerSettings {
 pub const DEFAULT_MAX_CALLS: usize = 64;
 
 /// How to connect to a server.
+#[expect(clippy::large_enum_variant, reason = "there are as many as there are servers in a configuration")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum TransportSettings {
     /// A process on this machine, over its standard input and output.

@@ -4,6 +4,8 @@
 
 #![allow(
     clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::string_slice,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
