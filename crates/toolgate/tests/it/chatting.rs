@@ -317,9 +317,9 @@ fn a_refused_host_is_offered_on_the_card_of_the_retry() {
     let shown = terminal.wait_for("left, answer:");
     assert!(!shown.contains("allow registry"), "{shown}");
     terminal.press("y\r");
-    let shown = terminal.wait_for("[+1] yes, and allow registry.invalid for this call");
+    terminal.wait_for("[+1] yes, and allow registry.invalid for this call");
+    let shown = terminal.wait("the row of the answer", |shown| shown.ends_with("left, answer:"));
     assert!(shown.contains("┃ [+2] yes, and allow registry.invalid for every later"), "{shown}");
-    terminal.wait("the row of the answer", |shown| shown.ends_with("left, answer:"));
     terminal.press("+1\r");
     terminal.wait_for("That was all.");
     let allowed: Vec<Vec<String>> =

@@ -318,12 +318,12 @@ fn an_entry_is_told_as_it_is_written_and_a_folder_must_be_there() {
         assert!(told["entry"].as_str().unwrap().contains("[mcp_servers.toolgate]"), "{told}");
         assert_eq!((&told["state"], &told["written"]), (&json!(state), &json!(state == "written")));
     }
-    for option in ["--workspace", "--mount"] {
-        let folder = if option == "--mount" { "@docs=/nonexistent:ro" } else { "/nonexistent" };
-        let refused = person.run(&[option, folder, "mcp", "install", "--client", "cursor", "--yes"]);
+    let missing = person.home.join("missing").display().to_string();
+    for (option, value) in [("--workspace", missing.clone()), ("--mount", format!("@docs={missing}:ro"))] {
+        let refused = person.run(&[option, &value, "mcp", "install", "--client", "cursor", "--yes"]);
         let said = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(2), "{said}");
-        assert!(said.contains("`/nonexistent` cannot be opened") && said.contains(option), "{said}");
+        assert!(said.contains(&format!("`{missing}` cannot be opened")) && said.contains(option), "{said}");
     }
     assert!(!person.home.join(".cursor").exists());
 }

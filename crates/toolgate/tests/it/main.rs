@@ -30,7 +30,6 @@ mod mcp_servers;
 mod mcp_surfaces;
 mod mcp_packages;
 mod clients;
-mod eval;
 mod examples;
 mod serve;
 mod overlapping_commands;

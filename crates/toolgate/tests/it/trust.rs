@@ -47,6 +47,7 @@ const COMMANDS: &[(&[&str], i32)] = &[
     (&["undo"], 2),
     (&["doctor"], 1),
     (&["models"], 2),
+    (&["eval", "try_delete_file"], 0),
     (&["completions", "bash"], 0),
     (&["man"], 0),
     (&["help"], 0),
