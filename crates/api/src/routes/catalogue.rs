@@ -1,6 +1,7 @@
 //! What there is: the caller, models, agents, servers, pins, and how the gate is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -19,6 +20,9 @@ use crate::dto::{
 use crate::failure::{ApiResult, conflict, internal, invalid, not_found, not_permitted, unavailable};
 use crate::input::JsonBody;
 use crate::state::ApiState;
+
+/// How long an answer waits until the gate uses what was agreed to. It compares its pins every second.
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The version of the gate.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -177,7 +181,20 @@ pub(crate) async fn agree(
             .help("look at it again: `GET pins` has what is offered"));
     }
     servers.pins().approve(&key, &tool, digest).map_err(|_| unavailable("the agreement was not stored"))?;
+    // The agreement is stored; a server that has meanwhile ended is no failure of it.
+    let _ = tokio::time::timeout(AGREEMENT_TIMEOUT, in_effect(&state, &format!("{server}__{tool}"))).await;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Waits until the tool can be called, so that a client that calls it next does not find it suspended.
+async fn in_effect(state: &ApiState, tool: &str) {
+    let gate = state.service.front().gate();
+    let mut changes = gate.config_changes();
+    while gate.tool(tool).is_none_or(|tool| tool.spec().suspended.is_some()) {
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 fn operator_only(client: &Client) -> ApiResult<()> {
