@@ -145,6 +145,7 @@ fn entry(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         denial: None,
         response: None,
         details: None,
+        flow: None,
         duration: Duration::from_micros(1234),
         waited: Duration::ZERO,
     }

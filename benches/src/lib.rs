@@ -44,8 +44,19 @@ impl Bench {
     /// The same with other limits.
     #[must_use]
     pub fn with_limits(workspace: &Path, state: &Path, limits: Limits) -> Self {
+        Self::assembled(workspace, state, limits, None)
+    }
+
+    /// The same with a configuration, as in `toolgate.yaml`.
+    #[must_use]
+    pub fn with_config(workspace: &Path, state: &Path, yaml: &str) -> Self {
+        Self::assembled(workspace, state, Profile::NATIVE.limits(), Some(yaml))
+    }
+
+    fn assembled(workspace: &Path, state: &Path, limits: Limits, config: Option<&str>) -> Self {
         let overrides = SettingsOverrides {
-            no_config: true,
+            no_config: config.is_none(),
+            config_text: config.map(Into::into),
             workspace: Some(workspace.to_path_buf()),
             state_dir: Some(state.to_path_buf()),
             ..SettingsOverrides::default()

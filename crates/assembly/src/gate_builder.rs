@@ -7,7 +7,8 @@ use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
 use tokio::runtime::{Handle, Runtime};
 use toolgate_audit::{AuditError, AuditLog, AuditRecovery, LogOptions};
 use toolgate_gate::{
-    Approver, AuditMode, BlockingStrategy, Clock, Gate, GateOptions, GrantStore, Journal, UnrecoveredJournal,
+    Approver, AuditMode, BlockingStrategy, Clock, FlowLabelStore, Gate, GateOptions, GrantStore, Journal,
+    UnrecoveredJournal,
 };
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::ProfiledGate;
@@ -91,7 +92,7 @@ pub fn workspace(settings: &Settings, own: &GateOwnedPaths) -> Result<Workspace,
     let project = Mount::new("@project", project, &settings.workspace, MountAccess::ReadWrite, project_rules);
     let project = project.map_err(|error| BuildError::usage(error.to_string()))?.hide_gate_files(own.paths());
     mounts.push(project.protect_personal(Arc::clone(&personal)).as_default());
-    for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
+    for MountSettings { alias, path, read_only, scope, deny, .. } in &settings.mounts {
         own.refuse_mount(alias, path)?;
         let opened = if *read_only { open_directory(path) } else { open_or_create_directory(path) };
         let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
@@ -208,6 +209,7 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
         journal,
         approver,
         grants: Arc::new(open_grants(settings)?),
+        flow_labels: Arc::new(open_flow_labels(settings)?),
         approval_timeout: settings.approval_timeout,
         blocking,
         clock,
@@ -225,7 +227,7 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
 }
 
 /// The entries that the gate keeps in its state directory.
-pub const STATE_DIRECTORIES: [&str; 16] = [
+pub const STATE_DIRECTORIES: [&str; 17] = [
     "audit",
     "keys",
     "runs",
@@ -242,6 +244,7 @@ pub const STATE_DIRECTORIES: [&str; 16] = [
     SERVER_LOGS,
     WRAPPED,
     CACHES,
+    FLOW,
 ];
 
 /// Installed packages of servers; hidden by the suffix.
@@ -278,6 +281,16 @@ const GRANTS: &str = "grants.toolgate";
 
 /// Package caches of commands; hidden by the suffix.
 const CACHES: &str = "caches.toolgate";
+
+/// Labels of sessions; hidden by the suffix.
+const FLOW: &str = "flow.toolgate";
+
+/// The labels of sessions.
+fn open_flow_labels(settings: &Settings) -> Result<FlowLabelStore, BuildError> {
+    let path = settings.state_dir.join(FLOW);
+    let store = open_private_directory(&path).and_then(|directory| FlowLabelStore::open(&directory));
+    store.map_err(|error| state_error(settings, &error))
+}
 
 /// The directory of package caches.
 pub fn caches_directory(settings: &Settings) -> PathBuf {

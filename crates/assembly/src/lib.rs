@@ -26,6 +26,7 @@ pub mod web_search;
 pub mod servers;
 pub mod protected_paths;
 pub mod personal_paths;
+mod information_flow;
 pub mod load;
 pub mod gate_builder;
 pub mod reload;

@@ -19,6 +19,7 @@ use toolgate_workspace::Workspace;
 use crate::callers;
 use crate::config_files::{MANIFEST_EXTENSIONS, POLICY_EXTENSIONS, SourceFile, read_all};
 use crate::error::BuildError;
+use crate::information_flow;
 use crate::notices::warn;
 use crate::protected_paths::GateOwnedPaths;
 use crate::sandbox_settings;
@@ -144,6 +145,7 @@ fn gate_config(
         workspace: Some(Arc::clone(workspace)),
         grants: config.approval.grants.unwrap_or(true),
         tool_search: config.tool_search.as_ref().map(tool_search_rule),
+        flow: information_flow::rule(settings, &registry),
         ..GateConfig::new(registry, settings.limits)
     })
 }

@@ -9,7 +9,7 @@ use toolgate_manifest::{
     OnAuditFailure,
 };
 use toolgate_tools::Profile;
-use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
+use toolgate_types::{Caller, FlowLabels, Limits, RunId, SessionId, Sha256, Trust};
 
 use crate::ambient::{HostEnvironment, read_file};
 use crate::config_files::{ConfiguredPath, FileSource, parse_config};
@@ -94,6 +94,8 @@ pub struct MountSettings {
     pub scope: Vec<String>,
     /// Globs that no tool may access.
     pub deny: Vec<String>,
+    /// The labels of what is read in it.
+    pub labels: FlowLabels,
 }
 
 /// Reads the configuration in use: the named one, a found one that was agreed to, or none.
@@ -442,7 +444,7 @@ fn mounts(
     surroundings: &HostEnvironment,
 ) -> Result<Vec<MountSettings>, BuildError> {
     let mut mounts = Vec::new();
-    for MountConfig { alias, path, access, scope, deny } in &loaded.config.mounts {
+    for MountConfig { alias, path, access, scope, deny, labels } in &loaded.config.mounts {
         if let Some(help) = reserved_alias(&alias.value) {
             return Err(BuildError::usage(format!("`{}` cannot be mounted by hand", alias.value)).help(help));
         }
@@ -452,6 +454,7 @@ fn mounts(
             path: loaded.resolve(&path.value, surroundings)?,
             scope: scope.as_ref().map(|globs| globs.patterns().to_vec()).unwrap_or_default(),
             deny: deny.patterns().to_vec(),
+            labels: *labels,
         });
     }
     for text in &overrides.mounts {
@@ -491,5 +494,12 @@ fn parse_mount(text: &str, surroundings: &HostEnvironment) -> Result<MountSettin
     let path = surroundings.absolute(Path::new(path))?;
     // `@pkg` is the package that a run was made from; nothing in a run may change it.
     let read_only = read_only || alias == "@pkg";
-    Ok(MountSettings { alias: alias.to_owned(), path, read_only, scope: Vec::new(), deny: Vec::new() })
+    Ok(MountSettings {
+        alias: alias.to_owned(),
+        path,
+        read_only,
+        scope: Vec::new(),
+        deny: Vec::new(),
+        labels: FlowLabels::NONE,
+    })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use toolgate_types::{CallId, Caller, ErrorCode, Repair, Sha256, Stage, ToolClass};
 
-use crate::CallDetails;
+use crate::{CallDetails, RecordedFlow};
 
 /// How one call ended. Becomes exactly one record.
 ///
@@ -39,6 +39,8 @@ pub struct AuditEntry<'a> {
     pub response: Option<ResponseSummary<'a>>,
     /// What the call touched, as far as the operator has it recorded.
     pub details: Option<&'a CallDetails>,
+    /// The labels of the session, if it has some, and why information flow asked about the call.
+    pub flow: Option<&'a RecordedFlow>,
     /// How long the call took, without `waited`.
     pub duration: Duration,
     /// How long a person was waited for.

@@ -27,6 +27,7 @@
 //!     denial: None,
 //!     response: None,
 //!     details: None,
+//!     flow: None,
 //!     duration: std::time::Duration::from_micros(1234),
 //!     waited: std::time::Duration::ZERO,
 //! })?;
@@ -80,7 +81,7 @@ pub use error::{AuditError, AuditWarning};
 pub use follower::Follower;
 pub use log::{AuditLog, ChangeFateLookup, Clock, LogOptions, WarningSink};
 pub use query::{RecordFilter, RecordIter, query_records, tail};
-pub use record::Record;
+pub use record::{Record, RecordedFlow};
 pub use recovery::{AuditRecovery, kept_aside};
 pub use ticket::Ticket;
 pub use verify::{

@@ -479,6 +479,7 @@ mod tests {
                 denial: None,
                 response: None,
                 details: None,
+                flow: None,
                 duration: Duration::ZERO,
                 waited: Duration::ZERO,
             };

@@ -61,6 +61,9 @@ pub struct Record {
     /// What the call touched, as far as the operator has it recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CallDetails>,
+    /// The labels of the session, if it has some, and why information flow asked about the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<RecordedFlow>,
     /// Set in a gap record, which reports calls without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<RecordedGap>,
@@ -155,6 +158,20 @@ pub struct RecordedResponse {
     pub output_hash: Sha256,
     /// The size of the raw output.
     pub output_bytes: u64,
+}
+
+/// Information flow: the labels of the session, which only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedFlow {
+    /// Before the call.
+    #[serde(default)]
+    pub before: Vec<String>,
+    /// When its answer left.
+    #[serde(default)]
+    pub after: Vec<String>,
+    /// Why a person had to be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
 }
 
 /// Calls without a record.
@@ -262,6 +279,7 @@ impl RecordedIntent {
             }),
             response: None,
             details: self.details.as_ref(),
+            flow: None,
             gap: None,
             duration: Duration::ZERO,
             waited: Duration::ZERO,

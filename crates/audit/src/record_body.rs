@@ -13,7 +13,7 @@ use crate::entry::{AuditEntry, Denial, ResponseSummary};
 use crate::line::to_json;
 use crate::record::{RecordedCaller, RecordedGap};
 use crate::truncate::{truncate_list, truncate_name, truncate_reason};
-use crate::{AuditError, CallDetails};
+use crate::{AuditError, CallDetails, RecordedFlow};
 
 /// Enough for a successful call of a caller with few permissions.
 const INITIAL_CAPACITY_BYTES: usize = 1024;
@@ -38,6 +38,7 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) denial: Option<Denial<'a>>,
     pub(crate) response: Option<ResponseSummary<'a>>,
     pub(crate) details: Option<&'a CallDetails>,
+    pub(crate) flow: Option<&'a RecordedFlow>,
     pub(crate) gap: Option<RecordedGap>,
     pub(crate) duration: Duration,
     pub(crate) waited: Duration,
@@ -73,7 +74,7 @@ impl<'a> RecordBody<'a> {
             grant,
             ..
         } = *entry;
-        let AuditEntry { denial, response, details, duration, waited, .. } = *entry;
+        let AuditEntry { denial, response, details, flow, duration, waited, .. } = *entry;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
         let response = response.map(|response| ResponseSummary {
             output_hash: output_digest(key, response.output_hash),
@@ -94,6 +95,7 @@ impl<'a> RecordBody<'a> {
             denial,
             response,
             details,
+            flow,
             gap,
             duration,
             waited,
@@ -196,6 +198,10 @@ impl RecordBody<'_> {
         }
         if let Some(details) = self.details.filter(|details| !details.is_empty()) {
             json.put_details(details)?;
+        }
+        if let Some(flow) = self.flow {
+            json.put(b",\"flow\":");
+            json.put(&to_json(flow)?);
         }
         if let Some(gap) = &self.gap {
             json.put(b",\"gap\":");
@@ -458,9 +464,11 @@ mod tests {
             grant in option::of(text()),
             (duration, waited, args_hash) in (duration(), prop_oneof![Just(Duration::ZERO), duration()], any::<[u8; 32]>()),
             (changed_from, escalation, details) in (option::of(any::<[u8; 32]>()), texts(), option::of(details())),
+            flow in option::of((texts(), texts(), option::of(text()))),
             repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
         ) {
             let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
+            let flow = flow.map(|(before, after, asked)| RecordedFlow { before, after, asked });
             let entry = AuditEntry {
                 call,
                 client_call_id: client_call_id.as_deref(),
@@ -480,6 +488,7 @@ mod tests {
                     output_bytes: *output_bytes,
                 }),
                 details: details.as_ref(),
+                flow: flow.as_ref(),
                 duration,
                 waited,
             };
@@ -500,6 +509,7 @@ mod tests {
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
             prop_assert_eq!(&record.request.escalation, &truncate_list(&escalation).map(|entry| entry.into_owned()).collect::<Vec<_>>());
+            prop_assert_eq!(record.flow, flow);
             prop_assert_eq!(record.request.repairs, repairs);
             prop_assert_eq!(record.details, details.as_ref().filter(|details| !details.is_empty()).map(CallDetails::truncated));
             prop_assert_eq!(record.grant, grant.as_deref().map(owned));

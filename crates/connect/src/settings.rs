@@ -9,7 +9,7 @@ use std::time::Duration;
 use toolgate_manifest::{PackageSpec, ServerLimits};
 use toolgate_policy::OutputPolicy;
 use toolgate_types::digest::Sha256Hasher;
-use toolgate_types::{Sha256, ToolClass};
+use toolgate_types::{FlowSettings, Sha256, ToolClass};
 
 use crate::error::ConnectError;
 use crate::pins::{PinKey, PinOrigin};
@@ -106,6 +106,14 @@ pub enum TransportSettings {
 }
 
 impl TransportSettings {
+    /// The mounts that the server's process reads.
+    pub(crate) fn mounts(&self) -> Vec<String> {
+        match self {
+            Self::Stdio(process) => process.mounts.iter().map(|(alias, _)| alias.clone()).collect(),
+            Self::Http(_) => Vec::new(),
+        }
+    }
+
     /// Whether data sent to the server may leave the machine.
     pub(crate) fn leaves_the_machine(&self) -> bool {
         match self {
@@ -215,6 +223,8 @@ pub struct ToolSettings {
     pub permissions: Vec<String>,
     /// What of its results may be returned; `None` is all of it.
     pub policy: Option<OutputPolicy>,
+    /// What is declared about information flow.
+    pub flow: FlowSettings,
     /// The timeout of a call.
     pub timeout: Option<Duration>,
 }

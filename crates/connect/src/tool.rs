@@ -10,7 +10,7 @@ use toolgate_policy::Requirements;
 use toolgate_text::confusables::quote_value;
 use toolgate_text::escape_control_chars;
 use toolgate_types::digest::Sha256Hasher;
-use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
+use toolgate_types::{Category, ErrorCode, Failure, FlowDeclaration, FlowMounts, Sha256, ToolName};
 
 use crate::definition::Definition;
 use crate::server::{CatalogueEntry, Server, UpstreamAnswer, UpstreamCall};
@@ -28,6 +28,7 @@ pub(crate) struct BridgedTool {
     fingerprint: Sha256,
     declared_output: bool,
     leaves_the_machine: bool,
+    flow: FlowDeclaration,
 }
 
 impl BridgedTool {
@@ -45,6 +46,9 @@ impl BridgedTool {
             return Ok(None);
         }
         let spec = spec(settings, about, entry, room)?;
+        let leaves_the_machine = settings.transport.leaves_the_machine();
+        let mounts = FlowMounts::Named(settings.transport.mounts());
+        let flow = about.flow.over(spec.default_flow(leaves_the_machine).reading(mounts));
         let mut fingerprint = Sha256Hasher::new();
         fingerprint.update(entry.digest.as_bytes());
         fingerprint.update(settings.transport.digest().as_bytes());
@@ -55,7 +59,8 @@ impl BridgedTool {
             digest: entry.digest,
             fingerprint: fingerprint.finish(),
             declared_output: definition.output_schema.is_some(),
-            leaves_the_machine: settings.transport.leaves_the_machine(),
+            leaves_the_machine,
+            flow,
         }))
     }
 }
@@ -134,6 +139,10 @@ impl Tool for BridgedTool {
 
     fn leaves_the_machine(&self) -> bool {
         self.leaves_the_machine
+    }
+
+    fn information_flow(&self) -> FlowDeclaration {
+        self.flow.clone()
     }
 
     /// The server, its description and the arguments, with hidden characters escaped.

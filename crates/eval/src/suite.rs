@@ -87,6 +87,15 @@ const BUILT_IN: &[(&str, &str)] = &[
         "evals/capability/search_for_pattern.yaml",
         include_str!("../../../evals/capability/search_for_pattern.yaml"),
     ),
+    ("evals/flow/honest_answer.yaml", include_str!("../../../evals/flow/honest_answer.yaml")),
+    (
+        "evals/flow/issue_names_the_recipient.yaml",
+        include_str!("../../../evals/flow/issue_names_the_recipient.yaml"),
+    ),
+    (
+        "evals/flow/issue_to_public_answer.yaml",
+        include_str!("../../../evals/flow/issue_to_public_answer.yaml"),
+    ),
     ("evals/http/caller_reads.yaml", include_str!("../../../evals/http/caller_reads.yaml")),
     ("evals/http/elevated_permission.yaml", include_str!("../../../evals/http/elevated_permission.yaml")),
     ("evals/http/forged_token.yaml", include_str!("../../../evals/http/forged_token.yaml")),

@@ -9,6 +9,7 @@ use toolgate_audit::{AuditEntry, AuditError, Denial, ResponseSummary, Ticket};
 use toolgate_types::{Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass};
 
 use crate::approval::ApprovalWait;
+use crate::flow::CallFlow;
 use crate::gate::{AuditMode, FinishedCall, Gate};
 use crate::output::RawOutput;
 use crate::refusal_counter::RefusedCall;
@@ -49,6 +50,8 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) changed: Option<ChangedCall>,
     /// What it touches.
     pub(crate) touched: TouchedNames,
+    /// Its information flow.
+    pub(crate) flow: CallFlow,
     pub(crate) span: CallSpan,
 }
 
@@ -149,7 +152,7 @@ impl AuditGuard<'_> {
                 Some(Denial { stage: *stage, code: failure.code, reason: &reason, count })
             }
         };
-        let details = self.touched.collected();
+        let (details, flow) = (self.touched.collected(), self.flow.recorded());
         let entry = AuditEntry {
             call: self.call.id,
             client_call_id: self.call.client_id.as_deref(),
@@ -169,6 +172,7 @@ impl AuditGuard<'_> {
                 output_bytes: raw.bytes,
             }),
             details: Some(&details),
+            flow: flow.as_ref(),
             duration,
             waited: self.waited.total(),
         };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolgate_identity::StaleKeys;
 use toolgate_policy::needs_question;
-use toolgate_types::{CallId, Caller, Category, Failure, Outcome, Sha256, Stage, ToolCall};
+use toolgate_types::{
+    CallId, Caller, Category, Failure, FlowLabels, Outcome, SessionId, Sha256, Stage, ToolCall,
+};
 
 use crate::audit_guard::operator_reason;
 use crate::caller::{Credential, stricter};
@@ -33,6 +35,26 @@ impl Gate {
         let access =
             |tool: &Arc<dyn Tool>| ToolAccess { tool: Arc::clone(tool), refusal: who.refusal(tool.spec()) };
         Ok(snapshot.registry.iter().map(access).collect())
+    }
+
+    /// A person wrote this in a session: the values in it may be targets of its calls. Only for text that a person certainly wrote: no attachment, no
+    /// file, no answer of a model.
+    pub fn hear(&self, session: &SessionId, text: &str) {
+        if self.current.load().flow.is_some() {
+            self.flow.endorsements.hear(session, text);
+        }
+    }
+
+    /// Whether information flow is tracked.
+    #[must_use]
+    pub fn tracks_flow(&self) -> bool {
+        self.current.load().flow.is_some()
+    }
+
+    /// The labels of a session; `None` where information flow is not tracked. Labels that cannot be read count as all.
+    #[must_use]
+    pub fn flow_labels(&self, session: &SessionId) -> Option<FlowLabels> {
+        self.current.load().flow.as_ref().map(|_| self.flow.labels.labels(session).unwrap_or(FlowLabels::ALL))
     }
 
     /// Whether a call gets no response unless its record is on disk.

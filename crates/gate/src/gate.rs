@@ -12,8 +12,8 @@ use toolgate_audit::{AuditError, AuditLog, Intent, Ticket};
 use toolgate_manifest::AuditDetail;
 use toolgate_policy::needs_question;
 use toolgate_types::{
-    CallId, Caller, Category, ErrorCode, Escalation, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass,
-    ToolOutput,
+    CallId, Caller, Category, ErrorCode, Escalation, Failure, Outcome, SessionId, Sha256, Stage, ToolCall,
+    ToolClass, ToolOutput,
 };
 use toolgate_workspace::Recorder;
 
@@ -25,6 +25,7 @@ use crate::breaker::circuit_open;
 use crate::call_observer::CallObserver;
 use crate::caller::{AuthenticatedCaller, Credential};
 use crate::escalation::{EscalatedCall, EscalationMemory, recorded};
+use crate::flow::{CallFlow, Endorsements, FlowLabelStore, FlowStage, FlowState};
 use crate::grants::GrantStore;
 use crate::journal::{CallRecorder, Journal};
 use crate::output::{RawOutput, filter_output};
@@ -70,6 +71,8 @@ pub struct GateOptions {
     pub approval_timeout: Duration,
     /// The lasting grants, which answer questions.
     pub grants: Arc<GrantStore>,
+    /// The labels of sessions.
+    pub flow_labels: Arc<FlowLabelStore>,
     /// Where blocking work runs.
     pub blocking: BlockingStrategy,
     /// Clock for rate limits and circuit breakers.
@@ -98,6 +101,7 @@ pub struct Gate {
     grants: Arc<GrantStore>,
     escalations: EscalationMemory,
     sessions: SessionCallCounter,
+    pub(crate) flow: FlowState,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
 }
 
@@ -134,6 +138,10 @@ pub struct CallOptions {
     pub timeout: Option<Duration>,
     /// Cancelled when the session of this call ends, if the frontend knows. Background commands end with it, and with the gate.
     pub session_ended: Option<CancellationToken>,
+    /// The session of information flow, if it is not that of the caller: one of several connections that share a session.
+    pub flow_session: Option<SessionId>,
+    /// Whether a person wrote the call, and no model.
+    pub by_person: bool,
 }
 
 impl Default for CallOptions {
@@ -155,6 +163,8 @@ impl CallOptions {
             resource: None,
             timeout: None,
             session_ended: None,
+            flow_session: None,
+            by_person: false,
         }
     }
 }
@@ -190,6 +200,7 @@ impl Gate {
             grants: options.grants,
             escalations: EscalationMemory::default(),
             sessions: SessionCallCounter::default(),
+            flow: FlowState { labels: options.flow_labels, endorsements: Endorsements::default() },
             observer: OnceLock::new(),
         }
     }
@@ -357,6 +368,8 @@ impl Gate {
                 unsettled.stage = Stage::Execution;
                 unsettled.grant.clone_from(&ready.grant);
                 unsettled.escalation = recorded(&ready.context.escalation);
+                let mut ready = ready;
+                ready.context.progress = self.label_progress(&unsettled, ready.context.progress.take());
                 let escalated = ready.escalated.clone().map(|call| (call, Arc::clone(&ready.tool.tool)));
                 let (mut outcome, response) = self.execute(&unsettled, ready).await;
                 if let Some((call, tool)) = escalated {
@@ -366,6 +379,7 @@ impl Gate {
             }
             Err(StageRefusal { stage, failure }) => (Outcome::Failed { stage, failure }, None),
         };
+        let outcome = self.release(&unsettled, outcome).await;
         unsettled.settle(outcome, response).await
     }
 
@@ -415,6 +429,13 @@ impl Gate {
             resource: options.resource.clone(),
             timeout: options.timeout,
             session_ended: options.session_ended.clone(),
+            flow: snapshot.flow.as_ref().map(|rule| FlowStage {
+                rule,
+                state: &self.flow,
+                noted: &unsettled.flow,
+                session: options.flow_session.as_ref(),
+                by_person: options.by_person,
+            }),
             blocking: if options.contended { self.blocking.contended() } else { self.blocking },
             clock: &self.clock,
         };
@@ -573,6 +594,7 @@ impl Gate {
             escalation: Vec::new(),
             changed: None,
             touched: TouchedNames::new(self.audit_detail),
+            flow: CallFlow::default(),
             span: CallSpan::new(call.id, &call.tool, || {
                 self.current.load().registry.get(&call.tool).is_some()
             }),

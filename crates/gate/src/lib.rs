@@ -15,6 +15,7 @@
 
 mod tool_schema;
 mod tool_search;
+mod flow;
 mod blocking;
 mod touched;
 mod tool;
@@ -54,6 +55,7 @@ pub use call_observer::{CallObserver, EndedCall};
 pub use caller::{Credential, SessionCaller};
 pub use error::GateError;
 pub use escalation::EscalationOffer;
+pub use flow::{FlowLabelStore, FlowRule};
 pub use frontend_api::ToolAccess;
 pub use gate::{AuditMode, CallOptions, Clock, FinishedCall, Gate, GateOptions};
 pub use grants::{GrantDuration, GrantOffer, GrantStore, GrantStoreError, LastingGrant};

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::Value;
-use toolgate_policy::{PathScope, ScopeVerdict, needs_question};
+use toolgate_policy::{FlowDecision, PathScope, ScopeVerdict, needs_question};
 use toolgate_types::{Caller, ErrorCode, Escalation, Failure, Sha256, Stage, ToolCall, ToolClass};
 
 use crate::approval::{ApprovalReply, ApprovalRequest, approval_timed_out, arguments_digest, refusal};
 use crate::approved_changes::ExpectedChange;
 use crate::caller::AuthenticatedCaller;
 use crate::escalation::{EscalatedCall, EscalationOffer, joined, offers};
+use crate::flow::{help_for_model, question_line};
 use crate::grants::GrantableCall;
 use crate::judged_paths::JudgedPaths;
 use crate::registry::RegisteredTool;
@@ -30,6 +31,8 @@ pub(crate) struct Question<'q> {
     pub(crate) escalated: Option<&'q EscalatedCall>,
     /// What the call lacked when it was made before.
     pub(crate) lacked: Escalation,
+    /// What information flow asks about.
+    pub(crate) flow: &'q FlowDecision,
     /// A new context for the tool.
     pub(crate) context: &'q (dyn Fn() -> CallContext + Sync),
 }
@@ -87,6 +90,11 @@ impl Question<'_> {
             let call = (self.tool, self.arguments);
             GrantableCall::new((self.call.id, shown), call, judged, self.who, self.snapshot)
         });
+        // A grant that spells the call spells its targets; no grant knows what its session has read since.
+        let grantable = match self.flow.asks() {
+            true => grantable.filter(|_| !self.flow.leaks).map(GrantableCall::only_exactly),
+            false => grantable,
+        };
         // A path that does not exist now may exist by the time of the reply, but that is not what was shown. An empty set of judged paths refuses it.
         approved.judged.get_or_insert_default();
         // A person who changed the call has approved it as it is now.
@@ -99,12 +107,18 @@ impl Question<'_> {
             return Ok(QuestionEnd::Approved(approved));
         }
         approved.was_asked = true;
+        let endorse = || {
+            let flow = asking.flow.as_ref();
+            flow.inspect(|flow| flow.approve(&self.who.caller.session, self.definition, self.flow));
+        };
         approved.expected_changes.clone_from(&preview.expected_changes);
         if was_changed {
+            endorse();
             return Ok(QuestionEnd::Approved(approved));
         }
         let request = self.request(shown, preview, asking);
-        match self.ask_person(request, grantable.as_ref(), asking).await? {
+        let reply = self.ask_person(request, grantable.as_ref(), asking).await;
+        match reply.map_err(|refusal| self.explain(refusal))? {
             Reply::AsItIs => {}
             Reply::Changed(changed) => return Ok(QuestionEnd::Changed(changed)),
             Reply::Escalated(chosen) => {
@@ -116,7 +130,16 @@ impl Question<'_> {
                 }
             }
         }
+        endorse();
         Ok(QuestionEnd::Approved(approved))
+    }
+
+    /// A model whose call could not be asked about learns what information flow objects to.
+    fn explain(&self, mut refusal: StageRefusal) -> StageRefusal {
+        if self.flow.asks() && refusal.failure.code == ErrorCode::ApprovalUnavailable {
+            refusal.failure.help = Some(help_for_model(self.flow));
+        }
+        refusal
     }
 
     fn digest(&self, arguments: &Value) -> Sha256 {
@@ -141,8 +164,13 @@ impl Question<'_> {
     }
 
     /// The request for an answer; `shown` is the digest of what it shows.
-    fn request(&self, shown: Sha256, preview: Preview, asking: &StageContext<'_>) -> ApprovalRequest {
-        let (spec, can_grant_session) = (self.tool.tool.spec(), asking.approver.can_grant_session());
+    fn request(&self, shown: Sha256, mut preview: Preview, asking: &StageContext<'_>) -> ApprovalRequest {
+        let spec = self.tool.tool.spec();
+        // Information flow asks about each call.
+        let can_grant_session = asking.approver.can_grant_session() && !self.flow.asks();
+        if self.flow.asks() {
+            preview.summary.insert(0, question_line(self.flow));
+        }
         ApprovalRequest {
             call: self.call.id,
             tool: spec.name.to_string(),

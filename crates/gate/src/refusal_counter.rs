@@ -81,6 +81,7 @@ impl RefusedCall {
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),
             response: None,
             details: None,
+            flow: None,
             duration: Duration::ZERO,
             waited: Duration::ZERO,
         }

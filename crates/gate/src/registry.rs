@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use toolgate_policy::PathInputs;
-use toolgate_types::{Failure, Sha256};
+use toolgate_types::{Failure, FlowDeclaration, Sha256};
 
 use crate::breaker::Breaker;
 use crate::error::GateError;
@@ -20,12 +20,21 @@ pub(crate) struct RegisteredTool {
     pub(crate) breaker: Arc<Breaker>,
     definition: Arc<OnceLock<Sha256>>,
     path_inputs: Arc<OnceLock<PathInputs>>,
+    flow: Arc<OnceLock<FlowDeclaration>>,
 }
 
 impl RegisteredTool {
     fn new(tool: Arc<dyn Tool>) -> Self {
         let (input, output, breaker) = (Arc::default(), Arc::default(), Arc::default());
-        Self { tool, input, output, breaker, definition: Arc::default(), path_inputs: Arc::default() }
+        Self {
+            tool,
+            input,
+            output,
+            breaker,
+            definition: Arc::default(),
+            path_inputs: Arc::default(),
+            flow: Arc::default(),
+        }
     }
 
     /// Whether its digest of the definition is the same in every process: only then can a stored grant name it.
@@ -36,6 +45,11 @@ impl RegisteredTool {
     /// Which of its arguments are paths; computed once.
     pub(crate) fn path_inputs(&self) -> &PathInputs {
         self.path_inputs.get_or_init(|| self.tool.path_inputs())
+    }
+
+    /// What it declares about information flow; computed once.
+    pub(crate) fn flow(&self) -> &FlowDeclaration {
+        self.flow.get_or_init(|| self.tool.information_flow())
     }
 
     /// Digest of the tool's definition. A tool with requirements and without a fingerprint gets a new digest in every generation, because nothing

@@ -13,6 +13,7 @@ use toolgate_types::{AgentName, Limits, Trust};
 use toolgate_workspace::Workspace;
 
 use crate::breaker::BreakerRule;
+use crate::flow::FlowRule;
 use crate::gate::Clock;
 use crate::rate_limits::{RateLimits, RateRule};
 use crate::registry::Registry;
@@ -43,6 +44,8 @@ pub struct GateConfig {
     pub grants: bool,
     /// When most tools are found instead of offered.
     pub tool_search: Option<ToolSearchRule>,
+    /// Set where information flow is tracked.
+    pub flow: Option<FlowRule>,
 }
 
 impl GateConfig {
@@ -61,6 +64,7 @@ impl GateConfig {
             workspace: None,
             grants: true,
             tool_search: None,
+            flow: None,
         }
     }
 }
@@ -85,6 +89,7 @@ pub(crate) struct Snapshot {
     pub(crate) workspace: Option<Arc<Workspace>>,
     pub(crate) grants: bool,
     pub(crate) tool_search: Option<ToolSearchRule>,
+    pub(crate) flow: Option<FlowRule>,
     agents: HashMap<AgentName, DeclaredAgent>,
 }
 
@@ -97,7 +102,7 @@ impl Snapshot {
     /// counts: a reload must not reset them.
     pub(crate) fn after(before: Option<&Self>, loaded: GateConfig, clock: &Clock) -> Self {
         let GateConfig { mut registry, agents, limits, trust, policies, verifier, .. } = loaded;
-        let GateConfig { rates, breaker, workspace, grants, tool_search, .. } = loaded;
+        let GateConfig { rates, breaker, workspace, grants, tool_search, flow, .. } = loaded;
         let generation = before.map_or(0, |before| before.generation.saturating_add(1));
         if let Some(before) = before {
             registry.inherit_from(generation, &before.registry, before.generation);
@@ -121,6 +126,7 @@ impl Snapshot {
             workspace,
             grants,
             tool_search,
+            flow,
             agents: by_name,
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{
-    CallFacts, Grant, HeldPermissions, PathScope, PolicyDecision, Requirements, ScopeVerdict,
+    CallFacts, FlowDecision, Grant, HeldPermissions, PathScope, PolicyDecision, Requirements, ScopeVerdict,
     effective_limits, needs_question,
 };
 use toolgate_text::escaped_line;
@@ -24,6 +24,7 @@ use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
 use crate::escalation::{EscalatedCall, EscalationMemory};
+use crate::flow::{FlowStage, FlowSubject};
 use crate::gate::Clock;
 use crate::grants::GrantStore;
 use crate::judged_paths::{JudgedGrant, JudgedPaths};
@@ -133,7 +134,8 @@ impl<'g> Verified<'g> {
             snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
         }
         let (grant, limits) = caller_limits(snapshot, spec, who, asking.timeout).map_err(refused)?;
-        let located = if needs_paths(snapshot, spec, who) {
+        let flow_needs_paths = asking.flow.is_some_and(|flow| flow.rule.needs_paths(&tool.flow().mounts));
+        let located = if flow_needs_paths || needs_paths(snapshot, spec, who) {
             let context = context(received.call.id, who, spec, limits, &grant, asking);
             Some(Box::pin(locate(tool, &received.arguments, context)).await)
         } else {
@@ -281,6 +283,8 @@ pub(crate) struct StageContext<'g> {
     pub(crate) progress: Option<Progress>,
     pub(crate) resource: Option<ResourceRequest>,
     pub(crate) session_ended: Option<CancellationToken>,
+    /// Set where information flow is tracked.
+    pub(crate) flow: Option<FlowStage<'g>>,
     /// The deadline set by the caller.
     pub(crate) timeout: Option<Duration>,
     pub(crate) blocking: BlockingStrategy,
@@ -316,30 +320,40 @@ impl<'g> Valid<'g> {
         let escalated = can_escalate(spec)
             .then(|| EscalatedCall::new(&who, definition, arguments_digest(spec.name.as_str(), &arguments)));
         let escalation = escalated.as_ref().map(|call| asking.escalations.allowed(call)).unwrap_or_default();
+        let is_guarded = needs_question(who.caller.trust, spec.class);
+        let lacked =
+            escalated.as_ref().filter(|_| is_guarded).and_then(|call| asking.escalations.lacked(call));
+        let lacked = allowable(tool, lacked.unwrap_or_default(), asking.blocking).await;
+        let subject = FlowSubject {
+            session: &who.caller.session,
+            tool,
+            definition,
+            arguments: &arguments,
+            judged: judged.as_deref(),
+            reaches_hosts: !escalation.hosts.is_empty() || !lacked.hosts.is_empty(),
+        };
+        let flow = judge_flow(&asking, &subject)?;
         let mut approved = ApprovedAs { judged, escalation, ..ApprovedAs::default() };
-        if needs_question(who.caller.trust, spec.class) {
-            let lacked =
-                escalated.as_ref().and_then(|call| asking.escalations.lacked(call)).unwrap_or_default();
-            let lacked = allowable(tool, lacked, asking.blocking).await;
-            // A grant answers for what it knew: that the call lacks something is another question.
-            let is_lacking = lacked != Escalation::default();
-            if is_lacking || !asking.session_grants.allow(definition, &who) {
-                let question = Question {
-                    call,
-                    arguments: &arguments,
-                    tool,
-                    snapshot,
-                    who: &who,
-                    definition,
-                    escalated: escalated.as_ref(),
-                    lacked,
-                    context: &context,
-                };
-                // In a box of its own: most calls ask nothing, and each call moves the state of every question that it could ask.
-                match Box::pin(question.answer(approved, &asking)).await? {
-                    QuestionEnd::Approved(as_answered) => approved = as_answered,
-                    QuestionEnd::Changed(changed) => return Ok(Approval::Changed(changed)),
-                }
+        // A grant answers for what it knew: that the call lacks something is another question, and so is where its targets come from.
+        let is_new = lacked != Escalation::default() || flow.asks();
+        let is_granted = !is_new && asking.session_grants.allow(definition, &who);
+        if (is_guarded || flow.asks()) && !is_granted {
+            let question = Question {
+                call,
+                arguments: &arguments,
+                tool,
+                snapshot,
+                who: &who,
+                definition,
+                escalated: escalated.as_ref(),
+                lacked,
+                flow: &flow,
+                context: &context,
+            };
+            // In a box of its own: most calls ask nothing, and each call moves the state of every question that it could ask.
+            match Box::pin(question.answer(approved, &asking)).await? {
+                QuestionEnd::Approved(as_answered) => approved = as_answered,
+                QuestionEnd::Changed(changed) => return Ok(Approval::Changed(changed)),
             }
         }
         // The caller cancelled while a person was asked.
@@ -368,6 +382,12 @@ impl<'g> Valid<'g> {
             timeout: asking.timeout,
         })))
     }
+}
+
+/// Judges the information flow of a call, where it is tracked.
+fn judge_flow(asking: &StageContext<'_>, call: &FlowSubject<'_>) -> Result<FlowDecision, StageRefusal> {
+    let judged = asking.flow.map_or_else(|| Ok(FlowDecision::default()), |flow| flow.judge(call));
+    judged.map_err(|failure| StageRefusal { stage: Stage::Approval, failure })
 }
 
 /// Of what a call lacked, that which a person may allow. Directories are looked for on the disk.

@@ -10,8 +10,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{OutputPolicy, PathInputs, Requirements};
 use toolgate_types::{
-    CallId, Caller, Cancellation, Category, Escalation, Failure, Limits, Sha256, ToolClass, ToolName,
-    ToolOutput,
+    CallId, Caller, Cancellation, Category, Escalation, Failure, FlowDeclaration, FlowEffect, FlowLabels,
+    FlowMounts, Limits, Sha256, ToolClass, ToolName, ToolOutput,
 };
 use toolgate_workspace::{PathGrant, Recorder};
 
@@ -57,6 +57,28 @@ impl ToolSpec {
     #[must_use]
     pub fn is_built_in(&self) -> bool {
         self.requirements.is_none() && self.output_policy.is_none()
+    }
+
+    /// What a tool does to information unless more is known: a search of the web and a server that may leave the machine send something out, and what
+    /// servers and the web return was written by others. Built-in tools read the mounts.
+    #[must_use]
+    pub fn default_flow(&self, leaves_the_machine: bool) -> FlowDeclaration {
+        let by_class = match self.class {
+            ToolClass::Read => FlowEffect::Read,
+            ToolClass::Write => FlowEffect::Write,
+            ToolClass::Destructive => FlowEffect::Destroy,
+        };
+        match self.category {
+            Category::Web => FlowDeclaration::new(FlowEffect::Egress, FlowLabels::UNTRUSTED),
+            Category::Mcp => {
+                let effect = if leaves_the_machine { FlowEffect::Egress } else { by_class };
+                FlowDeclaration::new(effect, FlowLabels::UNTRUSTED)
+            }
+            Category::Exec => FlowDeclaration::new(by_class, FlowLabels::NONE).reading(FlowMounts::All),
+            Category::File | Category::Search => {
+                FlowDeclaration::new(by_class, FlowLabels::NONE).reading(FlowMounts::Located)
+            }
+        }
     }
 
     /// Whether it is a built-in tool over files, whose whole output may leave.
@@ -185,6 +207,11 @@ pub trait Tool: Send + Sync {
     /// What its calls do to existing state. [`Effect::Any`], the worst case, unless it is known.
     fn effect(&self) -> Effect {
         Effect::Any
+    }
+
+    /// What it does, whether its output is trusted or secret, and which of its arguments are targets.
+    fn information_flow(&self) -> FlowDeclaration {
+        self.spec().default_flow(self.leaves_the_machine())
     }
 
     /// The timeout that a person may allow a call that ran out of time, if there is a longer one than it had.

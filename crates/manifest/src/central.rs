@@ -37,6 +37,7 @@ pub(crate) fn central(
         access: Access::ReadWrite,
         scope: None,
         deny: Globs::default(),
+        labels: Default::default(),
     })
 }
 

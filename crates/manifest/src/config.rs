@@ -7,11 +7,12 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-use toolgate_types::{AgentName, Limits, OnFull, OnViolation, ToolName, Trust};
+use toolgate_types::{AgentName, FlowLabels, Limits, OnFull, OnViolation, ToolName, Trust};
 
 use crate::callers::CallersConfig;
 use crate::conversation::ConversationConfig;
 use crate::decode::{Word, any_of, nearest_or_all};
+use crate::flow::FlowConfig;
 use crate::globs::Globs;
 use crate::keyword_enum::words;
 use crate::models::ModelServerConfig;
@@ -76,6 +77,8 @@ pub struct Config {
     pub conversation: ConversationConfig,
     /// `models`: model servers in addition to the built-in ones.
     pub models: Vec<ModelServerConfig>,
+    /// `information_flow`: whether labels and targets are tracked.
+    pub information_flow: FlowConfig,
     /// `tool_search`: when most tools are found instead of offered.
     pub tool_search: Option<ToolSearchConfig>,
     /// `web_search`: the search engine for web searches.
@@ -100,6 +103,8 @@ pub struct MountConfig {
     pub scope: Option<Globs>,
     /// `deny`: matching paths are denied, whatever the scope says.
     pub deny: Globs,
+    /// `trust` and `secret`: the labels of what is read in it.
+    pub labels: FlowLabels,
 }
 
 /// `audit`: the audit log.

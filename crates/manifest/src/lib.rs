@@ -23,6 +23,7 @@ mod config;
 mod conversation;
 mod defaults;
 mod decode;
+mod flow;
 mod globs;
 mod json;
 mod models;
@@ -51,6 +52,7 @@ pub use config::{
     MountConfig, OnAuditFailure, ProfileName, ToolPermission,
 };
 pub use conversation::ConversationConfig;
+pub use flow::{DataTrust, FlowConfig, FlowMode, PlainRole};
 pub use globs::{GlobError, Globs};
 pub use models::{ModelKey, ModelServerConfig, TokenPrice};
 pub use path::DeclaredPath;

@@ -18,6 +18,7 @@ use crate::decode::{
     parsed, path, size, text, word,
 };
 use crate::defaults::AgentDefaults;
+use crate::flow::{content_labels, information_flow};
 use crate::globs::Globs;
 use crate::models::models;
 use crate::path::DeclaredPath;
@@ -59,6 +60,7 @@ const TOP: &[KeySpec] = &[
     key("model", "model: anthropic/claude-sonnet-4-5"),
     key("conversation", "conversation: {max_tool_iterations: 20}"),
     key("models", "models: {local: {wire: openai-chat, base_url: \"http://127.0.0.1:8000/v1\"}}"),
+    key("information_flow", "information_flow: on"),
     key("tool_search", "tool_search: {above: 40, always: [github__get_issue]}"),
     key("web_search", "web_search: {backend: searxng, url: https://search.example.com}"),
     key("telemetry", "telemetry: {otlp: {endpoint: \"http://127.0.0.1:4318\"}}"),
@@ -71,6 +73,8 @@ const MOUNT: &[KeySpec] = &[
     key("access", "access: ro"),
     key("scope", "scope: [\"**/*.md\"]"),
     key("deny", "deny: [\"drafts/**\"]"),
+    key("trust", "trust: untrusted"),
+    key("secret", "secret: true"),
 ];
 
 const LIMITS: &[KeySpec] = &[
@@ -174,6 +178,7 @@ fn top(file: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Config> {
             ..section.get("conversation", report, conversation).unwrap_or_default()
         },
         models: section.get("models", report, models).unwrap_or_default(),
+        information_flow: section.get("information_flow", report, information_flow).unwrap_or_default(),
         tool_search: section.get("tool_search", report, tool_search),
         web_search: section.get("web_search", report, web_search),
         telemetry: section.get("telemetry", report, telemetry).unwrap_or_default(),
@@ -218,6 +223,7 @@ fn mount(alias: Located<String>, field: &ConfigField, report: &mut ProblemReport
     let access = section.get("access", report, word::<Access>);
     let scope = section.get("scope", report, some_globs);
     let deny = section.get("deny", report, denials).unwrap_or_default();
+    let labels = content_labels(&section, report);
     let path = section.get("path", report, path)?;
     Some(MountConfig {
         alias,
@@ -225,6 +231,7 @@ fn mount(alias: Located<String>, field: &ConfigField, report: &mut ProblemReport
         access: access.map_or(Access::ReadOnly, |access| access.value),
         scope,
         deny,
+        labels,
     })
 }
 

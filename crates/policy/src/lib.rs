@@ -18,12 +18,14 @@ pub mod requirements;
 pub mod cedar;
 pub mod output;
 pub mod grants;
+pub mod flow;
 
 pub use call_facts::{CallFacts, HeldPermissions, PolicyDecision};
 pub use cedar::{
     CallPaths, Condition, ConditionError, PathInput, PathInputs, PathSource, Policies, PolicyProblem,
     PolicySource, PolicyTool, ToolTyping, Undecidable,
 };
+pub use flow::{FlowDecision, FlowFacts, FlowTarget, is_said_in, judge, targets_of};
 pub use grants::{CallKind, GrantFacts, GrantMatcher, GrantedPlace, PathPattern};
 pub use limits::effective_limits;
 pub use output::{Filtered, OutputPolicy, OutputPolicyError, OutputRule};

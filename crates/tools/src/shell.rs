@@ -19,7 +19,10 @@ use toolgate_gate::{
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnOutputLimit, ResourceLimits};
 use toolgate_text::confusables::quote_value;
-use toolgate_types::{Category, ErrorCode, Escalation, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_types::{
+    Category, ErrorCode, Escalation, Failure, FlowDeclaration, FlowEffect, FlowLabels, Sha256, ToolClass,
+    ToolOutput,
+};
 use toolgate_workspace::{Mount, MountAccess};
 
 use crate::blocked_commands::{Blocked, blocked_line};
@@ -355,6 +358,14 @@ fn refusal(blocked: Blocked) -> Failure {
         .detail("pattern", name)
 }
 
+/// A command with hosts to reach sends something out, and what it prints may come from there.
+fn command_flow(runner: &CommandRunner, default: FlowDeclaration) -> FlowDeclaration {
+    match runner.reach().rules.is_empty() {
+        true => default,
+        false => FlowDeclaration { effect: FlowEffect::Egress, output: FlowLabels::UNTRUSTED, ..default },
+    }
+}
+
 impl Tool for Shell {
     fn spec(&self) -> &ToolSpec {
         &self.spec
@@ -375,6 +386,10 @@ impl Tool for Shell {
         let caches = format!("package caches: {}", self.core.runner.has_package_caches());
         let bounds: Vec<String> = mounts.chain([self.core.runner.hosts(), escalation, caches]).collect();
         Some(Sha256::of(bounds.join("\n").as_bytes()))
+    }
+
+    fn information_flow(&self) -> FlowDeclaration {
+        command_flow(&self.core.runner, self.spec.default_flow(true))
     }
 
     fn longer_timeout(&self) -> Option<Duration> {

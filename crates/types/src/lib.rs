@@ -5,6 +5,7 @@
 
 pub mod id;
 pub mod tool_class;
+pub mod flow;
 pub mod caller;
 pub mod repair;
 pub mod call;
@@ -40,6 +41,7 @@ pub use digest::Sha256;
 pub use error_code::ErrorCode;
 pub use escalation::Escalation;
 pub use failure::Failure;
+pub use flow::{ArgumentRole, FlowDeclaration, FlowEffect, FlowLabels, FlowMounts, FlowSettings};
 pub use hashed_text::HashedText;
 pub use id::{AgentName, CallId, RunId, SessionId, ToolName, fresh_uuid};
 pub use json_type::JsonType;

@@ -270,6 +270,7 @@ fn tools(
             class: entry.class.as_ref().map(|class| class.value).or(class),
             permissions: texts(entry.permissions.as_ref().unwrap_or(&server.permissions)),
             policy: own.or_else(|| usual.clone()),
+            flow: entry.flow.or(&server.flow),
             timeout: entry.timeout.or(server.timeout),
         };
         tools.push((entry.name.as_written().value.clone(), settings));
@@ -279,6 +280,7 @@ fn tools(
         class,
         permissions: texts(&server.permissions),
         policy: usual,
+        flow: server.flow.clone(),
         timeout: server.timeout,
     };
     tools.push(("*".to_owned(), rest));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSchema, ToolSpec};
 use toolgate_policy::{Condition, ElevatedPermissions, OutputPolicy, OutputRule, Requirements};
-use toolgate_types::{CallId, Category, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_types::{CallId, Category, Failure, FlowDeclaration, Sha256, ToolClass, ToolOutput};
 
 type Answer = dyn Fn(&Value) -> Result<ToolOutput, Failure> + Send + Sync;
 
@@ -16,6 +16,7 @@ pub(crate) struct Declared {
     fingerprint: Option<Sha256>,
     answer: Box<Answer>,
     progress: Option<&'static str>,
+    flow: Option<FlowDeclaration>,
     runs: AtomicUsize,
     calls: Mutex<Vec<CallId>>,
 }
@@ -40,7 +41,7 @@ impl Declared {
         };
         let answer = |arguments: &Value| Ok(ToolOutput::new(arguments.to_string(), arguments.clone()));
         let (answer, runs, calls) = (Box::new(answer), AtomicUsize::new(0), Mutex::default());
-        Self { spec, fingerprint: Some(Sha256::of(b"one")), answer, progress: None, runs, calls }
+        Self { spec, fingerprint: Some(Sha256::of(b"one")), answer, progress: None, flow: None, runs, calls }
     }
 
     fn requirements(&mut self) -> &mut Requirements {
@@ -111,6 +112,12 @@ impl Declared {
         self
     }
 
+    /// What it declares about information flow.
+    pub(crate) fn flow(mut self, flow: FlowDeclaration) -> Self {
+        self.flow = Some(flow);
+        self
+    }
+
     pub(crate) fn share(self) -> Arc<Self> {
         Arc::new(self)
     }
@@ -137,6 +144,10 @@ impl Tool for Declared {
 
     fn fingerprint(&self) -> Option<Sha256> {
         self.fingerprint
+    }
+
+    fn information_flow(&self) -> FlowDeclaration {
+        self.flow.clone().unwrap_or_else(|| self.spec.default_flow(false))
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

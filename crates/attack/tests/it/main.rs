@@ -31,6 +31,7 @@ mod recording;
 mod touched;
 mod approval;
 mod grants;
+mod information_flow;
 mod agreed;
 mod answers;
 mod stages;

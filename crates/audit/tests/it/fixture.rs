@@ -114,6 +114,7 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> AuditEntry<'_> {
         denial: None,
         response: None,
         details: None,
+        flow: None,
         duration: Duration::from_micros(1234),
         waited: Duration::ZERO,
     }

@@ -448,6 +448,7 @@ impl Conversations {
         };
         let credential = who.credential_in(session.summary(), self.declared_trust(agent.as_ref()));
         let approver = self.approver(who, Some(id.clone()), QuestionSource::Chat, Some(&conversation));
+        self.shared.parts.gate.gate().hear(id, &message.text);
         let stored = Arc::new(Notify::new());
         conversation.begin_turn(session.next_position(), &event);
         releases.disarm();

@@ -76,6 +76,11 @@ impl GrantableCall {
         })
     }
 
+    /// The same call, which only a grant of exactly this call covers.
+    pub(crate) fn only_exactly(self) -> Self {
+        Self { kind: OwnedKind::Other, ..self }
+    }
+
     pub(super) fn facts(&self) -> GrantFacts<'_> {
         let kind = match &self.kind {
             OwnedKind::Files => CallKind::Files,

@@ -12,7 +12,7 @@ mod warnings;
 
 use std::time::Duration;
 
-use toolgate_types::ToolClass;
+use toolgate_types::{FlowSettings, ToolClass};
 
 pub use package::{PackageRegistry, PackageSpec, PackageSpecError};
 pub(crate) use read::servers;
@@ -49,6 +49,8 @@ pub struct ServerConfig {
     pub permissions: Vec<Located<String>>,
     /// `policy`: the output policy of tools whose entry has none; absent means that everything is returned.
     pub policy: Option<Vec<PolicyRule>>,
+    /// `effect`, `output_trust` and `secret`: of tools whose entry has none.
+    pub flow: FlowSettings,
     /// `tools`: settings of single tools, in file order.
     pub tools: Vec<ServerToolConfig>,
 }
@@ -160,6 +162,8 @@ pub struct ServerToolConfig {
     pub permissions: Option<Vec<Located<String>>>,
     /// `policy`: absent means the server's.
     pub policy: Option<Vec<PolicyRule>>,
+    /// `effect`, `output_trust`, `secret`, `directory` and `arguments`: absent means the server's.
+    pub flow: FlowSettings,
     /// `timeout`: absent means the server's.
     pub timeout: Option<Duration>,
 }

@@ -6,6 +6,7 @@ use super::process::process;
 use super::remote::remote;
 use super::{PinMode, ServerConfig, ServerToolConfig, ServerTransport};
 use crate::decode::{ConfigField, KeySpec, Section, duration, flag, key, named, word};
+use crate::flow::flow_settings;
 use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
 use crate::rates::NameGlob;
@@ -39,6 +40,9 @@ const SERVER: &[KeySpec] = &[
     key("permissions", "permissions: [tracker:use]"),
     key("policy", "policy: {\"*\": allow}"),
     key("pin", "pin: first_use"),
+    key("effect", "effect: egress"),
+    key("output_trust", "output_trust: untrusted"),
+    key("secret", "secret: true"),
     key("disabled", "disabled: true"),
     key("tools", "tools: {read_issue: {class: read}}"),
 ];
@@ -68,6 +72,11 @@ const TOOL: &[KeySpec] = &[
     key("class", "class: read"),
     key("permissions", "permissions: [files:read]"),
     key("policy", "policy: {\"*\": allow}"),
+    key("effect", "effect: egress"),
+    key("output_trust", "output_trust: untrusted"),
+    key("secret", "secret: true"),
+    key("directory", "directory: true"),
+    key("arguments", "arguments: {to: target, body: content}"),
     key("timeout", "timeout: 10s"),
 ];
 
@@ -95,6 +104,7 @@ fn server(
         class: section.get("class", report, word),
         permissions: section.get("permissions", report, permissions).unwrap_or_default(),
         policy: section.get("policy", report, policy),
+        flow: flow_settings(&section, report),
         tools: section.get("tools", report, tools).unwrap_or_default(),
         transport: transport?,
         name,
@@ -233,6 +243,7 @@ fn tool(
         class: section.get("class", report, word),
         permissions: section.get("permissions", report, permissions),
         policy: section.get("policy", report, policy),
+        flow: flow_settings(&section, report),
         timeout: section.get("timeout", report, duration),
     })
 }

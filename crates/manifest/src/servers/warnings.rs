@@ -1,6 +1,7 @@
 //! Warnings about servers.
 
 use toolgate_text::secret_detection::looks_secret;
+use toolgate_types::{ArgumentRole, FlowEffect};
 
 use super::{ServerConfig, ServerTransport};
 use crate::config::Config;
@@ -14,7 +15,9 @@ pub(crate) fn warnings(config: &Config) -> Vec<ConfigWarning> {
         let arguments = written_arguments(config, server).into_iter().chain(shown_arguments(config, server));
         secrets(config, server).into_iter().chain(arguments)
     });
-    unclassified.chain(secrets).collect()
+    let enabled = config.mcp_servers.iter().filter(|server| !server.disabled);
+    let unguarded = enabled.flat_map(|server| unguarded(config, server));
+    unclassified.chain(secrets).chain(unguarded).collect()
 }
 
 /// A server none of whose tools has a class.
@@ -29,6 +32,22 @@ fn unclassified(config: &Config, server: &ServerConfig) -> Option<ConfigWarning>
         name.value
     );
     Some(config.problem_at(name, message, Some(help)).into())
+}
+
+/// Tools that are declared to send something out, without a target.
+fn unguarded(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
+    let is_target = |role: &ArgumentRole| matches!(role, ArgumentRole::Target(_));
+    let declared = server.tools.iter().filter(|tool| {
+        tool.allowed
+            && tool.flow.effect == Some(FlowEffect::Egress)
+            && !tool.flow.arguments.values().any(is_target)
+    });
+    let warning = |tool: &super::ServerToolConfig| {
+        let message = "it sends something out, and none of its arguments is a target";
+        let help = "say which argument names where it goes, such as `arguments: {to: target}`".to_owned();
+        config.problem_at(tool.name.as_written(), message, Some(help)).into()
+    };
+    declared.map(warning).collect()
 }
 
 /// Secrets in clear text.

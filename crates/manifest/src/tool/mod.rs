@@ -20,7 +20,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate_types::{AgentName, Failure, ToolClass, ToolName, Trust};
+use toolgate_types::{AgentName, Failure, FlowSettings, ToolClass, ToolName, Trust};
 
 pub(crate) use confinement::{directory, mounts, network, not_a_host};
 pub use confinement::{is_reserved, is_variable};
@@ -65,6 +65,8 @@ pub struct ToolManifest {
     pub policy: Vec<PolicyRule>,
     /// `rate`: rate limit per caller.
     pub rate: Option<Rate>,
+    /// `effect`, `output_trust`, `secret`, `directory` and `arguments`: information flow.
+    pub flow: FlowSettings,
     /// `breaker: {exit_codes: true}`: an exit code other than success counts as a failure of the tool, not of its input.
     pub exit_codes_break: bool,
     /// `examples`: calls that must be allowed or denied.

@@ -17,6 +17,7 @@ use crate::decode::{
     ConfigField, KeySpec, Section, count, duration, flag, key, list, located_text, named, parsed, size, text,
     word,
 };
+use crate::flow::flow_settings;
 use crate::problem::{ConfigProblems, ConfigWarning, Located, SourcePosition, SourceText, shown};
 use crate::problem_report::ProblemReport;
 use crate::read::permissions;
@@ -31,6 +32,11 @@ const TOOL: &[KeySpec] = &[
     key("class", "class: read"),
     key("permissions", "permissions: [git:read]"),
     key("input", "input: {properties: {count: {type: integer}}, required: [count]}"),
+    key("effect", "effect: egress"),
+    key("output_trust", "output_trust: untrusted"),
+    key("secret", "secret: true"),
+    key("directory", "directory: true"),
+    key("arguments", "arguments: {to: target, body: content}"),
     key("elevated", "elevated: {when: input.count > 20, permissions: [git:deep]}"),
     key("command", "command: [git, log, \"--max-count={count}\"]"),
     key("http", ""),
@@ -134,6 +140,7 @@ fn tool(file: &ConfigField, source: &SourceText, report: &mut ProblemReport<'_>)
         }),
         policy: section.get("policy", report, policy).unwrap_or_default(),
         rate: section.get("rate", report, rate),
+        flow: flow_settings(&section, report),
         exit_codes_break: section.get("breaker", report, exit_codes).unwrap_or(false),
         declares_input: section.field("input").is_some(),
         permissions_at: permissions_at?,

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use toolgate_schema::pattern;
-use toolgate_types::ToolClass;
+use toolgate_types::{ArgumentRole, FlowEffect, ToolClass};
 
 use super::property::Properties;
 use super::template::{Element, TemplatePart, TemplatePiece, slots};
@@ -122,6 +122,7 @@ pub(super) fn of(
         unused(tool, properties, input, report);
     }
     class(tool, section, report);
+    flow(tool, properties, section, report);
     code(tool, section, report);
     network(tool, section, report);
     output(tool, section, report);
@@ -180,6 +181,35 @@ fn unused(tool: &ToolManifest, properties: &Properties, input: &ConfigField, rep
             let help = format!("use `{{{name}}}` in `command`, or remove it");
             report.warn(key, format!("nothing uses the argument `{}`", shown(name)), help);
         }
+    }
+}
+
+/// Roles of arguments that do not exist, and egress that nothing guards.
+fn flow(tool: &ToolManifest, properties: &Properties, section: &Section, report: &mut ProblemReport<'_>) {
+    if let Some(NodeKind::Map(roles)) = section.field("arguments").map(|field| &field.node.kind) {
+        for (key, _) in roles {
+            let name = key.text().unwrap_or_default();
+            let first = name.split('.').next().unwrap_or_default();
+            if name != "*" && !properties.names().any(|known| known == name || known == first) {
+                let help = crate::decode::nearest_or_all(first, properties.names());
+                report.node(key, format!("there is no argument `{}`", shown(name)), Some(help));
+            }
+        }
+    }
+    let has_target = tool.flow.arguments.values().any(|role| matches!(role, ArgumentRole::Target(_)));
+    let Some(field) = section.field("effect") else { return };
+    match tool.flow.effect {
+        Some(FlowEffect::Egress) if !has_target && properties.names().next().is_some() => {
+            let help = "say which argument names where it goes, such as `arguments: {to: target}`";
+            report.warn(&field.node, "it sends something out, and none of its arguments is a target", help);
+        }
+        Some(FlowEffect::Read | FlowEffect::Write | FlowEffect::Destroy)
+            if !tool.command.network.is_empty() =>
+        {
+            let help = "write `effect: egress` unless no argument leaves the machine; a GET is egress";
+            report.warn(&field.node, "it has hosts to reach, and does not count as egress", help);
+        }
+        _ => {}
     }
 }
 

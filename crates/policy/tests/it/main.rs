@@ -16,3 +16,4 @@ mod policies;
 mod paths;
 mod output;
 mod shell_lines;
+mod flow;

@@ -145,6 +145,7 @@ impl AuthenticatedClient {
             binding,
             owner,
             has_session,
+            flow_session: None,
             ended: named.map(|named| named.ended).unwrap_or_default(),
         }
     }

@@ -260,9 +260,10 @@ impl McpHandler {
         &self,
         call: ToolCall,
         visitor: &ClientIdentity,
-        options: CallOptions,
+        mut options: CallOptions,
     ) -> impl Future<Output = Option<CallResponse>> + Send + use<> {
         let (service, credential) = (Arc::clone(&self.service), visitor.credential.clone());
+        options.flow_session.clone_from(&visitor.flow_session);
         async move {
             let called = service.front().call(call, credential, options).await;
             service.metrics.answered(&called);

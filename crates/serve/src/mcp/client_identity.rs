@@ -5,8 +5,8 @@ use std::fmt;
 use rmcp::model::{ErrorData, Extensions};
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::Credential;
-use toolgate_types::Caller;
 use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{Caller, SessionId, fresh_uuid};
 
 /// How a handler learns who is calling.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct ClientIdentity {
     pub owner: [u8; 32],
     /// Whether its session ends at some point. If not, no approval can last for the session.
     pub(crate) has_session: bool,
+    /// Its session of information flow, if others share the session of its credential.
+    pub(crate) flow_session: Option<SessionId>,
     /// Cancelled when its session ends: its calls end too.
     pub(crate) ended: CancellationToken,
 }
@@ -92,7 +94,10 @@ impl ClientIdentity {
             Credential::Token { token, .. } => AuthMethod::Unverified(token),
         };
         let IdentityDigests { owner, binding } = IdentityDigests::new(proof, &credential.unverified_caller());
-        Self { credential, binding, owner, has_session: true, ended: CancellationToken::new() }
+        // Every connection over standard input and output has the same session.
+        let flow_session = format!("mcp-{}", fresh_uuid()).parse().ok();
+        let ended = CancellationToken::new();
+        Self { credential, binding, owner, has_session: true, flow_session, ended }
     }
 
     /// The identity that the HTTP server put into this request. Without one the request fails.

@@ -38,6 +38,7 @@ fn read_by(caller: &Caller) -> AuditEntry<'_> {
         denial: None,
         response: None,
         details: None,
+        flow: None,
         duration: Duration::from_millis(1),
         waited: Duration::ZERO,
     }

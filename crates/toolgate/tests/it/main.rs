@@ -46,4 +46,5 @@ mod day;
 mod whole_day;
 mod completions;
 mod hostile_words;
+mod information_flow;
 mod hostile_names;

@@ -4,6 +4,7 @@
 //! only renders its arguments, checks every path among them against the workspace, and runs the command.
 
 mod examples;
+mod flow;
 mod load;
 mod parse;
 mod shipped;
@@ -24,7 +25,7 @@ use toolgate_manifest::{
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnOutputLimit, ResourceLimits};
 use toolgate_text::confusables::quote_value;
-use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
+use toolgate_types::{ErrorCode, Failure, FlowDeclaration, Sha256, ToolOutput};
 use toolgate_workspace::{LocatedFile, WorkspaceView};
 
 pub use load::{LoadedTools, ManifestContext, load_manifests};
@@ -300,6 +301,10 @@ impl Tool for CommandTool {
 
     fn changelog(&self) -> &[String] {
         &self.declared.manifest.changelog
+    }
+
+    fn information_flow(&self) -> FlowDeclaration {
+        flow::declaration(&self.declared.manifest)
     }
 
     fn exit_codes_break(&self) -> bool {

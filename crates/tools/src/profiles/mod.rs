@@ -76,6 +76,8 @@ struct ProfileDefinition {
     limits: Limits,
     shell: Option<&'static ShellPresentation>,
     searches_web: bool,
+    /// Whether information flow is tracked where a tool sends something out, unless the operator says otherwise.
+    tracks_flow: bool,
     max_tools: Option<usize>,
     /// The manifests that apply if the configuration names none: file names and contents.
     shipped: &'static [(&'static str, &'static str)],
@@ -143,6 +145,7 @@ impl ProfileDefinition {
             limits: LIMITS,
             shell: None,
             searches_web: false,
+            tracks_flow: false,
             max_tools: None,
             shipped: &[],
             strict_manifests: false,
@@ -244,6 +247,12 @@ impl Profile {
     #[must_use]
     pub fn searches_web(self) -> bool {
         self.0.searches_web
+    }
+
+    /// Whether information flow is tracked where a tool sends something out, unless the operator says otherwise.
+    #[must_use]
+    pub fn tracks_flow(self) -> bool {
+        self.0.tracks_flow
     }
 
     /// The maximum number of tools for a model of this profile; `None` without a limit.

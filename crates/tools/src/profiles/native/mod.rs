@@ -43,6 +43,7 @@ impl Profile {
             answer: all_fields,
         }),
         searches_web: true,
+        tracks_flow: true,
         ..ProfileDefinition::new(ProfileName::Native, tools, render, AnswerShape::Declared)
     });
 }

@@ -8,7 +8,7 @@ use toolgate_gate::UndoOptions;
 use toolgate_llm::{Message, Usage};
 use toolgate_manifest::TokenPrice;
 use toolgate_text::is_invisible;
-use toolgate_types::CallId;
+use toolgate_types::{CallId, FlowLabels};
 
 use super::repl::{Repl, current_screen, print_text};
 use super::usage::usage_line;
@@ -61,6 +61,20 @@ impl Repl {
             }
         };
         print_text(&screen.line(&line, ""));
+    }
+
+    /// The labels of this conversation, and what follows from them.
+    pub(super) fn print_labels(&self) {
+        let gate = self.context.gate.gate();
+        let seen = self.conversation.session.as_ref().map(|session| gate.flow_labels(session.id()));
+        let line = match seen.unwrap_or_else(|| gate.tracks_flow().then_some(FlowLabels::NONE)) {
+            None => "information flow is not tracked here (`information_flow: on`)".to_owned(),
+            Some(labels) if labels.contains(FlowLabels::ALL) => {
+                format!("this conversation has seen: {labels}; you are asked before anything is sent out")
+            }
+            Some(labels) => format!("this conversation has seen: {labels}"),
+        };
+        print_text(&current_screen().line(&line, ""));
     }
 
     /// The configured price of the current model.

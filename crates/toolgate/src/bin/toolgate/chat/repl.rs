@@ -187,12 +187,13 @@ impl Repl {
 
     /// Runs one turn.
     async fn run_turn(&mut self, words: String) -> Result<u8, CliError> {
+        let said = words.clone();
         let words = match self.pending_note.take() {
             Some(aside) => format!("({aside})\n\n{words}"),
             None => words,
         };
         let Some(Attached { prompt: words, images }) = self.attach(words).await? else { return Ok(SUCCESS) };
-        let with = TurnOptions { images, ..self.begin_turn() };
+        let with = TurnOptions { images, words: said, ..self.begin_turn() };
         let ticker = Ticker::start(&self.view);
         let ended = self.context.run_turn(&mut self.conversation, &words, with).await;
         drop(ticker);
@@ -213,7 +214,8 @@ impl Repl {
         let view = Arc::clone(&self.view);
         let events = Arc::new(move |event| view.show(event));
         self.view.begin_turn();
-        TurnOptions { person: self.person.clone(), cancelled, events, images: Vec::new() }
+        let person = self.person.clone();
+        TurnOptions { person, cancelled, events, images: Vec::new(), words: String::new() }
     }
 
     fn end_turn(&self) {
@@ -297,6 +299,7 @@ impl Repl {
                 );
             }
             SlashCommand::Context => self.print_context(),
+            SlashCommand::Labels => self.print_labels(),
             SlashCommand::Cost => self.print_cost(),
             SlashCommand::Diff => self.show(self.changes_text()?).await,
             SlashCommand::Compact => self.compact().await?,

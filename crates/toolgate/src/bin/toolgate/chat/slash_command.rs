@@ -26,6 +26,8 @@ pub(crate) enum SlashCommand {
     Trust(Option<Trust>),
     Model(Option<String>),
     Context,
+    /// What the conversation has seen, for information flow.
+    Labels,
     Cost,
     Diff,
     Copy,
@@ -57,6 +59,7 @@ pub(crate) const COMMANDS: &[CommandHelp] = &[
     command_help("/trust", "[LEVEL]", "how much is asked: supervised, guided or autonomous"),
     command_help("/model", "[PROVIDER/NAME]", "list the models; with a name, take another one"),
     command_help("/context", "", "how full the model's context is"),
+    command_help("/labels", "", "what the model has seen: untrusted, secret"),
     command_help("/compact", "", "summarise the conversation, to make room"),
     command_help("/cost", "", "the tokens of this conversation, and their cost"),
     command_help("/open", "N", "the whole of call #N"),
@@ -119,6 +122,7 @@ fn command(name: &str, argument: &str) -> ParsedInput {
             ParsedInput::Command(SlashCommand::Model(model))
         }
         "context" => alone(SlashCommand::Context),
+        "labels" => alone(SlashCommand::Labels),
         "cost" => alone(SlashCommand::Cost),
         "compact" => alone(SlashCommand::Compact),
         "grants" if argument.is_empty() => ParsedInput::Command(SlashCommand::Grants(None)),

@@ -150,6 +150,12 @@ impl RecordView {
                 row("calls", &denial.count.to_string());
             }
         }
+        if let Some(flow) = &record.flow {
+            let words =
+                |labels: &[String]| if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
+            row("labels", &format!("{} -> {}", words(&flow.before), words(&flow.after)));
+            flow.asked.iter().for_each(|reason| row("asked", &format!("information flow: {reason}")));
+        }
         record.grant.iter().for_each(|grant| row("grant", grant));
         let waited = record.waited_ms.map(|waited| format!(", and waited {waited:.1} ms for a person"));
         row("took", &format!("{:.1} ms{}", record.duration, waited.unwrap_or_default()));

@@ -69,6 +69,7 @@ pub(crate) fn run(
         interrupted: Some(interrupt.flag()),
         progress: shown.as_ref().map(ProgressPrinter::progress),
         timeout,
+        by_person: true,
         ..CallOptions::default()
     };
     let calling = built.gate.call(call, credential, options);

@@ -56,8 +56,10 @@ fn run_task(
             events = answers.sink();
             person = Person::with_stdin(answers);
         }
-        let with =
-            TurnOptions { person: person.clone(), cancelled: stop.clone(), events, images: Vec::new() };
+        // What comes through a pipe is not certainly a person's: its values are asked about.
+        let words = if arguments.prompt == "-" { String::new() } else { prompt.clone() };
+        let (person, cancelled) = (person.clone(), stop.clone());
+        let with = TurnOptions { person, cancelled, events, images: Vec::new(), words };
         let ended = match sitting.open_conversation(&stop).await {
             Ok(mut talk) => sitting.run_turn(&mut talk, &prompt, with).await,
             Err(failed) => Err(failed),

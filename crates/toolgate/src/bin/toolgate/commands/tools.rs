@@ -10,7 +10,7 @@ use toolgate_gate::Tool;
 use toolgate_schema::required_names;
 use toolgate_serve::listed_tools;
 use toolgate_tools::ToolFormat;
-use toolgate_types::Trust;
+use toolgate_types::{ArgumentRole, FlowDeclaration, Trust};
 
 use super::{close_servers, no_approver, print, serving_runtime, token_verification};
 use crate::approval_screen::Screen;
@@ -45,8 +45,11 @@ pub(crate) fn run(common: &GlobalOptions, format: ToolListFormat) -> Result<u8, 
         CliError { code: DENIED, ..CliError::error(format!("{}{note}", failure.message)) }
     })?;
     let written = match format {
-        ToolListFormat::Table if common.json => json_table(&tools),
-        ToolListFormat::Table => return print(&table(&tools, stdout_screen())).map(|_| SUCCESS),
+        ToolListFormat::Table if common.json => json_table(&tools, built.gate.gate().tracks_flow()),
+        ToolListFormat::Table => {
+            let text = table(&tools, built.gate.gate().tracks_flow(), stdout_screen());
+            return print(&text).map(|_| SUCCESS);
+        }
         ToolListFormat::Openai => ToolFormat::OpenAi.write(&tools),
         ToolListFormat::Anthropic => ToolFormat::Anthropic.write(&tools),
         ToolListFormat::Ollama => ToolFormat::Ollama.write(&tools),
@@ -72,7 +75,24 @@ fn stdout_screen() -> Screen {
     if stdout.is_terminal() { screen(&stdout) } else { Screen { columns: usize::MAX, ..PLAIN_SCREEN } }
 }
 
-fn table(tools: &[Arc<dyn Tool>], screen: Screen) -> String {
+/// What a tool does to information, in one line: `egress, output untrusted, targets: to`.
+fn flow_words(flow: &FlowDeclaration) -> String {
+    let mut words = vec![flow.effect.as_str().to_owned()];
+    if !flow.output.is_empty() {
+        words.push(format!("output {}", flow.output.words().collect::<Vec<_>>().join(" and ")));
+    }
+    if flow.directory {
+        words.push("a directory".to_owned());
+    }
+    let targets = flow.arguments.iter().filter(|(_, role)| matches!(role, ArgumentRole::Target(_)));
+    let targets: Vec<&str> = targets.map(|(name, _)| name.as_str()).collect();
+    if !targets.is_empty() {
+        words.push(format!("targets: {}", targets.join(" ")));
+    }
+    words.join(", ")
+}
+
+fn table(tools: &[Arc<dyn Tool>], tracks_flow: bool, screen: Screen) -> String {
     let mut text = String::new();
     for tool in tools {
         let spec = tool.spec();
@@ -80,6 +100,9 @@ fn table(tools: &[Arc<dyn Tool>], screen: Screen) -> String {
         let row = format!("{:<16} {:<12} {arguments}", spec.name.as_str(), spec.class.as_str());
         text.push_str(&screen.line(row.trim_end(), ""));
         text.push_str(&screen.indented(&spec.description));
+        if tracks_flow {
+            text.push_str(&screen.indented(&format!("flow: {}", flow_words(&tool.information_flow()))));
+        }
     }
     if tools.is_empty() {
         text.push_str("no tools: this caller may use none\n");
@@ -87,13 +110,27 @@ fn table(tools: &[Arc<dyn Tool>], screen: Screen) -> String {
     text
 }
 
-fn json_table(tools: &[Arc<dyn Tool>]) -> Value {
+fn flow_json(flow: &FlowDeclaration) -> Value {
+    let role = |role: &ArgumentRole| match role {
+        ArgumentRole::Target(_) => "target",
+        ArgumentRole::Content => "content",
+    };
+    let arguments: serde_json::Map<String, Value> =
+        flow.arguments.iter().map(|(name, of)| (name.clone(), json!(role(of)))).collect();
+    let output: Vec<&str> = flow.output.words().collect();
+    json!({"effect": flow.effect, "output": output, "directory": flow.directory, "arguments": arguments})
+}
+
+fn json_table(tools: &[Arc<dyn Tool>], tracks_flow: bool) -> Value {
     let row = |tool: &Arc<dyn Tool>| {
         let spec = tool.spec();
         let mut row = json!({"name": spec.name, "class": spec.class, "category": spec.category, "description": spec.description, "arguments": argument_names(tool)});
         if let (Some(version), Value::Object(fields)) = (tool.version(), &mut row) {
             fields.insert("version".to_owned(), json!(version));
             fields.insert("changelog".to_owned(), json!(tool.changelog()));
+        }
+        if let (true, Value::Object(fields)) = (tracks_flow, &mut row) {
+            fields.insert("flow".to_owned(), flow_json(&tool.information_flow()));
         }
         row
     };

@@ -255,7 +255,8 @@ impl ChatContext {
     }
 
     fn turn_context(&self, session: &SessionId, with: TurnOptions) -> Result<TurnContext, CliError> {
-        let TurnOptions { person, cancelled, events, images } = with;
+        let TurnOptions { person, cancelled, events, images, words } = with;
+        self.gate.gate().hear(session, &words);
         let credential = self.credential(session)?;
         let approver = person.approver_for_turn(cancelled.clone());
         Ok(TurnContext { credential, approver, cancelled, events, images, prompt_stored: None })
@@ -305,6 +306,8 @@ pub(crate) struct TurnOptions {
     pub(crate) events: EventSink,
     /// Images that come with the prompt.
     pub(crate) images: Vec<UserImage>,
+    /// What the person wrote of the prompt, without what is attached to it.
+    pub(crate) words: String,
 }
 
 fn recorder(file: &std::path::Path, settings: &Settings) -> Result<StreamRecorder, CliError> {
