@@ -314,8 +314,7 @@ impl<'g> Valid<'g> {
         }
         let context = || context(call.id, &who, spec, limits, &grant, &asking);
         // A rule needed these paths and they could not be resolved: refuse.
-        let judged =
-            located.transpose().map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })?;
+        let judged = located.transpose().map_err(|failure| unresolved(&asking, tool, &who, failure))?;
         let definition = tool.definition(snapshot.generation);
         let escalated = can_escalate(spec)
             .then(|| EscalatedCall::new(&who, definition, arguments_digest(spec.name.as_str(), &arguments)));
@@ -382,6 +381,19 @@ impl<'g> Valid<'g> {
             timeout: asking.timeout,
         })))
     }
+}
+
+/// The refusal of a call whose paths do not resolve. Its text may name files, so it has the labels of the mounts.
+fn unresolved(
+    asking: &StageContext<'_>,
+    tool: &RegisteredTool,
+    who: &AuthenticatedCaller<'_>,
+    failure: Failure,
+) -> StageRefusal {
+    if let Some(flow) = &asking.flow {
+        flow.note_unresolved(tool, &who.caller.session);
+    }
+    StageRefusal { stage: stage_of(&failure), failure }
 }
 
 /// Judges the information flow of a call, where it is tracked.

@@ -104,6 +104,21 @@ impl FlowStage<'_> {
         Ok(decision)
     }
 
+    /// Notes what the failure of a call brings whose paths do not resolve.
+    pub(crate) fn note_unresolved(&self, tool: &RegisteredTool, session: &SessionId) {
+        let session = self.session.unwrap_or(session).clone();
+        let before = self.state.labels.labels(&session).unwrap_or_default();
+        let brings = self.rule.labels_of(&tool.flow().mounts, None);
+        self.noted.set(Some(NotedFlow {
+            session,
+            before,
+            brings,
+            after: before,
+            asked: None,
+            directory: None,
+        }));
+    }
+
     /// A person approved the call with these targets.
     pub(crate) fn approve(&self, session: &SessionId, tool: Sha256, decision: &FlowDecision) {
         if !decision.unendorsed.is_empty() {
