@@ -76,7 +76,7 @@ impl Endorsements {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(session).is_some_and(|known| {
             known.approved.contains(&approval_key(tool, target))
-                || known.words.iter().any(|words| is_said_in(&target.value, words))
+                || known.words.iter().any(|words| target.is_said_in(words))
                 || known.answers.iter().any(|answer| answer.endorses(&target.value))
         })
     }
@@ -138,6 +138,7 @@ mod tests {
             argument: "to".to_owned(),
             rule: "*".to_owned(),
             value: value.to_owned(),
+            is_number: false,
             is_configured: false,
         }
     }

@@ -11,7 +11,7 @@ mod targets;
 
 use toolgate_types::{FlowEffect, FlowLabels};
 
-pub use provenance::{is_allowed_by, is_said_in};
+pub use provenance::{is_allowed_by, is_number_said_in, is_said_in};
 pub use targets::{FlowTarget, targets_of};
 
 /// What is known about a call.

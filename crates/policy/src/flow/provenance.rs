@@ -29,6 +29,68 @@ pub fn is_said_in(value: &str, text: &str) -> bool {
         })
 }
 
+/// Whether a text names a number by its decimal digits, as in `4`, `4.00`, `1,200` or `$4.5`. Exponents are not compared, nor is a word with three
+/// digits after its point: `1.200` is more than a thousand to some.
+#[must_use]
+pub fn is_number_said_in(number: &str, text: &str) -> bool {
+    let Some(number) = Decimal::parse(number) else { return false };
+    words_of(text).any(|word| {
+        let amount = word.trim_start_matches(CURRENCIES).trim_end_matches(CURRENCIES);
+        match without_thousands(amount) {
+            Some(plain) => Decimal::parse(&plain)
+                .is_some_and(|said| said == number && said.written_digits_after_point != 3),
+            None => false,
+        }
+    })
+}
+
+const CURRENCIES: [char; 4] = ['$', '€', '£', '¥'];
+
+/// A decimal without the commas between its thousands; `None` if it has commas elsewhere.
+fn without_thousands(amount: &str) -> Option<String> {
+    if !amount.contains(',') {
+        return Some(amount.to_owned());
+    }
+    let whole = amount.split('.').next().unwrap_or_default();
+    let mut groups = whole.trim_start_matches('-').split(',');
+    let is_first_short = groups.next().is_some_and(|first| (1..=3).contains(&first.len()));
+    let is_grouped = is_first_short && groups.all(|group| group.len() == 3) && !amount.contains(".,");
+    (is_grouped && amount.matches(',').count() == whole.matches(',').count()).then(|| amount.replace(',', ""))
+}
+
+/// A decimal number, without exponent, needless zeros in front, or sign but a minus.
+struct Decimal<'d> {
+    is_negative: bool,
+    whole: &'d str,
+    fraction: &'d str,
+    written_digits_after_point: usize,
+}
+
+impl PartialEq for Decimal<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.is_negative, self.whole, self.fraction) == (other.is_negative, other.whole, other.fraction)
+    }
+}
+
+impl<'d> Decimal<'d> {
+    fn parse(text: &'d str) -> Option<Self> {
+        let (is_negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text),
+        };
+        let (whole, written) =
+            digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
+        let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_plain = all_digits(whole) && (whole == "0" || !whole.starts_with('0'));
+        if !is_plain || !written.is_none_or(all_digits) {
+            return None;
+        }
+        let written = written.unwrap_or_default();
+        let fraction = written.trim_end_matches('0');
+        Some(Self { is_negative, whole, fraction, written_digits_after_point: written.len() })
+    }
+}
+
 /// Whether an entry of an allowlist covers the value: it is the value, a host or a URL that the value is below, or `@` and the domain of an e-mail address.
 #[must_use]
 pub fn is_allowed_by(value: &str, entry: &str) -> bool {
@@ -206,6 +268,35 @@ mod tests {
             ("http://shop.com/cart", "look at (shop.com)"),
         ] {
             assert!(is_said_in(value, text), "{value} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_said_by_its_decimal_digits() {
+        for (number, text) in [
+            ("4.0", "send 4 to Bob"),
+            ("4", "send $4.00."),
+            ("98.7", "pay 98.70€!"),
+            ("1200", "the rent is 1,200 now"),
+            ("1200.5", "(1,200.50)"),
+            ("-3", "change it by -3"),
+            ("0.5", "0.50"),
+        ] {
+            assert!(is_number_said_in(number, text), "{number} in {text}");
+        }
+        for (number, text) in [
+            ("4", "44, 4x, 4-5, 4.1, 04, 4%, version 4.4.4"),
+            ("1.2", "1.200"),
+            ("1200", "1.200"),
+            ("1200", "12,00 or 1,2,00 or 1,2000 or ,200"),
+            ("1000000", "1e6"),
+            ("1e6", "1e6"),
+            ("3", "-3"),
+            ("3", "--3"),
+            ("4", "４"),
+            ("4", ""),
+        ] {
+            assert!(!is_number_said_in(number, text), "{number} in {text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use toolgate_types::{ArgumentRole, FlowDeclaration};
 
-use super::provenance::is_allowed_by;
+use super::provenance::{is_allowed_by, is_number_said_in, is_said_in};
 
 /// A call with more targets has one more that nothing endorses.
 const MAX_TARGETS: usize = 256;
@@ -20,8 +20,18 @@ pub struct FlowTarget {
     pub rule: String,
     /// The value as text. Empty for what cannot be endorsed.
     pub value: String,
+    /// Whether it is a number in JSON: `4.0` is then named by `4` and by `$4.00`. A text of digits, such as an id, is not.
+    pub is_number: bool,
     /// Whether the configuration lists it.
     pub is_configured: bool,
+}
+
+impl FlowTarget {
+    /// Whether a person who wrote this text named the value.
+    #[must_use]
+    pub fn is_said_in(&self, text: &str) -> bool {
+        is_said_in(&self.value, text) || (self.is_number && is_number_said_in(&self.value, text))
+    }
 }
 
 /// The targets of a call; none for a tool that declares none. `is_declared` says whether the schema of the arguments has a property of this name.
@@ -82,8 +92,12 @@ impl<'w> TargetWalk<'w> {
                 }
             }
             (Value::String(text), Some(target)) => self.push(path, text.clone(), target),
-            (plain @ (Value::Number(_) | Value::Bool(_)), Some(target)) => {
-                self.push(path, plain.to_string(), target);
+            (Value::Bool(_), Some(target)) => self.push(path, value.to_string(), target),
+            (Value::Number(number), Some(target)) => {
+                self.push(path, number.to_string(), target);
+                if let Some(pushed) = self.found.last_mut() {
+                    pushed.is_number = true;
+                }
             }
             (Value::String(_) | Value::Number(_) | Value::Bool(_), None) => {}
         }
@@ -98,6 +112,7 @@ impl<'w> TargetWalk<'w> {
 
     fn push(&mut self, path: &[String], value: String, (rule, allowed): (&str, &[String])) {
         let is_configured = allowed.iter().any(|entry| is_allowed_by(&value, entry));
-        self.found.push(FlowTarget { argument: path.join("."), rule: rule.to_owned(), value, is_configured });
+        let (argument, rule) = (path.join("."), rule.to_owned());
+        self.found.push(FlowTarget { argument, rule, value, is_number: false, is_configured });
     }
 }

@@ -43,6 +43,7 @@ fn targets() -> impl Strategy<Value = Vec<FlowTarget>> {
         argument: "to".to_owned(),
         rule: "to".to_owned(),
         value,
+        is_number: false,
         is_configured,
     });
     proptest::collection::vec(target, 0..4)
