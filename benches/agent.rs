@@ -387,7 +387,13 @@ fn history() -> Vec<Message> {
         messages.push(Message::Assistant(AssistantMessage { parts, model: None }));
         let text = "A line of a file.\n".repeat(100);
         messages.push(Message::Results {
-            results: vec![CallResult { call: call.id, name: call.name, text, is_error: false }],
+            results: vec![CallResult {
+                call: call.id,
+                name: call.name,
+                text,
+                is_error: false,
+                recorded: None,
+            }],
         });
     }
     messages

@@ -132,6 +132,7 @@ fn turn(number: usize) -> [Message; 4] {
         name: name.to_owned(),
         text: "    let line = of_a_file.that_was(read);\n".repeat(25),
         is_error: false,
+        recorded: None,
     };
     let text = |text: String| MessagePart::Text { text };
     let calls = vec![

@@ -8,7 +8,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_gate::{Approver, CallOptions, Credential};
-use toolgate_llm::{CallResult, ModelCall};
+use toolgate_llm::{CallResult, ModelCall, RecordedOutcome};
 use toolgate_tools::{CallResponse, Fault, PLAN_TOOL, Plan, ProfiledGate, ProgressBuffer};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
 use tracing::Instrument as _;
@@ -221,16 +221,25 @@ fn to_answered_call(
 ) -> AnsweredCall {
     let failure = called.failed.take();
     let (stage, failure) = match failure {
-        Some((stage, failure)) => (Some(stage.as_str()), Some(failure)),
+        Some((stage, failure)) => (Some(stage), Some(failure)),
         None => (None, None),
     };
     let code = failure.as_ref().map(|failure| failure.code);
-    let metadata = ResultMetadata {
+    let recorded = RecordedOutcome {
         call_id: id,
+        decision: called.decision,
+        stage,
+        code,
         duration_ms: whole_millis(called.duration),
         waited_ms: (!called.waited.is_zero()).then(|| whole_millis(called.waited)),
+        exit_code: facts.get("exitCode").and_then(Value::as_i64),
+    };
+    let metadata = ResultMetadata {
+        call_id: id,
+        duration_ms: recorded.duration_ms,
+        waited_ms: recorded.waited_ms,
         decision: called.decision.as_str(),
-        stage,
+        stage: stage.map(Stage::as_str),
         code: code.map(ErrorCode::as_str),
         structured: short_structured(&called),
         changed_input: called.changed.clone(),
@@ -253,7 +262,13 @@ fn to_answered_call(
         ));
     }
     AnsweredCall {
-        result: CallResult { call: call.id, name: call.name, text, is_error: called.answer.is_error },
+        result: CallResult {
+            call: call.id,
+            name: call.name,
+            text,
+            is_error: called.answer.is_error,
+            recorded: Some(recorded),
+        },
         id,
         status: status(called.decision, code, called.answer.is_error),
         metadata: Box::new(metadata),
@@ -285,6 +300,15 @@ fn whole_millis(duration: Duration) -> u64 {
 /// The answer to a call whose tool panicked. The gate has audited it.
 fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
     let text = "internal: the tool ended unexpectedly; whether it did anything is not known".to_owned();
+    let recorded = RecordedOutcome {
+        call_id: id,
+        decision: Decision::Error,
+        stage: Some(Stage::Execution),
+        code: Some(ErrorCode::Internal),
+        duration_ms: 0,
+        waited_ms: None,
+        exit_code: None,
+    };
     let metadata = ResultMetadata {
         call_id: id,
         duration_ms: 0,
@@ -299,7 +323,7 @@ fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
         operator_note: None,
     };
     AnsweredCall {
-        result: CallResult { call: call.id, name: call.name, text, is_error: true },
+        result: CallResult { call: call.id, name: call.name, text, is_error: true, recorded: Some(recorded) },
         id,
         status: ToolStatus::Error,
         metadata: Box::new(metadata),

@@ -1,5 +1,6 @@
 //! What goes over the wire. Names and fields are a contract; the OpenAPI document is generated from these types.
 
+mod recorded;
 pub(crate) mod traffic;
 
 use schemars::JsonSchema;
@@ -12,6 +13,8 @@ use toolgate_session::TranscriptEntry;
 use toolgate_text::confusables::Charset;
 use toolgate_types::Trust;
 use toolgate_types::time::rfc3339_millis;
+
+use self::recorded::RecordedDto;
 
 /// A part of a list.
 #[derive(Serialize, JsonSchema)]
@@ -323,6 +326,9 @@ pub(crate) struct ResultDto {
     pub(crate) text: String,
     /// Whether the call failed.
     pub(crate) is_error: bool,
+    /// How it went, as it is on record; absent if it was interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recorded: Option<RecordedDto>,
 }
 
 impl From<TranscriptEntry> for MessageDto {
@@ -368,6 +374,7 @@ impl From<Message> for SaidDto {
                     tool_name: result.name,
                     text: result.text,
                     is_error: result.is_error,
+                    recorded: result.recorded.map(Into::into),
                 };
                 Self::Results { results: results.into_iter().map(result).collect() }
             }

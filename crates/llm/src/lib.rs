@@ -53,7 +53,8 @@ pub use event::{CallKey, FinishReason, StepEvent, Usage};
 pub use limits::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
 pub use listed::{ListedModel, list_models};
 pub use message::{
-    AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState, UserImage,
+    AssistantMessage, CallResult, Message, MessagePart, ModelCall, OpaqueProviderState, RecordedOutcome,
+    UserImage,
 };
 pub use provider::{ModelName, Provider, StepEvents, provider};
 pub use recording::{ReplayedStep, StreamRecorder, replay};

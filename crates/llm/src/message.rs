@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolgate_types::{CallId, Decision, ErrorCode, Stage};
 
 use crate::provider::ModelName;
 use crate::wires::Wire;
@@ -125,7 +126,35 @@ pub struct CallResult {
     /// The text for the model.
     pub text: String,
     /// Whether the call failed.
+    #[serde(rename = "isError", alias = "is_error")]
     pub is_error: bool,
+    /// How it went, for people who read the conversation later. No wire sends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedOutcome>,
+}
+
+/// How a call went, as it is on record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedOutcome {
+    /// The call, as it is audited.
+    pub call_id: CallId,
+    /// The decision.
+    pub decision: Decision,
+    /// The stage that denied the call, or where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Stage>,
+    /// The code of the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
+    /// How long it took, without the wait below.
+    pub duration_ms: u64,
+    /// How long a person was waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
+    /// The exit code of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
 }
 
 impl AssistantMessage {

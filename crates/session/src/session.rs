@@ -118,6 +118,7 @@ impl Session {
             name: call.name.clone(),
             text: text.to_owned(),
             is_error: true,
+            recorded: None,
         };
         let results: Vec<CallResult> = self.history.unanswered().map(answer).collect();
         if !results.is_empty() {

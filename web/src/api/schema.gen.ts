@@ -701,6 +701,34 @@ export interface components {
             text: string;
             /** @description Whether the call failed. */
             isError: boolean;
+            /** @description How it went, as it is on record; absent if it was interrupted. */
+            recorded?: components["schemas"]["RecordedOutcome"] | null;
+        };
+        /** @description How a call went, as it is on record; the names are those of the metadata of `chat:tool-result`. */
+        RecordedOutcome: {
+            /** @description Its id, as recorded. */
+            callId: string;
+            /** @description `ALLOWED`, `DENIED` or `ERROR`. */
+            decision: string;
+            /** @description The stage that refused it, or where it failed. */
+            stage?: string | null;
+            /** @description The stable code of the failure. */
+            code?: string | null;
+            /**
+             * Format: uint64
+             * @description How long it took, without the wait below.
+             */
+            durationMs: number;
+            /**
+             * Format: uint64
+             * @description How long a person was waited for.
+             */
+            waitedMs?: number | null;
+            /**
+             * Format: int64
+             * @description The exit code of a command.
+             */
+            exitCode?: number | null;
         };
         /** @description A message that was taken. */
         MessageSent: {

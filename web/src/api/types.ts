@@ -13,6 +13,7 @@ export type Usage = Schemas['Usage'];
 export type Session = Schemas['Session'];
 export type By = Schemas['By'];
 export type Message = Schemas['Message'];
+export type CallResult = Schemas['CallResult'];
 export type Grant = Schemas['Grant'];
 export type Change = Schemas['Change'];
 export type ChangeDiff = Schemas['FileDiff'];

@@ -45,6 +45,7 @@ pub(crate) fn conversation(wire: Wire, model: &ModelName) -> Vec<Message> {
         name: name.into(),
         text: text.into(),
         is_error,
+        recorded: None,
     };
     let other = ModelName { provider: "other".into(), name: "m".into() };
     let sealed = || json!({"reasoning_content": "I look.", "other": "field"});
@@ -111,6 +112,7 @@ pub(crate) fn history(wire: Wire, folder: &str, model: &ModelName, streams: &[&s
             name: call.name.clone(),
             text: format!("what {} gave", call.id),
             is_error: false,
+            recorded: None,
         };
         let results: Vec<CallResult> = message.calls().map(result).collect();
         messages.push(Message::user(format!("Now {name}.")));

@@ -75,7 +75,13 @@ pub(crate) fn assistant(text: &str, calls: &[&str]) -> Message {
 }
 
 pub(crate) fn result(call: &str, text: &str) -> CallResult {
-    CallResult { call: call.to_owned(), name: "read_file".to_owned(), text: text.to_owned(), is_error: false }
+    CallResult {
+        call: call.to_owned(),
+        name: "read_file".to_owned(),
+        text: text.to_owned(),
+        is_error: false,
+        recorded: None,
+    }
 }
 
 pub(crate) fn results(results: &[CallResult]) -> Message {

@@ -250,3 +250,43 @@ fn a_client_that_reads_nothing_costs_no_memory() {
     let ids: BTreeSet<u64> = reader.seen.iter().map(|frame| frame["seq"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), reader.seen.len(), "nothing comes twice");
 }
+
+/// Has one command that fails, one call that is refused and one that is answered.
+const OUTCOMES: &str = "
+steps:
+  - calls:
+      - {tool: run_command, arguments: {command: \"echo no; exit 3\"}}
+      - {tool: read_file, arguments: {path: .env}}
+      - {tool: read_file, arguments: {path: a.txt}}
+  - say: Done.
+";
+
+#[test]
+fn how_each_call_went_is_stored_as_it_was_said() {
+    let gate = Gate::serve(OUTCOMES);
+    let person = gate.person();
+    let session = person.post("sessions", &json!({"trust": "autonomous"})).expect(201)["id"].clone();
+    let session = session.as_str().unwrap();
+    let mut socket = person.socket(session, 0);
+    socket.send("chat:send", &json!({"text": "Go"}));
+    let said: Vec<Value> = (0..3).map(|_| socket.wait("chat:tool-result")["metadata"].clone()).collect();
+    socket.wait("chat:stream-end");
+    assert_eq!(said[0]["exitCode"], 3, "{said:?}");
+    assert_eq!((&said[1]["decision"], &said[1]["code"]), (&json!("DENIED"), &json!("denied_path")));
+    let stored = person.get(&format!("sessions/{session}/messages")).expect(200);
+    let results = stored["messages"].as_array().unwrap().iter().find(|one| one["role"] == "results").unwrap();
+    for (result, said) in results["results"].as_array().unwrap().iter().zip(&said) {
+        for (name, value) in result["recorded"].as_object().unwrap() {
+            assert_eq!(value, &said[name], "{name} of {result}");
+        }
+        let expected = ["callId", "decision", "stage", "code", "durationMs", "waitedMs", "exitCode"];
+        let expected: Vec<&str> = expected.into_iter().filter(|name| said.get(*name).is_some()).collect();
+        assert!(
+            expected.len() >= 3 && expected.iter().all(|name| result["recorded"].get(*name).is_some()),
+            "{result}"
+        );
+        let record =
+            person.get(&format!("audit/{}", result["recorded"]["callId"].as_str().unwrap())).expect(200);
+        assert_eq!(record["record"]["decision"], result["recorded"]["decision"]);
+    }
+}

@@ -53,7 +53,13 @@ fn call(id: &str, name: &str, arguments: &str) -> MessagePart {
 }
 
 fn result(call: &str, name: &str, text: &str, is_error: bool) -> CallResult {
-    CallResult { call: call.to_owned(), name: name.to_owned(), text: text.to_owned(), is_error }
+    CallResult {
+        call: call.to_owned(),
+        name: name.to_owned(),
+        text: text.to_owned(),
+        is_error,
+        recorded: None,
+    }
 }
 
 /// Three conversations: one with some of everything, one by a hostile model that was cut off, and one in another workspace.

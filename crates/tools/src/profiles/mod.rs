@@ -369,11 +369,25 @@ impl Profile {
     }
 }
 
-/// The members of an answer that are neither objects nor arrays.
+/// The members of an answer that are neither objects nor arrays, by the names that they have in events.
 fn scalar_members(answer: Value) -> Map<String, Value> {
     let Value::Object(mut fields) = answer else { return Map::new() };
     fields.retain(|_, value| !value.is_object() && !value.is_array());
-    fields
+    camel_case(fields)
+}
+
+/// Names in camelCase, as in all JSON of the gate's own.
+fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
+    let rename = |name: String| {
+        let mut words = name.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        words.fold(first, |name, word| {
+            let mut letters = word.chars();
+            let upper = letters.next().map(|letter| letter.to_ascii_uppercase());
+            name.chars().chain(upper).chain(letters).collect()
+        })
+    };
+    fields.into_iter().map(|(name, value)| (rename(name), value)).collect()
 }
 
 impl Default for Profile {

@@ -16,7 +16,7 @@ use toolgate_workspace::{
 };
 
 use super::native::content_notice;
-use super::{AnswerShape, ConversationDefaults, LIMITS, Profile, ProfileDefinition};
+use super::{AnswerShape, ConversationDefaults, LIMITS, Profile, ProfileDefinition, camel_case};
 use crate::file_tool::{Answer, ToolDeclaration};
 use crate::preview::{PreviewContent, Verb};
 use crate::profiled_gate::ModelAnswer;
@@ -175,19 +175,6 @@ fn command_answer(finished: CommandOutcome, context: &CallContext) -> ToolOutput
     facts.insert("bytes".to_owned(), json!(finished.bytes()));
     let whole = cut.then(|| finished.into_full_text());
     ToolOutput { full_text: whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
-}
-
-fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
-    let rename = |name: String| {
-        let mut words = name.split('_');
-        let first = words.next().unwrap_or_default().to_owned();
-        words.fold(first, |name, word| {
-            let mut letters = word.chars();
-            let upper = letters.next().map(|letter| letter.to_ascii_uppercase());
-            name.chars().chain(upper).chain(letters).collect()
-        })
-    };
-    fields.into_iter().map(|(name, value)| (rename(name), value)).collect()
 }
 
 /// The metadata of an answer.

@@ -256,8 +256,7 @@ fn is_list_of_objects(value: &Value) -> bool {
 /// How the command of a call failed. The call itself succeeded: it answered with what the command did.
 fn command_failure(metadata: &ResultMetadata) -> Option<String> {
     let number = |name: &str| metadata.facts.get(name).and_then(Value::as_i64);
-    // Facts are named as in the answers of their profile.
-    match (number("exit_code").or_else(|| number("exitCode")), number("signal")) {
+    match (number("exitCode"), number("signal")) {
         (Some(0), _) | (None, None) => None,
         (Some(code), _) => Some(format!("exit code {code}")),
         (None, Some(signal)) => Some(format!("ended by signal {signal}")),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use toolgate_llm::{AssistantMessage, CallResult, Message, MessagePart, ModelCall};
 use toolgate_session::{SessionSummary, Transcript, TranscriptEntry};
+use toolgate_types::Decision;
 use toolgate_types::time::rfc3339_millis;
 
 use crate::approval_screen::Screen;
@@ -118,18 +119,15 @@ impl TranscriptPage {
 
     fn call(&mut self, call: &ModelCall, result: Option<&CallResult>) {
         let bullet = if self.screen.unicode { "●" } else { "*" };
-        let (outcome, code) = match result {
-            Some(result) if result.is_error => ("  error", "31"),
-            Some(_) => ("", ""),
-            None => ("  no result", "33"),
-        };
+        let (outcome, code) = outcome_of(result);
         if self.full {
             self.text.push_str(&self.screen.line(&format!("{bullet} {}{outcome}", call.name), code));
             self.quote(&call.arguments);
         } else {
             let line = escape_line(&format!("{} {}", call.name, call.arguments));
-            let line = truncate_columns(&line, self.screen.columns.saturating_sub(14));
-            let outcome = paint(outcome, code, self.screen.colour && !code.is_empty());
+            let room = self.screen.columns.saturating_sub(outcome.len().max(12) + 2);
+            let line = truncate_columns(&line, room);
+            let outcome = paint(&outcome, code, self.screen.colour && !code.is_empty());
             let _ = writeln!(self.text, "{bullet} {line}{outcome}");
         }
         match result {
@@ -156,6 +154,18 @@ impl TranscriptPage {
     }
 }
 
+/// What went wrong with a call, and its colour.
+fn outcome_of(result: Option<&CallResult>) -> (String, &'static str) {
+    let Some(result) = result else { return ("  no result".to_owned(), "33") };
+    let recorded = result.recorded.as_ref();
+    match (recorded.map(|recorded| recorded.decision), recorded.and_then(|recorded| recorded.exit_code)) {
+        (Some(Decision::Denied), _) => ("  denied".to_owned(), "31"),
+        _ if result.is_error => ("  error".to_owned(), "31"),
+        (_, Some(code)) if code != 0 => (format!("  exit code {code}"), "31"),
+        _ => (String::new(), ""),
+    }
+}
+
 /// The results at a position, complete or partial.
 pub(super) fn results_at(entries: &[TranscriptEntry], wanted: u64) -> &[CallResult] {
     let found = entries.iter().find_map(|entry| match entry {
@@ -170,4 +180,43 @@ pub(super) fn results_at(entries: &[TranscriptEntry], wanted: u64) -> &[CallResu
         _ => None,
     });
     found.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_llm::RecordedOutcome;
+    use toolgate_types::CallId;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_went_wrong_is_marked_with_how() {
+        let result = |is_error, recorded: Option<(Decision, Option<i64>)>| CallResult {
+            call: "c".to_owned(),
+            name: "run_command".to_owned(),
+            text: String::new(),
+            is_error,
+            recorded: recorded.map(|(decision, exit_code)| RecordedOutcome {
+                call_id: CallId::fresh(),
+                decision,
+                stage: None,
+                code: None,
+                duration_ms: 1,
+                waited_ms: None,
+                exit_code,
+            }),
+        };
+        for (result, shown) in [
+            (None, "  no result"),
+            (Some(result(false, None)), ""),
+            (Some(result(true, None)), "  error"),
+            (Some(result(false, Some((Decision::Allowed, None)))), ""),
+            (Some(result(false, Some((Decision::Allowed, Some(0))))), ""),
+            (Some(result(false, Some((Decision::Allowed, Some(3))))), "  exit code 3"),
+            (Some(result(true, Some((Decision::Denied, None)))), "  denied"),
+            (Some(result(true, Some((Decision::Error, Some(1))))), "  error"),
+        ] {
+            assert_eq!(outcome_of(result.as_ref()).0, shown);
+        }
+    }
 }
