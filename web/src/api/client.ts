@@ -20,10 +20,25 @@ export class ApiError extends Error {
   }
 }
 
+/** A request without an answer: the gate ended, or the network is gone. */
+export class Unreachable extends Error {
+  constructor() {
+    super('the gate cannot be reached');
+    this.name = 'Unreachable';
+  }
+}
+
 /** What went wrong, for a person. */
 export function explain(error: unknown): string {
-  if (error instanceof ApiError) return error.help ? `${error.message} — ${error.help}` : error.message;
-  return 'the gate cannot be reached';
+  if (error instanceof ApiError && error.help) return `${error.message} — ${error.help}`;
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Called when the cookie counts no more. */
+let lapsed: () => void = () => undefined;
+
+export function onLapse(handle: () => void) {
+  lapsed = handle;
 }
 
 const UNSAFE_ID = crypto.getRandomValues(new Uint32Array(4)).join('-');
@@ -42,14 +57,15 @@ async function request<T>(method: string, path: string, body?: unknown): Promise
     credentials: 'same-origin',
     cache: 'no-store',
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  const text = await answer.text();
+  }).catch(() => Promise.reject(new Unreachable()));
+  const text = await answer.text().catch(() => Promise.reject(new Unreachable()));
   let value: unknown;
   try {
     value = text ? JSON.parse(text) : undefined;
   } catch {
     value = { detail: 'the answer is not JSON' };
   }
+  if (answer.status === 401 && path !== 'login') lapsed();
   if (!answer.ok) throw new ApiError(answer.status, (value ?? {}) as Record<string, unknown>);
   return value as T;
 }
@@ -74,7 +90,7 @@ export const api = {
   changeSession: (session: string, changes: { title?: string; model?: string; trust?: Trust }) => request<Session>('PATCH', `sessions/${id(session)}`, changes),
   deleteSession: (session: string) => request<void>('DELETE', `sessions/${id(session)}`),
   messages: (session: string) => request<{ messages: Message[]; seq: number; running: boolean }>('GET', `sessions/${id(session)}/messages`),
-  send: (session: string, text: string) => request<{ messageId: string }>('POST', `sessions/${id(session)}/messages`, { text }),
+  send: (session: string, message: { text: string; attachments: { name: string; text: string }[] }) => request<{ messageId: string }>('POST', `sessions/${id(session)}/messages`, message),
   cancel: (session: string) => request<{ cancelled: boolean }>('POST', `sessions/${id(session)}/cancel`, {}),
   exportAddress: (session: string) => `/api/v1/sessions/${id(session)}/export`,
 

@@ -6,6 +6,8 @@ export type Connection = 'connecting' | 'open' | 'waiting' | 'closed';
 export interface SocketListener {
   frame: (frame: Frame) => void;
   connection: (state: Connection) => void;
+  /** A connection was refused before it was open. A browser does not say why; a request does. */
+  refused: () => void;
   /** The session or the login is gone: nothing reconnects. */
   ended: (code: number) => void;
 }
@@ -13,7 +15,7 @@ export interface SocketListener {
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 10_000;
 const NOT_LOGGED_IN = 4401;
-const NO_SESSION = 4404;
+export const NO_SESSION = 4404;
 
 export class SessionSocket {
   /** The number of the last event that was handed on. */
@@ -85,12 +87,17 @@ export class SessionSocket {
     const socket = new WebSocket(address);
     this.socket = socket;
     this.listenForSilence();
+    let wasOpen = false;
     socket.addEventListener('open', () => {
+      wasOpen = true;
       this.delay = FIRST_DELAY_MS;
       this.listener.connection('open');
     });
     socket.addEventListener('message', (message) => this.receive(String(message.data)));
-    socket.addEventListener('close', (event) => this.reconnect(socket, event.code));
+    socket.addEventListener('close', (event) => {
+      this.reconnect(socket, event.code);
+      if (!wasOpen && socket === this.socket && !this.isOver) this.listener.refused();
+    });
   }
 
   private receive(text: string) {

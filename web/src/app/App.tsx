@@ -23,7 +23,7 @@ export function App() {
     document.title = `${waiting}${TITLES[route.view]} · Toolgate`;
   }, [approvals.length, route.view]);
   if (login === 'unknown') return <Splash />;
-  if (login !== 'in') return <Login isReachable={login === 'out'} />;
+  if (login !== 'in') return <Login state={login} />;
   const isConversation = route.view === 'sessions' && route.item !== undefined;
   return (
     <div className={isConversation ? 'shell is-conversation' : 'shell'}>

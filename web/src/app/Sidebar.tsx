@@ -100,7 +100,11 @@ function SessionRow({ session, isCurrent, isWaiting }: RowProps) {
 
 function Rename({ session, done }: { session: Session; done: () => void }) {
   const [title, setTitle] = useState(session.title);
+  const isOver = useRef(false);
   const save = async () => {
+    // Leaving the field saves as Enter does; Escape leaves it as well.
+    if (isOver.current) return;
+    isOver.current = true;
     if (title.trim() && title !== session.title) app.put(await api.changeSession(session.id, { title: title.trim() }));
     done();
   };
@@ -112,7 +116,7 @@ function Rename({ session, done }: { session: Session; done: () => void }) {
         void save().catch(done);
       }}
     >
-      <input autoFocus aria-label="Title of the session" value={title} maxLength={200} onChange={(event) => setTitle(event.target.value)} onBlur={done} onKeyDown={(event) => event.key === 'Escape' && done()} />
+      <input autoFocus aria-label="Title of the session" value={title} maxLength={200} onChange={(event) => setTitle(event.target.value)} onBlur={() => void save().catch(done)} onKeyDown={(event) => event.key === 'Escape' && ((isOver.current = true), done())} />
     </form>
   );
 }

@@ -1,9 +1,9 @@
 /** What concerns all sessions of the caller: who it is, the list, and the questions that wait. Kept current by server-sent events. */
-import { api, ApiError } from '../api/client';
+import { api, ApiError, onLapse } from '../api/client';
 import type { Approval, Me, Session } from '../api/types';
 import { notify, unnotify } from './notify';
 
-export type Login = 'unknown' | 'in' | 'out' | 'unreachable';
+export type Login = 'unknown' | 'in' | 'out' | 'lapsed' | 'unreachable';
 
 export interface AppView {
   login: Login;
@@ -15,6 +15,9 @@ export interface AppView {
   /** Whether the caller may see what all callers do. */
   isOperator: boolean;
 }
+
+/** A stream of events that was refused is tried again after this. */
+const RETRY_MS = 3000;
 
 class AppStore {
   private view: AppView = { login: 'unknown', me: undefined, sessions: [], nextCursor: null, query: '', approvals: [], isOperator: false };
@@ -53,8 +56,17 @@ class AppStore {
 
   async logout() {
     await api.logout();
+    this.leave('out');
+  }
+
+  /** The cookie was removed in another tab, or its token was replaced. */
+  lapse() {
+    if (this.view.login === 'in') this.leave('lapsed');
+  }
+
+  private leave(login: Login) {
     this.events?.close();
-    this.set({ login: 'out', me: undefined, sessions: [], approvals: [], isOperator: false });
+    this.set({ login, me: undefined, sessions: [], approvals: [], isOperator: false });
   }
 
   async search(query: string) {
@@ -93,10 +105,14 @@ class AppStore {
     this.set({ approvals: items });
   }
 
-  private listen() {
+  private listen(isFirst = true) {
     this.events?.close();
     const events = new EventSource('/api/v1/events');
     this.events = events;
+    // A stream that is refused, by a proxy without its gate or for want of a cookie, is not opened again by the browser.
+    events.addEventListener('error', () => {
+      if (events.readyState === EventSource.CLOSED) setTimeout(() => this.listenAgain(events), RETRY_MS);
+    });
     const on = <T>(name: string, handle: (data: T) => void) => events.addEventListener(name, (event) => handle(JSON.parse((event as MessageEvent<string>).data) as T));
     on<Approval>('approval:opened', (approval) => {
       this.set({ approvals: [...this.view.approvals.filter((open) => open.id !== approval.id), approval] });
@@ -109,12 +125,22 @@ class AppStore {
     on<Session>('session:changed', (session) => this.put(session));
     on<{ id: string }>('session:deleted', ({ id }) => this.remove(id));
     // What happened between two connections is not sent again.
-    let isFirst = true;
+    let isNew = isFirst;
     events.addEventListener('open', () => {
-      if (!isFirst) void Promise.all([this.refresh(), this.refreshApprovals()]).catch(() => undefined);
-      isFirst = false;
+      if (!isNew) void Promise.all([this.refresh(), this.refreshApprovals()]).catch(() => undefined);
+      isNew = false;
     });
+  }
+
+  private listenAgain(refused: EventSource) {
+    if (this.events !== refused || this.view.login !== 'in') return;
+    // A request says why: without a cookie that counts the login is shown instead.
+    api.me().then(
+      () => this.listen(false),
+      () => setTimeout(() => this.listenAgain(refused), RETRY_MS),
+    );
   }
 }
 
 export const app = new AppStore();
+onLapse(() => app.lapse());

@@ -149,10 +149,12 @@ export function ApprovalCard({ question, more, answer }: Props) {
           </button>
         </form>
       </div>
-      <p className="gate-foot">
-        This answer counts for exactly this call <code>{card.digest}</code>
-        {card.shown ? ` · ${card.shown}` : ''}
-      </p>
+      {!edited && (
+        <p className="gate-foot">
+          This answer counts for exactly this call <code>{card.digest}</code>
+          {card.shown ? ` · ${card.shown}` : ''}
+        </p>
+      )}
     </div>
   );
 }

@@ -1,6 +1,7 @@
-import { useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { explain } from '../api/client';
 import { Icon } from '../ui/Icon';
-import { AttachButton, AttachmentList, receiver, useAttachments, type Attachments } from './attachments';
+import { AttachButton, AttachmentList, receiver, useAttachments, type Attachment, type Attachments } from './attachments';
 import type { ChatStore } from './store';
 
 interface Props {
@@ -13,30 +14,86 @@ interface Props {
 export function Composer({ store, isRunning, isConnected }: Props) {
   const key = `toolgate.draft.${store.id}`;
   const [text, setText] = useState(() => sessionStorage.getItem(key) ?? '');
+  const latest = useRef(text);
   const change = (next: string) => {
-    sessionStorage.setItem(key, next);
+    keepDraft(key, next);
+    latest.current = next;
     setText(next);
   };
   const attachments = useAttachments();
+  const isSending = useRef(false);
+  const [problem, setProblem] = useState('');
   const canSend = text.trim() !== '' && !isRunning && isConnected;
-  const send = () => {
-    if (!canSend || !store.send(text.trim(), attachments.files)) return;
+  const deliver = async (message: FirstMessage) => {
+    // A second Enter may come before the first one is drawn.
+    if (isSending.current) return;
+    isSending.current = true;
+    setProblem('');
     change('');
     attachments.clear();
+    try {
+      await store.send(message.text, message.attachments);
+    } catch (error) {
+      // Nothing that was typed is lost; what was typed since goes behind it.
+      change(latest.current ? `${message.text}\n${latest.current}` : message.text);
+      attachments.restore(message.attachments);
+      setProblem(`Not sent: ${explain(error)}`);
+    }
+    isSending.current = false;
   };
+  const send = () => canSend && void deliver({ text: text.trim(), attachments: attachments.files });
+  useEffect(() => {
+    const message = isConnected ? takeFirstMessage(store.id) : undefined;
+    if (message) void deliver(message);
+    // oxlint-disable-next-line react-hooks/exhaustive-deps
+  }, [isConnected, store]);
   return (
-    <MessageBox text={text} change={change} send={send} attachments={attachments}>
-      {isRunning ? (
-        <button type="button" className="button is-stop" aria-label="Stop" onClick={() => store.cancel()}>
-          <Icon name="stop" /> Stop
-        </button>
-      ) : (
-        <button type="submit" className="button is-primary" aria-label="Send" disabled={!canSend}>
-          <Icon name="send" /> Send
-        </button>
+    <>
+      {problem && (
+        <p className="problem composer-problem" role="alert">
+          {problem}
+        </p>
       )}
-    </MessageBox>
+      <MessageBox text={text} change={change} send={send} attachments={attachments}>
+        {isRunning ? (
+          <button type="button" className="button is-stop" aria-label="Stop" onClick={() => store.cancel()}>
+            <Icon name="stop" /> Stop
+          </button>
+        ) : (
+          <button type="submit" className="button is-primary" aria-label="Send" disabled={!canSend}>
+            <Icon name="send" /> Send
+          </button>
+        )}
+      </MessageBox>
+    </>
   );
+}
+
+/** A draft outlives a reload, unless it is too long to be kept. */
+function keepDraft(key: string, text: string) {
+  try {
+    sessionStorage.setItem(key, text);
+  } catch {
+    sessionStorage.removeItem(key);
+  }
+}
+
+/** The first message of a session that the start page created: sent when the connection is there. */
+interface FirstMessage {
+  text: string;
+  attachments: Attachment[];
+}
+
+const first = new Map<string, FirstMessage>();
+
+export function keepFirstMessage(session: string, message: FirstMessage) {
+  first.set(session, message);
+}
+
+function takeFirstMessage(session: string): FirstMessage | undefined {
+  const message = first.get(session);
+  first.delete(session);
+  return message;
 }
 
 interface BoxProps {

@@ -5,7 +5,6 @@ import { address, go } from '../app/route';
 import { Revealed } from '../text/reveal';
 import { Icon } from '../ui/Icon';
 import { ApprovalDock } from './ApprovalDock';
-import type { Attachment } from './attachments';
 import { Composer } from './Composer';
 import { ContextGauge } from './ContextGauge';
 import { ModelMenu } from './ModelMenu';
@@ -35,10 +34,6 @@ function OpenConversation({ store }: { store: ChatStore }) {
   const { sessions } = useSyncExternalStore(app.subscribe, app.snapshot);
   // The list is kept current for all sessions, also where another client changes one.
   const session = sessions.find((one) => one.id === store.id) ?? loaded;
-  useEffect(() => {
-    const message = first.get(store.id);
-    if (message && connection === 'open' && store.send(message.text, message.attachments)) first.delete(store.id);
-  }, [store, connection]);
   if (problem) return <Problem text={explain(problem)} />;
   return (
     <section className="conversation" aria-label="Conversation">
@@ -74,18 +69,6 @@ function OpenConversation({ store }: { store: ChatStore }) {
       </div>
     </section>
   );
-}
-
-/** The first message of a session that the start page created: sent when the connection is there. */
-interface FirstMessage {
-  text: string;
-  attachments: Attachment[];
-}
-
-const first = new Map<string, FirstMessage>();
-
-export function keepFirstMessage(session: string, message: FirstMessage) {
-  first.set(session, message);
 }
 
 /** What a screen reader says: not each word that streams, but what changed. */

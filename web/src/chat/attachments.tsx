@@ -17,6 +17,8 @@ export interface Attachments {
   add: (files: FileList | File[]) => Promise<void>;
   remove: (name: string) => void;
   clear: () => void;
+  /** Those of a message that was not sent. */
+  restore: (files: Attachment[]) => void;
 }
 
 /** The files that were chosen, dropped or pasted. A model reads text, so nothing else is taken. */
@@ -35,7 +37,7 @@ export function useAttachments(): Attachments {
     setFiles([]);
     setProblem('');
   };
-  return { files, problem, add, remove, clear };
+  return { files, problem, add, remove, clear, restore: setFiles };
 }
 
 async function attach(file: File): Promise<Attachment | string> {

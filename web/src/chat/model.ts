@@ -1,5 +1,5 @@
 /** What a conversation looks like, as blocks in order, and how each event changes it. Pure: the same events give the same blocks. */
-import type { Events, Frame, Message, PlanStep, Question, ResultMetadata, Usage } from '../api/types';
+import type { CallResult, Events, Frame, Message, PlanStep, Question, ResultMetadata, Usage } from '../api/types';
 import { split } from '../text/split';
 
 /** The live output that is kept of a running call: its end. */
@@ -133,7 +133,7 @@ export class Editor {
     const results = new Map(messages.flatMap((message) => (message.role === 'results' ? message.results : [])).map((result) => [result.id, result]));
     for (const message of messages) {
       const messageId = `past-${message.position}`;
-      if (message.role === 'user') this.push({ kind: 'user', key: this.key(), messageId, text: message.text });
+      if (message.role === 'user') this.push({ kind: 'user', key: this.key(), messageId, ...withoutAttachments(message.text) });
       if (message.role === 'summary') this.push({ kind: 'notice', key: this.key(), text: `What was said before was summarised: ${message.text}` });
       if (message.role !== 'assistant') continue;
       for (const part of message.parts) {
@@ -144,7 +144,7 @@ export class Editor {
     }
   }
 
-  private pastCall(messageId: string, part: { id: string; toolName: string; input: unknown }, result: { text: string; isError: boolean } | undefined) {
+  private pastCall(messageId: string, part: { id: string; toolName: string; input: unknown }, result: CallResult | undefined) {
     this.close();
     const toolId = `${messageId}-${part.id}`;
     const isText = typeof part.input === 'string';
@@ -152,8 +152,9 @@ export class Editor {
       ...call,
       input: isText ? {} : part.input,
       inputText: isText ? String(part.input) : '',
-      status: result ? (result.isError ? 'error' : 'success') : 'stopped',
+      status: result ? outcome({ status: result.isError ? 'error' : 'success', decision: result.recorded?.decision }) : 'stopped',
       ...(result ? { result: result.text } : {}),
+      ...(result?.recorded ? { metadata: result.recorded as ResultMetadata } : {}),
     }));
   }
 
@@ -235,7 +236,7 @@ export class Editor {
 
   private result(data: Events['chat:tool-result']) {
     this.chat.questions = this.chat.questions.filter((open) => open.toolId !== data.toolId);
-    this.call(data, (call) => ({ ...call, status: outcome(data), result: data.result, metadata: data.metadata }));
+    this.call(data, (call) => ({ ...call, status: outcome({ status: data.status, decision: data.metadata.decision }), result: data.result, metadata: data.metadata }));
   }
 
   private error(data: Events['chat:error']) {
@@ -257,13 +258,41 @@ export class Editor {
   }
 }
 
+const ATTACHED = /\n\nAttached file `([^`\n]{1,200})`:\n(`{3,})\n/gu;
+
+/** A stored message and the names of the files that came with it, which the gate adds behind the text, each in a fence. */
+export function withoutAttachments(stored: string): { text: string; attachments?: string[] } {
+  for (const start of stored.matchAll(ATTACHED)) {
+    const names = namesOfAttachments(stored, start.index);
+    if (names) return { text: stored.slice(0, start.index), attachments: names };
+  }
+  return { text: stored };
+}
+
+/** The names, if from here on there are attachments alone. */
+function namesOfAttachments(stored: string, from: number): string[] | undefined {
+  const names: string[] = [];
+  const head = new RegExp(ATTACHED.source, 'yu');
+  for (let at = from; at < stored.length; ) {
+    head.lastIndex = at;
+    const [whole = '', name = '', fence = ''] = head.exec(stored) ?? [];
+    if (!whole) return undefined;
+    // No line of a file is its fence: the gate takes a longer one.
+    const end = stored.indexOf(`\n${fence}`, at + whole.length);
+    if (end < 0) return undefined;
+    names.push(name);
+    at = end + 1 + fence.length;
+  }
+  return names;
+}
+
 export function isOpen(status: CallStatus): boolean {
   return status === 'writing' || status === 'asking' || status === 'running';
 }
 
-function outcome({ status, metadata }: Events['chat:tool-result']): CallStatus {
+function outcome({ status, decision }: { status: string; decision: string | undefined }): CallStatus {
   if (status === 'success') return 'success';
-  return metadata.decision === 'DENIED' ? 'denied' : 'error';
+  return decision === 'DENIED' ? 'denied' : 'error';
 }
 
 /** Cut to the end only when it is twice too long: a cut copies the text. */

@@ -1,12 +1,16 @@
 /** The open conversation: loads what was said, listens, and notifies React at most once per frame of the screen. */
-import { api } from '../api/client';
-import { SessionSocket, type Connection } from '../api/socket';
+import { api, ApiError, Unreachable } from '../api/client';
+import { NO_SESSION, SessionSocket, type Connection } from '../api/socket';
+import { app } from '../app/store';
 import type { Answer, Frame, Session } from '../api/types';
 import type { Attachment } from './attachments';
 import { Editor, emptyChat, type Chat } from './model';
 
 /** Longer than this no batch of events keeps the page from drawing and typing. */
 const BATCH_MS = 12;
+
+/** A gate that did not answer is asked again after this. */
+const RETRY_MS = 2000;
 
 /** Without a frame of the screen for this long, events are taken all the same. */
 const HIDDEN_MS = 250;
@@ -27,6 +31,7 @@ export class ChatStore {
   private queue: Frame[] = [];
   private isScheduled = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private retry: ReturnType<typeof setTimeout> | undefined;
   private isClosed = false;
 
   constructor(id: string) {
@@ -41,9 +46,9 @@ export class ChatStore {
 
   readonly snapshot = () => this.view;
 
-  send(text: string, attachments: Attachment[]): boolean {
-    const data = attachments.length > 0 ? { text, attachments } : { text };
-    return this.socket?.send('chat:send', data) ?? false;
+  /** Over HTTP, so that a message that is refused is not lost. */
+  send(text: string, attachments: Attachment[]) {
+    return api.send(this.id, { text, attachments });
   }
 
   cancel() {
@@ -57,6 +62,7 @@ export class ChatStore {
 
   close() {
     this.isClosed = true;
+    clearTimeout(this.retry);
     this.socket?.close();
   }
 
@@ -78,15 +84,34 @@ export class ChatStore {
       if (this.socket) this.socket.resume(past.seq);
       else this.listen(past.seq);
     } catch (problem) {
-      this.set({ loading: false, problem });
+      if (problem instanceof Unreachable) {
+        this.set({ connection: 'waiting' });
+        this.retry = setTimeout(() => void this.load(), RETRY_MS);
+      } else {
+        this.end(problem);
+      }
     }
   }
+
+  /** Nothing more is to be expected of this session. */
+  private end(problem: unknown) {
+    this.socket?.close();
+    this.set({ loading: false, problem });
+  }
+
+  /** Asks why a connection was refused: the session was deleted, or another one must log in. */
+  private readonly refused = () => {
+    api.session(this.id).catch((problem: unknown) => {
+      if (problem instanceof ApiError && problem.status === 404) this.end(problem);
+    });
+  };
 
   private listen(after: number) {
     this.socket = new SessionSocket(this.id, after, {
       frame: (frame) => this.receive(frame),
       connection: (connection) => this.set({ connection }),
-      ended: (code) => this.set({ problem: new Error(code === 4404 ? 'this session was deleted' : 'you are no longer logged in') }),
+      refused: this.refused,
+      ended: (code) => (code === NO_SESSION ? this.end(new Error('This session was deleted.')) : app.lapse()),
     });
   }
 

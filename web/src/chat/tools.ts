@@ -6,7 +6,7 @@ const ICONS: [RegExp, IconName][] = [
   [/command|bash|shell|exec/, 'terminal'],
   [/edit|write|append|patch/, 'pencil'],
   [/delete|remove/, 'trash'],
-  [/list|find|tree/, 'list'],
+  [/list|find|tree|plan/, 'list'],
   [/search|grep/, 'search'],
   [/web|fetch|http/, 'globe'],
   [/read|file|move/, 'file'],

@@ -1,10 +1,23 @@
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { explain } from '../api/client';
-import { app } from '../app/store';
+import { app, type Login as LoginState } from '../app/store';
 import { Mark } from '../ui/Icon';
 
+/** How often a gate that does not answer is tried again. */
+const RETRY_MS = 3000;
+
+function tryAgain() {
+  void app.start(undefined).catch(() => undefined);
+}
+
 /** Shown without a valid cookie. */
-export function Login({ isReachable }: { isReachable: boolean }) {
+export function Login({ state }: { state: LoginState }) {
+  const isReachable = state !== 'unreachable';
+  useEffect(() => {
+    if (isReachable) return undefined;
+    const timer = setInterval(tryAgain, RETRY_MS);
+    return () => clearInterval(timer);
+  }, [isReachable]);
   const [token, setToken] = useState('');
   const [problem, setProblem] = useState('');
   const submit = () => {
@@ -23,6 +36,7 @@ export function Login({ isReachable }: { isReachable: boolean }) {
             submit();
           }}
         >
+          {state === 'lapsed' && <p role="status">This browser is no longer logged in.</p>}
           <p>
             Open the address that <code>toolgate serve</code> printed, or paste its token here.
           </p>
@@ -39,9 +53,9 @@ export function Login({ isReachable }: { isReachable: boolean }) {
       ) : (
         <>
           <p>
-            The gate does not answer. Is <code>toolgate serve</code> running?
+            The gate does not answer. Is <code>toolgate serve</code> running? This page goes on by itself when it does.
           </p>
-          <button type="button" className="button" onClick={() => void app.start(undefined).catch(() => undefined)}>
+          <button type="button" className="button" onClick={tryAgain}>
             Try again
           </button>
         </>

@@ -241,7 +241,7 @@ steps:
   - say: Done.
 `;
 
-for (const viewport of [{ width: 1280, height: 720 }, { width: 360, height: 640 }]) {
+for (const viewport of [{ width: 1280, height: 720 }, { width: 360, height: 640 }, { width: 320, height: 568 }]) {
   test.describe(`many offers on ${viewport.width} by ${viewport.height}`, () => {
     test.use({ viewport, setup: { script: EDIT, files: { 'a/b/notes.txt': 'one\n' } } });
 
@@ -249,6 +249,10 @@ for (const viewport of [{ width: 1280, height: 720 }, { width: 360, height: 640 
       await open(page, gate);
       await send(page, 'Go');
       const card = question(page, 'edit_file');
+      for (const name of ['Approve', 'Approve for this session', 'Refuse']) await expect(button(card, name)).toBeInViewport({ ratio: 1 });
+      // And so is a part of the call that can be read.
+      const call = await card.getByRole('region', { name: 'The whole call' }).boundingBox();
+      expect(call?.height ?? 0).toBeGreaterThan(110);
       await card.getByRole('button', { name: 'Always…' }).click();
       await card.getByRole('radio', { name: /below/ }).first().check();
       await card.getByRole('radio', { name: 'A week' }).check();

@@ -80,7 +80,7 @@ test.describe('a task with several tools', () => {
     // Folded once done.
     await expect(calls(page).first().getByRole('button').first()).toHaveAttribute('aria-expanded', 'false');
 
-    await expect(tool(page, 'run_command')).toContainText('exit 3');
+    await expect(tool(page, 'run_command').locator('.tool-word')).toHaveText('exit 3');
     await unfold(tool(page, 'run_command'));
     await expect(tool(page, 'run_command').getByLabel('Output of run_command')).toContainText('one');
     await expect(tool(page, 'read_file').last()).toContainText('Refused');
@@ -98,7 +98,12 @@ test.describe('a task with several tools', () => {
     await page.reload();
     await expect(calls(page)).toHaveCount(4);
     await expect(page.getByRole('article', { name: 'You' })).toHaveCount(1);
-    await expect(tool(page, 'read_file').last()).toContainText(/Refused|Failed/);
+    // How each call went, too: a command that failed does not look well.
+    await expect(tool(page, 'read_file').last()).toContainText('Refused');
+    await expect(tool(page, 'run_command').locator('.tool-word')).toHaveText('exit 3');
+    await unfold(tool(page, 'run_command'));
+    await tool(page, 'run_command').getByRole('link', { name: 'Record' }).click();
+    await expect(page.getByRole('heading', { level: 1, name: 'run_command' })).toBeVisible();
   });
 });
 
@@ -174,6 +179,15 @@ test.describe('sessions', () => {
     await page.getByRole('textbox', { name: 'Title of the session' }).fill('Renamed');
     await page.keyboard.press('Enter');
     await expect(list.getByRole('link', { name: 'Renamed' })).toBeVisible();
+    // Escape changes nothing, and leaving the field saves.
+    for (const [key, title] of [['Escape', 'Second subject'], ['Tab', 'Left']] as const) {
+      await list.getByLabel('Actions for Second subject').click();
+      await button(list, 'Rename').click();
+      await page.getByRole('textbox', { name: 'Title of the session' }).fill('Left');
+      await page.keyboard.press(key);
+      await expect(list.getByRole('link', { name: title })).toBeVisible();
+      await expect(page.getByRole('textbox', { name: 'Title of the session' })).toHaveCount(0);
+    }
 
     await page.getByRole('searchbox', { name: 'Search sessions' }).fill('renam');
     await expect(list.getByRole('listitem')).toHaveCount(1);
@@ -241,5 +255,7 @@ test.describe('files', () => {
     await ended(page);
     await expect(page.getByRole('article', { name: 'You' })).toContainText('notes.txt');
     await expect(page.getByRole('article', { name: 'Agent' })).toContainText('remember the milk');
+    await page.reload();
+    await expect(page.getByRole('article', { name: 'You' })).toHaveText(/^Read this\s*notes.txt$/);
   });
 });

@@ -1,5 +1,5 @@
 /** A real `toolgate serve` with a scripted model, in a directory of its own. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -35,13 +35,12 @@ export class Gate {
     this.process = this.spawn('127.0.0.1:0');
   }
 
+  private get options() {
+    return { cwd: this.directory, env: { PATH: process.env['PATH'], HOME: join(this.directory, 'home'), LANG: 'C.UTF-8' } };
+  }
+
   private spawn(listen: string): ChildProcess {
-    const environment = { PATH: process.env['PATH'], HOME: join(this.directory, 'home'), LANG: 'C.UTF-8' };
-    const started = spawn(BINARY, ['--json', '--config', 'toolgate.yaml', 'serve', '--listen', listen], {
-      cwd: this.directory,
-      env: environment,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const started = spawn(BINARY, ['--json', '--config', 'toolgate.yaml', 'serve', '--listen', listen], { ...this.options, stdio: ['ignore', 'pipe', 'pipe'] });
     started.stderr?.on('data', (text: Buffer) => (this.log += text.toString()));
     return started;
   }
@@ -53,10 +52,11 @@ export class Gate {
   }
 
   /** Kills the gate as a crash would, and starts it again at the same address. */
-  async crash() {
+  async crash(between: () => void = () => undefined) {
     const ended = once(this.process, 'exit');
     this.process.kill('SIGKILL');
     await ended;
+    between();
     this.process = this.spawn(new URL(this.address).host);
     await this.ready();
   }
@@ -84,6 +84,29 @@ export class Gate {
       body: JSON.stringify({ tool, arguments: args }),
     });
     return (await answer.json()) as { decision: string; text: string };
+  }
+
+  /** A request of a program that has the token. */
+  async request(method: string, path: string) {
+    const answer = await fetch(`${this.address}api/v1/${path}`, { method, headers: { authorization: `Bearer ${this.token}` } });
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+  }
+
+  /** Another command of the same state. */
+  command(args: string[]) {
+    const { status, stderr } = spawnSync(BINARY, ['--config', 'toolgate.yaml', ...args], { ...this.options, encoding: 'utf8' });
+    if (status !== 0) throw new Error(stderr);
+  }
+
+  /** Goes on with a session in a terminal, until it is released. */
+  async hold(session: string): Promise<() => Promise<void>> {
+    const chat = spawn(BINARY, ['--config', 'toolgate.yaml', 'chat', '--session', session], { ...this.options, stdio: ['pipe', 'pipe', 'inherit'] });
+    await once(chat.stdout, 'data');
+    return async () => {
+      const ended = once(chat, 'exit');
+      chat.stdin.end();
+      await ended;
+    };
   }
 
   get page(): string {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { EventName, Events, Frame } from '../../src/api/types';
-import { advance, Editor, emptyChat, MAX_LIVE_OUTPUT, type Block, type CallBlock } from '../../src/chat/model';
+import { advance, Editor, emptyChat, MAX_LIVE_OUTPUT, withoutAttachments, type Block, type CallBlock } from '../../src/chat/model';
 
 let seq = 0;
 function frame<E extends EventName>(event: E, data: Events[E]): Frame {
@@ -103,5 +103,21 @@ describe('a conversation', () => {
     ]);
     expect(kinds(editor.chat.blocks)).toEqual(['user', 'thinking', 'text', 'call:success', 'call:stopped']);
     expect(call(editor.chat.blocks, 'past-1-x')?.result).toBe('content');
+  });
+
+  it('shows files that came with a stored message by their names', () => {
+    const file = (name: string, text: string, fence = '```') => `\n\nAttached file \`${name}\`:\n${fence}\n${text}\n${fence}`;
+    const table: [string, ReturnType<typeof withoutAttachments>][] = [
+      ['look', { text: 'look' }],
+      [`look${file('a.txt', 'one\ntwo')}`, { text: 'look', attachments: ['a.txt'] }],
+      [`look${file('a.txt', '')}${file('ü\u{1f600}.md', '```\ncode\n```', '````')}`, { text: 'look', attachments: ['a.txt', 'ü\u{1f600}.md'] }],
+      [file('a.txt', 'alone'), { text: '', attachments: ['a.txt'] }],
+      // A file that itself speaks of files.
+      [`look${file('a.txt', `x${file('b.txt', 'y')}`, '````')}`, { text: 'look', attachments: ['a.txt'] }],
+      // What a person wrote in the same words, and went on.
+      [`look${file('a.txt', 'one')} and more`, { text: `look${file('a.txt', 'one')} and more` }],
+      [`look${file('a.txt', 'one')} and${file('b.txt', 'two')}`, { text: `look${file('a.txt', 'one')} and`, attachments: ['b.txt'] }],
+    ];
+    for (const [stored, shown] of table) expect(withoutAttachments(stored)).toEqual(shown);
   });
 });
