@@ -14,7 +14,7 @@ const TAB_SPACES: &str = "    ";
 pub struct StreamingWrapper {
     /// The columns of a row, without the indentation.
     columns: usize,
-    /// Whether the terminal can erase characters at the end of a row.
+    /// Whether the terminal can erase characters at the end of a row. On one that cannot, a word is written once it is complete.
     can_erase: bool,
     /// The SGR code of its colour.
     colour: &'static str,
@@ -23,6 +23,8 @@ pub struct StreamingWrapper {
     /// The current word, as far as it is in this row.
     word: String,
     word_width: usize,
+    /// Whether the word is not written yet.
+    is_held: bool,
     escaper: ControlEscaper,
     /// Whether the last character was shown as itself, and may be followed by a variation selector or another modifier.
     may_take_modifier: bool,
@@ -39,6 +41,7 @@ impl StreamingWrapper {
             used: 0,
             word: String::new(),
             word_width: 0,
+            is_held: false,
             escaper: ControlEscaper::default(),
             may_take_modifier: false,
         }
@@ -49,7 +52,10 @@ impl StreamingWrapper {
         let mut written = String::new();
         for character in text.chars() {
             match character {
-                '\n' => self.break_row(&mut written),
+                '\n' => {
+                    self.release_word(&mut written);
+                    self.break_row(&mut written);
+                }
                 '\t' => TAB_SPACES.chars().for_each(|space| self.space(space, &mut written)),
                 ' ' => self.space(' ', &mut written),
                 '\u{fe0e}' | '\u{fe0f}' | '\u{200d}' if self.may_take_modifier => {
@@ -66,18 +72,25 @@ impl StreamingWrapper {
                 }
             }
         }
-        paint(&written, self.colour, !self.colour.is_empty() && !written.trim().is_empty())
+        self.painted(&written)
     }
 
     /// The output at the end of the text: moves the cursor to the beginning of a row.
-    pub fn end(&mut self) -> &'static str {
+    pub fn end(&mut self) -> String {
+        let mut written = String::new();
+        self.release_word(&mut written);
         let is_open = self.used > 0;
         (self.used, self.may_take_modifier) = (0, false);
         self.reset_word();
-        if is_open { "\n" } else { "" }
+        self.painted(&written) + if is_open { "\n" } else { "" }
+    }
+
+    fn painted(&self, written: &str) -> String {
+        paint(written, self.colour, !self.colour.is_empty() && !written.trim().is_empty())
     }
 
     fn space(&mut self, space: char, written: &mut String) {
+        self.release_word(written);
         self.reset_word();
         self.may_take_modifier = false;
         match self.used < self.columns {
@@ -89,12 +102,36 @@ impl StreamingWrapper {
 
     fn push_char(&mut self, character: char, written: &mut String) {
         let width = char_columns(character);
-        if self.used + width > self.columns {
-            self.wrap_word(written);
+        self.is_held |= !self.can_erase && self.word.is_empty();
+        // A word that takes half of a row is written as it comes.
+        if self.is_held && self.word_width + width > self.columns / 2 {
+            self.release_word(written);
         }
-        self.write(character, width, written);
+        if !self.is_held {
+            if self.used + width > self.columns {
+                self.wrap_word(written);
+            }
+            self.write(character, width, written);
+        }
         self.word.push(character);
         self.word_width += width;
+    }
+
+    /// Writes a word that was held, in the next row if it does not fit into this one.
+    fn release_word(&mut self, written: &mut String) {
+        if !std::mem::take(&mut self.is_held) || self.word.is_empty() {
+            return;
+        }
+        let (word, width) = (std::mem::take(&mut self.word), self.word_width);
+        if self.used + width > self.columns {
+            self.break_row(written);
+        }
+        if self.used == 0 {
+            written.push_str(INDENT);
+        }
+        written.push_str(&word);
+        self.used += width;
+        (self.word, self.word_width) = (word, width);
     }
 
     /// Wraps before the current word if it can be erased. Only for ASCII: terminals differ in the width of other characters, and erasing too many
@@ -129,7 +166,7 @@ impl StreamingWrapper {
 
     fn reset_word(&mut self) {
         self.word.clear();
-        self.word_width = 0;
+        (self.word_width, self.is_held) = (0, false);
     }
 }
 
@@ -145,11 +182,19 @@ mod tests {
     }
 
     fn shown_on(columns: u16, text: &str, piece: usize) -> String {
-        let mut prose = StreamingWrapper::new(columns.into(), true, "");
+        shown_by(StreamingWrapper::new(columns.into(), true, ""), columns, text, piece)
+    }
+
+    /// The same on a terminal that cannot erase.
+    fn shown_plain(columns: u16, text: &str, piece: usize) -> String {
+        shown_by(StreamingWrapper::new(columns.into(), false, ""), columns, text, piece)
+    }
+
+    fn shown_by(mut prose: StreamingWrapper, columns: u16, text: &str, piece: usize) -> String {
         let characters: Vec<char> = text.chars().collect();
         let pieces = characters.chunks(piece).map(|piece| piece.iter().collect::<String>());
         let mut written: Vec<String> = pieces.map(|piece| prose.push(&piece)).collect();
-        written.push(prose.end().to_owned());
+        written.push(prose.end());
         crate::test_screen::seen(columns, written)
     }
 
@@ -166,6 +211,25 @@ mod tests {
         for piece in 1..20 {
             assert_eq!(shown(WORDS, piece), shown(WORDS, 1000), "in pieces of {piece}");
         }
+    }
+
+    #[test]
+    fn a_terminal_that_cannot_erase_gets_whole_words_and_no_command() {
+        for piece in 1..20 {
+            assert_eq!(shown_plain(30, WORDS, piece), shown(WORDS, 1000), "in pieces of {piece}");
+        }
+        let mut prose = StreamingWrapper::new(30, false, "");
+        assert_eq!((prose.push("one tw"), prose.push("o ")), ("  one ".to_owned(), "two ".to_owned()));
+        assert_eq!(
+            (prose.push("three"), prose.end(), prose.end()),
+            (String::new(), "three\n".to_owned(), String::new())
+        );
+        // What takes half of a row is not waited for.
+        assert_eq!(
+            (prose.push(&".".repeat(14)), prose.push(".")),
+            ("  ..............".to_owned(), ".".to_owned())
+        );
+        assert!(!prose.push(&"word ".repeat(100)).contains('\u{1b}'));
     }
 
     #[test]
@@ -192,13 +256,14 @@ mod tests {
         for text in texts {
             let in_pieces = |columns: u16| [1, 2, 3, 7, 1000].map(|piece| (columns, piece));
             for (columns, piece) in [4, 5, 9, 18, 30, 31, 60].into_iter().flat_map(in_pieces) {
-                let screen = shown_on(columns, text, piece);
-                assert!(
-                    screen.lines().all(|row| row.is_empty() || row.starts_with(INDENT)),
-                    "{text:?} on {columns}: {screen}"
-                );
-                let hidden = text.chars().any(|character| character.is_control() && character != '\n');
-                assert!(!hidden || columns < 18 || screen.contains("\\u{"), "{text:?}: {screen}");
+                for screen in [shown_on(columns, text, piece), shown_plain(columns, text, piece)] {
+                    assert!(
+                        screen.lines().all(|row| row.is_empty() || row.starts_with(INDENT)),
+                        "{text:?} on {columns}: {screen}"
+                    );
+                    let hidden = text.chars().any(|character| character.is_control() && character != '\n');
+                    assert!(!hidden || columns < 18 || screen.contains("\\u{"), "{text:?}: {screen}");
+                }
             }
         }
     }

@@ -33,6 +33,7 @@ mod clients;
 mod examples;
 mod serve;
 mod overlapping_commands;
+mod approval_answers;
 mod background;
 mod sessions;
 mod pty;

@@ -222,7 +222,8 @@ fn a_person_at_a_terminal_is_shown_the_real_file_and_answers() {
     for (typed, code, content) in [
         (&b"y\n"[..], 0, "x = 2\r\n"),
         (b"n\n", 3, "x = 1\n"),
-        (b"s\n", 3, "x = 1\n"),
+        // The session is not offered, so that is no answer.
+        (b"s\n\x03", 130, "x = 1\n"),
         (b"\x03", 130, "x = 1\n"),
     ] {
         let place = CliFixture::new();

@@ -71,6 +71,15 @@ impl Pty {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// Gives the terminal another size. What was on the screen is not wrapped anew.
+    #[allow(dead_code, reason = "not for the pictures")]
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keyboard, size).unwrap();
+        let positive = |count: u16| std::num::NonZero::new(count).unwrap();
+        self.screen.screen_mut().set_size(positive(rows), positive(columns));
+    }
+
     /// The content of the screen, row by row: a line that the terminal wrapped takes two rows.
     pub(crate) fn shown(&self) -> String {
         let screen = self.screen.screen();

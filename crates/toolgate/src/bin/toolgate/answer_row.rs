@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::terminal::screen;
+
 /// The longest time that a signal goes unnoticed if it arrives just before `poll`.
 const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -103,7 +105,9 @@ impl TypedLine {
             (_, 0x08 | 0x7f) => drop(self.text.pop()),
             (_, 0x15) => self.text.clear(),
             (_, 0x17) => {
-                let end = self.text.trim_end().rfind(char::is_whitespace).map_or(0, |end| end + 1);
+                let before = self.text.trim_end();
+                let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+                let end = before.len() - word.len();
                 self.text.truncate(end);
             }
             (_, 0x00..=0x1f) => {}
@@ -163,15 +167,16 @@ impl AnswerRow<'_> {
         self.columns.saturating_sub(EDGE_COLUMNS + label.chars().count() + 1)
     }
 
-    /// Reads the answer; `None` after the deadline or when `stop` returns true, with the cursor still in the row.
+    /// Reads the answer, which goes on from what was typed. Where it ends without one, the cursor is still in the row.
     pub(crate) fn read(
         &self,
         mut terminal: &File,
         mode: &KeyMode<'_>,
         deadline: Instant,
         stop: &dyn Fn() -> bool,
-    ) -> io::Result<Option<String>> {
-        let (mut typed, mut drawn) = (TypedLine::default(), String::new());
+        mut typed: TypedLine,
+    ) -> io::Result<RowInput> {
+        let (mut drawn, mut columns) = (String::new(), self.columns);
         loop {
             let row = self.draw(deadline.saturating_duration_since(Instant::now()), &typed);
             if row != drawn {
@@ -180,17 +185,34 @@ impl AnswerRow<'_> {
             }
             mode.assert()?;
             let bytes = match next_input(terminal, deadline, stop)? {
-                Input::Ended => return Ok(None),
-                Input::Nothing => continue,
-                Input::Bytes(bytes) if bytes.is_empty() => return Ok(Some(typed.text)),
+                Input::Ended => return Ok(RowInput::Ended),
+                Input::Nothing => {
+                    let now = screen(terminal).columns;
+                    // While an edge of the window is dragged, every look sees another width.
+                    if now == columns && now != self.columns {
+                        return Ok(RowInput::Resized(typed));
+                    }
+                    columns = now;
+                    continue;
+                }
+                Input::Bytes(bytes) if bytes.is_empty() => return Ok(RowInput::Line(typed.text)),
                 Input::Bytes(bytes) => bytes,
             };
             if let Some(answer) = bytes.into_iter().find_map(|byte| typed.push(byte)) {
                 terminal.write_all(self.draw_answered(&answer).as_bytes())?;
-                return Ok(Some(answer));
+                return Ok(RowInput::Line(answer));
             }
         }
     }
+}
+
+/// What ended the reading of a row.
+pub(crate) enum RowInput {
+    Line(String),
+    /// The terminal has another width: what it wraps by itself is no longer what was shown.
+    Resized(TypedLine),
+    /// The deadline has passed, or the question was withdrawn.
+    Ended,
 }
 
 /// What a terminal delivered.
@@ -277,6 +299,9 @@ mod tests {
             ("\u{7f}y\n", "y"),
             ("all of it\u{15}n\n", "n"),
             ("n two words\u{17}more\n", "n two more"),
+            // A space of two bytes.
+            ("n two\u{a0}words \u{17}more\n", "n two\u{a0}more"),
+            ("words\u{17}\u{17}y\n", "y"),
             // Arrows, Home, a mouse report and a lone Escape.
             ("\u{1b}[Ay\u{1b}[1;5C\u{1b}OH\u{1b}[<0;1;1M\n", "y"),
             ("\u{1b}y\n", "y"),

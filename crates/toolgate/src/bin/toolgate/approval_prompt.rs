@@ -8,7 +8,7 @@ use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 use toolgate_gate::{ApprovalReply, ApprovalRequest};
 
-use crate::answer_row::{AnswerRow, KeyMode, read_line, timeout_in_words};
+use crate::answer_row::{AnswerRow, KeyMode, RowInput, TypedLine, read_line, timeout_in_words};
 use crate::approval_grants::chosen_grant;
 use crate::approval_screen::{Requester, quoted_diff};
 use crate::card_screen::{CardFraming, CardScreen};
@@ -38,14 +38,26 @@ pub(crate) fn prompt_approval(
     let _ = tcflush(terminal, QueueSelector::IFlush);
     terminal.write_all(rendered.choices.as_bytes())?;
     let (is_folded, hidden_rows) = (rendered.folded_rows > 0, rendered.folded_rows);
-    OpenPrompt { terminal, question, card, deadline, stop, mode, is_folded, hidden_rows, changed: None }
-        .decide()
+    let prompt = OpenPrompt {
+        terminal,
+        question,
+        asker,
+        card,
+        deadline,
+        stop,
+        mode,
+        is_folded,
+        hidden_rows,
+        changed: None,
+    };
+    prompt.decide()
 }
 
 /// A question on the screen.
 struct OpenPrompt<'q> {
     terminal: &'q File,
     question: &'q ApprovalRequest,
+    asker: Requester,
     card: CardScreen<'q>,
     deadline: Instant,
     stop: &'q dyn Fn() -> bool,
@@ -78,18 +90,38 @@ impl OpenPrompt<'_> {
     }
 
     fn read(&mut self) -> io::Result<Option<String>> {
-        let edge = self.card.answer_edge();
-        match &self.mode {
-            Some(mode) => {
-                let row = AnswerRow { edge: &edge, label: "answer", columns: self.card.columns() };
-                row.read(self.terminal, mode, self.deadline, self.stop)
-            }
-            None => {
-                let row = format!("expires in {}, answer: ", timeout_in_words(self.question.timeout));
-                (&mut &*self.terminal).write_all(row.as_bytes())?;
-                read_line(self.terminal, self.deadline, self.stop)
+        let mut typed = TypedLine::default();
+        while let Some(mode) = &self.mode {
+            let edge = self.card.answer_edge();
+            let row = AnswerRow { edge: &edge, label: "answer", columns: self.card.columns() };
+            match row.read(self.terminal, mode, self.deadline, self.stop, typed)? {
+                RowInput::Line(line) => return Ok(Some(line)),
+                RowInput::Ended => return Ok(None),
+                RowInput::Resized(kept) => {
+                    typed = kept;
+                    self.draw_again()?;
+                }
             }
         }
+        let row = format!("expires in {}, answer: ", timeout_in_words(self.question.timeout));
+        (&mut &*self.terminal).write_all(row.as_bytes())?;
+        read_line(self.terminal, self.deadline, self.stop)
+    }
+
+    /// Draws the card at the width that the terminal has now. Rows that a narrower terminal wraps by itself put parts of a call into the first column.
+    fn draw_again(&mut self) -> io::Result<()> {
+        self.card = CardScreen::new(self.question, self.asker, screen(self.terminal), CardFraming::Frame);
+        let rendered = self.card.render();
+        (self.is_folded, self.hidden_rows) = (rendered.folded_rows > 0, rendered.folded_rows);
+        let changed = self.changed.as_ref().map(|changed| self.changed_text(changed)).unwrap_or_default();
+        self.write(&format!("\r\u{1b}[K{}{}{changed}", rendered.text, rendered.choices)).map(drop)
+    }
+
+    /// What the person changed of the model's call, below its card.
+    fn changed_text(&self, changed: &Value) -> String {
+        let diff = quoted_diff(&EditableCall::new(&self.question.input).diff(changed), self.card.inside());
+        let keys = "[y] run it as you left it  [e] edit  [n] no, or n and why\n";
+        self.card.framed(&format!("you changed the call, {diff}{keys}"))
     }
 
     /// The reply that an answer means, or why it cannot be given.
@@ -108,12 +140,16 @@ impl OpenPrompt<'_> {
                 ApprovalReply::Escalated(self.chosen(numbers).unwrap_or_default())
             }
             ("s" | "S", None) if self.question.can_grant_session => ApprovalReply::ForSession,
-            (text, _) if text.len() > 2 && text.starts_with("n ") => {
+            // The end of the input is read as an empty line.
+            ("" | "n" | "N" | "no", _) => return Ok(ApprovalReply::Denied(None)),
+            (text, _) if text.starts_with("n ") => {
                 return Ok(ApprovalReply::Denied(Some(text.trim_start_matches("n ").to_owned())));
             }
             (text, _) => match chosen_grant(self.question, text) {
                 Some(grant) => ApprovalReply::Granted(grant),
-                None => return Ok(ApprovalReply::Denied(None)),
+                None => {
+                    return Err("nothing was decided: type what stands in brackets, or n and why".to_owned());
+                }
             },
         };
         // An approval is for what was shown.
@@ -156,12 +192,9 @@ impl OpenPrompt<'_> {
             Ok(EditorOutcome::Ended) => Ok(false),
             Ok(EditorOutcome::Unchanged) => self.show_notice("nothing was changed"),
             Ok(EditorOutcome::Changed(changed)) => {
-                let diff = quoted_diff(&call.diff(&changed), self.card.inside());
+                let text = self.changed_text(&changed);
                 self.changed = Some(changed);
-                let text = format!(
-                    "you changed the call, {diff}[y] run it as you left it  [e] edit  [n] no, or n and why\n"
-                );
-                self.write(&self.card.framed(&text))
+                self.write(&text)
             }
             Err(error) => self.show_notice(&format!("the call could not be edited: {error}")),
         }

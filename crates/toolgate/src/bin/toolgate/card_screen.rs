@@ -11,7 +11,7 @@ use std::time::Instant;
 use toolgate_gate::{ApprovalCard, ApprovalRequest};
 use toolgate_types::Sha256;
 
-use crate::answer_row::{AnswerRow, KeyMode};
+use crate::answer_row::{AnswerRow, KeyMode, RowInput, TypedLine};
 use crate::approval_grants::grant_rows;
 use crate::approval_screen::{Requester, Screen, scroll_notice, summary_line};
 use crate::terminal::paint;
@@ -244,10 +244,12 @@ impl<'q> CardScreen<'q> {
             }
             let label = format!("{shown} of {} rows; Enter for more, q to go back", rows.len());
             let row = AnswerRow { edge: &self.answer_edge(), label: &label, columns: self.screen.columns };
-            match row.read(terminal, mode, deadline, stop)? {
-                None => return Ok(None),
-                Some(answer) if answer.trim().eq_ignore_ascii_case("q") => return Ok(Some(false)),
-                Some(_) => {}
+            match row.read(terminal, mode, deadline, stop, TypedLine::default())? {
+                RowInput::Ended => return Ok(None),
+                // The card is drawn again, and its rows are others.
+                RowInput::Resized(_) => return Ok(Some(false)),
+                RowInput::Line(answer) if answer.trim().eq_ignore_ascii_case("q") => return Ok(Some(false)),
+                RowInput::Line(_) => {}
             }
         }
         Ok(Some(true))

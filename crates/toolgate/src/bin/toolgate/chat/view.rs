@@ -161,7 +161,7 @@ impl ChatView {
         let state = self.state();
         let screen = state.screen();
         match state.text_writer(StreamKind::Markdown) {
-            TextWriter::Appended(mut wrapper) => wrapper.push(text) + wrapper.end(),
+            TextWriter::Appended(mut wrapper) => wrapper.push(text) + &wrapper.end(),
             TextWriter::Redrawn(mut stream) => {
                 stream.push(text);
                 stream.finish();
@@ -420,9 +420,9 @@ impl ViewState {
         let screen = self.screen();
         match std::mem::replace(&mut self.cursor, CursorRow::Nothing) {
             CursorRow::Nothing => self.complete(Vec::new(), screen, false),
-            CursorRow::Text(TextWriter::Appended(mut text)) => write(&mut self.options.answer, text.end()),
+            CursorRow::Text(TextWriter::Appended(mut text)) => write(&mut self.options.answer, &text.end()),
             CursorRow::Thinking(TextWriter::Appended(mut text)) => {
-                write(&mut self.options.notices, text.end())
+                write(&mut self.options.notices, &text.end())
             }
             CursorRow::Text(TextWriter::Redrawn(mut text)) => {
                 text.finish();

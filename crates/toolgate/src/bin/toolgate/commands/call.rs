@@ -240,10 +240,10 @@ fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
     let mut value = json!({
         "call": call, "profile": settings.profile.name(), "tool": tool,
         "decision": decision.as_str(), "isError": answer.is_error,
-        "text": answer.text, "structured": called.structured(), "durationMs": duration.as_secs_f64() * 1e3,
+        "text": answer.text, "structured": called.structured(), "durationMs": rounded_millis(*duration),
     });
     if let (false, Value::Object(fields)) = (waited.is_zero(), &mut value) {
-        fields.insert("waitedMs".to_owned(), json!(waited.as_secs_f64() * 1e3));
+        fields.insert("waitedMs".to_owned(), json!(rounded_millis(*waited)));
     }
     if let (Some(changed), Value::Object(fields)) = (changed, &mut value) {
         fields.insert("changedInput".to_owned(), changed.clone());
@@ -257,6 +257,11 @@ fn envelope(settings: &Settings, tool: &str, called: &CallResponse) -> Value {
         fields.insert("operatorNote".to_owned(), json!(failure.operator_note));
     }
     value
+}
+
+/// Milliseconds to the microsecond, as in the record.
+fn rounded_millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// Prints what the operator may see and the model may not.
@@ -275,5 +280,17 @@ fn exit_code(code: ErrorCode) -> u8 {
         ErrorCode::Cancelled => INTERRUPTED,
         code if code.is_denial() => DENIED,
         _ => TOOL_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_no_more_digits_than_they_mean() {
+        for (nanos, shown) in [(548_247, "0.548"), (17_874_000, "17.874"), (0, "0.0"), (1, "0.0")] {
+            assert_eq!(json!(rounded_millis(Duration::from_nanos(nanos))).to_string(), shown);
+        }
     }
 }
