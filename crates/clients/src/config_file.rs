@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::jsonc::{parse_jsonc, remove_member, set_member};
 use crate::merge_entry::{InstalledEntry, RemovedEntry, merge_entry};
-use crate::toml;
+use crate::{toml, yaml};
 
 /// A program and its arguments, which a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,11 @@ pub enum ConfigFileFormat {
         section: &'static str,
         /// The format of an entry.
         entry: JsonEntryFormat,
+    },
+    /// YAML with the keys of goose, and a map for each server in a map of this name.
+    Yaml {
+        /// The name of the map.
+        section: &'static str,
     },
     /// TOML, with a table for each server in a table of this name.
     Toml {
@@ -54,6 +59,7 @@ impl ConfigFileFormat {
         match self {
             Self::Json { section, entry: shape } => install_json(text, section, name, &shape.value(entry)),
             Self::Toml { section } => toml::install(text, section, name, entry),
+            Self::Yaml { section } => yaml::install(text, section, name, entry),
         }
     }
 
@@ -70,13 +76,14 @@ impl ConfigFileFormat {
                 Ok(removed.zip(entry).map(|(text, entry)| RemovedEntry { text, entry }))
             }
             Self::Toml { section } => toml::uninstall(text, section, name),
+            Self::Yaml { section } => yaml::uninstall(text, section, name),
         }
     }
 
     /// The name of the object or table with the servers.
     pub(crate) fn section(self) -> &'static str {
         match self {
-            Self::Json { section, .. } | Self::Toml { section } => section,
+            Self::Json { section, .. } | Self::Toml { section } | Self::Yaml { section } => section,
         }
     }
 

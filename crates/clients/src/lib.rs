@@ -9,11 +9,13 @@
 // Formats.
 mod jsonc;
 mod toml;
+mod yaml;
 
 // An entry for the gate.
 mod merge_entry;
 mod config_location;
 mod config_file;
+mod restore;
 mod known;
 
 // The servers of a client.
@@ -28,3 +30,4 @@ pub use import::{
 pub use jsonc::{JsoncEditError, parse_jsonc, remove_member, set_member};
 pub use known::{CLIENTS, McpClient};
 pub use merge_entry::{InstalledEntry, RemovedEntry};
+pub use restore::RestoredServers;

@@ -87,7 +87,7 @@ fn lone_comments(document: &mut DocumentMut) -> String {
 }
 
 /// A table without a header of its own.
-fn implicit_table() -> Table {
+pub(crate) fn implicit_table() -> Table {
     let mut table = Table::new();
     table.set_implicit(true);
     table
@@ -133,7 +133,7 @@ fn set(table: &mut dyn TableLike, key: &str, mut value: toml_edit::Value) {
 }
 
 /// Restores CRLF line ends: `toml_edit` writes LF.
-fn restore_line_ends(before: &str, after: String) -> String {
+pub(crate) fn restore_line_ends(before: &str, after: String) -> String {
     let (all, windows) = (before.matches('\n').count(), before.matches("\r\n").count());
     match windows > 0 && windows == all {
         true => after.replace("\r\n", "\n").replace('\n', "\r\n"),

@@ -50,6 +50,7 @@ pub use long_running::{
     ConfinedProcess, ErrorLog, LongRunningProcess, OwnDirectory, ProcessEnd, StartedProcess,
 };
 pub use own_directory::size_of_tree;
+pub use stderr_tail::StderrTail;
 
 pub use applied_limits::{AppliedLimits, RESTRICTED_GRANT_NOTE};
 pub use capture::Captured;

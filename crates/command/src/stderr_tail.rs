@@ -10,10 +10,11 @@ const MAX_TAIL_BYTES: usize = 16 * 1024;
 
 /// The tail of a process's standard error.
 #[derive(Debug, Default)]
-pub(super) struct StderrTail(Mutex<VecDeque<u8>>);
+pub struct StderrTail(Mutex<VecDeque<u8>>);
 
 impl StderrTail {
-    pub(super) fn push(&self, bytes: &[u8]) {
+    /// Appends bytes, and drops the oldest beyond the bound.
+    pub fn push(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(bytes.get(bytes.len().saturating_sub(MAX_TAIL_BYTES)..).unwrap_or_default());
         let too_many = kept.len().saturating_sub(MAX_TAIL_BYTES);
@@ -21,7 +22,8 @@ impl StderrTail {
     }
 
     /// The sanitised text. A first line whose beginning is lost is dropped, unless it is the only one.
-    pub(super) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_cut = kept.len() >= MAX_TAIL_BYTES;
         let kept: &[u8] = kept.make_contiguous();

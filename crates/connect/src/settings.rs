@@ -148,6 +148,10 @@ pub struct ProcessSettings {
     pub home: Option<HomeSettings>,
     /// Whether its mounts are shown at their paths on the host.
     pub host_paths: bool,
+    /// Where the container of an image has its mounts, by alias.
+    pub mount_paths: Vec<(String, String)>,
+    /// The program in the container of an image; `None` for the image's own.
+    pub entrypoint: Option<String>,
     /// The file that its standard error is appended to.
     pub log: Option<PathBuf>,
 }
@@ -302,6 +306,9 @@ impl TransportSettings {
                 if let Some(package) = &process.package {
                     // A package without its version: an update has its own question.
                     part(package.spec.newest().to_string().as_bytes());
+                }
+                if let Some(entrypoint) = &process.entrypoint {
+                    part(entrypoint.as_bytes());
                 }
             }
             Self::Http(http) => {

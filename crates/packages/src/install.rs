@@ -9,7 +9,7 @@ use crate::error::PackageError;
 use crate::lock::{Lock, LockedPackage};
 use crate::sandbox::InstallSandbox;
 use crate::store::{PackageStore, StagedPackage};
-use crate::{npm, python};
+use crate::{image, npm, python};
 
 /// What is to be installed.
 #[derive(Clone, Debug)]
@@ -69,5 +69,6 @@ fn installed(
     match request.spec.registry() {
         PackageRegistry::Npm => npm::install(sandbox, request, package, scratch),
         PackageRegistry::Pypi => python::install(sandbox, request, package, scratch),
+        PackageRegistry::Image => image::install(sandbox, request, package),
     }
 }

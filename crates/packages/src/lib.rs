@@ -14,11 +14,14 @@ mod sandbox;
 mod registry;
 mod npm;
 mod python;
+mod image;
 mod install;
 
 pub use error::PackageError;
 pub use install::{InstallRequest, install};
 pub use lock::{Lock, LockedPackage};
-pub use sandbox::{InstallSandbox, InstallStep, PACKAGE_PATH, SCRATCH_PATH, StepOutput, UserConfig};
+pub use sandbox::{
+    InstallSandbox, InstallStep, PACKAGE_PATH, PulledImage, SCRATCH_PATH, StepOutput, UserConfig,
+};
 pub use store::{Installed, PackageStore, StagedPackage};
 pub use tree::{TreeListing, list_tree};

@@ -109,6 +109,13 @@ impl Lock {
         self.programs.get(name).or_else(only).map(String::as_str)
     }
 
+    /// The identity of the image, where one is installed.
+    #[must_use]
+    pub fn image(&self) -> Option<&str> {
+        let first = self.packages.first().filter(|_| self.spec.starts_with("image:"))?;
+        Some(&first.integrity)
+    }
+
     /// Packages whose scripts did not run.
     pub fn skipped_scripts(&self) -> impl Iterator<Item = &LockedPackage> {
         self.packages.iter().filter(|package| package.has_scripts && !self.install_scripts)

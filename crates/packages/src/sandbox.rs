@@ -64,6 +64,15 @@ pub struct UserConfig {
     pub variables: Vec<(String, String)>,
 }
 
+/// An image that an engine has.
+#[derive(Clone, Debug)]
+pub struct PulledImage {
+    /// `sha256:` and the digest of its configuration, which names all of its layers by their digests.
+    pub id: String,
+    /// The engine, with its version.
+    pub engine: String,
+}
+
 /// Runs the steps of an installation, confined: they see the system, the package's directory at [`PACKAGE_PATH`] and scratch space at
 /// [`SCRATCH_PATH`], both writable, and nothing else of the user's files.
 pub trait InstallSandbox {
@@ -72,6 +81,12 @@ pub trait InstallSandbox {
     /// # Errors
     /// It could not be started.
     fn run(&self, step: &InstallStep, package: &Path, scratch: &Path) -> Result<StepOutput, PackageError>;
+
+    /// Has the container engine of this machine fetch an image. It runs none of it.
+    ///
+    /// # Errors
+    /// There is no engine, or it cannot fetch the image.
+    fn pull_image(&self, name: &str) -> Result<PulledImage, PackageError>;
 
     /// Whether there is a program of this name in the sandbox.
     fn has_program(&self, name: &str) -> bool;

@@ -2,6 +2,8 @@
 
 mod absent_tools;
 mod agreed_tools;
+mod container;
+mod container_process;
 mod pin_origin;
 mod server_state;
 mod server_settings;
@@ -31,7 +33,7 @@ use pin_origin::pin_origin;
 use sandbox_launcher::{LaunchContext, SandboxLauncher};
 pub use server_log::last_lines;
 pub use server_settings::{UnusableServer, declared_servers};
-pub use server_state::ServerStatePaths;
+pub use server_state::{ServerStatePaths, package_problem};
 
 use crate::error::BuildError;
 use crate::gate_builder;
@@ -198,7 +200,8 @@ impl Servers {
         let limits = sandbox_settings::limits(&settings.loaded.config.sandbox);
         let quarantine = gate_builder::quarantine_directory(settings);
         let key = state_dir::key(settings).ok();
-        let means = LaunchContext { runner: Arc::clone(runner), limits, quarantine, key };
+        let environment = settings.environment.clone();
+        let means = LaunchContext { runner: Arc::clone(runner), limits, quarantine, key, environment };
         let before = PreviousServers(self.state().clone(), self.launcher.replace(Some(means)));
         // Evaluated before any of them is started, since a start may pin its tools.
         let is_strange = |server: &&ServerSettings| {

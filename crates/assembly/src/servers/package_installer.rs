@@ -12,12 +12,13 @@ use toolgate_command::{CommandRunner, ConfinedProcess, OwnDirectory, StartedProc
 use toolgate_connect::PackageSettings;
 use toolgate_egress::{AddressClass, Dial, SystemDialer};
 use toolgate_packages::{
-    InstallRequest, InstallSandbox, InstallStep, PACKAGE_PATH, PackageError, PackageStore, SCRATCH_PATH,
-    StagedPackage, StepOutput, UserConfig, install,
+    InstallRequest, InstallSandbox, InstallStep, PACKAGE_PATH, PackageError, PackageStore, PulledImage,
+    SCRATCH_PATH, StagedPackage, StepOutput, UserConfig, install,
 };
 use toolgate_sandbox::{PROXY_PORT, ResourceLimits, refused_place};
 use toolgate_types::StateKey;
 
+use super::container_process::{ContainerEngine, last_line};
 use super::sandbox_launcher::block_on;
 use crate::ambient::{HostEnvironment, exists, open_directory};
 use crate::error::BuildError;
@@ -239,6 +240,31 @@ impl InstallSandbox for PackageInstaller {
             output: String::from_utf8_lossy(&output?).into_owned(),
             said: process.errors(),
         })
+    }
+
+    fn pull_image(&self, name: &str) -> Result<PulledImage, PackageError> {
+        let engine =
+            ContainerEngine::find(&self.environment).map_err(|wanted| PackageError::NoManager { wanted })?;
+        let ask = |words: &[&str]| {
+            let cannot =
+                |error: std::io::Error| PackageError::Answer(format!("the engine cannot be asked: {error}"));
+            engine.ask(&self.environment, words, STEP_TIMEOUT).map_err(cannot)
+        };
+        let pulled = ask(&["pull", "--quiet", name])?;
+        let inspected = ask(&["image", "inspect", "--format", "{{.Id}}", name])?;
+        if !inspected.success {
+            let (step, how) = (format!("pull {name}"), "it has no such image".to_owned());
+            return Err(PackageError::Step { step, how, said: format!("{}{}", pulled.said, inspected.said) });
+        }
+        if !pulled.success {
+            let reason = last_line(&pulled.said);
+            (self.report)(&format!(
+                "`{name}` cannot be fetched, so the one that the engine has is used: {reason}"
+            ));
+        }
+        let id = inspected.output.trim();
+        let id = if id.contains(':') { id.to_owned() } else { format!("sha256:{id}") };
+        Ok(PulledImage { id, engine: engine.about.clone() })
     }
 
     fn has_program(&self, name: &str) -> bool {

@@ -14,7 +14,8 @@ pub(super) fn pin_origin(settings: &Settings, server: &ServerConfig) -> Option<P
             let arguments = process.arguments.iter().map(|argument| argument.value.as_written());
             // Without the version: an update has its own question.
             let package = process.package.iter().map(|package| package.value.newest().to_string());
-            package.chain([process.program.value.clone()]).chain(arguments).collect()
+            let entrypoint = process.entrypoint.iter().map(|program| program.value.clone());
+            package.chain([process.program.value.clone()]).chain(entrypoint).chain(arguments).collect()
         }
         ServerTransport::Remote(remote) => vec![remote.url.value.as_written()],
     };

@@ -15,12 +15,12 @@ use toolgate_connect::{
     HomeSettings, LaunchedServer, PackageSettings, ProcessSettings, RunningProcess, ServerLauncher,
 };
 use toolgate_manifest::ServerLimits;
-use toolgate_packages::{PACKAGE_PATH, PackageError, PackageStore};
+use toolgate_packages::{Installed, PACKAGE_PATH, PackageError, PackageStore};
 use toolgate_sandbox::ResourceLimits;
 use toolgate_types::{CallId, ErrorCode, Failure, StateKey};
 
-use super::server_log;
-use crate::ambient::{open_directory, open_private_directory};
+use super::{container, server_log};
+use crate::ambient::{HostEnvironment, open_directory, open_private_directory};
 
 /// The runner of commands, and the limits of each process.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub(super) struct LaunchContext {
     pub(super) quarantine: PathBuf,
     /// The key that the locks of packages are sealed with; `None` if it cannot be used.
     pub(super) key: Option<StateKey>,
+    /// Where a container engine is looked for.
+    pub(super) environment: HostEnvironment,
 }
 
 /// Starts processes with the current runner.
@@ -52,6 +54,10 @@ impl ServerLauncher for SandboxLauncher {
         let means = means.ok_or_else(|| {
             Failure::new(ErrorCode::Internal, "no sandbox backend is available on this machine")
         })?;
+        if let Some(package) = process.package.as_ref().filter(|package| container::is_of_images(package)) {
+            let lock = verified(package, means.key.as_ref())?.lock;
+            return container::launch(&means, process, package, &lock);
+        }
         let mut belongings = Belongings::default();
         let program = match &process.package {
             Some(package) => belongings.add_package(package, &process.program, means.key.as_ref())?,
@@ -118,23 +124,7 @@ impl Belongings {
         program: &OsStr,
         key: Option<&StateKey>,
     ) -> Result<OsString, Failure> {
-        let Some(key) = key else {
-            let message = "the key of the gate's state cannot be used, so no lock of a package is believed";
-            return Err(Failure::new(ErrorCode::NotPermitted, message));
-        };
-        let store = PackageStore::new(package.directory.clone(), key.clone());
-        let refused = |error: PackageError| {
-            let code = match &error {
-                PackageError::NotInstalled { .. } | PackageError::OtherInstalled { .. } => {
-                    ErrorCode::CommandNotFound
-                }
-                PackageError::Io { .. } => ErrorCode::IoError,
-                _ => ErrorCode::NotPermitted,
-            };
-            Failure::new(code, format!("{error}; {}", error.help(&package.server)))
-        };
-        let installed =
-            store.verified(&package.spec, &package.with, package.install_scripts).map_err(refused)?;
+        let installed = verified(package, key)?;
         let path =
             installed.lock.program(&program.to_string_lossy()).map(|path| format!("{PACKAGE_PATH}/{path}"));
         let path = path.ok_or_else(|| {
@@ -184,8 +174,28 @@ impl Belongings {
     }
 }
 
+/// The installed package, unchanged.
+fn verified(package: &PackageSettings, key: Option<&StateKey>) -> Result<Installed, Failure> {
+    let Some(key) = key else {
+        let message = "the key of the gate's state cannot be used, so no lock of a package is believed";
+        return Err(Failure::new(ErrorCode::NotPermitted, message));
+    };
+    let store = PackageStore::new(package.directory.clone(), key.clone());
+    let refused = |error: PackageError| {
+        let code = match &error {
+            PackageError::NotInstalled { .. } | PackageError::OtherInstalled { .. } => {
+                ErrorCode::CommandNotFound
+            }
+            PackageError::Io { .. } => ErrorCode::IoError,
+            _ => ErrorCode::NotPermitted,
+        };
+        Failure::new(code, format!("{error}; {}", error.help(&package.server)))
+    };
+    store.verified(&package.spec, &package.with, package.install_scripts).map_err(refused)
+}
+
 /// The limits that a server declares, with the defaults for the rest.
-fn limits(own: ServerLimits, usual: ResourceLimits) -> ResourceLimits {
+pub(super) fn limits(own: ServerLimits, usual: ResourceLimits) -> ResourceLimits {
     ResourceLimits {
         memory: own.memory.unwrap_or(usual.memory),
         processes: own.processes.unwrap_or(usual.processes),

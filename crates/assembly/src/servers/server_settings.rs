@@ -16,6 +16,7 @@ use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_sandbox::{loader_variable, refused_place};
 use toolgate_types::ToolClass;
 
+use super::container;
 use super::pin_origin::pin_origin;
 use super::server_state;
 use crate::ambient::real_path;
@@ -140,7 +141,8 @@ fn process_problems(settings: &Settings, process: &manifest::ServerProcessConfig
         };
         Some(config.problem_at(&mount.alias, message, Some(help)))
     });
-    let hosts = process.network.iter().filter_map(|host| {
+    let is_image = container::is_image(process);
+    let hosts = process.network.iter().filter(|_| !is_image).filter_map(|host| {
         let error = NetworkAllowlist::parse(&[host.value.as_str()]).err()?;
         Some(config.problem_at(host, error.to_string(), Some(error.help())))
     });
@@ -159,7 +161,12 @@ fn process_problems(settings: &Settings, process: &manifest::ServerProcessConfig
         ))
     });
     let shared = process.read.iter().filter_map(|path| mount_overlap_problem(settings, path));
-    unknown.chain(hosts).chain(variables).chain(places).chain(shared).collect()
+    let named = |alias: &Located<String>| process.mounts.iter().any(|mount| mount.alias.value == alias.value);
+    let places_of_none = process.mount_paths.iter().filter(|(alias, _)| !named(alias)).map(|(alias, _)| {
+        let help = format!("add `\"{}\"` to `mounts`", alias.value);
+        config.problem_at(alias, format!("`mounts` does not name `{}`", alias.value), Some(help))
+    });
+    unknown.chain(hosts).chain(variables).chain(places).chain(shared).chain(places_of_none).collect()
 }
 
 /// A `read` directory that overlaps a mount is refused: the deny rules of the mount would not apply to it.
@@ -209,6 +216,12 @@ fn process(
         package: server_state::package(settings, server, process),
         home: server_state::home(settings, server, process),
         host_paths: process.host_paths,
+        mount_paths: process
+            .mount_paths
+            .iter()
+            .map(|(alias, path)| (alias.value.clone(), path.value.clone()))
+            .collect(),
+        entrypoint: process.entrypoint.as_ref().map(|program| program.value.clone()),
         log: Some(server_state::log(settings, server, process)),
     })
 }

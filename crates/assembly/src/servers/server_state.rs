@@ -7,11 +7,14 @@ use std::path::PathBuf;
 
 use toolgate_connect::{HomeSettings, PackageSettings};
 use toolgate_manifest::{ServerConfig, ServerProcessConfig, ServerTransport};
+use toolgate_packages::{PackageError, PackageStore};
 use toolgate_types::digest::Sha256Hasher;
 
-use crate::ambient::real_path;
+use super::container;
+use crate::ambient::{exists, real_path};
 use crate::gate_builder::{HOMES, PACKAGES, SERVER_LOGS};
 use crate::settings::Settings;
+use crate::state_dir;
 
 /// How many bytes a home directory may hold where the configuration does not say.
 const USUAL_HOME_BYTES: u64 = 1 << 30;
@@ -44,6 +47,23 @@ impl ServerStatePaths {
     }
 }
 
+/// What a start of a server's package would say, and what to do about it; `None` if it is installed as it is declared.
+#[must_use]
+pub fn package_problem(settings: &Settings, server: &ServerConfig) -> Option<(String, String)> {
+    let package = ServerStatePaths::of(settings, server)?.package?;
+    let said = |error: &PackageError| Some((error.to_string(), error.help(&package.server)));
+    // Without an installation there may be no key either, and none is made for a look.
+    if !exists(&package.directory) {
+        return said(&PackageError::NotInstalled { spec: package.spec.to_string() });
+    }
+    let key = match state_dir::key(settings) {
+        Ok(key) => key,
+        Err(error) => return Some((error.to_string(), "see `toolgate doctor`".to_owned())),
+    };
+    let store = PackageStore::new(package.directory.clone(), key);
+    store.verified(&package.spec, &package.with, package.install_scripts).err().as_ref().and_then(said)
+}
+
 pub(super) fn package(
     settings: &Settings,
     server: &str,
@@ -60,7 +80,7 @@ pub(super) fn package(
 }
 
 pub(super) fn home(settings: &Settings, server: &str, process: &ServerProcessConfig) -> Option<HomeSettings> {
-    (!process.ephemeral).then(|| HomeSettings {
+    (!process.ephemeral && !container::is_image(process)).then(|| HomeSettings {
         directory: settings.state_dir.join(HOMES).join(directory_name(settings, server, process)),
         max_bytes: process.limits.home_size.unwrap_or(USUAL_HOME_BYTES),
     })

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use toolgate_gate::JournalBounds;
 use toolgate_manifest::{
     Access, AuditDetail, CommandMount, Config, ConfigProblem, DeclaredPath, KeySourceConfig, Located,
-    ModelKey, OnAuditFailure, PinMode, SandboxLayer, ServeAuth, ServerConfig, ServerProcessConfig,
-    ServerRemote, ServerTransport, ToolManifest, VariableText,
+    ModelKey, OnAuditFailure, PackageRegistry, PinMode, SandboxLayer, ServeAuth, ServerConfig,
+    ServerProcessConfig, ServerRemote, ServerTransport, ToolManifest, VariableText,
 };
 use toolgate_tools::default_key_variable;
 use toolgate_types::{OnViolation, ToolClass, Trust};
@@ -82,10 +82,25 @@ fn programs(config: &Config) -> Vec<String> {
 
 fn program(server: &ServerConfig, process: &ServerProcessConfig) -> String {
     let arguments = process.arguments.iter().map(|text| text.value.as_written());
-    let words: Vec<String> = std::iter::once(process.program.value.clone()).chain(arguments).collect();
+    let words: Vec<String> = std::iter::once(program_or_package(process)).chain(arguments).collect();
     let disabled = if server.disabled { " (disabled)" } else { "" };
     let bounds = bounds(&process.mounts, &process.network);
     format!("server {}{disabled}: {}{bounds}", server.name.value, words.join(" "))
+}
+
+/// Whose code runs: a package is more than the name of its program.
+fn program_or_package(process: &ServerProcessConfig) -> String {
+    let Some(package) = process.package.as_ref().map(|package| &package.value) else {
+        return process.program.value.clone();
+    };
+    let beside: Vec<String> = process.with.iter().map(|other| format!("with {}", other.value)).collect();
+    let program = process.entrypoint.as_ref().unwrap_or(&process.program);
+    let named = (program.value != package.program()).then(|| format!("program {}", program.value));
+    let scripts = process.install_scripts.then(|| "its install scripts run".to_owned());
+    let image = (package.registry() == PackageRegistry::Image)
+        .then(|| "in a container of the engine of this machine".to_owned());
+    let more: Vec<String> = beside.into_iter().chain(named).chain(scripts).chain(image).collect();
+    if more.is_empty() { package.to_string() } else { format!("{package} ({})", more.join(", ")) }
 }
 
 /// The mounts and hosts that a program can access.

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::arguments::{PROJECT_FOLDER, arguments};
-use super::known_servers::{KnownServer, known_server};
+use super::container_command::container_command;
+use super::container_entry::container_lines;
+use super::known_servers::{KnownServer, known_server, resembles};
 use super::package_command::{PackageCommand, package_command};
 use super::secret_variables::ServerImport;
 use toolgate_manifest::{is_reserved, is_variable, quoted};
@@ -37,9 +39,6 @@ const IMPORTED_KEYS: &[&str] = &[
 const AUTO_APPROVE_KEYS: &[&str] =
     &["autoApprove", "alwaysAllow", "alwaysApprove", "auto_approve", "trust", "autoAllow"];
 
-/// Programs that start others through a daemon outside the sandbox.
-const CONTAINERS: &[&str] = &["docker", "podman"];
-
 /// Why a gate is not put behind itself.
 pub(super) const THIS_GATE: &str = "it is this gate itself";
 
@@ -72,7 +71,7 @@ pub(super) fn lines(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Res
         Some(url) => remote(url, fields, taking)?,
         None => process(fields, taking)?,
     };
-    if is_off(fields) || cannot_start(fields) {
+    if is_off(fields) {
         lines.push("disabled: true".to_owned());
     }
     lines.push("# Say what each tool can do: until then all of them count as destructive.".to_owned());
@@ -87,12 +86,6 @@ fn address(fields: &ServerFields) -> Option<&str> {
 
 fn is_off(fields: &ServerFields) -> bool {
     fields.get("disabled") == Some(&Value::Bool(true)) || fields.get("enabled") == Some(&Value::Bool(false))
-}
-
-/// Whether the server's program does not work inside the sandbox.
-fn cannot_start(fields: &ServerFields) -> bool {
-    address(fields).is_none()
-        && command(fields).is_ok_and(|(program, _)| CONTAINERS.contains(&base_name(&program)))
 }
 
 fn base_name(program: &str) -> &str {
@@ -159,6 +152,9 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
     if base_name(started) == "toolgate" && further.iter().any(|word| word == "mcp") {
         return Err(THIS_GATE.to_owned());
     }
+    if let Some(command) = container_command(started, further) {
+        return container_lines(command?, fields, taking);
+    }
     let package = match package_command(started, further) {
         Some(Ok(package)) => Some(package),
         Some(Err(reason)) => {
@@ -169,17 +165,29 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
         }
         None => None,
     };
+    let known = package.as_ref().and_then(|package| known_server(package.spec.name()));
+    if let Some((package, other)) =
+        package.as_ref().and_then(|package| Some((package.spec.name(), resembles(package.spec.name())?)))
+    {
+        taking.notes.push(format!(
+            "`{}` is not the well-known `{other}`: look whether it is what you mean",
+            shown(package)
+        ));
+    }
     let mut lines = match &package {
-        Some(package) => package_lines(package),
+        Some(package) => package_lines(package, known),
         None => vec![format!("command: {}", quoted(&program))],
     };
     let words = package.as_ref().map_or(words.clone(), |package| package.arguments.clone());
-    let known = package.as_ref().and_then(|package| known_server(package.spec.name()));
     let words = arguments(&words, taking);
-    if !words.is_empty() {
-        let written: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        lines.push(format!("args: [{}]", written.join(", ")));
-    }
+    lines.extend(arguments_line(&words));
+    taking.browser = known.and_then(|known| known.browser).filter(|browser| {
+        let option =
+            |word: &str| word.split('=').next().is_some_and(|option| browser.replaced_by.contains(&option));
+        !words.iter().any(|word| option(word))
+    });
+    taking.words = words;
+    taking.writes = known.is_some_and(|known| known.writes);
     lines.extend(with_known(environment(fields, taking)?, known));
     if let Some(directory) = fields.get("cwd").and_then(Value::as_str) {
         match in_project(directory) {
@@ -206,11 +214,20 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
     Ok(lines)
 }
 
-fn package_lines(package: &PackageCommand) -> Vec<String> {
+/// The line with the arguments, if there are any.
+pub(super) fn arguments_line(words: &[String]) -> Option<String> {
+    let written: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    (!written.is_empty()).then(|| format!("args: [{}]", written.join(", ")))
+}
+
+fn package_lines(package: &PackageCommand, known: Option<&KnownServer>) -> Vec<String> {
     let mut lines = vec![format!("package: {}", quoted(&package.spec.to_string()))];
     lines.extend(package.program.as_ref().map(|program| format!("command: {}", quoted(program))));
-    if !package.with.is_empty() {
-        let with: Vec<String> = package.with.iter().map(|spec| quoted(&spec.requirement())).collect();
+    let mut with: Vec<String> = package.with.iter().map(|spec| quoted(&spec.requirement())).collect();
+    if with.is_empty() {
+        with.extend(known.into_iter().flat_map(|known| known.with).map(|spec| quoted(spec)));
+    }
+    if !with.is_empty() {
         lines.push(format!("with: [{}]", with.join(", ")));
     }
     lines
@@ -338,12 +355,12 @@ fn passed_on(fields: &ServerFields, said: &str, notes: &mut Vec<String>) -> Vec<
     lines
 }
 
-fn sandbox_decides(name: &str) -> String {
+pub(super) fn sandbox_decides(name: &str) -> String {
     format!("the variable `{}` is not taken over: the sandbox sets what a server needs", shown(name))
 }
 
 /// The members of an object whose values are strings, numbers or booleans.
-fn texts<'v>(value: Option<&'v Value>, key: &str) -> Result<Vec<(&'v str, String)>, String> {
+pub(super) fn texts<'v>(value: Option<&'v Value>, key: &str) -> Result<Vec<(&'v str, String)>, String> {
     let members = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(members)) => members,
@@ -367,11 +384,6 @@ fn in_project(directory: &str) -> Option<String> {
 fn programs(program: &str, notes: &mut Vec<String>) {
     let name = base_name(program);
     let note = match name {
-        container if CONTAINERS.contains(&container) => {
-            format!(
-                "`{name}` does not work inside the sandbox, so that it is disabled; name the server's own program"
-            )
-        }
         "cmd" | "cmd.exe" | "powershell" | "pwsh" => format!("`{name}` is no program of this system"),
         _ => return,
     };

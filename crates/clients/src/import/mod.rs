@@ -6,6 +6,8 @@
 //! reason.
 
 mod arguments;
+mod container_command;
+mod container_entry;
 mod entry;
 mod insert;
 mod known_servers;
@@ -19,6 +21,7 @@ mod variables;
 use std::fmt::Write as _;
 
 pub use insert::{InsertError, insert_servers};
+use known_servers::BrowserArguments;
 pub use mounts::ImportedMount;
 use secret_variables::{SecretVariables, ServerImport};
 use serde_json::Value;
@@ -29,6 +32,7 @@ use toolgate_manifest::{
 
 use crate::jsonc::{JsoncEditError, parse_jsonc};
 use crate::toml::read_toml;
+use crate::yaml::read_servers;
 
 /// The servers of a client's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +71,12 @@ pub struct ImportedServer {
     pub notes: Vec<String>,
     /// Paths of the host among its arguments and variables.
     pub paths: Vec<String>,
+    /// Of a container image: which of these paths are directories, and where the container has each.
+    pub container_paths: Option<Vec<(String, String)>>,
+    /// Whether it is of no use unless it may change the files that its arguments name.
+    pub writes: bool,
+    words: Vec<String>,
+    browser: Option<&'static BrowserArguments>,
 }
 
 /// Why nothing was imported.
@@ -140,6 +150,21 @@ impl ImportedServer {
         })
     }
 
+    /// Gives a server that drives a browser this one of the system; `false` if it needs none, or has one.
+    pub fn use_browser(&mut self, program: Option<&str>) -> bool {
+        let Some(browser) = self.browser.take() else { return false };
+        let Some(program) = program else { return true };
+        self.words.extend([browser.program.to_owned(), program.to_owned()]);
+        let missing = browser.more.iter().filter(|word| !self.words.iter().any(|known| known == *word));
+        let missing: Vec<String> = missing.map(|word| (*word).to_owned()).collect();
+        self.words.extend(missing);
+        let at = self.lines.iter().position(|line| line.starts_with("args: "));
+        let place = at.unwrap_or(1).min(self.lines.len());
+        self.lines.retain(|line| !line.starts_with("args: "));
+        self.lines.splice(place..place, entry::arguments_line(&self.words));
+        true
+    }
+
     fn parsed(&self) -> Result<Config, ConfigProblems> {
         Config::parse("import", &format!("mcp_servers:\n{}", self.render("  ")))
     }
@@ -163,7 +188,7 @@ pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
     import_from(&parse_jsonc(text)?)
 }
 
-/// The servers of a client's file in JSON or in TOML.
+/// The servers of a client's file in JSON, in TOML, or in goose's YAML.
 ///
 /// # Errors
 /// The text is neither, or has no servers.
@@ -171,7 +196,10 @@ pub fn import_text(text: &str) -> Result<Imported, ImportError> {
     match import_servers(text) {
         Err(ImportError::Unreadable(in_json)) => match read_toml(text) {
             Ok(root) => import_from(&root),
-            Err(in_toml) => Err(ImportError::Neither { in_json, in_toml }),
+            Err(in_toml) => match read_servers(text, "extensions") {
+                Some(root) => import_from(&root),
+                None => Err(ImportError::Neither { in_json, in_toml }),
+            },
         },
         read => read,
     }
@@ -206,15 +234,37 @@ fn one(
 ) -> Result<ImportedServer, String> {
     let Value::Object(fields) = value else { return Err("it is not an object".to_owned()) };
     let known = entry::name(name, taken);
-    let mut taking =
-        ServerImport { server: &known, secrets, notes: Vec::new(), paths: Vec::new(), sees_project: false };
+    let mut taking = ServerImport {
+        server: &known,
+        secrets,
+        notes: Vec::new(),
+        paths: Vec::new(),
+        sees_project: false,
+        container_paths: None,
+        words: Vec::new(),
+        browser: None,
+        writes: false,
+    };
     if known != name {
         taking.notes.push(format!("`{name}` is called `{known}` here"));
     }
     let lines = entry::lines(fields, &mut taking)?;
-    let ServerImport { notes, paths, .. } = taking;
+    let ServerImport { notes, paths, container_paths, words, browser, writes, .. } = taking;
     let program = entry::program(fields);
-    let server = ImportedServer { name: known, client_name: name.to_owned(), program, lines, notes, paths };
+    let client_name = name.to_owned();
+    let mut server = ImportedServer {
+        name: known,
+        client_name,
+        program,
+        lines,
+        notes,
+        paths,
+        container_paths,
+        writes,
+        words,
+        browser,
+    };
+    server.show_project();
     match server.refused() {
         None => Ok(server),
         Some(reason) => Err(reason),

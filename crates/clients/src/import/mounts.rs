@@ -2,6 +2,7 @@
 
 use toolgate_manifest::quoted;
 
+use super::arguments::PROJECT_FOLDER;
 use super::{Imported, ImportedServer};
 
 /// A mount of the configuration.
@@ -46,6 +47,34 @@ impl Imported {
 }
 
 impl ImportedServer {
+    /// Where the container of an image has this path of its command.
+    #[must_use]
+    pub fn container_path(&self, path: &str) -> Option<&str> {
+        let known = self.container_paths.iter().flatten().find(|(known, _)| known == path);
+        known.map(|(_, target)| target.as_str())
+    }
+
+    /// Names the place of the client's open directory in a container.
+    pub(super) fn show_project(&mut self) {
+        if let Some(target) = self.container_path(PROJECT_FOLDER).map(str::to_owned) {
+            self.show_in_container(&[("@project".to_owned(), target)]);
+        }
+    }
+
+    /// Gives the container of an image these mounts, each at its path.
+    pub fn show_in_container(&mut self, mounts: &[(String, String)]) {
+        let is_mounts =
+            |line: &String| ["mounts:", "# mounts:", "mount_paths:"].iter().any(|key| line.starts_with(key));
+        let at = self.lines.iter().position(is_mounts).unwrap_or(self.lines.len());
+        self.lines.retain(|line| !is_mounts(line));
+        let aliases: Vec<String> = mounts.iter().map(|(alias, _)| quoted(alias)).collect();
+        let places: Vec<String> =
+            mounts.iter().map(|(alias, path)| format!("{}: {}", quoted(alias), quoted(path))).collect();
+        let lines =
+            [format!("mounts: [{}]", aliases.join(", ")), format!("mount_paths: {{{}}}", places.join(", "))];
+        self.lines.splice(at..at, lines);
+    }
+
     /// Gives the server these mounts, at their paths on the host.
     pub fn show_mounts(&mut self, mounts: &[(String, bool)]) {
         let is_mounts = |line: &String| line.starts_with("mounts:") || line.starts_with("# mounts:");

@@ -2,6 +2,7 @@
 
 use toolgate_text::secret_detection::{is_secret, looks_random, without_scheme};
 
+use super::known_servers::BrowserArguments;
 use super::variable_name::variable;
 use super::variables::translated;
 use toolgate_manifest::shown;
@@ -34,6 +35,14 @@ pub(super) struct ServerImport<'t> {
     pub(super) paths: Vec<String>,
     /// Whether it refers to the client's open directory.
     pub(super) sees_project: bool,
+    /// Of a container image: directories of the host with their paths in the container.
+    pub(super) container_paths: Option<Vec<(String, String)>>,
+    /// Its arguments, as they are written.
+    pub(super) words: Vec<String>,
+    /// How it takes a browser, if it needs one.
+    pub(super) browser: Option<&'static BrowserArguments>,
+    /// Whether it changes the files that its arguments name.
+    pub(super) writes: bool,
 }
 
 impl ServerImport<'_> {

@@ -17,6 +17,7 @@ mod junie;
 mod amp;
 mod roo_code;
 mod kiro;
+mod goose;
 
 use crate::config_file::ConfigFileFormat;
 use crate::config_location::ConfigLocation;
@@ -40,6 +41,7 @@ pub const CLIENTS: &[McpClient] = &[
     amp::CLIENT,
     roo_code::CLIENT,
     kiro::CLIENT,
+    goose::CLIENT,
 ];
 
 /// A program that speaks MCP as a client.

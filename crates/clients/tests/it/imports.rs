@@ -73,7 +73,7 @@ fn files_without_servers_say_so() {
 }
 
 #[test]
-fn what_could_not_work_behind_the_gate_is_left_out_or_disabled() {
+fn what_could_not_work_behind_the_gate_is_left_out() {
     let text = r#"{"mcpServers": {
         "gate": {"command": "/opt/bin/toolgate", "args": ["--workspace", "/x", "mcp"]},
         "wrapped": {"command": "/usr/bin/env", "args": ["-i", "-u", "mcp", "A=b", "toolgate", "mcp"]},
@@ -83,15 +83,17 @@ fn what_could_not_work_behind_the_gate_is_left_out_or_disabled() {
         "old": {"type": "sse", "url": "https://a.example/x"},
         "older": {"url": "https://a.example/sse/"},
         "new": {"type": "http", "url": "https://a.example/sse"},
-        "boxed": {"command": "/usr/bin/docker", "args": ["run", "x"]}
+        "boxed": {"command": "/usr/bin/docker", "args": ["run", "-i", "--rm", "x"]},
+        "root": {"command": "docker", "args": ["run", "-i", "--privileged", "x"]},
+        "gateway": {"command": "docker", "args": ["mcp", "gateway", "run"]}
     }}"#;
     let imported = import_servers(text).unwrap();
     let left_out: Vec<&str> = imported.left_out.iter().map(|left| left.name.as_str()).collect();
-    assert_eq!(left_out, ["gate", "wrapped", "listed", "old", "older"]);
+    assert_eq!(left_out, ["gate", "wrapped", "listed", "old", "older", "root", "gateway"]);
     let config = Config::parse("toolgate.yaml", &imported.render()).unwrap();
     let declared: Vec<(&str, bool)> =
         config.mcp_servers.iter().map(|server| (server.name.value.as_str(), server.disabled)).collect();
-    assert_eq!(declared, [("other", false), ("checks", false), ("new", false), ("boxed", true)]);
+    assert_eq!(declared, [("other", false), ("checks", false), ("new", false), ("boxed", false)]);
 }
 
 /// A gate under another name is recognised by its program.
@@ -288,4 +290,36 @@ proptest! {
         prop_assert_eq!(imported.servers.len(), 2);
         prop_assert!(!told("x", &imported).contains(&secret), "{}", told("x", &imported));
     }
+}
+
+#[test]
+fn a_container_is_an_image_with_what_its_command_passes_on() {
+    let text = r#"{"mcpServers": {
+        "hub": {
+            "command": "docker",
+            "args": ["run", "-i", "--rm", "-e", "HUB_TOKEN", "-v", "${workspaceFolder}:/work:ro", "ghcr.io/a/hub:1", "stdio", "/work"],
+            "env": {"HUB_TOKEN": "ghp_0123456789abcdefghij0123456789abcdef", "DOCKER_HOST": "tcp://10.0.0.1"}
+        }
+    }}"#;
+    let imported = import_servers(text).unwrap();
+    let server = &imported.servers[0];
+    let lines: Vec<&str> =
+        server.lines.iter().map(String::as_str).filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(
+        lines,
+        [
+            "package: \"image:ghcr.io/a/hub:1\"",
+            "args: [stdio, /work]",
+            "env:",
+            "  HUB_TOKEN: \"${HUB_TOKEN}\"",
+            "mounts: [\"@project\"]",
+            "mount_paths: {\"@project\": /work}",
+        ]
+    );
+    assert!(
+        server.notes.iter().any(|note| note.contains("`DOCKER_HOST` is not passed")),
+        "{:?}",
+        server.notes
+    );
+    assert_eq!(server.paths, [""; 0]);
 }

@@ -4,6 +4,8 @@
 //! meaning here. Further keys declare what a gate has to know: what the server's process may access, and the class of
 //! each of its tools.
 
+mod container;
+mod image;
 mod package;
 mod process;
 mod read;
@@ -88,6 +90,10 @@ pub struct ServerProcessConfig {
     pub ephemeral: bool,
     /// `host_paths`: its mounts are shown at their paths on the host, instead of below `/mnt`.
     pub host_paths: bool,
+    /// `mount_paths`: where the container of an image has its mounts, by alias; absent means below `/mnt`.
+    pub mount_paths: Vec<(Located<String>, Located<String>)>,
+    /// `entrypoint`: the program in the container; absent means that of the image.
+    pub entrypoint: Option<Located<String>>,
     /// `args`.
     pub arguments: Vec<Located<VariableText>>,
     /// `env`: its environment besides what the sandbox sets.

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use super::image::{is_image_name, is_image_version, split_image};
+
 /// The longest name or version.
 const MAX_BYTES: usize = 214;
 
@@ -14,6 +16,8 @@ pub enum PackageRegistry {
     Npm,
     /// The Python package index that pip or uv is configured for.
     Pypi,
+    /// Container images of the registries that the engine of the machine is configured for.
+    Image,
 }
 
 impl PackageRegistry {
@@ -23,6 +27,7 @@ impl PackageRegistry {
         match self {
             Self::Npm => "npm",
             Self::Pypi => "pypi",
+            Self::Image => "image",
         }
     }
 }
@@ -32,7 +37,7 @@ impl PackageRegistry {
 pub struct PackageSpec {
     registry: PackageRegistry,
     name: String,
-    /// A version, range or tag for npm; version specifiers such as `==1.2` for Python; empty for the newest.
+    /// A version, range or tag for npm; version specifiers such as `==1.2` for Python; `:TAG` or `@sha256:DIGEST` for images; empty for the newest.
     version: String,
 }
 
@@ -40,7 +45,7 @@ pub struct PackageSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackageSpecError {
     /// It does not begin with a registry.
-    #[error("it does not begin with `npm:` or `pypi:`")]
+    #[error("it does not begin with `npm:`, `pypi:` or `image:`")]
     Registry,
     /// It is a URL, a path or another source.
     #[error("it is not a name in a registry")]
@@ -54,7 +59,7 @@ pub enum PackageSpecError {
 }
 
 impl PackageSpec {
-    /// Parses `npm:NAME@VERSION` or `pypi:NAME==VERSION`; the version may be left out.
+    /// Parses `npm:NAME@VERSION`, `pypi:NAME==VERSION` or `image:NAME:TAG`; the version may be left out.
     ///
     /// # Errors
     /// See [`PackageSpecError`].
@@ -62,37 +67,51 @@ impl PackageSpec {
         match text.split_once(':') {
             Some(("npm", rest)) => Self::of(PackageRegistry::Npm, rest),
             Some(("pypi", rest)) => Self::of(PackageRegistry::Pypi, rest),
+            Some(("image", rest)) => Self::of(PackageRegistry::Image, rest),
             _ => Err(PackageSpecError::Registry),
         }
     }
 
-    /// Parses what follows the colon, which is also what `npx` and `uvx` accept.
+    /// Parses what follows the colon, which is also what `npx`, `uvx` and `docker run` accept.
     ///
     /// # Errors
     /// See [`PackageSpecError`].
     pub fn of(registry: PackageRegistry, text: &str) -> Result<Self, PackageSpecError> {
-        if text.contains("://") || text.starts_with(['.', '/', '~', '-']) || text.contains([':', '\\', '#']) {
+        let has_colon = text.contains(':') && registry != PackageRegistry::Image;
+        if text.contains("://")
+            || text.starts_with(['.', '/', '~', '-'])
+            || text.contains(['\\', '#'])
+            || has_colon
+        {
             return Err(PackageSpecError::Source);
         }
         let (name, version) = match registry {
             PackageRegistry::Npm => split_npm(text),
             PackageRegistry::Pypi => split_pypi(text),
+            PackageRegistry::Image => split_image(text),
         };
         let is_name = match registry {
             PackageRegistry::Npm => is_npm_name(name),
             PackageRegistry::Pypi => is_pypi_name(name),
+            PackageRegistry::Image => is_image_name(name),
         };
         if !is_name || name.len() > MAX_BYTES {
             return Err(PackageSpecError::Name(shown(name)));
         }
         let version = match (registry, version) {
-            (PackageRegistry::Npm, "latest") | (PackageRegistry::Pypi, "@latest") => String::new(),
+            (PackageRegistry::Npm, "latest")
+            | (PackageRegistry::Pypi, "@latest")
+            | (PackageRegistry::Image, ":latest") => String::new(),
             (PackageRegistry::Pypi, version) => {
                 version.strip_prefix('@').map_or_else(|| version.to_owned(), |exact| format!("=={exact}"))
             }
-            (PackageRegistry::Npm, version) => version.to_owned(),
+            (PackageRegistry::Npm | PackageRegistry::Image, version) => version.to_owned(),
         };
-        if version.len() > MAX_BYTES || !version.bytes().all(|byte| is_version_byte(registry, byte)) {
+        let is_version = match registry {
+            PackageRegistry::Image => is_image_version(&version),
+            _ => version.bytes().all(|byte| is_version_byte(registry, byte)),
+        };
+        if version.len() > MAX_BYTES || !is_version {
             return Err(PackageSpecError::Version(shown(&version)));
         }
         Ok(Self { registry, name: name.to_owned(), version })
@@ -129,13 +148,13 @@ impl PackageSpec {
         Self { version: String::new(), ..self.clone() }
     }
 
-    /// As npm and pip take it.
+    /// As npm, pip and container engines take it.
     #[must_use]
     pub fn requirement(&self) -> String {
         match (self.registry, self.version.as_str()) {
             (_, "") => self.name.clone(),
             (PackageRegistry::Npm, version) => format!("{}@{version}", self.name),
-            (PackageRegistry::Pypi, version) => format!("{}{version}", self.name),
+            (PackageRegistry::Pypi | PackageRegistry::Image, version) => format!("{}{version}", self.name),
         }
     }
 }
@@ -194,6 +213,7 @@ fn is_version_byte(registry: PackageRegistry, byte: u8) -> bool {
     let of_registry: &[u8] = match registry {
         PackageRegistry::Npm => b"^~<>=",
         PackageRegistry::Pypi => b"<>=!~,",
+        PackageRegistry::Image => b"",
     };
     byte.is_ascii_alphanumeric() || b".*+-_".contains(&byte) || of_registry.contains(&byte)
 }
@@ -219,6 +239,11 @@ mod tests {
             ("pypi:mcp-server-time@1.0", "mcp-server-time", "==1.0", "mcp-server-time"),
             ("pypi:a[cli,x]>=1,<2", "a[cli,x]", ">=1,<2", "a"),
             ("pypi:a@latest", "a", "", "a"),
+            ("image:mcp/time", "mcp/time", "", "time"),
+            ("image:mcp/time:latest", "mcp/time", "", "time"),
+            ("image:ghcr.io/a/b-c:1.2", "ghcr.io/a/b-c", ":1.2", "b-c"),
+            ("image:localhost:5000/a", "localhost:5000/a", "", "a"),
+            ("image:localhost:5000/a:v1", "localhost:5000/a", ":v1", "a"),
         ] {
             let spec = PackageSpec::parse(text).unwrap();
             assert_eq!((spec.name(), spec.version(), spec.program()), (name, version, program), "{text}");
@@ -253,6 +278,19 @@ mod tests {
             "pypi:git+https://x",
             "pypi:./a",
             "pypi:a[",
+            "image:",
+            "image:-v",
+            "image:--privileged",
+            "image:/a",
+            "image:../a",
+            "image:a//b",
+            "image:a b",
+            "image:a:",
+            "image:a:-x",
+            "image:a@sha256:0",
+            "image:a@md5:0",
+            "image:docker://a",
+            "image:A/b:c:d",
         ] {
             assert!(PackageSpec::parse(text).is_err(), "{text}");
         }

@@ -2,7 +2,7 @@
 
 use toolgate_types::ToolClass;
 
-use super::{PackageRegistry, PackageSpec, ServerLimits, ServerProcessConfig};
+use super::{PackageRegistry, PackageSpec, ServerLimits, ServerProcessConfig, container};
 use crate::decode::{
     ConfigField, KeySpec, Section, count, duration, flag, key, list, located_text, named, path, size,
 };
@@ -41,11 +41,19 @@ pub(super) fn process(section: &Section, report: &mut ProblemReport<'_>) -> Opti
     let mounts = mounts(section, directory.as_ref(), Some(ToolClass::Read), report);
     let arguments =
         section.get("args", report, |field, report| list(field, "argument", report, variable_text));
+    let is_image = package.is_some() && registry == PackageRegistry::Image;
+    if is_image {
+        container::check(section, &mounts, report);
+    }
     let read = section.get("read", report, |field, report| list(field, "path", report, path));
     Some(ServerProcessConfig {
         arguments: arguments.unwrap_or_default(),
         environment: section.get("env", report, environment).unwrap_or_default(),
-        network: section.get("network", report, hosts).unwrap_or_default(),
+        network: section
+            .get("network", report, if is_image { container::network } else { hosts })
+            .unwrap_or_default(),
+        mount_paths: section.get("mount_paths", report, container::mount_paths).unwrap_or_default(),
+        entrypoint: section.get("entrypoint", report, container::entrypoint),
         read: read.unwrap_or_default(),
         limits: section.get("limits", report, limits).unwrap_or_default(),
         directory,
@@ -72,7 +80,7 @@ fn package(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Locate
     match PackageSpec::parse(&text.value) {
         Ok(spec) => Some(text.with(spec)),
         Err(error) => {
-            let help = "write `npm:NAME@VERSION` or `pypi:NAME==VERSION`; code from elsewhere is installed by hand, and named by `command`";
+            let help = "write `npm:NAME@VERSION`, `pypi:NAME==VERSION` or `image:NAME:TAG`; code from elsewhere is installed by hand, and named by `command`";
             let message = format!("`{}` is not a package: {error}", shown(&text.value));
             report.located(&text, message, Some(help.to_owned()));
             None

@@ -12,6 +12,7 @@ use crate::problem_report::ProblemReport;
 use crate::rates::NameGlob;
 use crate::read::permissions;
 use crate::tool::policy;
+use crate::yaml_tree::NodeKind;
 
 const SERVER: &[KeySpec] = &[
     key("type", "type: stdio"),
@@ -21,6 +22,8 @@ const SERVER: &[KeySpec] = &[
     key("install_scripts", "install_scripts: true"),
     key("ephemeral", "ephemeral: true"),
     key("host_paths", "host_paths: true"),
+    key("mount_paths", "mount_paths: {\"@docs\": /docs}"),
+    key("entrypoint", "entrypoint: /usr/bin/server"),
     key("args", "args: [\"/mnt/project\"]"),
     key("env", "env: {GITHUB_TOKEN: \"${GITHUB_TOKEN}\"}"),
     key("cwd", "cwd: \"@project\""),
@@ -54,6 +57,8 @@ const PROCESS: &[&str] = &[
     "install_scripts",
     "ephemeral",
     "host_paths",
+    "mount_paths",
+    "entrypoint",
     "args",
     "env",
     "cwd",
@@ -65,6 +70,8 @@ const PROCESS: &[&str] = &[
 
 /// The keys that mean something for a package alone.
 const PACKAGE: &[&str] = &["with", "install_scripts"];
+/// The keys that mean something for a container image alone.
+const IMAGE: &[&str] = &["mount_paths", "entrypoint"];
 const REMOTE: &[&str] = &["headers", "oauth"];
 
 const TOOL: &[KeySpec] = &[
@@ -146,6 +153,15 @@ fn transport(
                 reject_keys(section, PACKAGE, "no `package`", "a package, with `package`", report);
             }
             check_transport(section, said, DeclaredTransport::Process, report);
+            if !is_image(section) {
+                reject_keys(
+                    section,
+                    IMAGE,
+                    "no `image:`",
+                    "a container image, with `package: image:NAME`",
+                    report,
+                );
+            }
             process(section, report).map(|process| ServerTransport::Process(Box::new(process)))
         }
         (None, Some(url)) => {
@@ -166,6 +182,12 @@ fn transport(
             None
         }
     }
+}
+
+fn is_image(section: &Section) -> bool {
+    let package = section.field("package").map(|field| Rc::clone(&field.node));
+    package
+        .is_some_and(|node| matches!(&node.kind, NodeKind::Scalar { text, .. } if text.starts_with("image:")))
 }
 
 /// The value of `type`.
@@ -207,7 +229,7 @@ fn check_transport(
 }
 
 /// Rejects keys that have no meaning for this transport.
-fn reject_keys(
+pub(super) fn reject_keys(
     section: &Section,
     keys: &[&str],
     beside: &str,

@@ -449,7 +449,7 @@ fn servers_are_chosen_and_those_of_the_configuration_stay() {
     assert_eq!((&one["servers"], &one["leftOut"]), (&json!(["boxed-one"]), &json!([])));
     let config = person.read("toolgate.yaml");
     assert!(
-        config.contains("boxed-one:") && config.contains("disabled: true") && !config.contains("plain"),
+        config.contains("boxed-one:") && config.contains("package: \"image:x\"") && !config.contains("plain"),
         "{config}"
     );
 

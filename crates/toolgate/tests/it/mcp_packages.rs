@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::fixture::CliFixture;
 
 const REGISTRY: &str = include_str!("data/registry.py");
-const SERVER: &str = include_str!("data/packaged_server.js");
+pub(crate) const SERVER: &str = include_str!("data/packaged_server.js");
 
 /// A registry, and a user whose npm is configured for it.
-struct Packages {
-    place: CliFixture,
+pub(crate) struct Packages {
+    pub(crate) place: CliFixture,
     registry: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Drop for Packages {
@@ -26,7 +26,7 @@ impl Drop for Packages {
 }
 
 impl Packages {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = CliFixture::new();
         place.write("registry.py", REGISTRY);
         std::fs::create_dir_all(place.scratch.path().join("registry")).unwrap();
@@ -47,7 +47,7 @@ impl Packages {
     }
 
     /// Publishes a version of a package that is a server.
-    fn publish(&self, name: &str, version: &str, more: &Value, files: &[(&str, &str)]) {
+    pub(crate) fn publish(&self, name: &str, version: &str, more: &Value, files: &[(&str, &str)]) {
         let mut about = json!({"name": name, "version": version, "bin": {name: "server.js"}});
         about.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let at = format!("registry/{name}/{version}");
@@ -69,43 +69,43 @@ impl Packages {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> (i32, String) {
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
         let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
         (status.code().unwrap(), text)
     }
 
     /// Declares the server, and installs its package.
-    fn install(&self, name: &str, entry: &str) -> (i32, String) {
+    pub(crate) fn install(&self, name: &str, entry: &str) -> (i32, String) {
         self.place.write("toolgate.yaml", &format!("mcp_servers:\n  {name}: {entry}\n"));
         self.run(&["mcp", "update", name, "--yes"])
     }
 
-    fn call(&self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Value {
         let (_, answer) = self.place.call(tool, arguments);
         answer
     }
 
-    fn requests(&self) -> String {
+    pub(crate) fn requests(&self) -> String {
         std::fs::read_to_string(self.place.scratch.path().join("registry/requests.log")).unwrap_or_default()
     }
 
     /// The directory of the installations of the one server.
-    fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         let stores = self.place.state.join("packages.toolgate");
         let mut entries = std::fs::read_dir(stores).unwrap().map(|entry| entry.unwrap().path());
         entries.next().unwrap()
     }
 
     /// The file of the installed package.
-    fn installed(&self, path: &str) -> PathBuf {
+    pub(crate) fn installed(&self, path: &str) -> PathBuf {
         let lock = std::fs::read_to_string(self.store().join("current")).unwrap();
         let lock: Value = serde_json::from_str(lock.lines().next().unwrap()).unwrap();
         self.store().join(lock["install"].as_str().unwrap()).join("tree").join(path)
     }
 }
 
-fn text(answer: &Value) -> String {
+pub(crate) fn text(answer: &Value) -> String {
     answer["data"].as_str().map_or_else(|| answer.to_string(), str::to_owned)
 }
 
@@ -113,9 +113,14 @@ fn text(answer: &Value) -> String {
 fn a_package_is_installed_once_and_runs_without_its_registry() {
     let mut packages = Packages::new();
     packages.publish("honest", "1.0.0", &json!({}), &[]);
+    packages.place.write("toolgate.yaml", "mcp_servers:\n  honest: {package: \"npm:honest\", class: read}\n");
+    let (_, said) = packages.run(&["check"]);
+    assert!(said.contains("`npm:honest` is not installed") && said.contains("mcp update honest"), "{said}");
     let (code, said) = packages.install("honest", "{package: \"npm:honest\", class: read}");
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("installed 1.0.0 (npm "), "{said}");
+    let (_, said) = packages.run(&["check"]);
+    assert!(said.contains("no problems") && !said.contains("warning"), "{said}");
     let before = packages.requests();
     assert!(before.contains("/honest/-/1.0.0.tgz"), "{before}");
     packages.stop_registry();
@@ -206,6 +211,9 @@ fn a_package_that_changes_after_its_installation_does_not_start() {
         change();
         let (_, said) = packages.run(&["mcp", "list"]);
         assert!(said.contains("was changed after it was installed") && said.contains(expected), "{said}");
+        // Beforehand, too.
+        let (_, said) = packages.run(&["check"]);
+        assert!(said.contains("was changed after it was installed"), "{said}");
         assert_ne!(packages.place.call("changing__echo", &json!({"text": "x"})).0, 0);
         // An update does not wipe the traces unasked.
         assert_eq!(packages.run(&["mcp", "update", "changing", "--yes"]).0, 1);
@@ -364,15 +372,22 @@ fn a_client_is_wrapped_and_put_back_byte_for_byte() {
     let config = packages.place.home.join(".config/toolgate/claude-code.yaml");
     let config = std::fs::read_to_string(config).unwrap();
     assert!(config.contains("package: \"npm:one\"") && config.contains("host_paths: true"), "{config}");
-    // It is changed: it is not overwritten unasked.
+    // The client changed it: only its servers are put back.
     std::fs::write(&file, after.replace("dark", "light")).unwrap();
     let unwrap = ["mcp", "unwrap", "--client", "claude-code", "--yes"];
-    assert_eq!(packages.run(&unwrap).0, 3);
-    std::fs::write(&file, after).unwrap();
+    let (code, said) = packages.run(&unwrap);
+    assert!(code == 0 && said.contains("gets its servers back (One)"), "{said}");
+    let merged = std::fs::read_to_string(&file).unwrap();
+    assert!(merged.contains("light") && merged.contains("// mine") && merged.contains("\"One\""), "{merged}");
+    assert!(!merged.contains("toolgate"), "{merged}");
+    assert_eq!(packages.run(&unwrap).0, 2);
+    // Unchanged, it is put back byte for byte.
+    std::fs::write(&file, &before).unwrap();
+    assert_eq!(packages.run(&[&wrap[..], &["--yes"]].concat()).0, 1);
+    assert_ne!(std::fs::read_to_string(&file).unwrap(), before);
     let (code, said) = packages.run(&unwrap);
     assert_eq!(code, 0, "{said}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
-    assert_eq!(packages.run(&unwrap).0, 2);
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(crate) enum McpCommand {
   toolgate mcp wrap --client cursor --rw ~/notes
   toolgate mcp wrap --client codex --dry-run")]
     Wrap(McpWrap),
-    /// Put the file of a client back, byte for byte, as it was before `mcp wrap`
+    /// Put the file of a client back as it was before `mcp wrap`: byte for byte, or only its servers where it was changed since
     #[command(after_help = "Example:
   toolgate mcp unwrap --client claude-code")]
     Unwrap(McpUnwrap),
@@ -119,7 +119,7 @@ pub(crate) struct McpWrap {
 pub(crate) struct McpUnwrap {
     #[command(flatten)]
     pub(crate) install: McpInstall,
-    /// Put it back also if it was changed since
+    /// Put it back byte for byte also if it was changed since; otherwise what was changed stays
     #[arg(long)]
     pub(crate) force: bool,
 }

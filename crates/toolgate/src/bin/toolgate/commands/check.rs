@@ -20,8 +20,8 @@ use toolgate_assembly::settings::{LoadedConfig, Settings, load_from, merge_setti
 use toolgate_assembly::trust::{AgreementStore, ConfigOrigin, TrustPrompt, TrustStatus};
 use toolgate_assembly::web_search;
 use toolgate_manifest::{
-    Access, Config, ConfigProblem, ConfigWarning, Located, MountConfig, ServerProcessConfig, ServerTransport,
-    ToolManifest,
+    Access, Config, ConfigProblem, ConfigWarning, Located, MountConfig, ServerConfig, ServerProcessConfig,
+    ServerTransport, ToolManifest,
 };
 use toolgate_sandbox::Sandbox;
 use toolgate_tools::LoadedTools;
@@ -351,12 +351,14 @@ fn processes(config: &Config) -> impl Iterator<Item = &ServerProcessConfig> {
 /// Servers whose program does not exist in the sandbox.
 fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
     let config = &settings.loaded.config;
-    let processes: Vec<&ServerProcessConfig> = processes(config).collect();
+    let (packages, processes): (Vec<_>, Vec<_>) =
+        processes(config).partition(|process| process.package.is_some());
+    let packages = packages_not_ready(settings, &packages);
     if processes.is_empty() {
-        return Ok(Vec::new());
+        return Ok(packages);
     }
     let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &GateOwnedPaths::of(settings))?) else {
-        return Ok(Vec::new());
+        return Ok(packages);
     };
     let is_there = |process: &&&ServerProcessConfig| {
         let program = Path::new(&process.program.value);
@@ -370,7 +372,21 @@ fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> 
         let help = "install it, or name it by its absolute path and its folder under `read`".to_owned();
         config.problem_at(&process.program, message, Some(help)).into()
     };
-    Ok(missing.map(warning).collect())
+    Ok(packages.into_iter().chain(missing.map(warning)).collect())
+}
+
+/// Packages that are not installed as they are declared.
+fn packages_not_ready(settings: &Settings, processes: &[&ServerProcessConfig]) -> Vec<ConfigWarning> {
+    let config = &settings.loaded.config;
+    let is_wanted = |server: &&ServerConfig| match &server.transport {
+        ServerTransport::Process(own) => processes.iter().any(|process| std::ptr::eq(*process, own.as_ref())),
+        ServerTransport::Remote(_) => false,
+    };
+    let warning = |server: &ServerConfig| {
+        let (message, help) = servers::package_problem(settings, server)?;
+        Some(config.problem_at(&server.name, message, Some(help)).into())
+    };
+    config.mcp_servers.iter().filter(is_wanted).filter_map(warning).collect()
 }
 
 /// Programs of manifests that do not exist in the sandbox.

@@ -22,8 +22,36 @@ use crate::terminal::{confirm, escape_line, warn};
 /// The configuration that is created if there is none.
 const DEFAULT_CONFIG_FILE: &str = "toolgate.yaml";
 
+/// The variable of clients for the open directory.
+const PROJECT_VARIABLE: &str = "${workspaceFolder}";
+
 /// Directories that every server sees anyway.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix/store"];
+
+/// Where browsers are installed, the one that servers look for first.
+const BROWSERS: [&str; 6] = [
+    "/opt/google/chrome/chrome",
+    "/usr/bin/google-chrome-stable",
+    "/usr/bin/google-chrome",
+    "/usr/bin/chromium",
+    "/usr/bin/chromium-browser",
+    "/usr/lib/chromium/chromium",
+];
+
+/// Gives the servers that drive a browser the one of the system.
+pub(super) fn propose_browser(imported: &mut Imported) -> Vec<String> {
+    let found = BROWSERS.into_iter().find(|path| exists(Path::new(path)));
+    let mut notes = Vec::new();
+    for server in &mut imported.servers {
+        if server.use_browser(found) && found.is_none() {
+            notes.push(format!(
+                "{}: no browser is installed in the system: install Chromium or Chrome with the package manager of the system, and import it again",
+                server.name
+            ));
+        }
+    }
+    notes
+}
 
 /// Gives each server the directories that its arguments and variables name.
 pub(super) fn propose_mounts(
@@ -46,6 +74,7 @@ pub(super) fn propose_mounts(
     }
     for server in &mut imported.servers {
         let mut shown: Vec<(String, bool)> = Vec::new();
+        let mut in_container: Vec<(String, String)> = Vec::new();
         for text in &server.paths {
             let directory = match directory_of(text, surroundings) {
                 Ok(Some(directory)) => directory,
@@ -55,7 +84,17 @@ pub(super) fn propose_mounts(
                     continue;
                 }
             };
-            let may_write = writable.contains(&directory);
+            let place = server.container_path(text).map(str::to_owned);
+            if place.is_some() && !is_directory(&on_host(text, surroundings)) {
+                notes.push(format!(
+                    "{}: `{}` is not shown to it: it is not a directory",
+                    server.name,
+                    escape_line(text)
+                ));
+                continue;
+            }
+            let is_agreed = writable.contains(&directory) || server.writes;
+            let may_write = is_agreed && server.container_paths.is_none();
             let is_known = known.iter().find(|(_, path)| *path == directory).map(|(alias, _)| alias.clone());
             let alias = is_known.unwrap_or_else(|| {
                 let path = directory.display().to_string();
@@ -68,31 +107,48 @@ pub(super) fn propose_mounts(
                 alias
             });
             if !shown.iter().any(|(other, _)| *other == alias) {
-                let access =
-                    if may_write { "may change it" } else { "reads it; `--rw DIR` lets it change files" };
+                let access = match (may_write, &server.container_paths) {
+                    (true, _) => "may change it",
+                    (false, None) => "reads it; `--rw DIR` lets it change files",
+                    (false, Some(_)) => "reads it",
+                };
                 notes.push(format!(
                     "{}: `{}` is the mount `{alias}`: the server {access}",
                     server.name,
                     directory.display()
                 ));
+                in_container.extend(place.map(|place| (alias.clone(), place)));
                 shown.push((alias, may_write));
             }
         }
-        if !shown.is_empty() {
+        if server.container_paths.is_some() {
+            if !in_container.is_empty() {
+                let project = server.container_path(PROJECT_VARIABLE).map(str::to_owned);
+                in_container.extend(project.map(|place| ("@project".to_owned(), place)));
+                server.show_in_container(&in_container);
+            }
+        } else if !shown.is_empty() {
             server.show_mounts(&shown);
         }
     }
     notes
 }
 
+/// A path of a client's file on this machine.
+fn on_host(text: &str, surroundings: &HostEnvironment) -> PathBuf {
+    match (text.strip_prefix("${HOME}/"), &surroundings.home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(text),
+    }
+}
+
 /// The directory that a path of a client's file needs; `None` if every server sees it anyway.
 fn directory_of(text: &str, surroundings: &HostEnvironment) -> Result<Option<PathBuf>, String> {
     let shown = escape_line(text);
-    let path = match (text.strip_prefix("${HOME}/"), &surroundings.home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        (Some(_), None) => return Err(format!("`{shown}` needs a home directory, and HOME is not set")),
-        (None, _) => PathBuf::from(text),
-    };
+    if text.starts_with("${HOME}/") && surroundings.home.is_none() {
+        return Err(format!("`{shown}` needs a home directory, and HOME is not set"));
+    }
+    let path = on_host(text, surroundings);
     if SYSTEM.iter().any(|system| path.starts_with(system)) || path.starts_with("/toolgate") {
         return Ok(None);
     }

@@ -9,7 +9,9 @@ use toolgate_assembly::settings::LoadedConfig;
 use toolgate_assembly::trust::ConfigOrigin;
 use toolgate_clients::{ImportError, Imported, ImportedServer, LeftOut, import_text};
 
-use super::mcp_adopt::{agree, install_and_check, propose_mounts, wants_to_run, write_config};
+use super::mcp_adopt::{
+    agree, install_and_check, propose_browser, propose_mounts, wants_to_run, write_config,
+};
 use super::mcp_file::user_file;
 use super::print;
 use crate::arguments::{GlobalOptions, McpImport};
@@ -53,6 +55,8 @@ pub(super) fn adopt(
     let surroundings = HostEnvironment::detect()?;
     let unusable = imported.servers.is_empty();
     let loaded = if how.write { Some(load_config(common, &surroundings)?) } else { None };
+    let about_browsers = propose_browser(&mut imported);
+    imported.notes.extend(about_browsers);
     let declared = loaded.as_ref().map(|loaded| remove_declared(&mut imported, loaded)).unwrap_or_default();
     let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), how.writable);
     imported.notes.extend(about_mounts);

@@ -16,14 +16,14 @@ use toolgate_assembly::settings::Settings;
 use toolgate_clients::{Imported, LeftOut, McpClient, ServerEntry};
 use toolgate_types::{Sha256, Trust};
 
-use super::mcp_adopt::{install_packages, propose_mounts, write_config};
+use super::mcp_adopt::{install_packages, propose_browser, propose_mounts, write_config};
 use super::mcp_file::{ClientFile, confirm_change};
 use super::mcp_import::{is_this_program, notes, parse_servers, remove_declared};
 use super::mcp_list::ready_servers;
 use super::mcp_server_entry::gate_arguments;
 use super::print;
 use crate::arguments::{GlobalOptions, InstallScope, McpUnwrap, McpWrap};
-use crate::exit::{CliError, DENIED, SUCCESS, TOOL_ERROR};
+use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 use crate::startup::{load_config, resolve_settings};
 use crate::terminal::{escape_line, warn};
 
@@ -38,6 +38,9 @@ struct WrappedFile {
     before: String,
     /// The digest of what was written in its place.
     written: String,
+    /// What the client calls the gate.
+    #[serde(default)]
+    entry: String,
 }
 
 pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliError> {
@@ -59,6 +62,8 @@ pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliEr
             file.path.display()
         )));
     }
+    let about_browsers = propose_browser(&mut imported);
+    imported.notes.extend(about_browsers);
     let declared = loaded.as_ref().map(|loaded| remove_declared(&mut imported, loaded)).unwrap_or_default();
     let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), &wanted.rw);
     imported.notes.extend(about_mounts);
@@ -103,7 +108,8 @@ pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliEr
         return Err(CliError::error("no server runs behind the gate, so the client's file stays as it is"));
     }
     let edited = facts.file.install(&edited, &install.name, &entry).map_err(CliError::error)?.text;
-    keep(&plain, &WrappedFile { path: file.path.clone(), before: text, written: digest(&edited) })?;
+    let entry = install.name.clone();
+    keep(&plain, &WrappedFile { path: file.path.clone(), before: text, written: digest(&edited), entry })?;
     file.write(&edited, install.scope)
         .map_err(|error| CliError::usage(format!("`{}` cannot be written: {error}", file.path.display())))?;
     print(&format!(
@@ -137,25 +143,38 @@ pub(crate) fn unwrap(common: &GlobalOptions, wanted: &McpUnwrap) -> Result<u8, C
         }
     };
     let now = file.text().map_err(CliError::usage)?;
-    if digest(now) != kept.written && !wanted.force {
-        return Err(CliError {
-            code: DENIED,
-            ..CliError::error(format!("`{place}` was changed since it was wrapped, so it is left as it is"))
+    let name_of_gate = if kept.entry.is_empty() { &install.name } else { &kept.entry };
+    let (text, plan) = match digest(now) == kept.written || wanted.force {
+        true => (kept.before.clone(), format!("{place} becomes what it was before `mcp wrap`")),
+        false => {
+            let restored =
+                facts.file.restore(now, &kept.before, name_of_gate, is_this_program).map_err(|reason| {
+                    CliError::usage(format!(
+                        "`{place}` was changed since it was wrapped, and cannot be edited: {reason}"
+                    ))
+                    .help("--force puts back what it was before; what it is now is kept beside it")
+                })?;
+            let names = if restored.names.is_empty() { "none".to_owned() } else { restored.names.join(", ") };
+            let plan = format!(
+                "{place} was changed since it was wrapped: it gets its servers back ({}), and what else was changed stays",
+                escape_line(&names)
+            );
+            (restored.text, plan)
         }
-        .help("--force puts back what it was before; what it is now is kept beside it"));
-    }
+    };
     if install.dry_run {
-        return print(&format!("{place} would become what it was before `mcp wrap`\n")).map(|_| SUCCESS);
+        return print(&format!("{plan}\n")).map(|_| SUCCESS);
     }
     confirm_change(
         install,
-        format!("{place} becomes what it was before `mcp wrap`; its servers run without the gate again\n"),
+        format!("{plan}; its servers run without the gate again\n"),
         &format!("Put it back for {}?", facts.title),
     )?;
-    file.write(&kept.before, install.scope)
+    file.write(&text, install.scope)
         .map_err(|error| CliError::usage(format!("`{place}` cannot be written: {error}")))?;
     let _ = directory.remove_file(&name);
-    print(&format!("{place} is as it was\n"))?;
+    let done = if text == kept.before { format!("{place} is as it was") } else { plan };
+    print(&format!("{done}\n"))?;
     warn(&format!("to use it, {}", facts.next));
     Ok(SUCCESS)
 }
@@ -251,6 +270,7 @@ fn keep(settings: &Settings, wrapped: &WrappedFile) -> Result<(), CliError> {
         path: wrapped.path.clone(),
         before: wrapped.before.clone(),
         written: wrapped.written.clone(),
+        entry: wrapped.entry.clone(),
     };
     // Wrapped once more: the file before the first time is the one to put back, if nothing but the gate changed it since.
     if let Some(first) =
