@@ -145,6 +145,7 @@ fn main() {
     compare("mcp/list-1000", 401, &mut served, &call("list_directory", &json!({"path": "many"})), 20.0);
     first_list(&binary, &folder);
     list_of_ten_servers(&binary, &folder);
+    warm_start(&binary, &folder);
     bridge(&mut served);
 }
 
@@ -218,6 +219,57 @@ fn list_of_ten_servers(binary: &Path, folder: &Path) {
         .collect();
     times.sort();
     report_extra("mcp/list-of-ten-servers", times[10], Duration::ZERO, "nothing", Duration::from_millis(50));
+}
+
+/// A server of a hundred packages, as people have it.
+const INSTALLED_SERVER: &str = "@modelcontextprotocol/server-filesystem@2026.8.31";
+
+/// From the start of the gate to the first answer of an installed npm server, beside the same server started with `node`. Every file of the package is
+/// compared with its digest in between.
+fn warm_start(binary: &Path, folder: &Path) {
+    let documents = folder.join("documents");
+    fs::create_dir_all(&documents).unwrap();
+    fs::write(folder.join("warm.yaml"), "workspace: workspace\n").unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(binary);
+        command.current_dir(folder).args([
+            "--state-dir",
+            "warm",
+            "--config",
+            "warm.yaml",
+            "--trust",
+            "autonomous",
+        ]);
+        command.args(arguments);
+        command
+    };
+    let (package, at) = (INSTALLED_SERVER, documents.to_str().unwrap());
+    let mut added = command(&["mcp", "add", "files", "--yes", "--", "npx", "-y", package, at]);
+    let added = added.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    assert!(added.success(), "`{package}` was not installed: is the registry of npm reachable?");
+    let program = installed_program(&folder.join("warm/packages.toolgate"));
+    let first_answer = |mut server: Lines, tool: &str| {
+        greet(&mut server);
+        server.say(&call(tool, &json!({})));
+        assert!(server.hear().contains("documents"));
+    };
+    let ours = || first_answer(Lines::start(&mut command(&["mcp"])), "files__list_allowed_directories");
+    let node = || {
+        first_answer(
+            Lines::start(Command::new("node").arg(&program).arg(&documents)),
+            "list_allowed_directories",
+        )
+    };
+    let (ours, node) = in_turns(21, ours, node);
+    report("mcp/warm-start-of-a-package", ours, node, "node", 1.3);
+}
+
+/// The program of the one package that is installed.
+fn installed_program(store: &Path) -> std::path::PathBuf {
+    let entries = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let installations = entries(store).flat_map(|server| entries(&server));
+    let programs = installations.map(|path| path.join("tree/node_modules/.bin/mcp-server-filesystem"));
+    programs.into_iter().find(|path| path.exists()).unwrap()
 }
 
 /// The CPU time that a call of an upstream server costs the gate.

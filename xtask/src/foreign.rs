@@ -6,10 +6,12 @@
 //! cache directory is used.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::Fault;
 use crate::command::{Programs, cargo, is_installed, program, root, succeed};
 use crate::metadata::Metadata;
+use crate::suite;
 
 /// The tests and the pinned versions.
 const TESTS: &str = "tests/foreign";
@@ -17,13 +19,31 @@ const TESTS: &str = "tests/foreign";
 /// A timeout far above the tests' duration, so that a hanging one fails.
 const SECONDS: &str = "900";
 
+/// A timeout for the whole matrix, which installs a dozen packages from their registries.
+const MATRIX_SECONDS: &str = "2400";
+
+/// The client that is wrapped, and the version that was tried.
+const CLIENT: &str = "@anthropic-ai/claude-code-linux-x64@2.1.197";
+
 pub(crate) fn run(programs: Programs) -> Result<(), Fault> {
-    let target = Metadata::ask(cargo(&[])?)?.target_directory;
-    let place = Place { tests: root()?.join(TESTS), installed: folder(&target)? };
-    place.install_packages("npm", &["package.json", "package-lock.json"], Place::install_npm)?;
-    place.install_packages("python", &["requirements.txt"], Place::install_python)?;
-    programs.prepare(&["--package", "toolgate", "--package", "toolgate-attack", "--bins"])?;
-    place.test(&target.join("debug"))
+    let (place, binaries) = Place::prepare(programs)?;
+    succeed(place.test(&binaries, SECONDS, "test_*.py")?)
+}
+
+/// Well-known servers as people have them, a client with servers that are put behind the gate, and containers.
+pub(crate) fn matrix() -> Result<(), Fault> {
+    suite::prepare_matrix()?;
+    let (place, binaries) = Place::prepare(Programs::Built)?;
+    let client = place.installed.join("client");
+    std::fs::create_dir_all(&client)?;
+    let arguments = ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", CLIENT];
+    let mut npm = program("npm", &arguments)?;
+    npm.current_dir(&client);
+    succeed(npm)?;
+    let mut tests = place.test(&binaries, MATRIX_SECONDS, "*matrix*.py")?;
+    let client = client.join("node_modules/@anthropic-ai/claude-code-linux-x64/claude");
+    tests.env("TOOLGATE_MATRIX", "all").env("TOOLGATE_CLAUDE", client);
+    succeed(tests)
 }
 
 /// The directory for packages, which the sandbox can show to servers.
@@ -43,6 +63,16 @@ struct Place {
 }
 
 impl Place {
+    /// Installs what the tests need, and builds what they drive.
+    fn prepare(programs: Programs) -> Result<(Self, PathBuf), Fault> {
+        let target = Metadata::ask(cargo(&[])?)?.target_directory;
+        let place = Self { tests: root()?.join(TESTS), installed: folder(&target)? };
+        place.install_packages("npm", &["package.json", "package-lock.json"], Self::install_npm)?;
+        place.install_packages("python", &["requirements.txt"], Self::install_python)?;
+        programs.prepare(&["--package", "toolgate", "--package", "toolgate-attack", "--bins"])?;
+        Ok((place, target.join("debug")))
+    }
+
     /// Reinstalls if the pinned versions have changed, and not otherwise.
     fn install_packages(
         &self,
@@ -114,10 +144,11 @@ impl Place {
         Ok(folder)
     }
 
-    fn test(&self, binaries: &Path) -> Result<(), Fault> {
+    /// The tests in the files of this pattern.
+    fn test(&self, binaries: &Path, seconds: &str, pattern: &str) -> Result<Command, Fault> {
         let python = self.installed.join("python/bin/python");
         let runner = self.tests.join("python/run.py");
-        let arguments = ["--kill-after=10", SECONDS, text(&python)?, "-B", text(&runner)?];
+        let arguments = ["--kill-after=10", seconds, text(&python)?, "-B", text(&runner)?, pattern];
         let mut tests = program("timeout", &arguments)?;
         tests
             .env("TOOLGATE_BINARY", binaries.join("toolgate"))
@@ -125,7 +156,7 @@ impl Place {
             .env("TOOLGATE_FOREIGN_NPM", self.installed.join("npm"))
             .env("TOOLGATE_FOREIGN_SERVERS", self.servers()?)
             .env_remove("TOOLGATE_TOKEN");
-        succeed(tests)
+        Ok(tests)
     }
 }
 

@@ -41,6 +41,7 @@ Usage: cargo xtask TASK
   browser         the page of the real binary in Chromium, which `test` installs
   test            everything that continuous integration checks: the page, tidy, format, clippy, tests, foreign clients
   foreign         other people's MCP clients, servers and conformance suite against the gate
+  matrix          well-known servers as people have them, a real client put in front of the gate, containers (some minutes)
   lint            format, clippy and tidy; cargo-deny where it is installed
   tidy            rules that compilers do not know: arrows between crates, reasons, file sizes
   bench           all benchmarks, with a table of their ratios to other programs
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         ["browser"] => page::drive(Programs::Built),
         ["test"] => suite::run(),
         ["foreign"] => foreign::run(Programs::Built),
+        ["matrix"] => foreign::matrix(),
         ["lint"] => lint::run(),
         ["tidy"] => tidy::run(),
         ["bench"] => bench::run(),

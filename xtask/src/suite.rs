@@ -30,6 +30,10 @@ const TORTURING: &[(&str, &str)] =
 const COMPARED: &[(&str, &str)] =
     &[("rg", "ripgrep"), ("bwrap", "bubblewrap"), ("find", "findutils"), ("chromium", "chromium")];
 
+/// What the matrix of servers drives: a browser and a container engine.
+const MATRIX: &[(&str, &str)] =
+    &[("npm", "npm"), ("git", "git"), ("chromium", "chromium"), ("podman", "podman"), ("runc", "runc")];
+
 /// The variable with proptest's seed.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
@@ -64,6 +68,11 @@ pub(crate) fn run() -> Result<(), Fault> {
 /// Installs the programs that benchmarks compare with, if missing.
 pub(crate) fn prepare_benchmarks() -> Result<(), Fault> {
     prepare(COMPARED)
+}
+
+/// Installs what the matrix of servers drives, if missing.
+pub(crate) fn prepare_matrix() -> Result<(), Fault> {
+    prepare(MATRIX)
 }
 
 /// Installs what the torture tests need, if missing.
