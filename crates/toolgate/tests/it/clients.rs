@@ -287,7 +287,10 @@ fn what_an_older_entry_says_besides_is_named_and_kept() {
 fn a_project_has_its_own_file_where_the_client_has_one() {
     let person = Person::new();
     person.must(&["mcp", "install", "--client", "vscode", "--scope", "project", "--yes"]);
-    assert_eq!(json_of(&person.project.join(".vscode/mcp.json"))["servers"]["toolgate"]["type"], "stdio");
+    let entry = &json_of(&person.project.join(".vscode/mcp.json"))["servers"]["toolgate"];
+    // Nothing in it is of one person.
+    let expected = json!({"type": "stdio", "command": "toolgate", "args": ["mcp", "--no-config", "--workspace", "${workspaceFolder}"]});
+    assert_eq!(*entry, expected);
     let refused = person.run(&["mcp", "install", "--client", "windsurf", "--scope", "project", "--yes"]);
     assert_eq!(refused.status.code(), Some(2));
 }

@@ -10,9 +10,9 @@ use toolgate_clients::{InstalledEntry, McpClient, ServerEntry};
 use toolgate_types::Trust;
 
 use super::mcp_file::{ClientFile, confirm_change};
-use super::mcp_server_entry::gate_arguments;
+use super::mcp_server_entry::{FoundConfig, gate_arguments, portable_arguments};
 use super::print;
-use crate::arguments::{GlobalOptions, McpInstall};
+use crate::arguments::{GlobalOptions, InstallScope, McpInstall};
 use crate::exit::{CliError, SUCCESS};
 use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
@@ -22,9 +22,16 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, Cli
     refuse_missing_directories(common, &settings)?;
     let facts = wanted.client;
     let file = ClientFile::read(&settings, wanted, facts)?;
-    let entry = entry(common, &settings)?;
+    let portable = portable_entry(common, &settings, wanted);
+    let is_portable = portable.is_some();
+    let entry = match portable {
+        Some(entry) => entry,
+        None => entry(common, &settings)?,
+    };
     let shown = facts.file.snippet(&wanted.name, &entry).map_err(CliError::error)?;
-    if let ConfigOrigin::Found(file) = &settings.loaded.origin {
+    if is_portable {
+        warn("the entry is for all who open the project: `toolgate` has to be in their PATH");
+    } else if let ConfigOrigin::Found(file) = &settings.loaded.origin {
         let file = file.display();
         warn(&format!(
             "the entry names {file}, which the client's gate then obeys also after it changes; pass --no-config to leave it out"
@@ -154,6 +161,22 @@ fn refuse_missing_directories(common: &GlobalOptions, settings: &Settings) -> Re
         }
     }
     Ok(())
+}
+
+/// An entry for a project's own file, which is shared with it.
+fn portable_entry(common: &GlobalOptions, settings: &Settings, wanted: &McpInstall) -> Option<ServerEntry> {
+    if wanted.scope != InstallScope::Project || wanted.file.is_some() {
+        return None;
+    }
+    let config = match &settings.loaded.origin {
+        ConfigOrigin::Found(file) if file.starts_with(&settings.workspace) => {
+            Some(FoundConfig { names_workspace: settings.loaded.config.workspace.is_some() })
+        }
+        _ if settings.loaded.file().is_some() => return None,
+        _ => None,
+    };
+    let arguments = portable_arguments(common, wanted.client.name, config)?;
+    Some(ServerEntry { program: "toolgate".to_owned(), arguments })
 }
 
 fn entry(common: &GlobalOptions, settings: &Settings) -> Result<ServerEntry, CliError> {

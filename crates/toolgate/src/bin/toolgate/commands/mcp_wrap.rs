@@ -20,16 +20,12 @@ use super::mcp_adopt::{install_packages, propose_browser, propose_mounts, write_
 use super::mcp_file::{ClientFile, confirm_change};
 use super::mcp_import::{is_this_program, notes, parse_servers, remove_declared};
 use super::mcp_list::ready_servers;
-use super::mcp_server_entry::gate_arguments;
+use super::mcp_server_entry::{STARTED_IN_PROJECT, gate_arguments};
 use super::print;
 use crate::arguments::{GlobalOptions, InstallScope, McpUnwrap, McpWrap};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 use crate::startup::{load_config, resolve_settings};
 use crate::terminal::{escape_line, warn};
-
-/// Clients that start their servers in the directory of the session.
-const STARTED_IN_PROJECT: &[&str] =
-    &["claude-code", "codex", "gemini-cli", "opencode", "copilot-cli", "goose", "amp"];
 
 /// What a client's file was before.
 #[derive(Debug, Serialize, Deserialize)]
