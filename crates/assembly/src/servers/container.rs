@@ -50,7 +50,10 @@ pub(super) fn launch(
     package: &PackageSettings,
     lock: &Lock,
 ) -> Result<LaunchedServer, Failure> {
-    let no_engine = |reason: String| Failure::new(ErrorCode::CommandNotFound, reason);
+    let no_engine = |reason: String| {
+        let help = "install or start one, or install the server by hand and name its program";
+        Failure::new(ErrorCode::CommandNotFound, reason).help(help)
+    };
     let engine = ContainerEngine::find(&means.environment).map_err(no_engine)?;
     let image = lock.image().ok_or_else(|| {
         Failure::new(ErrorCode::NotPermitted, "the lock of the image does not say which one it is")

@@ -70,8 +70,11 @@ impl ContainerEngine {
             }
         }
         match silent.is_empty() {
-            true => Err("there is no container engine on this machine: neither `docker` nor `podman` is in `PATH`; install one, or install the server by hand and name its program".to_owned()),
-            false => Err(format!("there is no container engine: {}; start it, or install the server by hand and name its program", silent.join("; "))),
+            true => Err(
+                "there is no container engine on this machine: neither `docker` nor `podman` is in `PATH`"
+                    .to_owned(),
+            ),
+            false => Err(format!("there is no container engine: {}", silent.join("; "))),
         }
     }
 
