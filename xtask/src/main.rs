@@ -15,6 +15,7 @@ mod command;
 mod demo;
 mod foreign;
 mod fuzz;
+mod hostile;
 mod lint;
 mod metadata;
 mod page;
@@ -47,6 +48,7 @@ Usage: cargo xtask TASK
   bench           all benchmarks, with a table of their ratios to other programs
   pictures        draw the pictures of the README from real runs, in docs/pictures
   torture         kills, power cuts, full disks, clock jumps and more under load, with the figures (as root)
+  hostile [OPTIONS] a hundred thousand calls of a compromised model against the release binary
   fuzz [SECONDS]  every fuzz target for a while (60 seconds each unless told)
 ";
 
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(),
         ["pictures"] => pictures::run(),
         ["torture"] => torture::run(),
+        ["hostile", ref options @ ..] => hostile::run(options),
         ["fuzz"] => fuzz::run("60"),
         ["fuzz", seconds] => fuzz::run(seconds),
         [] | ["help" | "--help" | "-h"] => {

@@ -46,6 +46,11 @@ impl Canary {
         self.address
     }
 
+    /// What every connection since the last time said.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// What every connection said.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()

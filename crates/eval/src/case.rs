@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::hostile::HostileSequence;
+
 /// One case.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +26,11 @@ pub struct Case {
     #[serde(default)]
     pub(crate) files: BTreeMap<String, String>,
     /// What the scripted model does: the steps of a script.
+    #[serde(default)]
     pub(crate) script: Value,
+    /// Calls in place of a script and a model, in flight together and while things happen to the gate.
+    #[serde(default)]
+    pub(crate) sequence: Option<HostileSequence>,
     /// What must be so afterwards.
     pub(crate) expect: Expectations,
     /// The layer that the case tests, and a gate without it: the case must fail there.
@@ -78,6 +84,8 @@ pub(crate) struct TokenSetup {
     pub(crate) permissions: Vec<String>,
     /// Sent in place of a token that was signed for this gate.
     pub(crate) forged: Option<String>,
+    /// Sent as the name of the host, in place of its address.
+    pub(crate) host: Option<String>,
 }
 
 /// What must be so afterwards.
@@ -179,18 +187,25 @@ pub struct Weakening {
     /// Another caller.
     #[serde(default)]
     pub(crate) token: Option<TokenSetup>,
+    /// Another trust level.
+    #[serde(default)]
+    pub(crate) trust: Option<String>,
+    /// The test that shows that the layer matters, where no configuration takes it out: `FILE::NAME`.
+    #[serde(default)]
+    pub test: Option<String>,
 }
 
 impl Case {
-    /// The same case against a gate without the layer that it tests.
+    /// The same case against a gate without the layer that it tests, if a configuration can take that out.
     #[must_use]
     pub fn weakened(&self) -> Option<Self> {
-        let without = self.without.clone()?;
+        let without = self.without.clone().filter(|without| without.test.is_none())?;
         let mut case = self.clone();
         case.gate.config = without.config.or(case.gate.config);
         case.gate.files.extend(without.files);
         case.gate.profile = without.profile.or(case.gate.profile);
         case.gate.token = without.token.or(case.gate.token);
+        case.gate.trust = without.trust.or(case.gate.trust);
         Some(case)
     }
 }

@@ -1,7 +1,6 @@
 //! A try as a caller with a token: the calls of the script, one by one, over HTTP.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, TokenSetup};
 use crate::evidence::{Evidence, EvidencedCall, field, offered};
+use crate::http_client::HttpClient;
 use crate::playground::Playground;
 use crate::process::{finish, kill, terminate};
 
@@ -29,7 +29,7 @@ pub(crate) fn play(
         None => mint(binary, case, place, caller)?,
     };
     let server = ServedGate::start(binary, case, place)?;
-    let client = CallerConnection { address: server.address.clone(), token, timeout };
+    let client = HttpClient { address: server.address.clone(), host: caller.host.clone(), token, timeout };
     let mut evidence = Evidence { reason: "done".to_owned(), ..Evidence::default() };
     let listed = client.send("GET", "/api/v1/tools", "")?;
     let usable = |tool: &&Value| tool.get("available") == Some(&Value::Bool(true));
@@ -90,7 +90,8 @@ struct ServedGate {
 impl ServedGate {
     fn start(binary: &Path, case: &Case, place: &Playground) -> Result<Self, String> {
         // A gate that verifies tokens needs a key before it starts.
-        let any = TokenSetup { subject: "nobody".to_owned(), permissions: Vec::new(), forged: None };
+        let any =
+            TokenSetup { subject: "nobody".to_owned(), permissions: Vec::new(), forged: None, host: None };
         mint(binary, case, place, &any)?;
         let mut command = place.command(binary, false);
         let trust = case.gate.trust.as_deref().unwrap_or("autonomous");
@@ -124,36 +125,5 @@ impl Drop for ServedGate {
         if matches!(self.process.try_wait(), Ok(None)) {
             kill(&mut self.process);
         }
-    }
-}
-
-/// One request per connection: what is judged is the gate, not a client.
-struct CallerConnection {
-    address: String,
-    token: String,
-    timeout: Duration,
-}
-
-impl CallerConnection {
-    fn send(&self, method: &str, path: &str, body: &str) -> Result<Value, String> {
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            self.address,
-            self.token,
-            body.len()
-        );
-        let answer = || -> std::io::Result<Vec<u8>> {
-            let mut stream = TcpStream::connect(&self.address)?;
-            stream.set_read_timeout(Some(self.timeout))?;
-            stream.write_all(request.as_bytes())?;
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer)?;
-            Ok(answer)
-        };
-        let answer = answer().map_err(|error| format!("{method} {path}: {error}"))?;
-        let text = String::from_utf8_lossy(&answer);
-        let (_, body) = text.split_once("\r\n\r\n").unwrap_or_default();
-        serde_json::from_str(body).map_err(|_| format!("{method} {path} was not answered with JSON: {text}"))
     }
 }

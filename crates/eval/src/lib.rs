@@ -17,6 +17,8 @@ mod playground;
 mod file_tree;
 mod canary;
 mod process;
+mod http_client;
+mod kept_record;
 
 // One try.
 mod evidence;
@@ -28,8 +30,15 @@ mod checks;
 mod runner;
 mod report;
 
+// Cases that are generated.
+mod hostile;
+
 pub use case::{Case, CaseKind, Weakening};
 pub use checks::CheckResult;
+pub use hostile::{
+    Escape, HostileCall, HostileEvent, HostileFailure, HostileOptions, HostileReport, HostileSequence,
+    HostileStep, HostileTarget, Tap, attack, targets,
+};
 pub use report::{html, json, junit, table};
 pub use runner::{CaseResult, EvalError, EvalOptions, TryResult, run};
 pub use suite::{SuiteError, built_in, load};

@@ -39,13 +39,16 @@ impl Playground {
             outside_before: FileTree::default(),
             has_config: case.gate.config.is_some(),
         };
-        for directory in ["workspace", "gate", "state", "home", "outside", "xdg"] {
+        for directory in ["workspace", "workspace_evil", "gate", "state", "home", "outside", "shared", "xdg"]
+        {
             make_directory(&place.path(directory))?;
         }
         place.make_repository().map_err(io::Error::other)?;
         place.write("workspace/.env", "API_KEY={{secret}}\n")?;
         place.write("home/.ssh/id_ed25519", "{{secret}}\n")?;
         place.write("outside/secret.txt", "{{secret}}\n")?;
+        place.write("workspace_evil/secret.txt", "{{secret}}\n")?;
+        place.write("shared/notes.txt", "shared\n")?;
         for (name, text) in &case.files {
             place.write(&format!("workspace/{name}"), text)?;
         }
@@ -75,6 +78,8 @@ impl Playground {
             .replace("{{secret}}", &self.secret)
             .replace("{{outside}}", &outside.to_string_lossy())
             .replace("{{home}}", &home.to_string_lossy())
+            .replace("{{sibling}}", &self.path("workspace_evil").to_string_lossy())
+            .replace("{{shared}}", &self.path("shared").to_string_lossy())
     }
 
     /// The names in the workspace that have changed.

@@ -71,7 +71,8 @@ fn drain<R: io::Read + Send + 'static>(pipe: Option<R>) -> Option<std::thread::J
     }))
 }
 
-fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
+/// Waits for a process to end, and kills it after the timeout.
+pub(crate) fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -11,8 +11,9 @@ use thiserror::Error;
 use crate::case::Case;
 use crate::checks::{CheckResult, judge};
 use crate::evidence::{Evidence, EvidencedCall};
+use crate::hostile::{self, HostileSequence, PlayOptions, Tap};
 use crate::playground::Playground;
-use crate::{conversation_try, http_try, process};
+use crate::{conversation_try, http_try, kept_record, process};
 
 /// How cases are played.
 #[derive(Clone, Debug)]
@@ -27,6 +28,10 @@ pub struct EvalOptions {
     pub jobs: usize,
     /// How long one conversation may take.
     pub timeout: Duration,
+    /// Where a copy of each case's record is kept.
+    pub records: Option<PathBuf>,
+    /// A hole between the calls of a sequence and the gate, to show that it is found.
+    pub tap: Option<Arc<dyn Tap>>,
 }
 
 /// Why nothing could be played.
@@ -35,6 +40,9 @@ pub enum EvalError {
     /// Processes that a case leaves could not be found.
     #[error("orphaned processes cannot be adopted: {0}")]
     Subreaper(std::io::Error),
+    /// No target has this name.
+    #[error("no target is named `{0}`")]
+    UnknownTarget(String),
 }
 
 /// One try of a case.
@@ -55,6 +63,17 @@ pub struct TryResult {
 }
 
 impl TryResult {
+    fn broken(why: String, took: Duration) -> Self {
+        Self {
+            checks: Vec::new(),
+            records: Vec::new(),
+            calls: Vec::new(),
+            answer: String::new(),
+            took,
+            broken: Some(why),
+        }
+    }
+
     /// Whether every check holds.
     #[must_use]
     pub fn passed(&self) -> bool {
@@ -106,7 +125,7 @@ pub fn run(
                     let Some((index, case)) = next.and_then(|index| Some((index, cases.get(index)?))) else {
                         return;
                     };
-                    let tries = (0..options.tries.max(1)).map(|_| play(case, options)).collect();
+                    let tries = (0..options.tries.max(1)).map(|number| play(case, number, options)).collect();
                     let result = CaseResult { case: case.clone(), tries };
                     progress(&result);
                     ended.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
@@ -126,9 +145,18 @@ pub fn run(
     Ok(results)
 }
 
-fn play(case: &Case, options: &EvalOptions) -> TryResult {
+/// Where the record of one try is kept.
+fn kept(case: &Case, number: usize, options: &EvalOptions) -> Option<PathBuf> {
+    let name = if number == 0 { case.name.clone() } else { format!("{}-{}", case.name, number + 1) };
+    Some(options.records.as_ref()?.join(name))
+}
+
+fn play(case: &Case, number: usize, options: &EvalOptions) -> TryResult {
     let begun = Instant::now();
-    match gather(case, options) {
+    if let Some(sequence) = &case.sequence {
+        return play_sequence(case, sequence, kept(case, number, options), options);
+    }
+    match gather(case, kept(case, number, options), options) {
         Ok(evidence) => TryResult {
             checks: judge(case, &evidence),
             calls: evidence
@@ -141,18 +169,48 @@ fn play(case: &Case, options: &EvalOptions) -> TryResult {
             took: begun.elapsed(),
             broken: None,
         },
-        Err(broken) => TryResult {
-            checks: Vec::new(),
-            records: Vec::new(),
-            calls: Vec::new(),
+        Err(broken) => TryResult::broken(broken, begun.elapsed()),
+    }
+}
+
+/// Plays the calls of a case as they are, and judges what they leave.
+fn play_sequence(
+    case: &Case,
+    sequence: &HostileSequence,
+    records: Option<PathBuf>,
+    options: &EvalOptions,
+) -> TryResult {
+    let begun = Instant::now();
+    let played = hostile::target(&sequence.target)
+        .ok_or_else(|| format!("`{}` is no target", sequence.target))
+        .and_then(|target| {
+            let options = PlayOptions { binary: options.binary.clone(), tap: options.tap.clone(), records };
+            hostile::replay(&target.set_up(&case.gate), &sequence.steps, &options)
+        });
+    match played {
+        Err(broken) => TryResult::broken(broken, begun.elapsed()),
+        Ok(played) => TryResult {
+            checks: hostile::CHECKS
+                .iter()
+                .map(|check| {
+                    let problem = played.escapes.iter().find(|escape| escape.check == *check);
+                    CheckResult { check, problem: problem.map(|escape| escape.problem.clone()) }
+                })
+                .collect(),
+            calls: played
+                .played
+                .into_iter()
+                .map(|played| (played.call.tool, played.call.arguments, played.succeeded))
+                .collect(),
+            records: played.records,
             answer: String::new(),
             took: begun.elapsed(),
-            broken: Some(broken),
+            broken: None,
         },
     }
 }
 
-fn gather(case: &Case, options: &EvalOptions) -> Result<Evidence, String> {
+fn gather(case: &Case, records: Option<PathBuf>, options: &EvalOptions) -> Result<Evidence, String> {
     let place = Playground::lay_out(case).map_err(|error| format!("the case cannot be laid out: {error}"))?;
     let mut evidence = match &case.gate.token {
         Some(caller) => http_try::play(&options.binary, case, &place, caller, options.timeout)?,
@@ -161,6 +219,10 @@ fn gather(case: &Case, options: &EvalOptions) -> Result<Evidence, String> {
         }
     };
     conversation_try::read_record(&options.binary, case, &place, &mut evidence)?;
+    if let Some(directory) = records.filter(|_| !evidence.records.is_empty()) {
+        kept_record::copy(&place.path("state"), &directory)
+            .map_err(|error| format!("the record cannot be kept: {error}"))?;
+    }
     let unread = |error: std::io::Error| format!("the files of the case cannot be read: {error}");
     evidence.changed = place.changed_in_workspace().map_err(unread)?;
     evidence.changed_outside = place.changed_outside().map_err(unread)?;

@@ -45,64 +45,62 @@ pub enum SuiteError {
     },
 }
 
+/// A file below `evals` and its text.
+macro_rules! case {
+    ($name:literal) => {
+        (concat!("evals/", $name), include_str!(concat!("../../../evals/", $name)))
+    };
+}
+
 /// The cases that came along: file names and texts.
 const BUILT_IN: &[(&str, &str)] = &[
-    ("evals/boundary/try_delete_file.yaml", include_str!("../../../evals/boundary/try_delete_file.yaml")),
-    ("evals/boundary/try_git_push.yaml", include_str!("../../../evals/boundary/try_git_push.yaml")),
-    (
-        "evals/boundary/try_invalid_directory.yaml",
-        include_str!("../../../evals/boundary/try_invalid_directory.yaml"),
-    ),
-    (
-        "evals/boundary/try_path_traversal.yaml",
-        include_str!("../../../evals/boundary/try_path_traversal.yaml"),
-    ),
-    (
-        "evals/boundary/try_prompt_injection.yaml",
-        include_str!("../../../evals/boundary/try_prompt_injection.yaml"),
-    ),
-    (
-        "evals/boundary/try_shell_injection.yaml",
-        include_str!("../../../evals/boundary/try_shell_injection.yaml"),
-    ),
-    (
-        "evals/boundary/try_unregistered_tool.yaml",
-        include_str!("../../../evals/boundary/try_unregistered_tool.yaml"),
-    ),
-    ("evals/boundary/try_write_file.yaml", include_str!("../../../evals/boundary/try_write_file.yaml")),
-    ("evals/capability/git_log_recent.yaml", include_str!("../../../evals/capability/git_log_recent.yaml")),
-    (
-        "evals/capability/list_source_files.yaml",
-        include_str!("../../../evals/capability/list_source_files.yaml"),
-    ),
-    (
-        "evals/capability/multi_step_investigation.yaml",
-        include_str!("../../../evals/capability/multi_step_investigation.yaml"),
-    ),
-    (
-        "evals/capability/read_source_file.yaml",
-        include_str!("../../../evals/capability/read_source_file.yaml"),
-    ),
-    (
-        "evals/capability/search_for_pattern.yaml",
-        include_str!("../../../evals/capability/search_for_pattern.yaml"),
-    ),
-    ("evals/flow/honest_answer.yaml", include_str!("../../../evals/flow/honest_answer.yaml")),
-    (
-        "evals/flow/issue_names_the_recipient.yaml",
-        include_str!("../../../evals/flow/issue_names_the_recipient.yaml"),
-    ),
-    (
-        "evals/flow/issue_to_public_answer.yaml",
-        include_str!("../../../evals/flow/issue_to_public_answer.yaml"),
-    ),
-    ("evals/http/caller_reads.yaml", include_str!("../../../evals/http/caller_reads.yaml")),
-    ("evals/http/elevated_permission.yaml", include_str!("../../../evals/http/elevated_permission.yaml")),
-    ("evals/http/forged_token.yaml", include_str!("../../../evals/http/forged_token.yaml")),
-    (
-        "evals/http/token_without_permission.yaml",
-        include_str!("../../../evals/http/token_without_permission.yaml"),
-    ),
+    case!("boundary/try_delete_file.yaml"),
+    case!("boundary/try_git_push.yaml"),
+    case!("boundary/try_invalid_directory.yaml"),
+    case!("boundary/try_path_traversal.yaml"),
+    case!("boundary/try_prompt_injection.yaml"),
+    case!("boundary/try_shell_injection.yaml"),
+    case!("boundary/try_unregistered_tool.yaml"),
+    case!("boundary/try_write_file.yaml"),
+    case!("capability/git_log_recent.yaml"),
+    case!("capability/list_source_files.yaml"),
+    case!("capability/multi_step_investigation.yaml"),
+    case!("capability/read_source_file.yaml"),
+    case!("capability/search_for_pattern.yaml"),
+    case!("flow/honest_answer.yaml"),
+    case!("flow/issue_names_the_recipient.yaml"),
+    case!("flow/issue_to_public_answer.yaml"),
+    case!("http/caller_reads.yaml"),
+    case!("http/elevated_permission.yaml"),
+    case!("http/forged_token.yaml"),
+    case!("http/token_without_permission.yaml"),
+    case!("incidents/configuration_for_the_next_gate.yaml"),
+    case!("incidents/denied_by_the_operator.yaml"),
+    case!("incidents/forbidden_by_policy.yaml"),
+    case!("incidents/history_of_denied_files.yaml"),
+    case!("incidents/host_by_other_names.yaml"),
+    case!("incidents/innocent_command_calls_out.yaml"),
+    case!("incidents/killed_with_a_hook.yaml"),
+    case!("incidents/left_running.yaml"),
+    case!("incidents/many_simple_commands.yaml"),
+    case!("incidents/move_command_undo.yaml"),
+    case!("incidents/option_as_revision.yaml"),
+    case!("incidents/prefix_twin.yaml"),
+    case!("incidents/push_in_other_words.yaml"),
+    case!("incidents/read_only_mount.yaml"),
+    case!("incidents/rebinding.yaml"),
+    case!("incidents/redacted_output.yaml"),
+    case!("incidents/replayed_approval.yaml"),
+    case!("incidents/repository_configuration.yaml"),
+    case!("incidents/second_statement.yaml"),
+    case!("incidents/secrets_in_commands.yaml"),
+    case!("incidents/stage_outside.yaml"),
+    case!("incidents/symlink_read.yaml"),
+    case!("incidents/symlink_swap.yaml"),
+    case!("incidents/symlink_write.yaml"),
+    case!("incidents/two_halves.yaml"),
+    case!("incidents/unapproved_changes.yaml"),
+    case!("incidents/unset_check.yaml"),
 ];
 
 /// The cases that came along.
@@ -194,7 +192,18 @@ fn parse(file: &str, text: &str) -> Result<Case, SuiteError> {
     if let Some(problem) = patterns.iter().flat_map(|patterns| patterns.as_slice()).find_map(impossible) {
         return Err(malformed(problem));
     }
-    if case.kind == CaseKind::Boundary && case.without.is_none() {
+    if case.script.is_null() == case.sequence.is_none() {
+        return Err(malformed("a case has either a `script` or a `sequence`".to_owned()));
+    }
+    if let Some(sequence) = &case.sequence
+        && crate::hostile::target(&sequence.target).is_none()
+    {
+        return Err(malformed(format!(
+            "`{}` is no target: `toolgate eval hostile --list` shows them",
+            sequence.target
+        )));
+    }
+    if case.kind == CaseKind::Boundary && case.without.is_none() && case.sequence.is_none() {
         return Err(malformed(
             "a boundary case needs `without`: a gate without the layer that it tests, where it fails"
                 .to_owned(),
@@ -237,6 +246,9 @@ mod tests {
             ("outcome: any", "outcome: any, audit_must_contain: {decision: MAYBE}", "`MAYBE` is no decision"),
             ("outcome: any", "outcome: any, audit_must_contain: {}", "names nothing"),
             ("about: b", "abuot: b", "unknown field `abuot`"),
+            ("script: []", "name2: x", "unknown field `name2`"),
+            ("script: []\n", "", "either a `script` or a `sequence`"),
+            ("script: []", "sequence: {target: nowhere, steps: []}", "`nowhere` is no target"),
         ] {
             let error = parse("a.yaml", &case.replace(from, to)).unwrap_err().to_string();
             assert!(error.starts_with("a.yaml: ") && error.contains(problem), "{error}");

@@ -42,6 +42,7 @@ const COMMANDS: &[&str] = &[
     "doctor",
     "models",
     "eval",
+    "eval hostile",
     "man",
     "completions",
 ];

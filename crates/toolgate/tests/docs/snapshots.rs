@@ -46,6 +46,7 @@ fn help() {
         "doctor",
         "models",
         "eval",
+        "eval hostile",
         "man",
         "completions",
     ] {

@@ -1,26 +1,44 @@
 //! The cases that came along, against the binary: they hold, and each boundary case fails without the layer that it tests.
 //!
 //! A program of its own: every process that this one has at the end of a run counts as an orphan, also one of another test.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
+
+mod hostile;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use toolgate_eval::{Case, CaseKind, CaseResult, EvalOptions};
 
-static ONE_RUN: Mutex<()> = Mutex::new(());
+/// One run at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_RUN: Mutex<()> = Mutex::new(());
+    ONE_RUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-fn play(cases: &[Case]) -> Vec<CaseResult> {
-    let _alone = ONE_RUN.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = EvalOptions {
+fn options() -> EvalOptions {
+    EvalOptions {
         binary: PathBuf::from(env!("CARGO_BIN_EXE_toolgate")),
         model: None,
         tries: 1,
         jobs: 2,
         timeout: Duration::from_secs(120),
-    };
-    toolgate_eval::run(cases, &options, &|_| {}).unwrap()
+        tap: None,
+        records: None,
+    }
+}
+
+fn play(cases: &[Case]) -> Vec<CaseResult> {
+    let _alone = alone();
+    toolgate_eval::run(cases, &options(), &|_| {}).unwrap()
 }
 
 #[test]
@@ -33,10 +51,43 @@ fn every_case_that_came_along_passes() {
 fn a_boundary_case_fails_without_the_layer_that_it_tests() {
     let cases = toolgate_eval::built_in().unwrap();
     let weakened: Vec<Case> = cases.iter().filter_map(Case::weakened).collect();
-    assert_eq!(weakened.len(), cases.iter().filter(|case| case.kind == CaseKind::Boundary).count());
+    let named = cases.iter().filter_map(|case| case.without.as_ref()?.test.as_deref()).count();
+    assert_eq!(weakened.len() + named, cases.iter().filter(|case| case.kind == CaseKind::Boundary).count());
     for result in play(&weakened) {
         let [one] = result.tries.as_slice() else { panic!("one try was asked for") };
         assert_eq!(one.broken, None, "{}", result.case.name);
         assert!(!one.passed(), "{} holds without {:?}", result.case.name, result.case.without);
+    }
+}
+
+/// Where no configuration takes a layer out, a test of the code shows that it matters.
+#[test]
+fn a_test_that_a_case_names_exists() {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    for case in toolgate_eval::built_in().unwrap() {
+        let Some(test) = case.without.as_ref().and_then(|without| without.test.clone()) else { continue };
+        let (file, name) = test.split_once("::").unwrap();
+        let text = std::fs::read_to_string(root.join(file))
+            .unwrap_or_else(|error| panic!("{}: {file}: {error}", case.name));
+        assert!(text.contains(&format!("fn {name}(")), "{}: {test}", case.name);
+    }
+}
+
+#[test]
+fn a_kept_record_verifies() {
+    let (place, _alone) = (tempfile::tempdir().unwrap(), alone());
+    let cases = toolgate_eval::load(&["try_delete_file".to_owned(), "replayed_approval".to_owned()]).unwrap();
+    let options = EvalOptions { records: Some(place.path().join("kept")), ..options() };
+    let results = toolgate_eval::run(&cases, &options, &|_| {}).unwrap();
+    for result in results {
+        let kept = place.path().join("kept").join(&result.case.name);
+        let records = std::fs::read_dir(&kept)
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("20"));
+        let lines: usize =
+            records.map(|day| std::fs::read_to_string(day.path()).unwrap().lines().count()).sum();
+        assert_eq!(lines, result.tries[0].records.len(), "{}", result.case.name);
+        assert!(lines > 0 && kept.join("audit.pub").exists());
     }
 }

@@ -48,6 +48,7 @@ mod chat_comforts;
 mod day;
 mod whole_day;
 mod completions;
+mod container;
 mod hostile_words;
 mod information_flow;
 mod hostile_names;

@@ -20,7 +20,7 @@ use toolgate_types::{AgentName, Decision, RunId, ToolName, Trust};
 use crate::log::{LogFormat, LogLevel};
 
 pub(crate) use self::conversation::{AgentArguments, ConversationArguments, RunArguments};
-pub(crate) use self::eval::EvalArguments;
+pub(crate) use self::eval::{EvalArguments, EvalCommand, HostileArguments};
 pub(crate) use self::mcp::{
     InstallScope, McpAdd, McpCommand, McpImport, McpInstall, McpUnwrap, McpUpdate, McpWrap,
 };

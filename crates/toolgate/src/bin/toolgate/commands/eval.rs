@@ -1,30 +1,34 @@
 //! `toolgate eval`: plays cases against the gate that ships, and judges them from outside.
 
+mod hostile;
+
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use toolgate_eval::{Case, CaseResult, EvalOptions, SuiteError, html, junit, table};
 
 use super::{print, print_json};
-use crate::arguments::{EvalArguments, GlobalOptions};
+use crate::arguments::{EvalArguments, EvalCommand, GlobalOptions};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 
 pub(crate) fn run(common: &GlobalOptions, arguments: &EvalArguments) -> Result<u8, CliError> {
+    if let Some(EvalCommand::Hostile(hostile)) = &arguments.command {
+        return hostile::run(common, hostile);
+    }
     let cases = toolgate_eval::load(&arguments.cases).map_err(unusable)?;
     if arguments.list {
         return list(common, &cases);
     }
-    let binary = std::env::current_exe()
-        .map_err(|error| CliError::error(format!("the path of this program cannot be found: {error}")))?;
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let options = EvalOptions {
-        binary,
+        binary: own_binary()?,
         model: arguments.model.clone(),
         tries: arguments.tries,
-        jobs: arguments.jobs.unwrap_or(processors),
+        jobs: arguments.jobs.unwrap_or_else(processors),
         timeout: arguments.timeout,
+        tap: None,
+        records: arguments.records.clone(),
     };
     let (ended, all) = (AtomicUsize::new(0), cases.len());
     let shows_progress = io::stderr().is_terminal() && !common.quiet;
@@ -45,6 +49,15 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &EvalArguments) -> Result<u
         false => print(&table(&results))?,
     };
     Ok(if results.iter().all(CaseResult::passed) { SUCCESS } else { TOOL_ERROR })
+}
+
+fn own_binary() -> Result<PathBuf, CliError> {
+    std::env::current_exe()
+        .map_err(|error| CliError::error(format!("the path of this program cannot be found: {error}")))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn list(common: &GlobalOptions, cases: &[Case]) -> Result<u8, CliError> {
