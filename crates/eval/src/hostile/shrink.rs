@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(small.len(), 2);
         assert_eq!(small[0], step(&[("link", json!({"command": "ln -s out way"}))]));
         assert_eq!((small[1].calls[0].tool.as_str(), small[1].calls.len()), ("write", 1));
-        assert_eq!(small[1].calls[0].arguments["path"], "way/");
+        assert_eq!(small[1].calls[0].arguments["path"], "way/new.txt");
         assert_eq!(small[1].calls[0].arguments.get("content"), None);
     }
 

@@ -21,7 +21,7 @@ summary b{font-weight:600;overflow-wrap:anywhere}summary .kind,summary .time{col
 .ok{color:var(--good)}.no{color:var(--bad)}.quiet{color:var(--quiet)}.in{padding:0 .9rem .9rem;border-top:1px solid var(--line)}.wide{overflow-x:auto}\
 table{border-collapse:collapse;width:100%;font-size:.9em}td,th{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}\
 th{color:var(--quiet);font-weight:500}td:first-child,td.word{white-space:nowrap}tr:last-child td{border-bottom:0}\
-code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere}h3{font-size:.95rem;margin:1rem 0 .3rem}p{margin:.6rem 0}";
+.rec code{white-space:nowrap}code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere}h3{font-size:.95rem;margin:1rem 0 .3rem}p{margin:.6rem 0}";
 
 /// The page.
 #[must_use]
@@ -106,7 +106,7 @@ fn attempt(page: &mut String, one: &TryResult) {
             markup(&input.to_string())
         );
     }
-    page.push_str("</table></div><h3>Record</h3><div class=\"wide\"><table><tr><th>Decision</th><th>Tool</th><th>Stage</th><th>Code</th><th>Caller</th><th>Touched</th><th>Call</th></tr>");
+    page.push_str("</table></div><h3>Record</h3><div class=\"wide rec\"><table><tr><th>Decision</th><th>Tool</th><th>Stage</th><th>Code</th><th>Caller</th><th>Touched</th><th>Call</th></tr>");
     for record in &one.records {
         record_row(page, record);
     }
