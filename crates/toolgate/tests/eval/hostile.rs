@@ -33,7 +33,7 @@ fn attack(options: &HostileOptions) -> HostileReport {
 #[test]
 fn a_compromised_model_gets_nowhere_at_any_gate() {
     for target in toolgate_eval::targets() {
-        let report = attack(&options(&[target.name], 150, None));
+        let report = attack(&options(&[target.name], 80, None));
         assert!(report.passed(), "{}: {report:#?}", target.name);
         assert!(report.succeeded > 0, "{}: nothing succeeded, so nothing was tried", target.name);
     }
