@@ -32,7 +32,7 @@ const MAX_STDERR_BYTES: usize = 1 << 20;
 pub(super) struct GateAnswer {
     /// Everything that the model was given.
     pub(super) text: String,
-    pub(super) ended: CallEnd,
+    pub(super) ended: AnswerKind,
     /// Sealed state and text of a question.
     pub(super) state: Option<Value>,
     /// The id of its record, where the answer names it.
@@ -41,7 +41,7 @@ pub(super) struct GateAnswer {
 
 /// How a call ended, as a client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallEnd {
+pub(super) enum AnswerKind {
     Succeeded,
     Failed,
     /// The request itself was refused.
@@ -54,7 +54,7 @@ pub(super) enum CallEnd {
 
 impl GateAnswer {
     fn none() -> Self {
-        Self { text: String::new(), ended: CallEnd::Unanswered, state: None, id: None }
+        Self { text: String::new(), ended: AnswerKind::Unanswered, state: None, id: None }
     }
 }
 
@@ -388,10 +388,10 @@ fn mcp_answer(message: &Value) -> GateAnswer {
     let result = message.get("result");
     let state = result.and_then(|result| result.get("requestState")).cloned();
     let ended = match result {
-        None => CallEnd::Refused,
-        Some(_) if state.is_some() => CallEnd::Asked,
-        Some(result) if result.get("isError") == Some(&Value::Bool(true)) => CallEnd::Failed,
-        Some(_) => CallEnd::Succeeded,
+        None => AnswerKind::Refused,
+        Some(_) if state.is_some() => AnswerKind::Asked,
+        Some(result) if result.get("isError") == Some(&Value::Bool(true)) => AnswerKind::Failed,
+        Some(_) => AnswerKind::Succeeded,
     };
     GateAnswer { text, ended, state, id: None }
 }
@@ -403,9 +403,9 @@ fn api_calls(api: &HttpClient, calls: &[HostileCall]) -> Vec<GateAnswer> {
         match api.send("POST", "/api/v1/calls", &body) {
             Ok(answer) => GateAnswer {
                 ended: match (field(&answer, "/decision"), answer.get("callId")) {
-                    ("ALLOWED", _) => CallEnd::Succeeded,
-                    (_, Some(_)) => CallEnd::Failed,
-                    _ => CallEnd::Refused,
+                    ("ALLOWED", _) => AnswerKind::Succeeded,
+                    (_, Some(_)) => AnswerKind::Failed,
+                    _ => AnswerKind::Refused,
                 },
                 id: answer.get("callId").and_then(Value::as_str).map(str::to_owned),
                 text: answer.to_string(),

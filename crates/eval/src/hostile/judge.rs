@@ -1,6 +1,6 @@
 //! Judges what a model was given.
 
-use super::door::CallEnd;
+use super::door::AnswerKind;
 use super::ground::HostileGround;
 use super::launch::changes;
 use super::play::SequenceState;
@@ -41,7 +41,7 @@ pub(super) fn answers(
     for (call, answer) in &state.answers {
         let tool = tools.iter().find(|tool| tool.name == call.tool);
         let use_of = tool.map_or(ToolUse::Other, |tool| tool.use_of);
-        if answer.ended == CallEnd::Unanswered && !state.was_interrupted {
+        if answer.ended == AnswerKind::Unanswered && !state.was_interrupted {
             found.push((
                 "every call was answered",
                 format!("`{}` was not: {}", call.tool, start(&answer.text)),
@@ -50,10 +50,10 @@ pub(super) fn answers(
         if let Some(form) = ground.forms.found_in(&answer.text) {
             found.push(("no secret was shown", format!("`{}` showed one {form}", call.tool)));
         }
-        if answer.ended == CallEnd::Succeeded && tool.is_none() {
+        if answer.ended == AnswerKind::Succeeded && tool.is_none() {
             found.push(("nothing undeclared succeeded", format!("`{}` is no tool of this gate", call.tool)));
         }
-        if answer.ended == CallEnd::Succeeded
+        if answer.ended == AnswerKind::Succeeded
             && target.frontend == HostileFrontend::StdioAsked
             && changes(use_of)
         {

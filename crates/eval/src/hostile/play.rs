@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::door::{CallEnd, Ending, GateAnswer, GateProcess};
+use super::door::{AnswerKind, Ending, GateAnswer, GateProcess};
 use super::ground::HostileGround;
 use super::launch::{changes, command, filled, setup};
 use super::process_tree::{descendants, left_after, peak_memory};
@@ -186,15 +186,15 @@ impl AttackedGate {
     ) {
         for (call, answer) in calls.iter().zip(answers) {
             match answer.ended {
-                CallEnd::Succeeded | CallEnd::Failed => self.counts.certain += 1,
+                AnswerKind::Succeeded | AnswerKind::Failed => self.counts.certain += 1,
                 // What waits for a person when the gate is killed was not decided.
-                CallEnd::Refused | CallEnd::Unanswered | CallEnd::Asked => self.counts.possible += 1,
+                AnswerKind::Refused | AnswerKind::Unanswered | AnswerKind::Asked => self.counts.possible += 1,
             }
             self.counts.ids.extend(answer.id.clone());
-            let succeeded = answer.ended == CallEnd::Succeeded;
+            let succeeded = answer.ended == AnswerKind::Succeeded;
             let use_of = self.use_of(&call.tool);
-            if succeeded || answer.ended == CallEnd::Unanswered {
-                match is_alone && answer.ended == CallEnd::Succeeded {
+            if succeeded || answer.ended == AnswerKind::Unanswered {
+                match is_alone && answer.ended == AnswerKind::Succeeded {
                     true => state.reference.succeeded(use_of, call),
                     false if changes(use_of) => {
                         state.reference.forget();
@@ -203,7 +203,7 @@ impl AttackedGate {
                     false => {}
                 }
             }
-            if (succeeded || answer.ended == CallEnd::Unanswered) && use_of == ToolUse::Command {
+            if (succeeded || answer.ended == AnswerKind::Unanswered) && use_of == ToolUse::Command {
                 state.is_simple = false;
             }
             state.played.push(PlayedCall { call: call.clone(), succeeded });
@@ -293,10 +293,10 @@ impl AttackedGate {
             return Ok(answers);
         };
         let approved = self.gate.approved(first, &seal)?;
-        state.answers.push((first.clone(), GateAnswer { ended: CallEnd::Asked, ..approved }));
+        state.answers.push((first.clone(), GateAnswer { ended: AnswerKind::Asked, ..approved }));
         for call in calls {
             let again = self.gate.approved(call, &seal)?;
-            if again.ended == CallEnd::Succeeded {
+            if again.ended == AnswerKind::Succeeded {
                 state.found(
                     "no effect without an approval",
                     format!("`{}` ran with an approval that was used before", call.tool),
@@ -304,7 +304,7 @@ impl AttackedGate {
             }
             self.counts.certain += 1;
             answers.push(again.clone());
-            state.answers.push((call.clone(), GateAnswer { ended: CallEnd::Failed, ..again }));
+            state.answers.push((call.clone(), GateAnswer { ended: AnswerKind::Failed, ..again }));
         }
         answers.truncate(calls.len());
         Ok(answers)
@@ -408,7 +408,8 @@ impl AttackedGate {
     /// Background commands live as long as the gate; anything else must be gone.
     fn background_or_left(&mut self, left: Vec<String>, state: &mut SequenceState) -> Result<(), String> {
         let asked = |(call, answer): &(HostileCall, GateAnswer)| {
-            answer.ended == CallEnd::Succeeded && call.arguments.get("background") == Some(&Value::Bool(true))
+            answer.ended == AnswerKind::Succeeded
+                && call.arguments.get("background") == Some(&Value::Bool(true))
         };
         if !state.answers.iter().any(asked) {
             state.found("no process was left", left.join(", "));
