@@ -106,6 +106,7 @@ fn found(tap: Arc<dyn Tap>) -> (toolgate_eval::HostileFailure, CaseResult, CaseR
             tap,
             records: None,
         };
+        let _alone = crate::alone();
         toolgate_eval::run(&cases, &options, &|_| {}).unwrap().remove(0)
     };
     let (with, without) = (play(Some(tap)), play(None));
