@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver, EscalationOffer, PreviewBody};
+use toolgate_gate::{
+    ApprovalReply, ApprovalRequest, Approver, EscalationOffer, PreviewBody, ServerAnswer, ServerQuestion,
+};
 use toolgate_text::confusables::Charset;
 use toolgate_types::CallId;
 
@@ -33,6 +35,19 @@ impl Approver for ReportingApprover {
             let answer = answer.await;
             drop(pause);
             open.close();
+            answer
+        })
+    }
+
+    fn ask_for_server(
+        &self,
+        question: ServerQuestion,
+    ) -> Pin<Box<dyn Future<Output = ServerAnswer> + Send + '_>> {
+        let pause = self.deadline.pause();
+        let answer = self.approver.ask_for_server(question);
+        Box::pin(async move {
+            let answer = answer.await;
+            drop(pause);
             answer
         })
     }

@@ -34,6 +34,9 @@ pub struct CallDetails {
     /// Hosts that the command was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused_hosts: Vec<String>,
+    /// Questions of servers behind the gate to the person: the server, the names of the fields and how each ended. Never what was answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<String>,
     /// The command, without what looks like a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
@@ -57,6 +60,7 @@ impl CallDetails {
             moved: list(&self.moved),
             hosts: list(&self.hosts),
             refused_hosts: list(&self.refused_hosts),
+            questions: list(&self.questions),
             command: self.command.as_deref().map(|command| truncate_reason(command).into_owned()),
         }
     }

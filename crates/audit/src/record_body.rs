@@ -289,9 +289,19 @@ impl RecordEncoder {
     }
 
     fn put_details(&mut self, details: &CallDetails) -> Result<(), AuditError> {
-        let CallDetails { paths, created, modified, deleted, moved, hosts, refused_hosts, command } = details;
+        let CallDetails {
+            paths,
+            created,
+            modified,
+            deleted,
+            moved,
+            hosts,
+            refused_hosts,
+            questions,
+            command,
+        } = details;
         let mut before: &[u8] = b",\"details\":{\"";
-        let lists: [(&[u8], &Vec<String>); 7] = [
+        let lists: [(&[u8], &Vec<String>); 8] = [
             (b"paths", paths),
             (b"created", created),
             (b"modified", modified),
@@ -299,6 +309,7 @@ impl RecordEncoder {
             (b"moved", moved),
             (b"hosts", hosts),
             (b"refusedHosts", refused_hosts),
+            (b"questions", questions),
         ];
         for (name, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
             for part in [before, name, b"\":["] {
@@ -432,16 +443,19 @@ mod tests {
 
     fn details() -> impl Strategy<Value = CallDetails> {
         let changes = (texts(), texts(), texts(), texts());
-        (texts(), changes, texts(), texts(), option::of(text())).prop_map(
-            |(paths, (created, modified, deleted, moved), hosts, refused_hosts, command)| CallDetails {
-                paths,
-                created,
-                modified,
-                deleted,
-                moved,
-                hosts,
-                refused_hosts,
-                command,
+        (texts(), changes, texts(), texts(), texts(), option::of(text())).prop_map(
+            |(paths, (created, modified, deleted, moved), hosts, refused_hosts, questions, command)| {
+                CallDetails {
+                    paths,
+                    created,
+                    modified,
+                    deleted,
+                    moved,
+                    hosts,
+                    refused_hosts,
+                    questions,
+                    command,
+                }
             },
         )
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use toolgate_gate::{AbsentTool, Tool};
 use toolgate_types::Backoff;
@@ -15,13 +15,16 @@ use crate::launch::ServerLauncher;
 use crate::pins::Pins;
 use crate::server::{Server, ServerHealth, ServerTimeouts};
 use crate::settings::ServerSettings;
-use crate::surface::BridgedResource;
+use crate::surface::{BridgedResource, READ_RESOURCE};
 use crate::tool::{BridgedTool, absent_tool};
 use crate::untrusted_schema::PatternBudget;
 
 /// The delays between two starts of a server that exits or does not answer.
 pub const RESTART_BACKOFF: Backoff =
     Backoff { initial_delay: Duration::from_millis(500), max_delay: Duration::from_secs(60) };
+
+/// Updates of resources that a slow receiver may miss.
+const MAX_PENDING_UPDATES: usize = 256;
 
 /// The parts of a bridge.
 pub struct BridgeOptions {
@@ -48,6 +51,7 @@ pub struct Bridge {
     options: Arc<BridgeOptions>,
     changed: watch::Sender<u64>,
     settlements: watch::Sender<u64>,
+    updates: broadcast::Sender<Arc<str>>,
     servers: Mutex<Vec<SupervisedServer>>,
     /// Servers that finish their last calls.
     retiring: Mutex<Vec<SupervisedServer>>,
@@ -67,6 +71,7 @@ impl Bridge {
             options: Arc::new(options),
             changed: watch::Sender::new(0),
             settlements: watch::Sender::new(0),
+            updates: broadcast::Sender::new(MAX_PENDING_UPDATES),
             servers: Mutex::default(),
             retiring: Mutex::default(),
         })
@@ -95,7 +100,8 @@ impl Bridge {
 
     fn start(&self, settings: ServerSettings) -> SupervisedServer {
         let (changed, settlements) = (self.changed.clone(), self.settlements.clone());
-        let server = Server::new(settings, Arc::clone(&self.options), changed, settlements);
+        let (options, updates) = (Arc::clone(&self.options), self.updates.clone());
+        let server = Server::new(settings, options, changed, settlements, updates);
         let keeper = self.options.runtime.spawn(Arc::clone(&server).supervise());
         SupervisedServer { server, supervisor: keeper }
     }
@@ -209,6 +215,22 @@ impl Bridge {
         reader(false).or_else(|| reader(true))
     }
 
+    /// Receives the URIs of subscribed resources that changed.
+    #[must_use]
+    pub fn resource_updates(&self) -> broadcast::Receiver<Arc<str>> {
+        self.updates.subscribe()
+    }
+
+    /// Keeps a subscription to a resource until the guard is dropped. `None` if no server reads it.
+    #[must_use]
+    pub fn hold_subscription(&self, uri: &str) -> Option<HeldSubscription> {
+        let reader = self.resource_reader(uri)?;
+        let of_reader = |server: &Arc<Server>| server.settings().tool_name(READ_RESOURCE) == reader;
+        let server = self.current().into_iter().find(of_reader)?;
+        server.subscriptions.hold(uri);
+        Some(HeldSubscription { server, uri: uri.to_owned() })
+    }
+
     /// The tool of this name as its server's declaration describes it, and why it cannot be called, if its server is declared and not up.
     #[must_use]
     pub fn absent_tool(&self, name: &str) -> Option<AbsentTool> {
@@ -230,6 +252,18 @@ impl Bridge {
             // A supervisor that panicked has dropped its process, which ends it.
             let _ = gone.supervisor.await;
         }
+    }
+}
+
+/// A client's subscription to a resource.
+pub struct HeldSubscription {
+    server: Arc<Server>,
+    uri: String,
+}
+
+impl Drop for HeldSubscription {
+    fn drop(&mut self) {
+        self.server.release_subscription(&self.uri);
     }
 }
 

@@ -127,7 +127,8 @@ impl Definition {
 }
 
 /// A key that is equal for names that are easily confused: case, `-`, `.` and `_` are folded.
-pub(crate) fn confusable_key(name: &str) -> String {
+#[must_use]
+pub fn confusable_key(name: &str) -> String {
     let fold = |character: char| if matches!(character, '-' | '.') { '_' } else { character };
     name.chars().flat_map(char::to_lowercase).map(fold).collect()
 }

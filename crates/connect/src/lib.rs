@@ -2,8 +2,8 @@
 //!
 //! A [`Bridge`] keeps the configured servers running and connected, and makes a [`Tool`](toolgate_gate::Tool) of each of theirs, so that its calls
 //! are subject to the same permissions, approvals, output policy and audit as any other. A server is untrusted: it may flood, hang, crash, lie
-//! about its tools or answer with garbage, and then only its own calls fail, with a reason. It receives nothing but calls: it cannot ask the user
-//! or the model, and sees no caller's token. Its tool definitions are [pinned](Pins).
+//! about its tools or answer with garbage, and then only its own calls fail, with a reason. It receives nothing but calls: it cannot ask the
+//! model, asks the person only where the operator lets it, and sees no caller's token. Its tool definitions are [pinned](Pins).
 //!
 //! This crate makes no decision about calls, starts no process itself (see [`ServerLauncher`]), and reads no file but its pins.
 
@@ -12,6 +12,7 @@ mod settings;
 mod launch;
 mod definition;
 mod surface;
+mod server_question;
 mod advice;
 mod untrusted_schema;
 mod pins;
@@ -22,8 +23,8 @@ mod tool;
 mod bridge;
 
 pub use advice::Finding;
-pub use bridge::{Bridge, BridgeOptions, RESTART_BACKOFF};
-pub use definition::Definition;
+pub use bridge::{Bridge, BridgeOptions, HeldSubscription, RESTART_BACKOFF};
+pub use definition::{Definition, confusable_key};
 pub use error::ConnectError;
 pub use launch::{LaunchedServer, RunningProcess, ServerLauncher};
 pub use pins::{KnownLifecycle, PinFile, PinKey, PinOrigin, PinState, PinnedTool, Pins};

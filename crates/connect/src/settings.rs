@@ -88,6 +88,10 @@ pub struct ServerSettings {
     pub pin: PinPolicy,
     /// Where it is declared, and its command; without one its pins belong to its name alone.
     pub pin_origin: Option<PinOrigin>,
+    /// Whether its tools keep their names.
+    pub is_unprefixed: bool,
+    /// Whether it may ask the person during a call.
+    pub elicitation: bool,
     /// Settings of single tools: a name, or a glob with `*` and `?`. An exact name takes precedence, then the first matching glob.
     pub tools: Vec<(String, ToolSettings)>,
 }
@@ -246,7 +250,25 @@ impl ServerSettings {
             default_class: ToolClass::Destructive,
             pin: PinPolicy::FirstUse,
             pin_origin: None,
+            is_unprefixed: false,
+            elicitation: false,
             tools: Vec::new(),
+        }
+    }
+
+    /// The gate's name for a tool of the server.
+    #[must_use]
+    pub fn tool_name(&self, own_name: &str) -> String {
+        if self.is_unprefixed { own_name.to_owned() } else { format!("{}__{own_name}", self.name) }
+    }
+
+    /// The server's own name for the tool of this name, if it can be one of its tools.
+    #[must_use]
+    pub fn own_tool_name<'n>(&self, tool: &'n str) -> Option<&'n str> {
+        match self.is_unprefixed {
+            // Names with `__` belong to servers with a prefix.
+            true => (!tool.contains("__")).then_some(tool),
+            false => tool.strip_prefix(self.name.as_str())?.strip_prefix("__"),
         }
     }
 
@@ -281,6 +303,8 @@ impl ServerSettings {
             && self.startup_timeout == other.startup_timeout
             && self.max_calls == other.max_calls
             && self.pin == other.pin
+            && self.elicitation == other.elicitation
+            && self.is_unprefixed == other.is_unprefixed
             && self.pin_origin == other.pin_origin
     }
 }

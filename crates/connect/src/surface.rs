@@ -13,10 +13,20 @@ use crate::definition::{Definition, truncate};
 pub(crate) const RESERVED_PREFIX: &str = "mcp.";
 
 const PROMPT_PREFIX: &str = "mcp.prompt.";
-const READ_RESOURCE: &str = "mcp.resource.read";
+/// Reading a resource.
+pub(crate) const READ_RESOURCE: &str = "mcp.resource.read";
+
+/// Subscribing to a resource.
+pub(crate) const SUBSCRIBE_RESOURCE: &str = "mcp.resource.subscribe";
+
+/// Completing an argument.
+pub(crate) const COMPLETE: &str = "mcp.complete";
 
 /// The maximum length of a URI.
 const MAX_URI_BYTES: usize = 2_048;
+
+/// The maximum length of a text in a request for completion.
+const MAX_COMPLETED_BYTES: usize = 2_048;
 
 /// The maximum length of a name or a title.
 const MAX_LINE_BYTES: usize = 200;
@@ -32,6 +42,10 @@ pub(crate) enum DefinitionKind<'d> {
     Prompt(&'d str),
     /// Reading any of the server's resources.
     ReadResource,
+    /// Subscribing to any of them.
+    SubscribeResource,
+    /// Completing an argument of a prompt or a URI template.
+    Complete,
 }
 
 impl<'d> DefinitionKind<'d> {
@@ -39,6 +53,8 @@ impl<'d> DefinitionKind<'d> {
         match name.strip_prefix(PROMPT_PREFIX) {
             Some(prompt) => Self::Prompt(prompt),
             None if name == READ_RESOURCE => Self::ReadResource,
+            None if name == SUBSCRIBE_RESOURCE => Self::SubscribeResource,
+            None if name == COMPLETE => Self::Complete,
             None => Self::Tool,
         }
     }
@@ -74,16 +90,52 @@ pub(crate) fn prompt_definition(prompt: Prompt) -> Definition {
 
 /// Reading a resource as a definition.
 pub(crate) fn read_resource_definition() -> Definition {
+    definition_of_gate(
+        READ_RESOURCE,
+        "Read a resource",
+        "Reads a resource of the server by its URI.",
+        uri_schema(),
+    )
+}
+
+/// Subscribing to a resource as a definition.
+pub(crate) fn subscribe_definition() -> Definition {
+    let description = "Notifies the client when a resource of the server changes.";
+    definition_of_gate(SUBSCRIBE_RESOURCE, "Subscribe to a resource", description, uri_schema())
+}
+
+/// Completing an argument as a definition.
+pub(crate) fn complete_definition() -> Definition {
+    let text = json!({"type": "string", "maxLength": MAX_COMPLETED_BYTES});
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "prompt": text, "template": text, "argument": text, "value": text,
+            "context": {"type": "object", "maxProperties": 64, "additionalProperties": text},
+        },
+        "required": ["argument", "value"],
+        "additionalProperties": false,
+    });
+    let description = "Asks the server for values of an argument of a prompt or a URI template.";
+    definition_of_gate(COMPLETE, "Complete an argument", description, schema)
+}
+
+fn uri_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"uri": {"type": "string", "minLength": 1, "maxLength": MAX_URI_BYTES}},
+        "required": ["uri"],
+        "additionalProperties": false,
+    })
+}
+
+/// A definition in which nothing comes from a server.
+fn definition_of_gate(name: &str, title: &str, description: &str, input_schema: Value) -> Definition {
     Definition {
-        name: READ_RESOURCE.to_owned(),
-        title: Some("Read a resource".to_owned()),
-        description: Some("Reads a resource of the server by its URI.".to_owned()),
-        input_schema: json!({
-            "type": "object",
-            "properties": {"uri": {"type": "string", "minLength": 1, "maxLength": MAX_URI_BYTES}},
-            "required": ["uri"],
-            "additionalProperties": false,
-        }),
+        name: name.to_owned(),
+        title: Some(title.to_owned()),
+        description: Some(description.to_owned()),
+        input_schema,
         output_schema: None,
         annotations: None,
     }
@@ -113,15 +165,10 @@ pub struct BridgedResource {
 /// The resources of one server, as last listed.
 pub(crate) type ListedResources = Arc<[BridgedResource]>;
 
-/// The tool that reads the resources of a server.
-pub(crate) fn reader_name(server: &str) -> String {
-    format!("{server}__{READ_RESOURCE}")
-}
-
-pub(crate) fn listed_resource(server: &str, resource: Resource) -> Option<BridgedResource> {
+pub(crate) fn listed_resource(reader: &str, resource: Resource) -> Option<BridgedResource> {
     let uri = usable_uri(&resource.uri)?;
     Some(BridgedResource {
-        tool: reader_name(server),
+        tool: reader.to_owned(),
         uri,
         is_template: false,
         name: line(&resource.name),
@@ -132,10 +179,10 @@ pub(crate) fn listed_resource(server: &str, resource: Resource) -> Option<Bridge
     })
 }
 
-pub(crate) fn listed_template(server: &str, template: ResourceTemplate) -> Option<BridgedResource> {
+pub(crate) fn listed_template(reader: &str, template: ResourceTemplate) -> Option<BridgedResource> {
     let uri = usable_uri(&template.uri_template)?;
     Some(BridgedResource {
-        tool: reader_name(server),
+        tool: reader.to_owned(),
         uri,
         is_template: true,
         name: line(&template.name),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolgate_gate::{
     AbsentTool, ApprovedCall, CallContext, Preview, PreviewBody, Surface, Tool, ToolFuture, ToolSpec,
 };
@@ -10,13 +10,15 @@ use toolgate_policy::Requirements;
 use toolgate_text::confusables::quote_value;
 use toolgate_text::escape_control_chars;
 use toolgate_types::digest::Sha256Hasher;
-use toolgate_types::{Category, ErrorCode, Failure, FlowDeclaration, FlowMounts, Sha256, ToolName};
+use toolgate_types::{
+    Category, ErrorCode, Failure, FlowDeclaration, FlowMounts, Sha256, ToolName, ToolOutput,
+};
 
 use crate::definition::Definition;
 use crate::server::{CatalogueEntry, Server, UpstreamAnswer, UpstreamCall};
 use crate::settings::{ServerSettings, ToolSettings};
 use crate::surface::DefinitionKind;
-use crate::tool_result::{AnswerContext, read, read_contents, read_prompt};
+use crate::tool_result::{AnswerContext, read, read_completion, read_contents, read_prompt};
 use crate::untrusted_schema::{PatternBudget, any_value_schema};
 
 /// A tool that a server offers.
@@ -72,7 +74,11 @@ fn spec(
     room: &mut PatternBudget,
 ) -> Result<ToolSpec, String> {
     let definition = &entry.definition;
-    let name: ToolName = format!("{}__{}", settings.name, definition.name)
+    if settings.is_unprefixed && definition.name.contains("__") {
+        return Err("its name could be one of another server's tool".to_owned());
+    }
+    let name: ToolName = settings
+        .tool_name(&definition.name)
         .parse()
         .map_err(|_| "its name is not one that a tool can have".to_owned())?;
     let (input_schema, output_schema) = entry.schemas(room)?;
@@ -96,9 +102,9 @@ fn spec(
 
 /// The tool of this name, if it would be one of this server, which is not up; with what its declaration alone decides.
 pub(crate) fn absent_tool(server: &Server, name: &str) -> Option<AbsentTool> {
-    let own_name = name.strip_prefix(server.name.as_str())?.strip_prefix("__")?;
-    let failure = server.not_up()?;
     let (settings, unsaid) = (server.settings(), ToolSettings::default());
+    let own_name = settings.own_tool_name(name)?;
+    let failure = server.not_up()?;
     let about = settings.settings_for(own_name).unwrap_or(&unsaid);
     if about.allowed == Some(false) {
         return None;
@@ -134,6 +140,8 @@ impl Tool for BridgedTool {
             DefinitionKind::Tool => Surface::Tool,
             DefinitionKind::Prompt(_) => Surface::Prompt,
             DefinitionKind::ReadResource => Surface::Resource,
+            DefinitionKind::SubscribeResource => Surface::Subscription,
+            DefinitionKind::Complete => Surface::Completion,
         }
     }
 
@@ -176,6 +184,8 @@ impl Tool for BridgedTool {
                 UpstreamAnswer::Tool(result) => read(result, reading),
                 UpstreamAnswer::Prompt(result) => read_prompt(result, reading),
                 UpstreamAnswer::Resource(result) => read_contents(result, reading),
+                UpstreamAnswer::Completion(result) => Ok(read_completion(result)),
+                UpstreamAnswer::Subscribed => Ok(ToolOutput::new(String::new(), json!({}))),
             }
         })
     }

@@ -4,6 +4,7 @@
 //! everything is bounded, and what is left out is named. What the server reports as an error is one, with its message marked as the server's.
 
 mod prompt;
+mod completion;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +15,7 @@ use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Limits, To
 
 use crate::definition::truncate;
 
+pub(crate) use completion::read_completion;
 pub(crate) use prompt::read_prompt;
 
 /// How much of a truncated text is kept beside the response.

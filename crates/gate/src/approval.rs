@@ -12,6 +12,7 @@ use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{CallId, Caller, ErrorCode, Failure, Sha256, ToolClass};
 
 use crate::caller::{AuthenticatedCaller, ToolHolder};
+use crate::elicitation::{ServerAnswer, ServerQuestion};
 use crate::escalation::EscalationOffer;
 use crate::grants::GrantOffer;
 use crate::tool::Preview;
@@ -147,6 +148,14 @@ pub trait Approver: Send + Sync {
     /// The future is the binding: its value decides the call of this question and no other. An approver with several open questions reports them apart by
     /// [`ApprovalRequest::call`].
     fn ask(&self, question: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>>;
+
+    /// Shows a question of a server behind the gate, as that server's, and waits for the answer. No answer approves anything.
+    fn ask_for_server(
+        &self,
+        _question: ServerQuestion,
+    ) -> Pin<Box<dyn Future<Output = ServerAnswer> + Send + '_>> {
+        Box::pin(async { ServerAnswer::Unavailable })
+    }
 
     /// Whether an approval can last for the session. It cannot if the gate, which remembers it, ends with the call.
     fn can_grant_session(&self) -> bool {

@@ -41,7 +41,7 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) cancelled: &'g CancellationToken,
     pub(crate) settled: bool,
     /// How long a person was waited for.
-    pub(crate) waited: ApprovalWait,
+    pub(crate) waited: Arc<ApprovalWait>,
     /// How many calls its session made before, once they are counted.
     pub(crate) session_calls: Option<u64>,
     /// What a person allowed it beyond the configuration.

@@ -17,7 +17,7 @@ use toolgate_types::{
 };
 use toolgate_workspace::Recorder;
 
-use crate::approval::{ApprovalWait, Approver, SessionGrants, arguments_digest};
+use crate::approval::{Approver, SessionGrants, arguments_digest};
 use crate::approved_changes::ApprovedChangesGuard;
 use crate::audit_guard::AuditGuard;
 use crate::blocking::BlockingStrategy;
@@ -34,7 +34,7 @@ use crate::schema_check::Deadline;
 use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
-use crate::tool::{IntentDurability, Progress, ResourceRequest, Surface, Tool};
+use crate::tool::{IntentDurability, LogSink, Progress, ResourceRequest, Surface, Tool};
 use crate::tool_search::{offered_tools_of, surfaced_tools_of, visible_tools_of};
 use crate::touched::TouchedNames;
 use crate::trace::{CallSpan, await_in_span};
@@ -124,6 +124,8 @@ pub struct FinishedCall {
 pub struct CallOptions {
     /// Receives output while the tool is running.
     pub progress: Option<Progress>,
+    /// Receives log messages of the server behind the gate.
+    pub log: Option<LogSink>,
     /// Cancels the call.
     pub cancelled: CancellationToken,
     /// Approver for this call, in place of the gate's.
@@ -156,6 +158,7 @@ impl CallOptions {
     pub fn cancelled_by(cancelled: CancellationToken) -> Self {
         Self {
             progress: None,
+            log: None,
             cancelled,
             approver: None,
             interrupted: None,
@@ -414,7 +417,7 @@ impl Gate {
         unsettled.session_calls = Some(calls);
         verified.note_named(&unsettled.touched);
         let asking = StageContext {
-            approver: options.approver.as_deref().unwrap_or(self.approver.as_ref()),
+            approver: options.approver.as_ref().unwrap_or(&self.approver),
             session_grants: &self.session_grants,
             grants: &self.grants,
             warn: &self.warn,
@@ -426,6 +429,7 @@ impl Gate {
             cancelled,
             interrupted: options.interrupted.clone(),
             progress: options.progress.clone(),
+            log: options.log.clone(),
             resource: options.resource.clone(),
             timeout: options.timeout,
             session_ended: options.session_ended.clone(),
@@ -589,7 +593,7 @@ impl Gate {
             grant: None,
             cancelled,
             settled: false,
-            waited: ApprovalWait::default(),
+            waited: Arc::default(),
             session_calls: None,
             escalation: Vec::new(),
             changed: None,

@@ -31,6 +31,7 @@ mod snapshot;
 mod approved_changes;
 mod grants;
 mod approval;
+mod elicitation;
 mod escalation;
 mod approval_card;
 mod question;
@@ -53,6 +54,10 @@ pub use blocking::BlockingStrategy;
 pub use breaker::BreakerRule;
 pub use call_observer::{CallObserver, EndedCall};
 pub use caller::{Credential, SessionCaller};
+pub use elicitation::{
+    AskedQuestion, CallElicitor, FieldKind, FieldOption, FormField, QuestionBody, ServerAnswer,
+    ServerQuestion,
+};
 pub use error::GateError;
 pub use escalation::EscalationOffer;
 pub use flow::{FlowLabelStore, FlowRule};
@@ -69,8 +74,8 @@ pub use registry::{AbsentTool, AbsentTools, Registry};
 pub use snapshot::GateConfig;
 pub use stages::ApprovedCall;
 pub use tool::{
-    CallContext, Effect, Fraction, Preview, PreviewBody, Progress, ProgressUpdate, ResourceRequest, Surface,
-    Tool, ToolFuture, ToolSpec,
+    CallContext, Effect, Fraction, LogMessage, LogSeverity, LogSink, Preview, PreviewBody, Progress,
+    ProgressUpdate, ResourceRequest, Surface, Tool, ToolFuture, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
 pub use tool_search::{CALL_TOOL, FIND_TOOLS, ToolSearchRule};

@@ -13,8 +13,8 @@ use toolgate_policy::{
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{
-    CallId, Caller, Cancellation, Category, ErrorCode, Escalation, Failure, Limits, Sha256, Stage, ToolCall,
-    ToolClass,
+    CallId, Caller, Cancellation, Category, DeadlineExtension, ErrorCode, Escalation, Failure, Limits,
+    Sha256, Stage, ToolCall, ToolClass,
 };
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
@@ -23,6 +23,7 @@ use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::caller::{AuthenticatedCaller, Credential};
+use crate::elicitation::{CallElicitor, ElicitorParts};
 use crate::escalation::{EscalatedCall, EscalationMemory};
 use crate::flow::{FlowStage, FlowSubject};
 use crate::gate::Clock;
@@ -32,7 +33,7 @@ use crate::question::{ApprovedAs, Question, QuestionEnd};
 use crate::registry::RegisteredTool;
 use crate::schema_check::{Deadline, check_value};
 use crate::snapshot::Snapshot;
-use crate::tool::{CallContext, Progress, ResourceRequest, Tool, ToolSpec};
+use crate::tool::{CallContext, LogSink, Progress, ResourceRequest, Tool, ToolSpec};
 use crate::tool_search::searchable_tools_of;
 use crate::touched::TouchedNames;
 
@@ -266,7 +267,7 @@ pub(crate) struct Valid<'g> {
 
 /// What the stages need besides the call itself.
 pub(crate) struct StageContext<'g> {
-    pub(crate) approver: &'g dyn Approver,
+    pub(crate) approver: &'g Arc<dyn Approver>,
     pub(crate) session_grants: &'g SessionGrants,
     pub(crate) grants: &'g Arc<GrantStore>,
     pub(crate) warn: &'g Arc<dyn Fn(&str) + Send + Sync>,
@@ -275,12 +276,13 @@ pub(crate) struct StageContext<'g> {
     /// Digest of the call as a person changed and approved it.
     pub(crate) changed: Option<Sha256>,
     /// Counts how long a person is waited for.
-    pub(crate) waited: &'g ApprovalWait,
+    pub(crate) waited: &'g Arc<ApprovalWait>,
     /// Collects what the call touches.
     pub(crate) touched: &'g TouchedNames,
     pub(crate) cancelled: &'g CancellationToken,
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
+    pub(crate) log: Option<LogSink>,
     pub(crate) resource: Option<ResourceRequest>,
     pub(crate) session_ended: Option<CancellationToken>,
     /// Set where information flow is tracked.
@@ -443,11 +445,29 @@ fn context(
     let paths = granted_paths(grant);
     // No progress for tools with an output policy: output must not leave before it is filtered.
     let progress = asking.progress.clone().filter(|_| spec.output_policy.is_none());
+    let log = asking.log.clone().filter(|_| spec.output_policy.is_none());
+    let (mut stop, mut elicitor) = (asking.stop(limits), None);
+    if spec.category == Category::Mcp {
+        let pause = Arc::new(DeadlineExtension::default());
+        stop = stop.paused_by(Arc::clone(&pause));
+        elicitor = Some(CallElicitor::new(ElicitorParts {
+            approver: asking.approver,
+            call,
+            caller: &who.caller,
+            by_token: who.by_token,
+            tool: spec.name.as_str(),
+            timeout: asking.approval_timeout,
+            cancelled: asking.cancelled,
+            waited: asking.waited,
+            pause,
+            touched: asking.touched,
+        }));
+    }
     CallContext {
         call,
         caller: Arc::clone(&who.caller),
         by_token: who.by_token,
-        stop: asking.stop(limits),
+        stop,
         cancelled: asking.cancelled.clone(),
         limits,
         escalation: Escalation::default(),
@@ -457,6 +477,8 @@ fn context(
         recorder: Arc::new(NoopRecorder),
         touched: asking.touched.clone(),
         progress,
+        log,
+        elicitor,
         blocking: asking.blocking,
         resource: asking.resource.clone(),
         session_ended: asking.session_ended.clone(),

@@ -18,6 +18,7 @@ use toolgate_workspace::{PathGrant, Recorder};
 use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
 use crate::caller::SessionCaller;
+use crate::elicitation::CallElicitor;
 use crate::gate::unrecorded;
 use crate::judged_paths::{CallPath, JudgedPaths};
 use crate::stages::ApprovedCall;
@@ -137,6 +138,10 @@ pub enum Surface {
     Prompt,
     /// By the URIs of resources of a server behind the gate.
     Resource,
+    /// By completing arguments of prompts and URI templates.
+    Completion,
+    /// By subscribing to the URIs of resources.
+    Subscription,
 }
 
 /// The pending result of a tool.
@@ -325,6 +330,47 @@ impl<'a> From<&'a str> for ProgressUpdate<'a> {
     }
 }
 
+/// The severity of a log message (RFC 5424).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogSeverity {
+    /// Details for debugging.
+    Debug,
+    /// Normal operation.
+    Info,
+    /// Normal, but significant.
+    Notice,
+    /// A warning.
+    Warning,
+    /// An error.
+    Error,
+    /// A critical condition.
+    Critical,
+    /// Action must be taken immediately.
+    Alert,
+    /// The system cannot be used.
+    Emergency,
+}
+
+/// A log message of a server behind the gate, sanitised and bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogMessage<'a> {
+    /// Its severity.
+    pub level: LogSeverity,
+    /// The server, and the logger that it names.
+    pub logger: &'a str,
+    /// What it says.
+    pub text: &'a str,
+}
+
+/// Receives log messages of the server while its call is running.
+#[derive(Clone)]
+pub struct LogSink {
+    /// Less severe messages are not wanted.
+    pub level: LogSeverity,
+    /// Receives the messages.
+    pub sink: Arc<dyn Fn(LogMessage<'_>) + Send + Sync>,
+}
+
 /// What a frontend wants to list or read as an MCP resource, by URI. The call passes the same stages as any other. Its result is for a program, so it
 /// may be longer than what a model gets in one response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -370,6 +416,10 @@ pub struct CallContext {
     pub touched: TouchedNames,
     /// Receives progress. `None` if the output must be filtered first.
     pub progress: Option<Progress>,
+    /// Receives log messages of a server behind the gate. `None` if no client wants them, or the output must be filtered first.
+    pub log: Option<LogSink>,
+    /// Asks the person of this call on behalf of a server behind the gate. `None` for other tools.
+    pub elicitor: Option<CallElicitor>,
     /// Where blocking work runs.
     pub blocking: BlockingStrategy,
     /// Set if a frontend makes this call to list or read a resource.

@@ -63,6 +63,14 @@ impl TouchedNames {
         self.add(|details| &mut details.refused_hosts, host);
     }
 
+    /// A question of a server to the person: what it was about, and how it ended. Recorded whatever the operator has collected.
+    pub(crate) fn add_question(&self, words: &str) {
+        let mut details = self.lock();
+        if details.questions.len() < MAX_NAMES {
+            details.questions.push(words.to_owned());
+        }
+    }
+
     /// Changes that were made. Their files are left out of the paths that the arguments name.
     pub(crate) fn add_changes(&self, changes: &[NamedChange]) {
         for NamedChange { list, name, paths } in changes {

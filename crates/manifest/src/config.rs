@@ -347,8 +347,7 @@ impl Config {
 
     /// Whether a name belongs to a tool of a configured server; which tools there are is known only when the server has listed them.
     fn is_of_server(&self, name: &str) -> bool {
-        let server = name.split_once("__").map(|(server, _)| server);
-        server.is_some_and(|server| self.mcp_servers.iter().any(|known| known.name.value == server))
+        self.mcp_servers.iter().any(|known| known.own_tool_name(name).is_some())
     }
 
     fn unknown_tool(&self, tool: &Located<ToolName>, known: &[&str]) -> ConfigProblem {

@@ -21,8 +21,8 @@ pub use http::{
 };
 pub use json_limits::is_simple_json;
 pub use mcp::{
-    CallerSource, ClientIdentity, McpHandler, OutputBounds, OutputStore, ResourceSource, UpstreamResource,
-    UpstreamResources, listed_tools,
+    CallerSource, ClientIdentity, HeldResource, McpHandler, OutputBounds, OutputStore, ResourceSource,
+    UpstreamResource, UpstreamResources, listed_tools,
 };
 pub use service::{Service, ServiceCounters, ServiceOptions};
 pub use state_usage::{MeasureState, StateUsage};

@@ -31,8 +31,8 @@ pub struct ServiceOptions {
     pub resources: Vec<Arc<dyn ResourceSource>>,
     /// The servers behind the gate, whose prompts and resources are offered beside their tools.
     pub upstream: Option<Arc<dyn UpstreamResources>>,
-    /// The servers whose tools are not loaded yet; `None` if none can be. A call of a tool with the prefix of one of them waits for that server; a
-    /// list of tools waits for none.
+    /// The prefixes of the tools of servers that are not loaded yet; `None` if there can be none. A call of a tool with one of them waits for that
+    /// server; a list of tools waits for none.
     pub pending: Option<watch::Receiver<Vec<String>>>,
     /// Measures the usage of the state directory, if that is to appear in the metrics.
     pub state: Option<MeasureState>,
@@ -172,8 +172,7 @@ impl Service {
 
     /// Waits until the tools of the server that this tool would be one of are loaded, or the service ends. A dropped sender counts as loaded.
     pub(crate) async fn wait_for_tool(&self, tool: &str) {
-        let is_of =
-            |server: &String| tool.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with("__"));
+        let is_of = |prefix: &String| tool.starts_with(prefix.as_str());
         if let Some(mut pending) = self.pending.clone() {
             tokio::select! {
                 _ = pending.wait_for(|pending| !pending.iter().any(is_of)) => {}

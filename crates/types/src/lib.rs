@@ -34,7 +34,7 @@ pub mod retention;
 pub use backoff::Backoff;
 pub use call::ToolCall;
 pub use caller::{Caller, RESERVED_SUBJECTS, Trust};
-pub use cancellation::{Cancellation, CancellationReason};
+pub use cancellation::{Cancellation, CancellationReason, DeadlineExtension};
 pub use change_fate::ChangeFate;
 pub use conversation::{OnFull, OnViolation};
 pub use digest::Sha256;

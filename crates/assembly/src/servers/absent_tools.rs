@@ -25,8 +25,7 @@ impl AbsentServerTools {
 impl AbsentTools for AbsentServerTools {
     fn find(&self, name: &str) -> Option<AbsentTool> {
         let of_server = |server: &UnusableServer| {
-            let own_name = name.strip_prefix(&server.name).and_then(|rest| rest.strip_prefix("__"));
-            own_name.and_then(|own_name| unusable_tool(server, name, own_name))
+            server.own_tool_name(name).and_then(|own_name| unusable_tool(server, name, own_name))
         };
         self.bridge.absent_tool(name).or_else(|| self.unusable.iter().find_map(of_server))
     }

@@ -27,11 +27,10 @@ pub fn agreed_tools(settings: &Settings, policies: &[SourceFile]) -> Vec<AgreedT
         let known =
             name.and_then(|name| pins.for_server(&PinKey::new(name, pin_origin(settings, server))).ok());
         tools.extend(known.iter().flat_map(|known| pinned(server, known)));
-        for name in
-            policies.iter().flat_map(|file| named(&server.name.value, &String::from_utf8_lossy(&file.bytes)))
-        {
+        let named = |file: &SourceFile| named(server, &String::from_utf8_lossy(&file.bytes));
+        for name in policies.iter().flat_map(named) {
             if !tools.iter().any(|tool: &AgreedTool| tool.name == name) {
-                let class = class(server, name.split_once("__").map_or("", |(_, tool)| tool));
+                let class = class(server, server.own_tool_name(&name).unwrap_or_default());
                 tools.push(AgreedTool { name, class, schema: json!({"type": "object"}).into() });
             }
         }
@@ -42,7 +41,7 @@ pub fn agreed_tools(settings: &Settings, policies: &[SourceFile]) -> Vec<AgreedT
 fn pinned(server: &ServerConfig, known: &PinFile) -> Vec<AgreedTool> {
     let agreed = known.tools().filter_map(|(name, pinned)| Some((name, pinned.agreed()?)));
     let tool = |(name, definition): (&str, &toolgate_connect::Definition)| AgreedTool {
-        name: format!("{}__{name}", server.name.value),
+        name: format!("{}{name}", server.tool_prefix()),
         class: class(server, name),
         schema: definition.input_schema.clone().into(),
     };
@@ -54,11 +53,16 @@ fn class(server: &ServerConfig, tool: &str) -> ToolClass {
     own.or(server.class.as_ref()).map_or(ToolClass::Destructive, |class| class.value)
 }
 
-/// The names of a server's tools that occur in double quotes in a text.
-fn named(server: &str, text: &str) -> Vec<String> {
-    let quoted = text.split('"').skip(1);
-    let of_server =
-        quoted.filter(|word| word.strip_prefix(server).is_some_and(|rest| rest.starts_with("__")));
+/// The names of a server's tools that occur in double quotes in a text. Of one without a prefix no name shows that it is one of its tools.
+fn named(server: &ServerConfig, text: &str) -> Vec<String> {
+    if server.is_unprefixed {
+        return Vec::new();
+    }
+    quoted_with_prefix(&server.tool_prefix(), text)
+}
+
+fn quoted_with_prefix(prefix: &str, text: &str) -> Vec<String> {
+    let of_server = text.split('"').skip(1).filter(|word| word.starts_with(prefix));
     of_server.filter(|word| word.parse::<ToolName>().is_ok()).map(str::to_owned).collect()
 }
 
@@ -70,8 +74,8 @@ mod tests {
     fn names_in_quotes_are_found() {
         let text =
             r#"forbid(principal, action in [Action::"a__x", Action::"ab__y", Action::"a__z w"], resource);"#;
-        assert_eq!(named("a", text), ["a__x"]);
-        assert_eq!(named("ab", text), ["ab__y"]);
-        assert!(named("c", text).is_empty());
+        assert_eq!(quoted_with_prefix("a__", text), ["a__x"]);
+        assert_eq!(quoted_with_prefix("ab__", text), ["ab__y"]);
+        assert!(quoted_with_prefix("c__", text).is_empty());
     }
 }

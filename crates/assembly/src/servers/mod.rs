@@ -11,17 +11,18 @@ mod server_log;
 mod sandbox_launcher;
 mod package_installer;
 
+use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use toolgate_command::CommandRunner;
 use toolgate_connect::{
-    Bridge, BridgeOptions, BridgedResource, PinKey, Pins, RESTART_BACKOFF, ServerHealth, ServerName,
-    ServerSettings, ServerTimeouts,
+    Bridge, BridgeOptions, BridgedResource, HeldSubscription, PinKey, Pins, RESTART_BACKOFF, ServerHealth,
+    ServerName, ServerSettings, ServerTimeouts, confusable_key,
 };
 use toolgate_gate::Registry;
 use toolgate_manifest::{ConfigProblem, ServerConfig};
@@ -63,9 +64,10 @@ pub enum ServerSelection {
 }
 
 impl ServerSelection {
-    /// The server whose prefix the tool's name has.
-    pub fn of_tool(tool: &str) -> Option<Self> {
-        tool.split_once("__").map(|(server, _)| Self::Only(server.to_owned()))
+    /// The declared server that a tool of this name would be one of.
+    pub fn of_tool(tool: &str, declared: &[ServerConfig]) -> Option<Self> {
+        let server = declared.iter().find(|server| server.own_tool_name(tool).is_some());
+        server.map(|server| Self::Only(server.name.value.clone()))
     }
 
     fn includes(&self, server: &str) -> bool {
@@ -254,7 +256,7 @@ impl Servers {
         });
     }
 
-    /// Servers that had no pinned tools when they were declared, and have neither listed their tools since nor failed. The tools of all others are
+    /// The prefixes of the tools of servers that had no pinned tools when they were declared, and have neither listed their tools since nor failed. The tools of all others are
     /// available from the start, as they were agreed to.
     pub fn pending(&self) -> Vec<String> {
         let health = self.health();
@@ -263,14 +265,21 @@ impl Servers {
         };
         let unknown = self.state().unknown.clone();
         let pending = unknown.iter().filter(|server| !is_settled(&server.name));
-        pending.map(|server| server.name.to_string()).collect()
+        pending.map(|server| server.tool_name("")).collect()
     }
 
     /// Adds the tools of the servers, and what knows those that are not there yet. One whose name is taken is reported and left out: the operator's
     /// declaration takes precedence over a server's.
     pub fn register_tools(&self, registry: &mut Registry) {
         registry.set_absent(Arc::new(AbsentServerTools::new(Arc::clone(&self.bridge), self.unusable())));
+        let taken: HashSet<String> = registry.names().map(confusable_key).collect();
         for tool in self.bridge.tools() {
+            // Without a prefix a server's name could look like one of the gate's own.
+            let name = tool.spec().name.as_str();
+            if taken.contains(&confusable_key(name)) {
+                (self.report)(&format!("a tool of a server is left out: another tool looks like `{name}`"));
+                continue;
+            }
             if let Err(error) = registry.register(tool) {
                 (self.report)(&format!("a tool of a server is left out: {error}"));
             }
@@ -295,6 +304,16 @@ impl Servers {
     /// The tool that reads a URI, if it is one of exactly one server.
     pub fn resource_reader(&self, uri: &str) -> Option<String> {
         self.bridge.resource_reader(uri)
+    }
+
+    /// Receives the URIs of subscribed resources that changed.
+    pub fn resource_updates(&self) -> broadcast::Receiver<Arc<str>> {
+        self.bridge.resource_updates()
+    }
+
+    /// Keeps a subscription to a resource until the guard is dropped. `None` if no server reads it.
+    pub fn hold_subscription(&self, uri: &str) -> Option<HeldSubscription> {
+        self.bridge.hold_subscription(uri)
     }
 
     /// The state of each server.

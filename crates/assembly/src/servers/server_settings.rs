@@ -36,6 +36,11 @@ pub struct UnusableServer {
 }
 
 impl UnusableServer {
+    /// Its own name for the tool of this name.
+    pub(super) fn own_tool_name<'n>(&self, tool: &'n str) -> Option<&'n str> {
+        self.declared.own_tool_name(tool)
+    }
+
     /// The class and the permissions that the configuration gives a tool; `None` if it disallows it.
     pub(super) fn declared_tool(&self, tool: &str) -> Option<(ToolClass, Vec<String>)> {
         let (server, entry) = (&*self.declared, self.declared.tool(tool));
@@ -116,6 +121,8 @@ fn server_settings(
             PinMode::Approved => PinPolicy::Approved,
         },
         pin_origin: pin_origin(settings, server),
+        is_unprefixed: server.is_unprefixed,
+        elicitation: server.elicitation,
         tools,
     })
 }

@@ -321,6 +321,12 @@ fn weakened_protections(config: &Config) -> Vec<String> {
             let tool = &tool.name.as_written().value;
             less.push(format!("tool {tool} of server {name} counts as reading, and is not asked about"));
         }
+        if server.elicitation && !server.disabled {
+            less.push(format!("server {name} may ask you questions in its own words"));
+        }
+        if server.is_unprefixed && !server.disabled {
+            less.push(format!("tools of server {name} have no prefix that shows whose they are"));
+        }
         if server.pin == PinMode::FirstUse && !server.disabled {
             less.push(format!("tools that server {name} offers at the first contact are agreed to"));
         }

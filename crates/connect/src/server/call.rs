@@ -4,21 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetExtensions as _,
-    GetPromptRequest, GetPromptRequestParams, GetPromptResult, JsonObject, ReadResourceRequest,
-    ReadResourceRequestParams, ReadResourceResult, ServerResult,
+    CallToolResult, ClientRequest, CompletionInfo, GetExtensions as _, GetPromptResult, InputRequest,
+    InputRequiredResult, InputResponses, JsonObject, ReadResourceResult, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use serde_json::Value;
 use tokio::runtime::Handle;
 use toolgate_gate::CallContext;
 use toolgate_types::{CancellationReason, ErrorCode, Failure, Sha256};
 
 use super::connection::root_cause;
+use super::requests::{add_responses, request_of, usable_uri_of};
+use super::restricted_client::ask_person;
 use super::tool_listing::escape_untrusted;
 use super::{Server, ServerConnection, ServerState, locked};
-use crate::surface::{DefinitionKind, usable_uri};
-use crate::wire::{ProgressRoute, is_expired};
+use crate::pins::KnownLifecycle;
+use crate::surface::SUBSCRIBE_RESOURCE;
+use crate::wire::{ProgressRoute, is_expired, set_level_request, want_log_messages};
 
 /// How often a call's deadline is checked.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -26,7 +27,17 @@ const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long sending a cancellation may take.
 const CANCEL_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How often a server may ask for input before it answers.
+const MAX_INPUT_ROUNDS: usize = 8;
+
+/// The most questions in one request for input.
+const MAX_INPUT_REQUESTS: usize = 8;
+
+/// How long the server may take to change its log level.
+const SET_LEVEL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A call to a server.
+#[derive(Clone)]
 pub(crate) struct UpstreamCall {
     /// The name of the definition.
     pub(crate) tool: String,
@@ -87,16 +98,49 @@ impl Server {
         }
     }
 
+    /// Sends a call, and answers what the server asks for on the way (stateless protocol), if it may ask.
     async fn ask(
         &self,
         connection: &ServerConnection,
         request: UpstreamCall,
         context: &CallContext,
     ) -> Result<UpstreamAnswer, Failure> {
-        let mut request = request_of(request)?;
+        if request.tool == SUBSCRIBE_RESOURCE {
+            let uri = usable_uri_of(&request.arguments)?;
+            with_deadline(context, self.subscribe(connection, &uri)).await??;
+            return Ok(UpstreamAnswer::Subscribed);
+        }
+        self.raise_log_level(connection, context).await;
+        let again = self.settings().elicitation.then(|| request.clone());
+        let mut answer = self.send(connection, request_of(request)?, context).await?;
+        for _ in 0..MAX_INPUT_ROUNDS {
+            let (Ok(ServerResult::InputRequiredResult(wanted)), Some(again)) = (&answer, &again) else {
+                break;
+            };
+            let responses = with_deadline(context, self.responses(wanted, context)).await??;
+            let mut repeated = request_of(again.clone())?;
+            add_responses(&mut repeated, responses, wanted.request_state.clone());
+            answer = self.send(connection, repeated, context).await?;
+        }
+        self.read(connection, answer)
+    }
+
+    /// Sends one request and waits for its answer.
+    async fn send(
+        &self,
+        connection: &ServerConnection,
+        mut request: ClientRequest,
+        context: &CallContext,
+    ) -> Result<Result<ServerResult, ServiceError>, Failure> {
         if let Some(progress) = &context.progress {
             request.extensions_mut().insert(ProgressRoute(Arc::clone(progress)));
         }
+        if let Some(log) = context.log.as_ref().filter(|_| connection.lifecycle == KnownLifecycle::Stateless)
+        {
+            want_log_messages(&mut request, log.level);
+        }
+        let active = connection.active.begin(context);
+        request.extensions_mut().insert(active.id());
         let sending = connection.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
         let answers_before = connection.answers();
         let handle = with_deadline(context, sending)
@@ -106,8 +150,9 @@ impl Server {
         let answer = with_deadline(context, asked.response()).await;
         match answer {
             Ok(answer) => {
+                drop(active);
                 connection.note_answered();
-                self.read(connection, answer)
+                Ok(answer)
             }
             Err(failure) => {
                 asked.cancel().await;
@@ -120,6 +165,45 @@ impl Server {
         }
     }
 
+    /// The person's answers to what a server asks for. It may ask the person, and nothing else of the client.
+    async fn responses(
+        &self,
+        wanted: &InputRequiredResult,
+        context: &CallContext,
+    ) -> Result<InputResponses, Failure> {
+        let requests = wanted.input_requests.iter().flatten();
+        let elicitor = context.elicitor.as_ref();
+        let mut responses = InputResponses::new();
+        for (key, request) in requests {
+            let (InputRequest::Elicitation(request), Some(elicitor)) = (request, elicitor) else {
+                return Err(self
+                    .refused("it wants something of the client that a server behind the gate may not have"));
+            };
+            if responses.len() >= MAX_INPUT_REQUESTS {
+                return Err(self.refused("it asks too many questions at once"));
+            }
+            let answer = ask_person(elicitor, self.name.as_str(), Some(key), &request.params).await;
+            responses.insert(key.clone(), serde_json::to_value(answer).unwrap_or_default());
+        }
+        Ok(responses)
+    }
+
+    /// Asks a server of the session protocol for log messages, if the client of the call wants more than clients before.
+    async fn raise_log_level(&self, connection: &ServerConnection, context: &CallContext) {
+        let Some(log) = &context.log else { return };
+        if connection.lifecycle == KnownLifecycle::Stateless || !connection.can_log {
+            return;
+        }
+        let mut current = connection.log_level.lock().await;
+        if current.is_some_and(|current| current <= log.level) {
+            return;
+        }
+        let sent = connection.peer.send_request(set_level_request(log.level));
+        // Without an answer there are no messages; the call goes on.
+        let _ = tokio::time::timeout(SET_LEVEL_TIMEOUT, sent).await;
+        *current = Some(log.level);
+    }
+
     fn read(
         &self,
         connection: &ServerConnection,
@@ -129,8 +213,12 @@ impl Server {
             Ok(ServerResult::CallToolResult(result)) => Ok(UpstreamAnswer::Tool(result)),
             Ok(ServerResult::GetPromptResult(result)) => Ok(UpstreamAnswer::Prompt(result)),
             Ok(ServerResult::ReadResourceResult(result)) => Ok(UpstreamAnswer::Resource(result)),
+            Ok(ServerResult::CompleteResult(result)) => Ok(UpstreamAnswer::Completion(result.completion)),
+            Ok(ServerResult::InputRequiredResult(_)) if self.settings().elicitation => {
+                Err(self.refused("it does not stop asking"))
+            }
             Ok(ServerResult::InputRequiredResult(_)) => {
-                Err(self.refused("it wants to ask somebody, which a server behind the gate may not"))
+                Err(self.refused("it wants to ask somebody, which this server may not"))
             }
             Ok(ServerResult::CreateTaskResult(_)) => {
                 Err(self.refused("it answered with a task, which was not asked for"))
@@ -215,29 +303,8 @@ pub(crate) enum UpstreamAnswer {
     Tool(CallToolResult),
     Prompt(GetPromptResult),
     Resource(ReadResourceResult),
-}
-
-/// The request for a definition of this name.
-fn request_of(call: UpstreamCall) -> Result<ClientRequest, Failure> {
-    let UpstreamCall { tool, mut arguments, .. } = call;
-    Ok(match DefinitionKind::of(&tool) {
-        DefinitionKind::Tool => {
-            let params = CallToolRequestParams::new(tool).with_arguments(arguments);
-            ClientRequest::CallToolRequest(CallToolRequest::new(params))
-        }
-        DefinitionKind::Prompt(prompt) => {
-            let params = GetPromptRequestParams::new(prompt).with_arguments(arguments);
-            ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
-        }
-        DefinitionKind::ReadResource => {
-            let uri = arguments.remove("uri");
-            let uri = uri.as_ref().and_then(Value::as_str).and_then(usable_uri).ok_or_else(|| {
-                Failure::new(ErrorCode::InvalidArguments, "`uri` is not one of a server's resource")
-                    .help("use a URI that is listed, or one of a listed template")
-            })?;
-            ClientRequest::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)))
-        }
-    })
+    Completion(CompletionInfo),
+    Subscribed,
 }
 
 /// Waits for a future until the call is cancelled or its deadline passes.

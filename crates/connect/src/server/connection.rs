@@ -14,11 +14,14 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
+use toolgate_gate::LogSeverity;
 use toolgate_types::Sha256;
 
+use super::active_calls::ActiveCalls;
 use super::probe::{ProbeTimeout, ProbeTransport};
 use super::quarantine_scan::ScannedProcess;
 use super::restricted_client::{ProtocolLifecycle, RestrictedClient};
+use super::subscriptions::ResourceUpdates;
 use super::surface_listing::list_all;
 use super::tool_listing::{ToolListing, escape_untrusted};
 use super::{Server, locked};
@@ -27,7 +30,7 @@ use crate::error::ConnectError;
 use crate::launch::{LaunchedServer, ServerLauncher};
 use crate::pins::KnownLifecycle;
 use crate::settings::{ProcessSettings, ServerSettings, TransportSettings};
-use crate::wire::{CloseReason, GuardedTransport, PipeTransport, http_transport};
+use crate::wire::{CloseReason, GuardedTransport, PipeTransport, ServerEvents, http_transport};
 
 /// After this many consecutive call timeouts, without any response in between, a server counts as hanging.
 const MAX_UNANSWERED_CALLS: u32 = 5;
@@ -65,6 +68,15 @@ pub(crate) struct ServerConnection {
     pub(super) broken: Notify,
     /// Notified when the server reports a change of its tools.
     pub(super) tools_changed: Arc<Notify>,
+    /// Its calls in flight.
+    pub(super) active: Arc<ActiveCalls>,
+    /// The most detailed level of log messages that was asked for (session protocol).
+    pub(super) log_level: tokio::sync::Mutex<Option<LogSeverity>>,
+    /// Whether it logs.
+    pub(super) can_log: bool,
+    pub(super) lifecycle: KnownLifecycle,
+    /// Open subscriptions to resources (stateless protocol).
+    pub(super) listening: Mutex<HashMap<String, Subscription>>,
 }
 
 /// A connection with the tasks and the state that keep it open.
@@ -143,12 +155,13 @@ pub(super) async fn open(
 ) -> Result<OpenConnection, ConnectionFailure> {
     let (settings, stop) = (server.settings(), &server.stop);
     let limit = settings.startup_timeout;
+    let updates = server.subscriptions.updates();
     match &settings.transport {
         TransportSettings::Http(http) => {
             let opening = async {
                 let ending = CloseReason::new(server.options.timeouts.unsolicited_per_second);
                 let transport = http_transport(http, settings.max_calls, ending.clone()).await?;
-                let begun = PendingConnection { process: None, close_reason: ending, probe: None };
+                let begun = PendingConnection { process: None, close_reason: ending, probe: None, updates };
                 handshake(transport, begun, &settings, era).await
             };
             Ok(with_startup_timeout(limit, stop, opening).await?)
@@ -163,6 +176,7 @@ pub(super) async fn open(
                 close_reason: ending.clone(),
                 // A server that is known to be stateless gets the whole startup timeout.
                 probe: (era == ProtocolLifecycle::Unknown).then(|| silence.clone()),
+                updates,
             };
             let greeting = async {
                 let pipe = PipeTransport::new(input, output, ending.clone())
@@ -195,6 +209,8 @@ struct PendingConnection {
     close_reason: CloseReason,
     /// Records that `server/discover` was not answered in time; `None` if it is not sent, or its response is awaited without a timeout.
     probe: Option<ProbeTimeout>,
+    /// Receives changes of resources.
+    updates: ResourceUpdates,
 }
 
 /// Waits for a future until the startup timeout or until the server is stopped.
@@ -244,14 +260,25 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
     settings: &ServerSettings,
     era: ProtocolLifecycle,
 ) -> Result<OpenConnection, ConnectError> {
-    let PendingConnection { process, close_reason: ending, probe: silence } = begun;
+    let PendingConnection { process, close_reason: ending, probe: silence, updates } = begun;
     let tools_changed = Arc::new(Notify::new());
-    let guarded = GuardedTransport::new(transport, Arc::clone(&tools_changed), ending.clone());
-    let service =
-        serve_client_with_lifecycle(RestrictedClient, ProbeTransport::new(guarded, silence), era.lifecycle())
-            .await
-            .map_err(|error| ConnectError::Protocol { reason: handshake_error(&error, &ending) })?;
-    let listing = list_all(&settings.name, service.peer()).await.map_err(|error| match ending.reason() {
+    let active = Arc::<ActiveCalls>::default();
+    let events = ServerEvents {
+        server: settings.name.to_string(),
+        tools_changed: Arc::clone(&tools_changed),
+        active: Arc::clone(&active),
+        updates,
+    };
+    let guarded = GuardedTransport::new(transport, events, ending.clone());
+    let client = RestrictedClient {
+        server: settings.name.to_string(),
+        may_elicit: settings.elicitation,
+        calls: Arc::clone(&active),
+    };
+    let service = serve_client_with_lifecycle(client, ProbeTransport::new(guarded, silence), era.lifecycle())
+        .await
+        .map_err(|error| ConnectError::Protocol { reason: handshake_error(&error, &ending) })?;
+    let listing = list_all(settings, service.peer()).await.map_err(|error| match ending.reason() {
         Some(reason) => ConnectError::Protocol { reason },
         None => error,
     })?;
@@ -270,6 +297,11 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
         answers: AtomicU64::new(0),
         broken: Notify::new(),
         tools_changed,
+        active,
+        log_level: tokio::sync::Mutex::default(),
+        can_log: service.peer().peer_info().is_some_and(|info| info.capabilities.logging.is_some()),
+        lifecycle,
+        listening: Mutex::default(),
     };
     connection.set_offered(&listing.tools);
     Ok(OpenConnection {

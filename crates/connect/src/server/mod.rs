@@ -2,6 +2,7 @@
 
 mod server_timeouts;
 mod reporter;
+mod active_calls;
 mod restricted_client;
 mod probe;
 mod quarantine_scan;
@@ -9,14 +10,16 @@ mod connection;
 mod catalogue;
 mod tool_listing;
 mod surface_listing;
+mod subscriptions;
 mod health;
 mod supervisor;
+mod requests;
 mod call;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::bridge::BridgeOptions;
@@ -29,9 +32,11 @@ use restricted_client::ProtocolLifecycle;
 pub use health::{HealthState, ServerHealth};
 pub use server_timeouts::ServerTimeouts;
 
+pub(crate) use active_calls::{ActiveCallId, ActiveCalls};
 pub(crate) use call::{UpstreamAnswer, UpstreamCall};
 pub(crate) use catalogue::{Catalogue, CatalogueEntry};
 pub(crate) use connection::ServerConnection;
+pub(crate) use subscriptions::{ResourceUpdates, Subscriptions};
 
 /// The shared state of a server.
 pub(crate) struct Server {
@@ -53,6 +58,8 @@ pub(crate) struct Server {
     /// Its resources, as last listed.
     resources: Mutex<ListedResources>,
     reporter: Arc<ServerReporter>,
+    /// The resources that clients are subscribed to.
+    pub(crate) subscriptions: Subscriptions,
     /// The number of calls in flight.
     in_flight: watch::Sender<usize>,
     /// Whether no more calls are accepted.
@@ -91,6 +98,7 @@ impl Server {
         options: Arc<BridgeOptions>,
         changed: watch::Sender<u64>,
         settlements: watch::Sender<u64>,
+        updates: broadcast::Sender<Arc<str>>,
     ) -> Arc<Self> {
         let pins = settings.pin_key();
         let known = options.pins.for_server(&pins);
@@ -108,6 +116,7 @@ impl Server {
             settlements,
             catalogue: Mutex::default(),
             resources: Mutex::new(Arc::default()),
+            subscriptions: Subscriptions::new(updates),
             in_flight: watch::Sender::new(0),
             retired: AtomicBool::new(false),
             restarts: AtomicU32::new(0),

@@ -1,22 +1,90 @@
-//! The gate as an MCP client without capabilities.
+//! The gate as an MCP client.
 //!
-//! Sampling requests are refused, elicitations are declined, and there are no roots. A server behind the gate gets only calls.
+//! Sampling requests are refused, and there are no roots. Elicitations are declined, unless the operator lets the server ask: then they go to the
+//! person of the only call in flight.
+
+use std::sync::Arc;
 
 use rmcp::ClientHandler;
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
-use rmcp::service::ClientLifecycleMode;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, ProtocolVersion,
+    UrlElicitationCapability,
+};
+use rmcp::service::{ClientLifecycleMode, RequestContext, RoleClient};
+use serde_json::Value;
+use toolgate_gate::{AskedQuestion, CallElicitor, ServerAnswer};
 
+use super::active_calls::{ActiveCalls, ActiveElicitor};
 use crate::pins::KnownLifecycle;
+use crate::server_question::{ShownQuestion, is_plain_name, shown_question};
 
 /// The client.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RestrictedClient;
+#[derive(Clone)]
+pub(crate) struct RestrictedClient {
+    /// The name of the server.
+    pub(super) server: String,
+    /// Whether the operator lets it ask the person.
+    pub(super) may_elicit: bool,
+    pub(super) calls: Arc<ActiveCalls>,
+}
 
 impl ClientHandler for RestrictedClient {
     fn get_info(&self) -> ClientConfig {
         let this = Implementation::new("toolgate", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), this)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        let mut capabilities = ClientCapabilities::default();
+        if self.may_elicit {
+            let (form, url) = (FormElicitationCapability::default(), UrlElicitationCapability::default());
+            capabilities.elicitation = Some(ElicitationCapability::new().with_form(form).with_url(url));
+        }
+        ClientConfig::new(capabilities, this).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let only = self.may_elicit.then(|| self.calls.only_elicitor()).flatten();
+        let Some(ActiveElicitor { elicitor, ended }) = only else {
+            return Ok(ElicitResult::new(ElicitationAction::Decline));
+        };
+        Ok(tokio::select! {
+            answer = ask_person(&elicitor, &self.server, None, &request) => answer,
+            () = ended.cancelled() => ElicitResult::new(ElicitationAction::Cancel),
+            () = context.ct.cancelled() => ElicitResult::new(ElicitationAction::Cancel),
+        })
+    }
+}
+
+/// Asks the person of a call. Dropping the future withdraws the question.
+pub(super) async fn ask_person(
+    elicitor: &CallElicitor,
+    server: &str,
+    key: Option<&str>,
+    request: &ElicitRequestParams,
+) -> ElicitResult {
+    let shown = match shown_question(request) {
+        Ok(shown) => shown,
+        Err(why) => {
+            elicitor.note_refused(server, why);
+            return ElicitResult::new(ElicitationAction::Decline);
+        }
+    };
+    let ShownQuestion { message, body, summary } = shown;
+    let key = key.filter(|key| is_plain_name(key)).map(str::to_owned);
+    match elicitor.ask(AskedQuestion { server, key, message, body, summary: &summary }).await {
+        ServerAnswer::Accepted(content) => {
+            let accepted = ElicitResult::new(ElicitationAction::Accept);
+            match request {
+                ElicitRequestParams::FormElicitationParams { .. } => {
+                    accepted.with_content(Value::Object(content))
+                }
+                _ => accepted,
+            }
+        }
+        ServerAnswer::Cancelled => ElicitResult::new(ElicitationAction::Cancel),
+        ServerAnswer::Declined | ServerAnswer::Unavailable => ElicitResult::new(ElicitationAction::Decline),
     }
 }
 

@@ -139,11 +139,13 @@ impl Server {
         self.settle();
         let token = service.cancellation_token();
         let mut closed = Some(Box::pin(service.waiting()));
+        let mut renewing = Some(Box::pin(self.renew_subscriptions(&connection)));
         let mut looking = tokio::time::interval(PIN_POLL_INTERVAL);
         looking.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = wait_once(&mut closed) => break,
+                () = wait_once(&mut renewing), if renewing.is_some() => {}
                 () = self.stop.cancelled() => break,
                 () = connection.broken.notified() => break,
                 () = connection.tools_changed.notified() => {
@@ -177,8 +179,9 @@ impl Server {
     ) -> Result<(), ConnectError> {
         let between = if known.lists > MAX_FREQUENT_LISTS { SLOW_LIST_INTERVAL } else { MIN_LIST_INTERVAL };
         tokio::time::sleep(between.saturating_sub(known.listed.elapsed())).await;
-        let limit = self.settings().startup_timeout;
-        let listing = tokio::time::timeout(limit, list_all(&self.name, &connection.peer)).await;
+        let settings = self.settings();
+        let limit = settings.startup_timeout;
+        let listing = tokio::time::timeout(limit, list_all(&settings, &connection.peer)).await;
         let listing = listing.map_err(|_| ConnectError::Startup { seconds: limit.as_secs() })??;
         connection.set_offered(&listing.tools);
         self.store_listing(known, listing).await;
@@ -191,7 +194,10 @@ impl Server {
         known.listed = Instant::now();
         known.lists = known.lists.saturating_add(1);
         known.offered = Arc::new(listing.tools);
-        *locked(&self.resources) = listing.resources;
+        let before = std::mem::replace(&mut *locked(&self.resources), Arc::clone(&listing.resources));
+        if before != listing.resources {
+            self.changed.send_modify(|times| *times += 1);
+        }
         known.stamp = self.options.pins.stamp(&self.pins);
         self.apply_pins(known, Pins::observe).await;
     }

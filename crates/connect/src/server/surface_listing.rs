@@ -8,9 +8,10 @@ use rmcp::service::{Peer, RoleClient, ServiceError};
 use super::tool_listing::{ToolListing, escape_untrusted, list};
 use crate::definition::truncate;
 use crate::error::ConnectError;
-use crate::settings::ServerName;
+use crate::settings::ServerSettings;
 use crate::surface::{
-    BridgedResource, listed_resource, listed_template, prompt_definition, read_resource_definition,
+    BridgedResource, READ_RESOURCE, complete_definition, listed_resource, listed_template, prompt_definition,
+    read_resource_definition, subscribe_definition,
 };
 
 /// The maximum number of prompts, and of resources with their templates.
@@ -24,7 +25,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Lists tools, prompts and resources.
 pub(super) async fn list_all(
-    server: &ServerName,
+    settings: &ServerSettings,
     peer: &Peer<RoleClient>,
 ) -> Result<ToolListing, ConnectError> {
     let mut listing = list(peer).await?;
@@ -35,10 +36,16 @@ pub(super) async fn list_all(
     }
     if offers.resources.is_some() {
         listing.tools.push(read_resource_definition());
-        match within_timeout(resources(server, peer)).await {
+        if offers.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true)) {
+            listing.tools.push(subscribe_definition());
+        }
+        match within_timeout(resources(&settings.tool_name(READ_RESOURCE), peer)).await {
             Ok(resources) => listing.resources = resources.into(),
             Err(reason) => note_failure("resources", Some(reason), &mut listing),
         }
+    }
+    if offers.completions.is_some() {
+        listing.tools.push(complete_definition());
     }
     Ok(listing)
 }
@@ -81,14 +88,11 @@ async fn prompts(peer: &Peer<RoleClient>, listing: &mut ToolListing) -> Result<(
     Ok(())
 }
 
-async fn resources(
-    server: &ServerName,
-    peer: &Peer<RoleClient>,
-) -> Result<Vec<BridgedResource>, ServiceError> {
+async fn resources(reader: &str, peer: &Peer<RoleClient>) -> Result<Vec<BridgedResource>, ServiceError> {
     let (mut found, mut cursor) = (Vec::new(), None);
     for _ in 0..MAX_PAGES {
         let page = peer.list_resources(page_after(cursor)).await?;
-        found.extend(page.resources.into_iter().filter_map(|one| listed_resource(server.as_str(), one)));
+        found.extend(page.resources.into_iter().filter_map(|one| listed_resource(reader, one)));
         cursor = page.next_cursor;
         if cursor.is_none() || found.len() >= MAX_ITEMS {
             break;
@@ -99,7 +103,7 @@ async fn resources(
         // Many servers have resources and no templates.
         let Ok(page) = peer.list_resource_templates(page_after(cursor)).await else { break };
         let templates = page.resource_templates.into_iter();
-        found.extend(templates.filter_map(|one| listed_template(server.as_str(), one)));
+        found.extend(templates.filter_map(|one| listed_template(reader, one)));
         cursor = page.next_cursor;
         if cursor.is_none() || found.len() >= MAX_ITEMS {
             break;

@@ -20,7 +20,9 @@ use tokio::sync::Notify;
 use toolgate_gate::{Fraction, Progress, ProgressUpdate};
 
 use super::CloseReason;
+use super::log_messages::log_message;
 use crate::definition::truncate;
+use crate::server::{ActiveCallId, ActiveCalls, ResourceUpdates};
 
 /// How many ids of cancelled calls are remembered, so that their late responses are recognised.
 const MAX_CANCELLED_IDS: usize = 256;
@@ -46,6 +48,7 @@ struct PendingRequest {
     token: Option<ProgressToken>,
     route: Option<ProgressRoute>,
     last_report: Option<Instant>,
+    call: Option<ActiveCallId>,
 }
 
 /// A transport with the filter.
@@ -53,14 +56,25 @@ pub(crate) struct GuardedTransport<T> {
     inner: T,
     pending: HashMap<RequestId, PendingRequest>,
     cancelled: VecDeque<RequestId>,
-    /// Notified when the server reports a change of its tools.
-    tools_changed: Arc<Notify>,
+    events: ServerEvents,
     close_reason: CloseReason,
 }
 
+/// Where to notifications of a server go.
+pub(crate) struct ServerEvents {
+    /// Its name.
+    pub(crate) server: String,
+    /// Notified when the server reports a change of its tools.
+    pub(crate) tools_changed: Arc<Notify>,
+    /// The calls that log messages may be about.
+    pub(crate) active: Arc<ActiveCalls>,
+    /// Receives changes of resources.
+    pub(crate) updates: ResourceUpdates,
+}
+
 impl<T: Transport<RoleClient>> GuardedTransport<T> {
-    pub(crate) fn new(inner: T, tools_changed: Arc<Notify>, close_reason: CloseReason) -> Self {
-        Self { inner, pending: HashMap::new(), cancelled: VecDeque::new(), tools_changed, close_reason }
+    pub(crate) fn new(inner: T, events: ServerEvents, close_reason: CloseReason) -> Self {
+        Self { inner, pending: HashMap::new(), cancelled: VecDeque::new(), events, close_reason }
     }
 
     fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
@@ -75,6 +89,7 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
                     token: sent.request.get_meta().get_progress_token(),
                     route: sent.request.extensions().get::<ProgressRoute>().cloned(),
                     last_report: None,
+                    call: sent.request.extensions().get::<ActiveCallId>().copied(),
                 };
                 self.pending.insert(sent.id.clone(), pending);
             }
@@ -108,6 +123,7 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
                 if let ServerNotification::ProgressNotification(progress) = &notification.notification {
                     reported = self.report(&progress.params, Instant::now());
                 }
+                reported |= self.deliver(&notification.notification);
                 self.handle_notification(&notification.notification)
             }
         };
@@ -131,6 +147,9 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
             NumberOrString::Number(_) => None,
         };
         let found = self.pending.remove(id).or_else(|| self.pending.remove(as_number.as_ref()?));
+        if let Some(call) = found.as_ref().and_then(|found| found.call) {
+            self.events.active.end(call);
+        }
         if found.is_none()
             && let Some(place) = self
                 .cancelled
@@ -146,11 +165,29 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
         match notification {
             ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::PromptListChangedNotification(_)
-            | ServerNotification::ResourceListChangedNotification(_) => self.tools_changed.notify_one(),
-            ServerNotification::SubscriptionsAcknowledgedNotification(_) => return true,
+            | ServerNotification::ResourceListChangedNotification(_) => {
+                self.events.tools_changed.notify_one()
+            }
+            // The latter withdraws a question.
+            ServerNotification::SubscriptionsAcknowledgedNotification(_)
+            | ServerNotification::CancelledNotification(_) => return true,
             _ => {}
         }
         false
+    }
+
+    /// Passes on what clients asked for; returns whether it was wanted.
+    fn deliver(&self, notification: &ServerNotification) -> bool {
+        match notification {
+            ServerNotification::LoggingMessageNotification(said) => {
+                let (level, logger, text) = log_message(said, MAX_REPORT_SOURCE_BYTES);
+                self.events.active.log(&self.events.server, level, logger, &text)
+            }
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                self.events.updates.report(&updated.params.uri)
+            }
+            _ => false,
+        }
     }
 
     /// Forwards a progress update; returns whether it belonged to a call and was within the rate limit.
@@ -261,7 +298,13 @@ mod tests {
     }
 
     fn guarded() -> GuardedTransport<Scripted> {
-        GuardedTransport::new(Scripted(VecDeque::new()), Arc::new(Notify::new()), CloseReason::new(0))
+        let events = ServerEvents {
+            server: "s".to_owned(),
+            tools_changed: Arc::new(Notify::new()),
+            active: Arc::default(),
+            updates: ResourceUpdates::default(),
+        };
+        GuardedTransport::new(Scripted(VecDeque::new()), events, CloseReason::new(0))
     }
 
     fn request(id: i64, method: &str, params: Value) -> ClientJsonRpcMessage {
@@ -383,7 +426,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_else_passes_and_too_much_of_it_ends_the_connection() {
         let mut guarded = guarded();
-        let changed = Arc::clone(&guarded.tools_changed);
+        let changed = Arc::clone(&guarded.events.tools_changed);
         let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});
         let list = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         assert!(through(&mut guarded, &[note.clone(), list]).await.is_empty());

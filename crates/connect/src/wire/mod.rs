@@ -3,12 +3,14 @@
 mod large_messages;
 mod close_reason;
 mod pipe_transport;
+mod log_messages;
 mod guard;
 mod http;
 
 pub(crate) use close_reason::CloseReason;
-pub(crate) use guard::{GuardedTransport, ProgressRoute};
+pub(crate) use guard::{GuardedTransport, ProgressRoute, ServerEvents};
 pub(crate) use http::{is_expired, transport as http_transport};
+pub(crate) use log_messages::{set_level_request, want_log_messages};
 pub(crate) use pipe_transport::PipeTransport;
 
 /// Maximum size of a message from a server.

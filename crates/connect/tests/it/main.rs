@@ -13,5 +13,6 @@
 mod fixture;
 mod well_behaved_servers;
 mod hostile_servers;
+mod questions;
 mod pins;
 mod http;

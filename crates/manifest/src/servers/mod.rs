@@ -37,6 +37,10 @@ pub struct ServerConfig {
     pub name: Located<String>,
     /// How to connect to it.
     pub transport: ServerTransport,
+    /// `prefix: ""`: its tools keep their names. At most one server has this.
+    pub is_unprefixed: bool,
+    /// `elicitation`: whether it may ask the person during a call.
+    pub elicitation: bool,
     /// `disabled`: it is not started, and has no tools.
     pub disabled: bool,
     /// `timeout`: timeout of a call; absent means the profile's.
@@ -58,6 +62,21 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
+    /// What the names of its tools begin with.
+    #[must_use]
+    pub fn tool_prefix(&self) -> String {
+        if self.is_unprefixed { String::new() } else { format!("{}__", self.name.value) }
+    }
+
+    /// Its own name for the tool of this name, if it can be one of its tools.
+    #[must_use]
+    pub fn own_tool_name<'n>(&self, tool: &'n str) -> Option<&'n str> {
+        match self.is_unprefixed {
+            true => (!tool.contains("__")).then_some(tool),
+            false => tool.strip_prefix(self.name.value.as_str())?.strip_prefix("__"),
+        }
+    }
+
     /// The entry for a tool: the one with exactly this name, or else the first matching glob.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&ServerToolConfig> {

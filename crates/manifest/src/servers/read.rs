@@ -46,6 +46,8 @@ const SERVER: &[KeySpec] = &[
     key("effect", "effect: egress"),
     key("output_trust", "output_trust: untrusted"),
     key("secret", "secret: true"),
+    key("prefix", "prefix: \"\""),
+    key("elicitation", "elicitation: true"),
     key("disabled", "disabled: true"),
     key("tools", "tools: {read_issue: {class: read}}"),
 ];
@@ -89,7 +91,28 @@ const TOOL: &[KeySpec] = &[
 
 pub(crate) fn servers(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<ServerConfig>> {
     let entries = named(field, "server", report)?;
-    Some(entries.into_iter().filter_map(|(name, entry)| server(name, &entry, report)).collect())
+    let servers: Vec<ServerConfig> =
+        entries.into_iter().filter_map(|(name, entry)| server(name, &entry, report)).collect();
+    for other in servers.iter().filter(|server| server.is_unprefixed).skip(1) {
+        let message = format!("`{}` is a second server without a prefix", shown(&other.name.value));
+        let help = "remove `prefix` here: tools of two servers would be confused".to_owned();
+        report.located(&other.name, message, Some(help));
+    }
+    Some(servers)
+}
+
+/// Whether the prefix of its tools is left out.
+fn no_prefix(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<bool> {
+    match field.scalar("a prefix", report)? {
+        "" => Some(true),
+        other => {
+            let message = format!("`{}` cannot be a prefix", shown(other));
+            let help =
+                "write `prefix: \"\"` for none, or rename the server: its name is the prefix".to_owned();
+            report.node(&field.node, message, Some(help));
+            None
+        }
+    }
 }
 
 fn server(
@@ -104,6 +127,8 @@ fn server(
     let transport = transport(&name, &section, report);
     let pin = section.get("pin", report, word::<PinMode>);
     let config = ServerConfig {
+        is_unprefixed: section.get("prefix", report, no_prefix).unwrap_or(false),
+        elicitation: section.get("elicitation", report, flag).unwrap_or(false),
         disabled: section.get("disabled", report, flag).unwrap_or(false),
         timeout: section.get("timeout", report, duration),
         startup_timeout: section.get("startup_timeout", report, duration),

@@ -10,16 +10,17 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
-use toolgate_gate::{ApprovalReply, ApprovalUnavailable, Approver, CallOptions, ResourceRequest, Tool};
+use tokio::sync::mpsc;
+use toolgate_gate::{ApprovalReply, Approver, CallOptions, ResourceRequest, Tool};
 use toolgate_tools::CallResponse;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
 use crate::mcp::approval::{
-    CannotAsk, DeferredApprover, ElicitingApprover, ParkedCall, ParkedLookup, PendingQuestion,
-    RequestBinding, can_ask, input_required, reply_to,
+    CannotAsk, DeferredApprover, ElicitingApprover, ParkedCall, ParkedLookup, ParkedQuestion,
+    PendingQuestion, RequestBinding, can_ask, can_open, input_required, server_input_required,
 };
 use crate::mcp::connection::{CallWeight, ConcurrencyPermit};
+use crate::mcp::log_messages::LogNotifier;
 use crate::mcp::progress::ProgressNotifier;
 use crate::mcp::running_call::RunningCall;
 use crate::mcp::tool_response::{OutputLink, to_response};
@@ -169,11 +170,10 @@ impl McpHandler {
         let bond = (way == ElicitationMode::InputRequired)
             .then(|| RequestBinding::new(visitor, name, definition(), arguments, browse.as_ref()));
         match (wanted.state.as_deref(), bond) {
-            (Some(state), Some(bond)) => match self.find(state, bond, wanted.responses.clone()) {
-                Ok(ParkedLookup::Answered(parked, reply)) => {
-                    let ParkedCall { running, reply: waiting, .. } = *parked;
-                    // Fails if the gate stopped waiting just now; the call then reports that itself.
-                    let _ = waiting.send(reply);
+            (Some(state), Some(bond)) => match self.find(state, bond, wanted.responses.as_ref()) {
+                Ok(ParkedLookup::Answered(parked)) => {
+                    let ParkedCall { running, question, .. } = *parked;
+                    question.answer(wanted.responses.as_ref());
                     self.drive(running, context, visitor, Some(bond)).await
                 }
                 Ok(ParkedLookup::Ended(running)) => self.drive(*running, context, visitor, Some(bond)).await,
@@ -194,10 +194,10 @@ impl McpHandler {
         &self,
         state: &str,
         bond: RequestBinding,
-        responses: Option<InputResponses>,
+        responses: Option<&InputResponses>,
     ) -> Result<ParkedLookup, String> {
         let id = self.service.sealer.open(state, bond)?;
-        Ok(self.service.parked.find(&id, reply_to(responses)))
+        Ok(self.service.parked.find(&id, responses))
     }
 
     /// The tool of this name, waiting for the tools of its server if they are still loading.
@@ -241,8 +241,10 @@ impl McpHandler {
             // Started already cancelled, so that it is recorded.
             cancelled.cancel();
         }
+        let logs = self.log_level(context).map(LogNotifier::new);
         let options = CallOptions {
             progress: relay.as_ref().map(|relay| relay.sink()),
+            log: logs.as_ref().map(|logs| logs.sink()),
             cancelled: cancelled.clone(),
             approver: Some(approver),
             contended: is_quick && self.connection.is_shared(size),
@@ -252,7 +254,7 @@ impl McpHandler {
             ..CallOptions::default()
         };
         let calling = Box::pin(self.calling(call_of(wanted, context), visitor, options));
-        RunningCall { future: calling, tool, cancelled, questions, progress: relay, permit: room }
+        RunningCall { future: calling, tool, cancelled, questions, progress: relay, logs, permit: room }
     }
 
     /// The future of a call through the gate.
@@ -278,17 +280,22 @@ impl McpHandler {
         visitor: &ClientIdentity,
         room: &Arc<ConcurrencyPermit>,
     ) -> (Arc<dyn Approver>, Option<mpsc::Receiver<PendingQuestion>>) {
-        let room = Arc::clone(room);
+        let (room, can_open) = (Arc::clone(room), can_open(context.client_capabilities().as_ref()));
         match way {
             ElicitationMode::None => (Arc::new(CannotAsk), None),
             ElicitationMode::ServerRequest => {
                 let (peer, connection) = (context.peer.clone(), Arc::clone(&self.connection));
-                (Arc::new(ElicitingApprover { peer, connection, permit: room }), None)
+                (Arc::new(ElicitingApprover { peer, connection, permit: room, can_open }), None)
             }
             ElicitationMode::InputRequired => {
                 let (questions, receiver) = mpsc::channel(1);
                 (
-                    Arc::new(DeferredApprover { questions, permit: room, may_last: visitor.has_session }),
+                    Arc::new(DeferredApprover {
+                        questions,
+                        permit: room,
+                        may_last: visitor.has_session,
+                        can_open,
+                    }),
                     Some(receiver),
                 )
             }
@@ -308,18 +315,28 @@ impl McpHandler {
             Some((relay, token)) => Box::pin(relay.forward(&context.peer, token.clone())),
             None => Box::pin(std::future::pending()),
         };
+        let logs = running.logs.clone();
+        let mut logging: Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &logs {
+            Some(logs) => Box::pin(logs.forward(&context.peer)),
+            None => Box::pin(std::future::pending()),
+        };
         let called = loop {
             tokio::select! {
                 biased;
                 called = &mut running.future => break called,
-                asked = RunningCall::question(&mut running.questions) => match self.park(running, asked, bond) {
+                asked = RunningCall::question(&mut running.questions) => match self.park(running, asked, bond, can_open(context.client_capabilities().as_ref())) {
                     Ok(question) => return Ok(CallState::InputRequired(question)),
                     Err(back) => running = *back,
                 },
                 () = &mut telling => {}
+                () = &mut logging => {}
                 () = self.cancelled(context), if !running.cancelled.is_cancelled() => running.cancelled.cancel(),
             }
         };
+        drop(logging);
+        if let Some(logs) = &logs {
+            Box::pin(logs.flush(&context.peer)).await;
+        }
         if let Some((relay, token)) = &token {
             Box::pin(relay.flush(&context.peer, token)).await;
         }
@@ -360,32 +377,37 @@ impl McpHandler {
         running: RunningCall,
         asked: PendingQuestion,
         bond: Option<RequestBinding>,
+        can_open: bool,
     ) -> Result<Box<InputRequiredResult>, Box<RunningCall>> {
-        let PendingQuestion { question, reply } = asked;
-        let full = |reply: oneshot::Sender<ApprovalReply>| {
-            let nobody = ApprovalUnavailable::with_reason("too many calls wait for one already")
-                .with_remedy("try again later");
-            let _ = reply.send(ApprovalReply::Unavailable(nobody));
-        };
         let sealed = random_id().zip(bond).and_then(|(id, bond)| {
             let state = self.service.sealer.seal(&id, bond)?;
             Some((id, bond.owner, state))
         });
-        let Some((id, owner, state)) = sealed else {
-            full(reply);
-            return Err(Box::new(running));
-        };
-        let again = match input_required(&question, state) {
-            Ok(again) => again,
-            Err(nobody) => {
-                let _ = reply.send(ApprovalReply::Unavailable(nobody));
-                return Err(Box::new(running));
+        let (again, question) = match asked {
+            PendingQuestion::Approval(question, reply) => {
+                let state = sealed.as_ref().map(|(_, _, state)| input_required(&question, state.clone()));
+                match state.transpose() {
+                    Ok(again) => (again, ParkedQuestion::Approval(reply)),
+                    Err(nobody) => {
+                        let _ = reply.send(ApprovalReply::Unavailable(nobody));
+                        return Err(Box::new(running));
+                    }
+                }
+            }
+            PendingQuestion::Server(question, answer) => {
+                let state = sealed.as_ref().map(|(_, _, state)| state.clone());
+                let again = state.and_then(|state| server_input_required(&question, can_open, state));
+                (again, ParkedQuestion::Server(question, answer))
             }
         };
+        let (Some((id, owner, _)), Some(again)) = (sealed, again) else {
+            question.refuse();
+            return Err(Box::new(running));
+        };
         let running = running.detach(&self.service.calls);
-        let parked = ParkedCall { owner, running, reply, response: again.clone() };
+        let parked = ParkedCall { owner, running, question, response: again.clone() };
         self.service.parked.try_put(id, parked).map_err(|parked| {
-            full(parked.reply);
+            parked.question.refuse();
             Box::new(parked.running)
         })?;
         Ok(Box::new(again))

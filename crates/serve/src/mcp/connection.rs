@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rmcp::model::{CallToolResult, Tool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use toolgate_gate::LogSeverity;
 
+use crate::mcp::subscriptions::SubscribedResources;
 use crate::mcp::tool_response::ToolResponse;
 
 /// Maximum weight of calls on one connection whose responses are held in memory.
@@ -31,7 +33,6 @@ impl CallWeight {
 }
 
 /// One connection.
-#[derive(Debug)]
 pub(crate) struct McpConnection {
     /// Cancelled when the client will send nothing more: elicitations and list notifications are pointless.
     pub(crate) closing: CancellationToken,
@@ -41,6 +42,10 @@ pub(crate) struct McpConnection {
     is_ready: AtomicBool,
     /// The tools that were last listed to the client.
     listed: Mutex<Option<Arc<[Tool]>>>,
+    /// What log messages the client wants (session protocol).
+    log_level: Mutex<Option<LogSeverity>>,
+    /// The resources that the client is subscribed to (session protocol).
+    pub(crate) subscribed: Mutex<SubscribedResources>,
     weights: Arc<Semaphore>,
 }
 
@@ -48,7 +53,15 @@ impl Default for McpConnection {
     fn default() -> Self {
         let room = Arc::new(Semaphore::new(MAX_CALL_WEIGHT));
         let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
-        Self { closing, gone, is_ready: AtomicBool::new(false), listed: Mutex::default(), weights: room }
+        Self {
+            closing,
+            gone,
+            is_ready: AtomicBool::new(false),
+            listed: Mutex::default(),
+            log_level: Mutex::default(),
+            subscribed: Mutex::default(),
+            weights: room,
+        }
     }
 }
 
@@ -75,6 +88,14 @@ impl McpConnection {
     /// Records the tools that the client was sent.
     pub(crate) fn set_listed(&self, tools: &Arc<[Tool]>) {
         *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(tools));
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogSeverity) {
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+    }
+
+    pub(crate) fn log_level(&self) -> Option<LogSeverity> {
+        *self.log_level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tools that were last listed to the client.

@@ -9,7 +9,8 @@ use rmcp::model::{
     Extensions, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
@@ -17,6 +18,8 @@ use serde_json::Value;
 use crate::mcp::call::is_stateless;
 use crate::mcp::error_messages::{invalid_params, method_not_found};
 use crate::mcp::inline_dispatch::StartedCalls;
+use crate::mcp::log_messages::LogLevelRequest;
+use crate::mcp::subscriptions::MAX_SUBSCRIBED;
 use crate::mcp::tool_list_watcher::ToolListWatcher;
 use crate::mcp::{CallerSource, ClientIdentity, McpConnection};
 use crate::service::Service;
@@ -43,6 +46,10 @@ const SERVED_METHODS: &[&str] = &[
     "prompts/get",
     "subscriptions/listen",
 ];
+
+/// The methods that are served if there are servers behind the gate.
+const UPSTREAM_METHODS: &[&str] =
+    &["logging/setLevel", "resources/subscribe", "resources/unsubscribe", "completion/complete"];
 
 /// Handles the requests of one connection or session.
 #[derive(Clone)]
@@ -121,8 +128,17 @@ impl ServerHandler for McpHandler {
             .enable_resources()
             .build();
         let mut capabilities = capabilities;
+        if self.service.upstream.is_some()
+            && let Some(resources) = &mut capabilities.resources
+        {
+            (resources.subscribe, resources.list_changed) = (Some(true), Some(true));
+            capabilities.logging = Some(Default::default());
+        }
         if self.has_prompts() {
-            capabilities.prompts = Some(PromptsCapability::default());
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = Some(true);
+            capabilities.prompts = Some(prompts);
+            capabilities.completions = Some(Default::default());
         }
         let instructions = self.service.instructions.as_deref().unwrap_or(INSTRUCTIONS);
         let implementation =
@@ -194,34 +210,80 @@ impl ServerHandler for McpHandler {
         let mut lookout = ToolListWatcher::new(Arc::clone(&self.service), visitor, listed).await;
         let (closing, peer) = (self.connection.closing.clone(), context.peer);
         tokio::spawn(async move {
-            while lookout.change(&closing).await.is_some() {
-                if peer.notify_tool_list_changed().await.is_err() {
+            while let Some(changes) = lookout.change(&closing).await {
+                if changes.notify(&peer).await.is_err() {
                     break;
                 }
             }
         });
     }
 
-    fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut filter = SubscriptionFilter::builder().tools_list_changed().build();
+        if self.service.upstream.is_some() {
+            filter.resources_list_changed = Some(true);
+            filter.prompts_list_changed = self.has_prompts().then_some(true);
+            let wanted = requested.resource_subscriptions.as_ref();
+            filter.resource_subscriptions =
+                wanted.map(|uris| uris.iter().take(MAX_SUBSCRIBED).cloned().collect());
+        }
+        Some(filter)
     }
 
-    /// Stateless protocol: sends list notifications while the subscription is open.
+    /// Stateless protocol: sends notifications while the subscription is open.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let visitor = self.identity(&context.request_context().extensions)?;
-        let lookout = ToolListWatcher::new(Arc::clone(&self.service), visitor, self.connection.listed());
+        let lookout =
+            ToolListWatcher::new(Arc::clone(&self.service), visitor.clone(), self.connection.listed());
         let mut lookout = Box::pin(lookout).await;
+        let mut updates = Box::pin(self.serve_updates(&context, &visitor));
         loop {
-            tokio::select! {
+            let changes = tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = lookout.change(&self.connection.closing) => if changed.is_none() {
-                    return Ok(());
+                () = &mut updates => return Ok(()),
+                changed = lookout.change(&self.connection.closing) => match changed {
+                    Some(changes) => changes,
+                    None => return Ok(()),
                 },
-            }
-            if context.accepted().tools_list_changed == Some(true) {
-                let _ = context.sink().notify_tool_list_changed().await;
-            }
+            };
+            changes.notify_subscription(&context).await;
         }
+    }
+
+    async fn set_level(
+        &self,
+        request: LogLevelRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.service.upstream.is_none() || is_stateless(&context) {
+            return Err(method_not_found("logging/setLevel"));
+        }
+        self.set_log_level(&request);
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.service.upstream.is_none() || is_stateless(&context) {
+            return Err(method_not_found("resources/subscribe"));
+        }
+        let visitor = self.identity(&context.extensions)?;
+        Box::pin(self.subscribe_to(request.uri, &context, &visitor)).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.service.upstream.is_none() || is_stateless(&context) {
+            return Err(method_not_found("resources/unsubscribe"));
+        }
+        self.unsubscribe_from(&request.uri);
+        Ok(())
     }
 
     async fn list_prompts(
@@ -250,10 +312,14 @@ impl ServerHandler for McpHandler {
 
     async fn complete(
         &self,
-        _request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(method_not_found(CompleteRequestMethod::VALUE))
+        if !self.has_prompts() {
+            return Err(method_not_found(CompleteRequestMethod::VALUE));
+        }
+        let visitor = self.identity(&context.extensions)?;
+        Box::pin(self.completion(request, &context, &visitor)).await
     }
 
     /// rmcp also passes requests here whose parameters it could not deserialise.
@@ -266,7 +332,8 @@ impl ServerHandler for McpHandler {
         // The stateless protocol has neither method, even if the parameters are valid.
         let gone = is_stateless(&context) && matches!(method, "initialize" | "ping");
         let is_of_prompts = !self.has_prompts() && method.starts_with("prompts/");
-        if gone || is_of_prompts || !SERVED_METHODS.contains(&method) {
+        let is_upstream = self.service.upstream.is_some() && UPSTREAM_METHODS.contains(&method);
+        if gone || is_of_prompts || !(is_upstream || SERVED_METHODS.contains(&method)) {
             return Err(method_not_found(method));
         }
         let field = |name| request.params.as_ref().and_then(|params| params.get(name)).cloned();

@@ -111,6 +111,7 @@ impl McpHandler {
             cancelled,
             questions,
             progress: relay,
+            logs: None,
             permit: room,
         };
         self.started.put(id.clone(), running);

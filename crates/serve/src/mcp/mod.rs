@@ -10,6 +10,8 @@ mod inline_dispatch;
 mod concurrency;
 mod running_call;
 mod progress;
+mod log_messages;
+mod subscriptions;
 mod approval;
 mod tool_response;
 mod outputs;
@@ -23,7 +25,7 @@ pub use client_identity::{CallerSource, ClientIdentity};
 pub use handler::McpHandler;
 pub use outputs::{OutputBounds, OutputStore};
 pub use resources::ResourceSource;
-pub use upstream::{UpstreamResource, UpstreamResources};
+pub use upstream::{HeldResource, UpstreamResource, UpstreamResources};
 
 pub(crate) use approval::{ParkedCalls, StateSealer};
 pub(crate) use client_identity::{AuthMethod, IdentityDigests};

@@ -11,6 +11,7 @@ use toolgate_tools::CallResponse;
 
 use crate::mcp::approval::PendingQuestion;
 use crate::mcp::connection::ConcurrencyPermit;
+use crate::mcp::log_messages::LogNotifier;
 use crate::mcp::progress::ProgressNotifier;
 
 /// The future of a call; `None` if its task panicked.
@@ -27,6 +28,8 @@ pub(crate) struct RunningCall {
     pub(crate) questions: Option<mpsc::Receiver<PendingQuestion>>,
     /// The call's output so far, if a client may want progress.
     pub(crate) progress: Option<Arc<ProgressNotifier>>,
+    /// Log messages of its server, if the client wants them.
+    pub(crate) logs: Option<Arc<LogNotifier>>,
     pub(crate) permit: Arc<ConcurrencyPermit>,
 }
 

@@ -1,4 +1,4 @@
-//! Watches for changes of a client's tool list.
+//! Watches for changes of a client's lists: tools, and prompts and resources of servers.
 //!
 //! A client is notified only if its own list has changed, so that it learns nothing about the tools of
 //! others.
@@ -6,18 +6,61 @@
 use std::sync::Arc;
 
 use rmcp::model::Tool;
+use rmcp::service::{Peer, RoleServer, ServiceError, SubscriptionContext};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::ClientIdentity;
+use crate::mcp::upstream::surface_digests;
 use crate::service::Service;
 
-/// Watches the tool list of one client.
+/// Which lists of a client changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListChanges {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+}
+
+impl ListChanges {
+    /// Session protocol: notifies the client.
+    pub(crate) async fn notify(self, peer: &Peer<RoleServer>) -> Result<(), ServiceError> {
+        if self.tools {
+            peer.notify_tool_list_changed().await?;
+        }
+        if self.prompts {
+            peer.notify_prompt_list_changed().await?;
+        }
+        if self.resources {
+            peer.notify_resource_list_changed().await?;
+        }
+        Ok(())
+    }
+
+    /// Stateless protocol: notifies of what the subscription is about.
+    pub(crate) async fn notify_subscription(self, context: &SubscriptionContext) {
+        let (accepted, sink) = (context.accepted(), context.sink());
+        // A notification fails only if the subscription is over.
+        if self.tools && accepted.tools_list_changed == Some(true) {
+            let _ = sink.notify_tool_list_changed().await;
+        }
+        if self.prompts && accepted.prompts_list_changed == Some(true) {
+            let _ = sink.notify_prompt_list_changed().await;
+        }
+        if self.resources && accepted.resources_list_changed == Some(true) {
+            let _ = sink.notify_resource_list_changed().await;
+        }
+    }
+}
+
+/// Watches the lists of one client.
 pub(crate) struct ToolListWatcher {
     service: Arc<Service>,
     visitor: ClientIdentity,
     replacements: watch::Receiver<u64>,
     seen: Option<Arc<[Tool]>>,
+    /// Digests of the prompts and the resources.
+    surfaces: Option<(u64, u64)>,
     /// Whether the list may have changed since it was sent.
     is_late: bool,
 }
@@ -35,12 +78,13 @@ impl ToolListWatcher {
             Some(listed) => Some(listed),
             None => service.lists.of(service.front(), &visitor).await.ok(),
         };
-        Self { service, visitor, replacements, seen, is_late }
+        let surfaces = surface_digests(&service, &visitor).await;
+        Self { service, visitor, replacements, seen, surfaces, is_late }
     }
 
-    /// Resolves when the list differs from the last one; `None` once the connection closes or the service
+    /// Resolves when a list differs from the last one; `None` once the connection closes or the service
     /// ends.
-    pub(crate) async fn change(&mut self, closing: &CancellationToken) -> Option<()> {
+    pub(crate) async fn change(&mut self, closing: &CancellationToken) -> Option<ListChanges> {
         loop {
             if !std::mem::take(&mut self.is_late) {
                 tokio::select! {
@@ -51,9 +95,17 @@ impl ToolListWatcher {
             }
             self.replacements.mark_unchanged();
             let sees = self.service.lists.of(self.service.front(), &self.visitor).await.ok();
-            if sees != self.seen {
-                self.seen = sees;
-                return Some(());
+            let surfaces = surface_digests(&self.service, &self.visitor).await;
+            let digests = |of: fn((u64, u64)) -> u64| (self.surfaces.map(of), surfaces.map(of));
+            let (prompts, resources) = (digests(|(prompts, _)| prompts), digests(|(_, resources)| resources));
+            let changes = ListChanges {
+                tools: sees != self.seen,
+                prompts: prompts.0 != prompts.1,
+                resources: resources.0 != resources.1,
+            };
+            (self.seen, self.surfaces) = (sees, surfaces);
+            if changes.tools || changes.prompts || changes.resources {
+                return Some(changes);
             }
         }
     }

@@ -2,14 +2,17 @@
 //! any other; a caller is listed what it may use.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use rmcp::model::{
-    ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, ListPromptsResult, Prompt,
-    PromptArgument, ReadResourceRequestParams, ReadResourceResponse, Resource, ResourceContents,
-    ResourceTemplate,
+    CompleteRequestParams, CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    GetPromptResult, ListPromptsResult, Prompt, PromptArgument, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, Resource, ResourceContents, ResourceTemplate,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
+use tokio::sync::broadcast;
 use toolgate_gate::{Surface, Tool, ToolSpec};
 use toolgate_tools::CallResponse;
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure};
@@ -17,12 +20,13 @@ use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure};
 use crate::mcp::call::{CallRequest, CallState};
 use crate::mcp::handler::{cache_hint, page};
 use crate::mcp::{ClientIdentity, McpHandler};
+use crate::service::Service;
 
 /// Prompts per page.
 const PAGE_SIZE: usize = 200;
 
 /// A resource of a server behind the gate, or the template of several.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct UpstreamResource {
     /// The tool that reads it.
     pub tool: String,
@@ -49,7 +53,16 @@ pub trait UpstreamResources: Send + Sync {
 
     /// The tool that reads this URI, if it is one of exactly one server.
     fn reader(&self, uri: &str) -> Option<String>;
+
+    /// Receives the URIs of subscribed resources that changed.
+    fn updates(&self) -> broadcast::Receiver<Arc<str>>;
+
+    /// Keeps a subscription to a resource until the guard is dropped; `None` if it is of no server.
+    fn hold(&self, uri: &str) -> Option<HeldResource>;
 }
+
+/// Keeps a subscription.
+pub type HeldResource = Box<dyn Send + Sync>;
 
 impl UpstreamResource {
     fn into_resource(self) -> Resource {
@@ -92,11 +105,11 @@ impl McpHandler {
         Ok(all.filter(|one| one.is_template).map(UpstreamResource::into_template).collect())
     }
 
-    async fn surfaced(
+    pub(crate) async fn surfaced(
         &self,
         visitor: &ClientIdentity,
         surface: Surface,
-    ) -> Result<Vec<std::sync::Arc<dyn Tool>>, ErrorData> {
+    ) -> Result<Vec<Arc<dyn Tool>>, ErrorData> {
         let tools = self.service.front().gate().surfaced_tools(visitor.credential.clone(), surface).await;
         tools.map_err(|failure| ErrorData::invalid_request(failure.to_string(), None))
     }
@@ -136,6 +149,69 @@ impl McpHandler {
         Ok(result)
     }
 
+    /// Completes an argument of a prompt or a URI template that the caller may use. A server without completions has no values.
+    pub(crate) async fn completion(
+        &self,
+        request: CompleteRequestParams,
+        context: &RequestContext<RoleServer>,
+        visitor: &ClientIdentity,
+    ) -> Result<CompleteResult, ErrorData> {
+        let (prefix, mut arguments) = self.completed(&request.r#ref, visitor).await?;
+        let tools = self.surfaced(visitor, Surface::Completion).await?;
+        let name = format!("{prefix}mcp.complete");
+        if !tools.iter().any(|tool| tool.spec().name.as_str() == name) {
+            return Ok(CompleteResult::default());
+        }
+        if let Some(fields) = arguments.as_object_mut() {
+            fields.insert("argument".to_owned(), request.argument.name.into());
+            fields.insert("value".to_owned(), request.argument.value.into());
+            if let Some(known) = request.context.and_then(|context| context.arguments) {
+                fields.insert("context".to_owned(), json!(known));
+            }
+        }
+        let mut wanted = request_of(name, arguments);
+        // A person who types is not asked about each letter.
+        wanted.may_ask = false;
+        match self.advance(wanted, context, visitor).await? {
+            CallState::InputRequired(_) => Ok(CompleteResult::default()),
+            CallState::Ended(called, _) => match &called.failed {
+                Some((_, failure)) => Err(call_error(failure.clone(), json!({}))),
+                None => {
+                    let structured = called.structured().unwrap_or_default();
+                    let completion = serde_json::from_value(structured).unwrap_or_default();
+                    Ok(CompleteResult::new(completion))
+                }
+            },
+        }
+    }
+
+    /// What a completion is about: the prefix of its server, and the server's own name for the prompt or the template.
+    async fn completed(
+        &self,
+        about: &Reference,
+        visitor: &ClientIdentity,
+    ) -> Result<(String, Value), ErrorData> {
+        let unknown = || ErrorData::invalid_params("there is nothing of this name to complete", None);
+        match about {
+            Reference::Prompt(prompt) => {
+                let tools = self.surfaced(visitor, Surface::Prompt).await?;
+                let name = tools.iter().map(|tool| tool.spec().name.as_str());
+                let mut found = name.filter(|name| prompt_name(name) == prompt.name);
+                let name = found.next().ok_or_else(unknown)?;
+                let (prefix, own_name) = name.split_once("mcp.prompt.").ok_or_else(unknown)?;
+                Ok((prefix.to_owned(), json!({"prompt": own_name})))
+            }
+            Reference::Resource(template) => {
+                let known = self.upstream(visitor).await?;
+                let found = known.iter().find(|one| one.is_template && one.uri == template.uri);
+                let reader = found.map(|one| one.tool.as_str()).ok_or_else(unknown)?;
+                let prefix = reader.strip_suffix("mcp.resource.read").ok_or_else(unknown)?;
+                Ok((prefix.to_owned(), json!({"template": template.uri})))
+            }
+            _ => Err(unknown()),
+        }
+    }
+
     pub(crate) async fn prompt(
         &self,
         request: GetPromptRequestParams,
@@ -165,14 +241,36 @@ impl McpHandler {
     }
 }
 
-fn request_of(tool: String, arguments: Value) -> CallRequest {
+pub(crate) fn request_of(tool: String, arguments: Value) -> CallRequest {
     let (resource, timeout, state, responses) = (None, None, None, None);
     CallRequest { tool, arguments, may_ask: true, resource, timeout, state, responses }
 }
 
+/// Digests of the prompts and of the resources that a caller may use, to notice when they change.
+pub(crate) async fn surface_digests(service: &Service, visitor: &ClientIdentity) -> Option<(u64, u64)> {
+    let upstream = service.upstream.as_ref()?;
+    let gate = service.front().gate();
+    let mut prompts = DefaultHasher::new();
+    for tool in gate.surfaced_tools(visitor.credential.clone(), Surface::Prompt).await.ok()? {
+        let spec = tool.spec();
+        (spec.name.as_str(), &spec.title, &spec.description).hash(&mut prompts);
+        json!(spec.input_schema).to_string().hash(&mut prompts);
+    }
+    let readers = gate.surfaced_tools(visitor.credential.clone(), Surface::Resource).await.ok()?;
+    let readers: HashSet<&str> = readers.iter().map(|tool| tool.spec().name.as_str()).collect();
+    let mut resources = DefaultHasher::new();
+    for one in upstream.list().iter().filter(|one| readers.contains(one.tool.as_str())) {
+        one.hash(&mut resources);
+    }
+    Some((prompts.finish(), resources.finish()))
+}
+
 /// The name of a prompt for clients: that of its server and its own, without what distinguishes it from a tool.
 fn prompt_name(tool: &str) -> String {
-    tool.replacen("__mcp.prompt.", "__", 1)
+    match tool.strip_prefix("mcp.prompt.") {
+        Some(of_unprefixed) => of_unprefixed.to_owned(),
+        None => tool.replacen("__mcp.prompt.", "__", 1),
+    }
 }
 
 fn prompt(spec: &ToolSpec) -> Prompt {
@@ -227,7 +325,7 @@ fn contents(called: CallResponse, uri: &str) -> Result<Vec<ResourceContents>, Er
     }
 }
 
-fn call_error(failure: Failure, mut data: Value) -> ErrorData {
+pub(crate) fn call_error(failure: Failure, mut data: Value) -> ErrorData {
     if let Some(fields) = data.as_object_mut() {
         fields.insert("code".to_owned(), failure.code.as_str().into());
         fields.insert("help".to_owned(), json!(failure.help));

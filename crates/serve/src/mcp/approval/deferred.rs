@@ -4,11 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::InputRequiredResult;
+use rmcp::model::{InputRequiredResult, InputResponses};
 use tokio::sync::{mpsc, oneshot};
-use toolgate_gate::{ApprovalReply, ApprovalRequest, Approver};
+use toolgate_gate::{
+    ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, ServerAnswer, ServerQuestion,
+};
 
-use super::form::form;
+use super::form::{form, reply_to};
+use super::server_question::{server_answer_in, server_form};
 use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::running_call::RunningCall;
 
@@ -19,9 +22,57 @@ const MAX_PARKED: usize = 64;
 const MAX_PARKED_PER_CALLER: usize = 16;
 
 /// A question, and the channel for its answer.
-pub(crate) struct PendingQuestion {
-    pub(crate) question: ApprovalRequest,
-    pub(crate) reply: oneshot::Sender<ApprovalReply>,
+pub(crate) enum PendingQuestion {
+    /// Of the gate, about the call.
+    Approval(Box<ApprovalRequest>, oneshot::Sender<ApprovalReply>),
+    /// Of the server that the call runs on.
+    Server(Box<ServerQuestion>, oneshot::Sender<ServerAnswer>),
+}
+
+/// What a parked call waits for.
+pub(crate) enum ParkedQuestion {
+    Approval(oneshot::Sender<ApprovalReply>),
+    Server(Box<ServerQuestion>, oneshot::Sender<ServerAnswer>),
+}
+
+impl ParkedQuestion {
+    /// Whether the gate still waits for the answer.
+    fn is_waiting(&self) -> bool {
+        match self {
+            Self::Approval(reply) => !reply.is_closed(),
+            Self::Server(_, answer) => !answer.is_closed(),
+        }
+    }
+
+    /// Whether the responses contain an answer.
+    fn is_answered_by(&self, responses: Option<&InputResponses>) -> bool {
+        match self {
+            Self::Approval(_) => reply_to(responses).is_some(),
+            Self::Server(question, _) => server_answer_in(question, responses).is_some(),
+        }
+    }
+
+    /// Passes the answer on. Fails if the gate stopped waiting just now; the call then reports that itself.
+    pub(crate) fn answer(self, responses: Option<&InputResponses>) {
+        match self {
+            Self::Approval(reply) => drop(reply_to(responses).map(|answer| reply.send(answer))),
+            Self::Server(question, reply) => {
+                drop(server_answer_in(&question, responses).map(|answer| reply.send(answer)));
+            }
+        }
+    }
+
+    /// No person can be asked: too many calls wait already.
+    pub(crate) fn refuse(self) {
+        match self {
+            Self::Approval(reply) => {
+                let nobody = ApprovalUnavailable::with_reason("too many calls wait for one already")
+                    .with_remedy("try again later");
+                let _ = reply.send(ApprovalReply::Unavailable(nobody));
+            }
+            Self::Server(_, answer) => drop(answer.send(ServerAnswer::Unavailable)),
+        }
+    }
 }
 
 /// Passes the gate's question to the task that drives the call.
@@ -30,6 +81,8 @@ pub(crate) struct DeferredApprover {
     pub(crate) permit: Arc<ConcurrencyPermit>,
     /// Whether there is a session that an approval can last for.
     pub(crate) may_last: bool,
+    /// Whether the client can show an address.
+    pub(crate) can_open: bool,
 }
 
 impl Approver for DeferredApprover {
@@ -44,7 +97,7 @@ impl Approver for DeferredApprover {
             }
             self.permit.release();
             let (reply, answer) = oneshot::channel();
-            let asked = self.questions.send(PendingQuestion { question, reply }).await;
+            let asked = self.questions.send(PendingQuestion::Approval(Box::new(question), reply)).await;
             let answer = match asked {
                 Ok(()) => answer.await.ok(),
                 Err(_) => None,
@@ -56,6 +109,29 @@ impl Approver for DeferredApprover {
             }
         })
     }
+
+    fn ask_for_server(
+        &self,
+        question: ServerQuestion,
+    ) -> Pin<Box<dyn Future<Output = ServerAnswer> + Send + '_>> {
+        Box::pin(async move {
+            if server_form(&question, self.can_open).is_none() {
+                return ServerAnswer::Unavailable;
+            }
+            self.permit.release();
+            let (reply, answer) = oneshot::channel();
+            let asked = self.questions.send(PendingQuestion::Server(Box::new(question), reply)).await;
+            let answer = match asked {
+                Ok(()) => answer.await.ok(),
+                Err(_) => None,
+            };
+            match answer {
+                Some(answer) => answer,
+                // The client did not return; the question's own timeout ends it.
+                None => std::future::pending().await,
+            }
+        })
+    }
 }
 
 /// A parked call.
@@ -63,7 +139,7 @@ pub(crate) struct ParkedCall {
     /// The caller's digest.
     pub(crate) owner: [u8; 32],
     pub(crate) running: RunningCall,
-    pub(crate) reply: oneshot::Sender<ApprovalReply>,
+    pub(crate) question: ParkedQuestion,
     /// Sent again to a client that repeats its request without an answer.
     pub(crate) response: InputRequiredResult,
 }
@@ -71,14 +147,14 @@ pub(crate) struct ParkedCall {
 impl ParkedCall {
     /// Whether the gate still waits for the answer.
     fn is_waiting(&self) -> bool {
-        !self.reply.is_closed()
+        self.question.is_waiting()
     }
 }
 
 /// The result of looking up a parked call.
 pub(crate) enum ParkedLookup {
-    /// Found, with the person's answer; removed from the table.
-    Answered(Box<ParkedCall>, ApprovalReply),
+    /// Found, and the request contains the person's answer; removed from the table.
+    Answered(Box<ParkedCall>),
     /// Found, but the request contained no answer.
     Unanswered(Box<InputRequiredResult>),
     /// The gate stopped waiting; the call itself reports how it ended.
@@ -112,19 +188,17 @@ impl ParkedCalls {
     }
 
     /// Looks up a call. With an answer, or if it has ended, it is removed: a state works only once.
-    pub(crate) fn find(&self, id: &str, reply: Option<ApprovalReply>) -> ParkedLookup {
+    pub(crate) fn find(&self, id: &str, responses: Option<&InputResponses>) -> ParkedLookup {
         let mut calls = self.lock();
-        match (calls.parked.get(id), reply) {
-            (Some(parked), None) if parked.is_waiting() => {
-                ParkedLookup::Unanswered(Box::new(parked.response.clone()))
-            }
-            (_, reply) => match (calls.take(id), reply) {
-                (None, _) => ParkedLookup::Gone,
-                (Some(parked), Some(reply)) if parked.is_waiting() => {
-                    ParkedLookup::Answered(Box::new(parked), reply)
-                }
-                (Some(parked), _) => ParkedLookup::Ended(Box::new(parked.running)),
-            },
+        let Some(parked) = calls.parked.get(id) else { return ParkedLookup::Gone };
+        let (is_waiting, is_answered) = (parked.is_waiting(), parked.question.is_answered_by(responses));
+        if is_waiting && !is_answered {
+            return ParkedLookup::Unanswered(Box::new(parked.response.clone()));
+        }
+        match calls.take(id) {
+            None => ParkedLookup::Gone,
+            Some(parked) if is_waiting => ParkedLookup::Answered(Box::new(parked)),
+            Some(parked) => ParkedLookup::Ended(Box::new(parked.running)),
         }
     }
 
@@ -180,12 +254,22 @@ mod tests {
             cancelled: CancellationToken::new(),
             questions: None,
             progress: None,
+            logs: None,
             permit: ConcurrencyPermit::unlimited(),
         };
         (
-            ParkedCall { owner: [owner; 32], running, reply, response: InputRequiredResult::new(None, None) },
+            ParkedCall {
+                owner: [owner; 32],
+                running,
+                question: ParkedQuestion::Approval(reply),
+                response: InputRequiredResult::new(None, None),
+            },
             answer,
         )
+    }
+
+    fn yes() -> InputResponses {
+        InputResponses::from([("approval".to_owned(), serde_json::json!({"action": "accept"}))])
     }
 
     #[test]
@@ -212,15 +296,15 @@ mod tests {
         drop(answer);
         assert!(matches!(calls.find("other", None), ParkedLookup::Gone));
         assert!(
-            matches!(calls.find("first", Some(ApprovalReply::Once)), ParkedLookup::Ended(_)),
+            matches!(calls.find("first", Some(&yes())), ParkedLookup::Ended(_)),
             "a yes that is too late"
         );
-        assert!(matches!(calls.find("first", Some(ApprovalReply::Once)), ParkedLookup::Gone));
+        assert!(matches!(calls.find("first", Some(&yes())), ParkedLookup::Gone));
         let (second, _answer) = parked(1);
         assert!(calls.try_put("second".to_owned(), second).is_ok());
         assert!(matches!(calls.find("second", None), ParkedLookup::Unanswered(_)));
-        assert!(matches!(calls.find("second", Some(ApprovalReply::Once)), ParkedLookup::Answered(..)));
-        assert!(matches!(calls.find("second", Some(ApprovalReply::Once)), ParkedLookup::Gone));
+        assert!(matches!(calls.find("second", Some(&yes())), ParkedLookup::Answered(_)));
+        assert!(matches!(calls.find("second", Some(&yes())), ParkedLookup::Gone));
         assert!(calls.lock().parked.is_empty() && calls.lock().order.is_empty());
     }
 

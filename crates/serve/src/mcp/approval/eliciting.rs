@@ -7,9 +7,12 @@ use std::task::{Context, Waker};
 use rmcp::model::{ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer, ServiceError};
 use tokio::runtime::Handle;
-use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
+use toolgate_gate::{
+    ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, ServerAnswer, ServerQuestion,
+};
 
 use super::form::{form, reply};
+use super::server_question::{server_answer, server_form};
 use crate::mcp::connection::{ConcurrencyPermit, McpConnection};
 
 /// The reason in the cancellation of an elicitation.
@@ -20,6 +23,8 @@ pub(crate) struct ElicitingApprover {
     pub(crate) peer: Peer<RoleServer>,
     pub(crate) connection: Arc<McpConnection>,
     pub(crate) permit: Arc<ConcurrencyPermit>,
+    /// Whether the client can show an address.
+    pub(crate) can_open: bool,
 }
 
 impl Approver for ElicitingApprover {
@@ -40,6 +45,20 @@ impl Approver for ElicitingApprover {
                 () = self.connection.closing.cancelled() => {
                     ApprovalReply::Unavailable(ApprovalUnavailable::for_operator("the client closed the connection before it answered"))
                 }
+            }
+        })
+    }
+
+    fn ask_for_server(
+        &self,
+        question: ServerQuestion,
+    ) -> Pin<Box<dyn Future<Output = ServerAnswer> + Send + '_>> {
+        Box::pin(async move {
+            let Some(form) = server_form(&question, self.can_open) else { return ServerAnswer::Unavailable };
+            self.permit.release();
+            tokio::select! {
+                answer = answered(&self.peer, form) => answer.map_or(ServerAnswer::Unavailable, |result| server_answer(&result)),
+                () = self.connection.closing.cancelled() => ServerAnswer::Unavailable,
             }
         })
     }

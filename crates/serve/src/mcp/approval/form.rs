@@ -81,8 +81,8 @@ pub(crate) fn input_required(
 }
 
 /// The person's answer in a repeated request (stateless protocol), if it contains one.
-pub(crate) fn reply_to(responses: Option<InputResponses>) -> Option<ApprovalReply> {
-    let answer = responses?.remove(ANSWER_KEY)?;
+pub(super) fn reply_to(responses: Option<&InputResponses>) -> Option<ApprovalReply> {
+    let answer = responses?.get(ANSWER_KEY)?.clone();
     serde_json::from_value::<ElicitResult>(answer).ok().map(|result| reply(&result))
 }
 
@@ -145,10 +145,10 @@ mod tests {
             (json!([{"action": "accept"}]), None),
         ] {
             let responses = InputResponses::from([(ANSWER_KEY.to_owned(), answer.clone())]);
-            assert_eq!(reply_to(Some(responses)), expected, "{answer}");
+            assert_eq!(reply_to(Some(&responses)), expected, "{answer}");
         }
         assert_eq!(reply_to(None), None);
         let elsewhere = InputResponses::from([("other".to_owned(), json!({"action": "accept"}))]);
-        assert_eq!(reply_to(Some(elsewhere)), None);
+        assert_eq!(reply_to(Some(&elsewhere)), None);
     }
 }

@@ -9,21 +9,31 @@ mod eliciting;
 mod deferred;
 mod state_sealer;
 mod question_text;
+mod server_question;
 
 use std::pin::Pin;
 
 use rmcp::model::ClientCapabilities;
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 
-pub(crate) use deferred::{DeferredApprover, ParkedCall, ParkedCalls, ParkedLookup, PendingQuestion};
+pub(crate) use deferred::{
+    DeferredApprover, ParkedCall, ParkedCalls, ParkedLookup, ParkedQuestion, PendingQuestion,
+};
 pub(crate) use eliciting::ElicitingApprover;
-pub(crate) use form::{input_required, reply_to};
+pub(crate) use form::input_required;
+pub(crate) use server_question::server_input_required;
 pub(crate) use state_sealer::{RequestBinding, StateSealer};
 
 /// Whether a client can show a form to a person. An elicitation capability without modes means forms.
 pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
     elicitation.is_some_and(|kinds| kinds.form.is_some() || kinds.url.is_none())
+}
+
+/// Whether a client can show a person an address.
+pub(crate) fn can_open(capabilities: Option<&ClientCapabilities>) -> bool {
+    let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
+    elicitation.is_some_and(|kinds| kinds.url.is_some())
 }
 
 /// A client that cannot show a question. The response says what to do about it.

@@ -10,10 +10,10 @@ use toolgate_text::confusables::{Charset, WrapMode, wrap_rows};
 pub(super) const MAX_QUESTION_BYTES: usize = 64 * 1024;
 
 /// Rows are wrapped here, so that the client does not wrap them.
-const MAX_COLUMNS: usize = 200;
+pub(super) const MAX_COLUMNS: usize = 200;
 
 /// The prefix of every row of a model's text. Within that text the character is escaped.
-const EDGE: &str = "│ ";
+pub(super) const EDGE: &str = "│ ";
 
 /// The prefix of a row that continues the line above.
 const CONTINUED: &str = "⋮ ";

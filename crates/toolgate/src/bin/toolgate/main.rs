@@ -9,6 +9,7 @@ mod card_screen;
 mod edit_call;
 mod approval_prompt;
 mod approval_grants;
+mod server_prompt;
 mod terminal;
 mod startup;
 mod trust_screen;

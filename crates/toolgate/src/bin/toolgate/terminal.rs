@@ -13,7 +13,9 @@ use base64::Engine as _;
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
-use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
+use toolgate_gate::{
+    ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, ServerAnswer, ServerQuestion,
+};
 pub(crate) use toolgate_render::{escape_control_chars, escape_line, paint};
 pub(crate) use toolgate_text::escape_json;
 
@@ -21,6 +23,7 @@ use crate::answer_row::read_line;
 use crate::approval_prompt::prompt_approval;
 use crate::approval_screen::{Requester, Screen, scroll_notice};
 use crate::interrupt::Interrupt;
+use crate::server_prompt::prompt_server_question;
 
 /// The width of a terminal that does not report one.
 const DEFAULT_COLUMNS: usize = 80;
@@ -142,6 +145,31 @@ impl Approver for TerminalApprover {
                 Err(error) => ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(format!(
                     "the terminal failed: {error}"
                 ))),
+            }
+        })
+    }
+
+    fn ask_for_server(
+        &self,
+        question: ServerQuestion,
+    ) -> Pin<Box<dyn Future<Output = ServerAnswer> + Send + '_>> {
+        Box::pin(async move {
+            let (interrupt, token) = (self.interrupt.clone(), self.interrupt.token());
+            // The call goes on while the person types, so its runtime must not be blocked.
+            let asked = tokio::task::spawn_blocking(move || {
+                let terminal = open_terminal().ok()?;
+                let stop = || {
+                    if interrupt.is_requested() {
+                        token.cancel();
+                    }
+                    interrupt.is_requested()
+                };
+                Some(prompt_server_question(&terminal, &question, &stop))
+            });
+            match asked.await {
+                Ok(Some(Ok(Some(answer)))) => answer,
+                Ok(Some(Ok(None))) => ServerAnswer::Cancelled,
+                Ok(Some(Err(_)) | None) | Err(_) => ServerAnswer::Unavailable,
             }
         })
     }

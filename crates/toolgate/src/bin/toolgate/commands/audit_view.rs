@@ -194,7 +194,7 @@ fn colour_of(decision: Decision) -> &'static str {
 }
 
 /// What a call touched, by kind, changes first.
-fn lists(details: &CallDetails) -> [(&'static str, &[String]); 7] {
+fn lists(details: &CallDetails) -> [(&'static str, &[String]); 8] {
     [
         ("deleted", &details.deleted),
         ("created", &details.created),
@@ -203,6 +203,7 @@ fn lists(details: &CallDetails) -> [(&'static str, &[String]); 7] {
         ("paths", &details.paths),
         ("reached", &details.hosts),
         ("no host", &details.refused_hosts),
+        ("asked", &details.questions),
     ]
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn run(
     let given = GivenArguments::parse(arguments)?.read(parse_arguments)?;
     let credential = settings.credential(&common.overrides())?;
     let interrupt = Interrupt::install();
-    let which = ServerSelection::of_tool(&tool).filter(|_| !settings.loaded.config.mcp_servers.is_empty());
+    let which = ServerSelection::of_tool(&tool, &settings.loaded.config.mcp_servers);
     let needs_network = which.is_some() || tool == WEB_SEARCH;
     let runtime = if needs_network { serving_runtime()? } else { runtime(token_verification(common))? };
     let approver = Arc::new(TerminalApprover { interrupt: interrupt.clone() });

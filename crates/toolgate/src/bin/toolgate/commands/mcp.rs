@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use toolgate_assembly::ambient::open_private_directory;
 use toolgate_assembly::callers;
@@ -19,7 +19,7 @@ use toolgate_connect::BridgedResource;
 use toolgate_gate::{BlockingStrategy, Credential, Gate};
 use toolgate_identity::TokenError;
 use toolgate_serve::{
-    OutputStore, Service, ServiceOptions, UpstreamResource, UpstreamResources, serve_stdio,
+    HeldResource, OutputStore, Service, ServiceOptions, UpstreamResource, UpstreamResources, serve_stdio,
 };
 use toolgate_types::{CallId, SessionId, Trust};
 
@@ -189,6 +189,14 @@ impl UpstreamResources for Upstream {
 
     fn reader(&self, uri: &str) -> Option<String> {
         self.0.resource_reader(uri)
+    }
+
+    fn updates(&self) -> broadcast::Receiver<Arc<str>> {
+        self.0.resource_updates()
+    }
+
+    fn hold(&self, uri: &str) -> Option<HeldResource> {
+        Some(Box::new(self.0.hold_subscription(uri)?))
     }
 }
 

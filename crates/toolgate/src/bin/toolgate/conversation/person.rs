@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
-use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
+use toolgate_gate::{
+    ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver, ServerAnswer, ServerQuestion,
+};
 use toolgate_types::CallId;
 
 use super::stdin_approvals::StdinApprovals;
 use crate::approval_prompt::prompt_approval;
 use crate::approval_screen::Requester;
+use crate::server_prompt::prompt_server_question;
 use crate::terminal::open_terminal;
 
 /// The remedy if there is no terminal to ask on.
@@ -116,9 +119,40 @@ impl Approver for TurnApprover {
             }
         })
     }
+
+    fn ask_for_server(
+        &self,
+        question: ServerQuestion,
+    ) -> Pin<Box<dyn Future<Output = ServerAnswer> + Send + '_>> {
+        Box::pin(async move {
+            // A program that answers approvals on standard input is no person.
+            if self.person.answers.is_some() {
+                return ServerAnswer::Unavailable;
+            }
+            let unwanted = self.turn.child_token();
+            let _unwanted_at_the_end = unwanted.clone().drop_guard();
+            let person = self.person.clone();
+            let asked =
+                tokio::task::spawn_blocking(move || person.ask_for_server(&question, &unwanted)).await;
+            asked.unwrap_or(ServerAnswer::Unavailable)
+        })
+    }
 }
 
 impl Person {
+    fn ask_for_server(&self, question: &ServerQuestion, unwanted: &CancellationToken) -> ServerAnswer {
+        let _alone = self.terminal_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(terminal) = open_terminal() else { return ServerAnswer::Unavailable };
+        self.prompt_open.store(true, Ordering::SeqCst);
+        let answer = prompt_server_question(&terminal, question, &|| unwanted.is_cancelled());
+        self.prompt_open.store(false, Ordering::SeqCst);
+        match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => ServerAnswer::Cancelled,
+            Err(_) => ServerAnswer::Unavailable,
+        }
+    }
+
     fn ask(&self, question: &ApprovalRequest, unwanted: &CancellationToken) -> Option<ApprovalReply> {
         let _alone = self.terminal_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if unwanted.is_cancelled() {
