@@ -127,8 +127,9 @@ impl Reloader {
             let changed = servers.changed();
             (servers, changed)
         });
-        let pending =
-            watch::Sender::new(built.servers.as_ref().map(|servers| servers.pending()).unwrap_or_default());
+        let pending = watch::Sender::new(
+            built.servers.as_ref().map(|servers| servers.first_contacts()).unwrap_or_default(),
+        );
         let gate = Arc::clone(built.gate.gate());
         let (trust, fixed) = (settings.caller.trust, FixedSettings::of(settings));
         let (initial_config, reported_keys) = (settings.loaded.config.clone(), Vec::new());
@@ -148,7 +149,7 @@ impl Reloader {
         }
     }
 
-    /// The names of the servers whose tools are not loaded yet: those without any pinned tool that have neither listed their tools nor failed.
+    /// The prefixes of the tools of servers that are not loaded yet: those without any pinned tool that have neither listed their tools nor failed.
     pub fn pending(&self) -> watch::Receiver<Vec<String>> {
         self.pending.subscribe()
     }

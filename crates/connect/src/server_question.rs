@@ -178,6 +178,7 @@ fn field(name: &str, about: &Map<String, Value>, is_required: bool) -> Result<Fo
         kind,
         is_required,
         default,
+        has_enum_names: about.contains_key("enumNames"),
     })
 }
 
@@ -339,12 +340,13 @@ mod tests {
             "sure": {"type": "boolean", "default": true},
             "one": {"type": "string", "enum": ["a", "b"], "default": "a"},
             "titled": {"type": "string", "oneOf": [{"const": "x", "title": "First"}]},
+            "legacy": {"type": "string", "enum": ["a", "b"], "enumNames": ["First", "Second"]},
             "many": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string", "enum": ["a", "b"]}},
             "many_titled": {"type": "array", "items": {"anyOf": [{"const": "x", "title": "First"}]}},
         });
         let shown = asked("Please fill in", properties.clone()).ok().unwrap();
         assert_eq!(shown.body.schema()["properties"], properties);
-        assert_eq!(shown.summary, "form (name, age, score, sure, one, titled, many, many_titled)");
+        assert_eq!(shown.summary, "form (name, age, score, sure, one, titled, legacy, many, many_titled)");
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub struct FormField {
     pub is_required: bool,
     /// The value that the server suggests.
     pub default: Option<Value>,
+    /// Whether the display names of its values are in `enumNames` (before 2025-11-25).
+    pub has_enum_names: bool,
 }
 
 /// The values of a field.
@@ -213,6 +215,10 @@ impl FormField {
                 json!({"type": "number", "minimum": min, "maximum": max})
             }
             FieldKind::Boolean => json!({"type": "boolean"}),
+            FieldKind::Choice(options) if has_titles(options) && self.has_enum_names => {
+                let titles = options.iter().map(|option| option.title.as_ref().unwrap_or(&option.value));
+                json!({"type": "string", "enum": plain(options), "enumNames": titles.collect::<Vec<_>>()})
+            }
             FieldKind::Choice(options) if has_titles(options) => {
                 json!({"type": "string", "oneOf": titled(options)})
             }

@@ -268,6 +268,12 @@ impl Servers {
         pending.map(|server| server.tool_name("")).collect()
     }
 
+    /// The prefixes of the tools of all servers that had no pinned tools when they were declared. Where tools were loaded before now, one of these
+    /// servers may have listed its own in between.
+    pub fn first_contacts(&self) -> Vec<String> {
+        self.state().unknown.iter().map(|server| server.tool_name("")).collect()
+    }
+
     /// Adds the tools of the servers, and what knows those that are not there yet. One whose name is taken is reported and left out: the operator's
     /// declaration takes precedence over a server's.
     pub fn register_tools(&self, registry: &mut Registry) {

@@ -195,11 +195,13 @@ impl Server {
         known.lists = known.lists.saturating_add(1);
         known.offered = Arc::new(listing.tools);
         let before = std::mem::replace(&mut *locked(&self.resources), Arc::clone(&listing.resources));
-        if before != listing.resources {
-            self.changed.send_modify(|times| *times += 1);
-        }
+        let has_changed = before != listing.resources;
         known.stamp = self.options.pins.stamp(&self.pins);
         self.apply_pins(known, Pins::observe).await;
+        // After the tools, so that a reload finds both.
+        if has_changed {
+            self.changed.send_modify(|times| *times += 1);
+        }
     }
 
     /// Checks whether an operator has approved or removed a pin.

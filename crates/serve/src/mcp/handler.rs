@@ -332,7 +332,10 @@ impl ServerHandler for McpHandler {
         // The stateless protocol has neither method, even if the parameters are valid.
         let gone = is_stateless(&context) && matches!(method, "initialize" | "ping");
         let is_of_prompts = !self.has_prompts() && method.starts_with("prompts/");
-        let is_upstream = self.service.upstream.is_some() && UPSTREAM_METHODS.contains(&method);
+        // The stateless protocol has subscriptions and log levels of single requests in place of the others.
+        let is_upstream = self.service.upstream.is_some()
+            && UPSTREAM_METHODS.contains(&method)
+            && (!is_stateless(&context) || method == CompleteRequestMethod::VALUE);
         if gone || is_of_prompts || !(is_upstream || SERVED_METHODS.contains(&method)) {
             return Err(method_not_found(method));
         }

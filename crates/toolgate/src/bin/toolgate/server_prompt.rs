@@ -136,7 +136,15 @@ mod tests {
     use super::*;
 
     fn field(kind: FieldKind, is_required: bool, default: Option<Value>) -> FormField {
-        FormField { name: "f".to_owned(), title: None, description: None, kind, is_required, default }
+        FormField {
+            name: "f".to_owned(),
+            title: None,
+            description: None,
+            kind,
+            is_required,
+            default,
+            has_enum_names: false,
+        }
     }
 
     #[test]

@@ -62,6 +62,8 @@ fn rows(
 /// One server.
 struct ServerRow {
     name: String,
+    /// What the names of its tools begin with.
+    prefix: String,
     state: String,
     detail: String,
     tools: Vec<ToolRow>,
@@ -103,6 +105,7 @@ impl ServerRow {
         };
         let detail = unreadable.unwrap_or(detail);
         Self {
+            prefix: config.tool_prefix(),
             name,
             state,
             detail,
@@ -138,7 +141,7 @@ impl ServerRow {
     fn json(&self) -> Value {
         let tool = |tool: &ToolRow| {
             json!({
-                "name": tool.name, "tool": format!("{}__{}", self.name, tool.name), "class": tool.class,
+                "name": tool.name, "tool": format!("{}{}", self.prefix, tool.name), "class": tool.class,
                 "allowed": tool.allowed, "pin": tool.pin.as_str(), "description": tool.description,
                 "advice": tool.advice.iter().map(advice_json).collect::<Vec<_>>(),
             })
