@@ -157,7 +157,7 @@ impl McpHandler {
         Ok(readers.iter().any(|tool| tool.spec().name.as_str() == reader).then_some(reader))
     }
 
-    /// Forwards updates until the connection ends. The task holds no handler meanwhile, because that would keep the connection open.
+    /// Forwards updates until the connection ends. The task holds no handler, because that would keep the connection open.
     async fn forward_updates(
         source: ForwardSource,
         mut updates: CoalescedUpdates,
